@@ -138,7 +138,9 @@ def _columns(x: Any) -> dict[str, Any] | None:
     if names is None:
         return None
     if len({str(n) for n in names}) < len(names):
-        raise ValueError(f"a table has the columns {', '.join(map(str, names))}, expected each name once")
+        raise ValueError(
+            f"a table has the columns {', '.join(map(str, names))}, expected each name once; rename the "
+            "repeated columns")
     return {str(n): x[n] for n in names}
 
 
@@ -155,7 +157,7 @@ def without_names(x: Any, name: str) -> Any:
         return x
     if not columns:
         raise ValueError(
-            f"{name} is empty, got a table without columns; give at least one row and one column"
+            f"{name} is a table without columns, expected at least one column and one row; choose its columns"
         )
     parts = []
     for key, column in columns.items():
@@ -165,8 +167,8 @@ def without_names(x: Any, name: str) -> Any:
         parts.append(_as_float(values, f"column {key!r} of {name}"))
         if parts[-1].ndim != 1:
             raise ValueError(
-                f"column {key!r} of {name} must hold a number a row, got shape {parts[-1].shape}; give its parts as "
-                "columns of their own"
+                f"column {key!r} of {name} must hold one number in each row, got shape {parts[-1].shape}; "
+                "give each of its parts as a column"
             )
     return np.column_stack(parts)
 
@@ -205,10 +207,11 @@ def _as_float(x: Any, name: str) -> NDArray[np.float64]:
     kind = getattr(getattr(x, "dtype", None), "kind", "f")
     if kind == "c":
         raise ValueError(
-            f"{name} must be real numbers, got {_describe(x)}; give its real part if that is meant"
+            f"{name} must be real numbers, got {_describe(x)}; if you mean its real part, give that"
         )
     if kind in "mM":
-        raise ValueError(f"{name} must be numeric, got {_describe(x)}; give times as numbers of a unit")
+        raise ValueError(
+            f"{name} must be numeric, got {_describe(x)}; convert times to numbers, such as days")
     try:
         return np.ascontiguousarray(x, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -220,8 +223,8 @@ def require_unmasked(x: Any, name: str) -> None:
     if np.ma.is_masked(x):
         rows = np.flatnonzero(np.ma.getmaskarray(x).reshape(len(x), -1).any(axis=1))
         raise ValueError(
-            f"{name} has masked values in {len(rows)} row(s), the first of them row {rows[0]}; expected values "
-            "everywhere: leave those rows out, or impute them"
+            f"{name} has masked values in {len(rows)} row(s), the first of them row {rows[0]}; expected a "
+            "value in every row; leave those rows out, or impute the values"
         )
 
 
@@ -237,8 +240,9 @@ def require_moderate(array: NDArray[np.float64], name: str) -> None:
         return
     place = [int(i) for i in np.unravel_index(size.argmax(), array.shape)]
     raise ValueError(
-        f"{name} holds {array[tuple(place)]:.3g} at row {place[0]}{''.join(f', column {c}' for c in place[1:])}; "
-        f"expected magnitudes below {_LARGEST:.0e}: give it in another unit, or standardise it"
+        f"{name} holds {array[tuple(place)]:.3g} at row "
+        f"{place[0]}{''.join(f', column {c}' for c in place[1:])}; expected absolute values below "
+        f"{_LARGEST:.0e}; give it in another unit, or standardise it"
     )
 
 

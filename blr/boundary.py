@@ -139,7 +139,9 @@ def decision_boundary(
     plane = _Plane(basis, axes, at, extent, resolution)
     if kind == "sampled":
         if rng is None:
-            raise ValueError("kind 'sampled' draws weights and has no rng; pass a numpy.random.Generator")
+            raise ValueError(
+                "kind 'sampled' draws weights at random and needs rng, got None; pass a "
+                "numpy.random.Generator")
         return [_curves(plane, _drawn(q, w), level, of) for w in q.sample(n_samples, rng)]
     method = {"plugin": "plugin", "moderated": "exact"}[kind]
     return _curves(plane, lambda Phi: np.asarray(q.predict_proba(Phi, method)), level, of)
@@ -169,18 +171,19 @@ class _Plane:
     ) -> None:
         F = basis.n_features
         if len(set(axes)) != 2 or not all(0 <= j < F for j in axes):
-            raise ValueError(f"axes are {axes}; expected two different features of 0 to {F - 1}")
+            raise ValueError(
+                f"axes are {axes}; expected the indices of two different features, each from 0 to {F - 1}")
         mean, scale = basis.standardisation.mean, basis.standardisation.scale
         self.at = np.array(mean if at is None else at, dtype=np.float64)
         if self.at.shape != (F,):
-            raise ValueError(f"at has shape {self.at.shape}; expected one value a feature, ({F},)")
+            raise ValueError(f"at has shape {self.at.shape}; expected ({F},), one value for each feature")
         if extent is None:
             low, high = mean - 3 * scale, mean + 3 * scale
             extent = (low[axes[0]], high[axes[0]], low[axes[1]], high[axes[1]])
         if not (extent[0] < extent[1] and extent[2] < extent[3]):
             raise ValueError(f"extent is {extent}; expected x from < x to, y from < y to")
         if resolution < 2:
-            raise ValueError(f"resolution is {resolution}; give at least 2 nodes a side")
+            raise ValueError(f"resolution is {resolution}; give at least 2 grid points along each axis")
         self.basis, self.axes = basis, list(axes)
         self.x = np.linspace(extent[0], extent[1], resolution)
         self.y = np.linspace(extent[2], extent[3], resolution)
@@ -205,7 +208,7 @@ def _curves(plane: _Plane, probability: Probability, level: float, of: int | Non
     on_grid = at(plane.nodes)
     K = on_grid.shape[1]
     if of is not None and not 0 <= of < K:
-        raise ValueError(f"of is {of}; expected the index of a class, 0 to {K - 1}")
+        raise ValueError(f"of is {of}; expected the index of a class, from 0 to {K - 1}")
     if K == 2 or of is not None:
         k = 1 if of is None else of
         return _zeros(plane, lambda p: _log_odds(p[:, k], level), at, on_grid)

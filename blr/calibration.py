@@ -217,7 +217,7 @@ def share_interval(
         raise ValueError(f"unknown interval '{interval}'; expected one of {', '.join(_INTERVALS)}")
     count, n = np.broadcast_arrays(np.asarray(count, np.float64), np.asarray(n, np.float64))
     if not np.all((count >= 0) & (count <= n)):
-        raise ValueError(f"got counts {count} of {n}; expected 0 to n in each")
+        raise ValueError(f"got counts {count} of {n}; each count must lie between 0 and n")
     some = np.maximum(n, np.finfo(np.float64).tiny)
     low, high = _INTERVALS[interval](count / some, np.where(n > 0, n, 1.0), level)
     return np.where(n > 0, low, 0.0), np.where(n > 0, high, 1.0)
@@ -251,7 +251,7 @@ def _calibration_error(P: Matrix, T: Matrix, w: Vector, places: list[Bins]) -> f
 def _equal_mass(q: Vector, w: Vector, bins: int) -> Bins:
     """Return the bin of each row, (N,), at most `bins` of about equal weight; equal q fall into one bin."""
     if bins < 1:
-        raise ValueError(f"bins is {bins}; give at least 1")
+        raise ValueError(f"bins is {bins}; give a number of bins, at least 1")
     inverse = np.unique(q, return_inverse=True)[1]
     mass = np.bincount(inverse, weights=w)
     # A value belongs where the middle of its mass lies.
@@ -273,7 +273,7 @@ def _checked(
     """Return p and t as (N, K) shares, and weights that add up to one; rows of no weight only if `every_row`."""
     P = np.asarray(p, dtype=np.float64)
     if P.ndim not in (1, 2) or P.size == 0:
-        raise ValueError(f"p has shape {P.shape}; expected (N,) or (N, K), N at least 1")
+        raise ValueError(f"p has shape {P.shape}; expected (N,) or (N, K) with at least one row")
     require_finite(P, "p")
     if P.min() < -_ROUNDING or P.max() > 1 + _ROUNDING:
         raise ValueError(f"p lies between {P.min()} and {P.max()}; expected probabilities between 0 and 1")

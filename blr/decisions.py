@@ -65,12 +65,12 @@ FLAG_MEANINGS: Mapping[Flag, str] = MappingProxyType(
         Flag.LOW_CONFIDENCE: "probability of the class against its runner-up is near 0.5",
         Flag.CLOSE_CALL: "the two most probable classes are nearly as probable as each other",
         Flag.FLIPPED: "moderation changed the class that the plug-in probabilities give",
-        Flag.OUT_OF_DOMAIN: "unlike the training set, in its features or in the variance of its logit",
+        Flag.OUT_OF_DOMAIN: "unlike the training set, by its features or by the variance of its logit",
         Flag.MISSING_INPUT: "some feature was missing and was integrated out",
-        Flag.UNCLASSIFIABLE: "no feature measured, or outside the selection: no probabilities",
+        Flag.UNCLASSIFIABLE: "no probabilities: no feature is measured, or the object is outside the selection",
         Flag.UNTRUSTED_MODEL: "the model's own trust verdict is red",
         Flag.UNCERTAIN_INPUT: "measurement errors moved a probability by more than 0.1",
-        Flag.NOT_DETECTED: "some band was looked at and the object not seen there",
+        Flag.NOT_DETECTED: "the object was observed in some band and not detected there",
         Flag.BEYOND_LABELS: "some feature is beyond the range of the labelled rows",
     }
 )
@@ -138,7 +138,8 @@ def budget_threshold(confidence: ArrayLike, budget: float) -> float:
     c = c[: np.count_nonzero(~np.isnan(c))]
     if c.size == 0:
         raise ValueError(
-            "no confidence to set the review threshold by; give at least one row with probabilities"
+            "no row has probabilities, so the review threshold cannot be set; give at least one row with "
+            "probabilities"
         )
     spent = int(budget * c.size)
     return float(c[spent]) if spent < c.size else float(np.nextafter(c[-1], np.inf))
@@ -172,10 +173,12 @@ def decide(p: ArrayLike, cost: ArrayLike, *, reject: float | None = None) -> NDA
     p, cost = _probabilities(p), np.asarray(cost, dtype=np.float64)
     if cost.ndim != 2 or len(cost) != p.shape[1]:
         raise ValueError(
-            f"cost has shape {cost.shape}; expected ({p.shape[1]}, number of decisions), one row a true class"
+            f"cost has shape {cost.shape}; expected ({p.shape[1]}, number of decisions), one row for each "
+            "true class"
         )
     if not np.isfinite(cost).all():
-        raise ValueError("cost holds NaN or infinity; give a large number for what must not happen")
+        raise ValueError(
+            "cost holds NaN or infinity; give a large finite number for a decision that must not happen")
     if reject is not None and np.isnan(reject):
         raise ValueError("reject is NaN; give the cost of a rejected row, or None to reject none")
     _require_shares(p)
@@ -278,5 +281,5 @@ def _require_shares(p: Matrix) -> None:
 def _probabilities(p: ArrayLike) -> Matrix:
     p = np.asarray(p, dtype=np.float64)
     if p.ndim != 2 or p.shape[1] < 2:
-        raise ValueError(f"p has shape {p.shape}; expected (N, K) with K >= 2, one column a class")
+        raise ValueError(f"p has shape {p.shape}; expected (N, K) with K >= 2, one column for each class")
     return p

@@ -157,7 +157,9 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
         seen = np.ones(len(rows), dtype=bool) if weight is None else weight > 0
         self.classes_ = np.unique(labels[seen])
         if len(self.classes_) < 2:
-            raise ValueError(f"a classifier needs at least two classes, got one class only: {self.classes_}")
+            raise ValueError(
+                f"a classifier needs at least two classes, got one class: {self.classes_}; add rows of "
+                "another class")
         seen &= ~np.isnan(rows).all(axis=1)
         rows, index = rows[seen], np.searchsorted(self.classes_, labels[seen])
         weight = None if weight is None else weight[seen]
@@ -205,11 +207,12 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
 
     def _warn(self) -> None:
         remedy = {
-            "laplace": "posterior='served' repairs it, posterior='sampled' samples the exact one",
-            "refined": "posterior='served' checks it against the exact one, and repairs it",
-        }.get(self.posterior, "take a stronger prior or fewer functions")
+            "laplace": "posterior='served' repairs it, and posterior='sampled' samples the exact posterior",
+            "refined": "posterior='served' compares it with the exact posterior and repairs it",
+        }.get(self.posterior, "use a stronger prior or fewer basis functions")
         warnings.warn(
-            f"the posterior is not to be trusted: {self.trust_.reasons[0]} (`trust_.reasons` has all); {remedy}",
+            f"do not trust the posterior: {self.trust_.reasons[0]} (`trust_.reasons` lists all reasons); "
+            f"{remedy}",
             UntrustedPosteriorWarning,
             stacklevel=3,
         )
@@ -300,7 +303,8 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
     def predict_std(self, X: ArrayLike) -> Vector:
         """Return `predict_logit_std`, as which it is to be called: this name goes with version 0.3."""
         warnings.warn(
-            "predict_std is called predict_logit_std since 0.1, and goes with 0.3",
+            "predict_std was renamed predict_logit_std in version 0.1 and will be removed in 0.3; call "
+            "predict_logit_std",
             FutureWarning,
             stacklevel=2,
         )

@@ -35,7 +35,8 @@ def cholesky_of_precision(A: Matrix) -> tuple[Matrix, float]:
     diagonal = np.diag(A)
     if not np.all(np.isfinite(diagonal)) or np.any(diagonal < 0):
         raise np.linalg.LinAlgError(
-            f"precision has diagonal {diagonal}; every entry must be positive and finite"
+            f"precision has diagonal {diagonal}; every entry must be positive and finite: give a positive "
+            "definite matrix"
         )
     # A column of zeros without a prior says nothing of its weight: the jitter stands in for a scale.
     scale = np.where(diagonal > 0, np.sqrt(diagonal), 1.0)
@@ -51,7 +52,8 @@ def cholesky_of_precision(A: Matrix) -> tuple[Matrix, float]:
             return L, jitter
         jitter = max(10 * jitter, len(C) * np.finfo(float).eps)
     raise np.linalg.LinAlgError(
-        "precision is not positive definite; its quadratic form is negative somewhere"
+        "precision is not positive definite, expected a matrix whose eigenvalues are all positive; add a "
+        "larger prior precision"
     )
 
 

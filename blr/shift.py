@@ -59,10 +59,16 @@ class DensityRatio:
     def advice(self) -> str:
         """What the diagnostic means, in words."""
         if self.auc < 0.55 or self.auc_low <= 0.5:
-            return "training and target sets can hardly be told apart: no weights are needed"
+            return "training and target sets can hardly be distinguished: no weights are needed"
         if self.auc < 0.9:
-            return "the training set differs from the target: weights are worth their loss of effective rows"
-        return "training and target sets hardly overlap: weights rest on few rows; label objects of the target instead"
+            return (
+                "the training set differs from the target: weights help, although they leave fewer effective "
+                "rows"
+            )
+        return (
+            "training and target sets hardly overlap: only a few rows would have weight; label objects of "
+            "the target instead"
+        )
 
 
 def density_ratio(
@@ -99,8 +105,8 @@ def density_ratio(
         )
     if min(len(Phi), len(other)) < 2 * _FOLDS:
         raise ValueError(
-            f"got {len(Phi)} training rows and {len(other)} target rows, expected {2 * _FOLDS} or more of each; "
-            "with so few, no density can be told"
+            f"got {len(Phi)} training rows and {len(other)} target rows, expected {2 * _FOLDS} or more of "
+            "each, since fewer rows do not show a density; give more rows"
         )
     train_weight = np.ones(len(Phi)) if train_weight is None else as_vector(train_weight, "train_weight")
     if len(train_weight) != len(Phi) or train_weight.min() < 0 or train_weight.max() <= 0:
@@ -194,7 +200,7 @@ def class_priors(
     """
     p = np.asarray(probability, dtype=np.float64)
     if p.ndim != 2:
-        raise ValueError(f"probability has shape {p.shape}, expected (N, K): one column a class")
+        raise ValueError(f"probability has shape {p.shape}, expected (N, K), one column for each class")
     p = p[~np.isnan(p).any(axis=1)]
     old = as_vector(training_prior, "training_prior")
     if p.ndim != 2 or p.shape[1] != len(old) or len(p) == 0 or old.min() <= 0:

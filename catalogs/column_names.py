@@ -125,8 +125,8 @@ def read_column_names(path: Path) -> ColumnNames:
         tree = tomllib.loads(content.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ColumnNamesError(
-            f"{path}: got text that is not TOML: {error}; expected tables such as [bands.wavelengths]; "
-            "correct that place"
+            f"{path}: got text that is not TOML ({error}), expected tables such as [bands.wavelengths]; "
+            "correct that line"
         ) from error
     try:
         return ColumnNames.model_validate(tree)
@@ -160,7 +160,7 @@ def _lines(error: ValidationError) -> Iterator[str]:
             known = _known(place[:-1])
             yield f"{key}: got an unknown key, expected one of {', '.join(known)}; {nearest(str(place[-1]), known)}"
         elif fault["type"] == "missing":
-            yield f"{key}: got nothing, expected this key; add it"
+            yield f"{key}: this key is missing; add it"
         elif "ctx" in fault and "error" in fault["ctx"]:
             yield f"{key}: got {got}, {fault['ctx']['error']}"
         else:

@@ -33,22 +33,22 @@ def _expression(text: str) -> str:
         matches_all = re.compile(text).fullmatch("") is not None
     except re.error as error:
         raise ValueError(
-            f"expected a regular expression ({error}); write \\( for a bracket that is meant"
+            f"expected a regular expression ({error}); write \\( for a literal bracket"
         ) from error
     if matches_all:
-        raise ValueError("expected a regular expression that needs at least one character")
+        raise ValueError("expected a regular expression that matches at least one character")
     return text
 
 
 def _template(text: str) -> str:
     if text.count("{}") != 1:
-        raise ValueError("expected one {} where the name of the magnitude stands")
+        raise ValueError("expected one {} in the place of the magnitude's name")
     return text
 
 
 def _filter_expression(text: str) -> str:
     if "number" not in re.compile(_expression(text)).groupindex:
-        raise ValueError("expected a group (?P<number>\\d+) of the filter's wavelength")
+        raise ValueError("expected a group (?P<number>\\d+) for the filter's wavelength")
     return text
 
 

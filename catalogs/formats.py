@@ -158,9 +158,9 @@ def format_of(path: Path) -> Format:
             return candidate
     readable = "; ".join(f"{name}: {' '.join(f.suffixes) or 'a folder'}" for name, f in FORMATS.items())
     raise FormatError(
-        f"{path} is of no known format; expected one of {readable}; convert what is a table of another kind: "
-        f"`from astropy.table import Table; Table.read('{path.name}', format=...).write('catalogue.fits')` reads HDF5 "
-        "and others, pandas more"
+        f"the format of {path} is unknown; expected one of {readable}; convert other tables: `from "
+        f"astropy.table import Table; Table.read('{path.name}', format=...).write('catalogue.fits')` reads "
+        "HDF5 and others, and pandas reads more"
     )
 
 
@@ -234,7 +234,8 @@ def joined(root: Path, files: Sequence[Path], catalogs: Sequence[Catalog]) -> Ca
             raise apart(first, catalog, what)
         require_same_units(first.path, first.columns, catalog.path, catalog.columns)
         if annotated_columns(first) != annotated_columns(catalog):
-            raise apart(first, catalog, "only one of them was annotated with the columns that both have")
+            raise apart(first, catalog, "both have the new columns of an annotation, but only one of them records that it was "
+                "annotated")
     partitions = tuple(
         placed(partition, file.relative_to(root).as_posix())
         for file, catalog in zip(files, catalogs, strict=True)
@@ -246,7 +247,8 @@ def joined(root: Path, files: Sequence[Path], catalogs: Sequence[Catalog]) -> Ca
 def apart(first: Catalog, other: Catalog, what: str) -> FormatError:
     """Return the error for catalogues that are not one."""
     return FormatError(
-        f"{first.path} and {other.path} do not make one catalogue: {what}; open them one by one, or narrow the pattern"
+        f"{first.path} and {other.path} cannot be read as one catalogue: {what}; open the files one by one, "
+        "or use a pattern that matches fewer files"
     )
 
 

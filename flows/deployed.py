@@ -35,7 +35,7 @@ def _bind(package: str) -> None:
     spec = spec_from_file_location(package, folder / "__init__.py", submodule_search_locations=[str(folder)])
     if spec is None or spec.loader is None:
         raise ImportError(
-            f"{folder}: got no package, expected the one that {ENTRY} belongs to; install it again"
+            f"{folder}: the package of {ENTRY} is not there; install galaxyblr again"
         )
     sys.modules[package] = module_from_spec(spec)
     spec.loader.exec_module(sys.modules[package])
@@ -52,5 +52,6 @@ read_json_only()
 def __getattr__(name: str) -> Any:
     """Import a flow when it is asked for: a run is of one, and that of another takes as long as its own work."""
     if name not in FLOWS:
-        raise AttributeError(f"{ENTRY} has no flow '{name}'; it has {', '.join(FLOWS)}")
+        raise AttributeError(
+            f"{ENTRY} has no flow '{name}', expected one of {', '.join(FLOWS)}; correct the entrypoint")
     return getattr(import_module(f"flows.{name}"), name)

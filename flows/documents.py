@@ -91,8 +91,8 @@ def _document_error(error: ValidationError, source: str) -> DocumentError:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     return DocumentError(
-        f"{source}: got {first['input']!r:.80} for '{key}' ({first['msg']}), expected what `blr` writes; "
-        "take the file from a backup, or make it again"
+        f"{source}: got {first['input']!r:.80} for '{key}' ({first['msg']}), expected a document that `blr` "
+        "wrote; restore the file from a backup, or write it again"
     )
 
 
@@ -131,7 +131,8 @@ def read_document(kind: type[T], path: Path) -> T:
         document = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DocumentError(
-            f"{path}: got no JSON ({error}), expected what `blr` writes; take the file from a backup, or make it again"
+            f"{path}: got text that is not JSON ({error}), expected a document that `blr` wrote; restore the "
+            "file from a backup, or write it again"
         ) from error
     return from_document(kind, document, source=str(path))
 

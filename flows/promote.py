@@ -103,7 +103,7 @@ def _asked(request: PromoteRequest) -> PromotionResult | RejectedPromotion:
     text = _form(comparison)
     keep_markdown(f"{comparison.name}-promotion", text, f"Promote {comparison.challenger}?")
     get_run_logger().info(
-        "%s", f"asking a person about {comparison.challenger}: on this page, menu ⋮, Resume"
+        "%s", f"asking a person about {comparison.challenger}: on this page, in the menu ⋮, choose Resume"
     )
     asked = Approval.with_initial_data(description=text)
     answer = pause_flow_run(wait_for_input=asked, timeout=request.timeout, poll_interval=BETWEEN_LOOKS)

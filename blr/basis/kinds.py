@@ -76,7 +76,8 @@ def fit_basis(
     if "rng" in known:
         if rng is None:
             raise ValueError(
-                f"a {kind} basis draws at random but got rng=None; pass rng=numpy.random.default_rng(seed)"
+                f"a {kind} basis is drawn at random and needs a generator, got rng=None; pass "
+                "rng=numpy.random.default_rng(seed)"
             )
         options["rng"] = rng
     weights = None if weight is None else as_vector(weight, "weight")

@@ -44,8 +44,8 @@ class Sigmoid(Basis):
         self._keep("height", self.height if np.size(self.height) else np.ones(self.n_features))
         if self.height.shape != (self.n_features,) or not np.all(self.height > 0):
             raise ValueError(
-                f"expected a positive height for each of {self.n_features} feature(s), got {self.height}; leave height "
-                "out for steps from 0 to 1"
+                f"expected a positive height for each of {self.n_features} feature(s), got {self.height}; "
+                "correct it, or leave height out for steps from 0 to 1"
             )
         alike = self.feature.shape == self.location.shape == self.width.shape
         known = np.all((self.feature >= 0) & (self.feature < self.n_features))

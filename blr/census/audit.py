@@ -54,12 +54,12 @@ class Strata:
         n, N = self.n_seen, self.n_rows
         if n.shape != N.shape or n.ndim != 1 or not len(n):
             raise ValueError(
-                f"n_rows, n_seen: got shapes {N.shape} and {n.shape}, expected one number a stratum"
+                f"n_rows, n_seen: got shapes {N.shape} and {n.shape}, expected one number for each stratum"
             )
         if (n < 1).any() or (n > N).any():
             raise ValueError(
-                "n_seen: got a stratum of which no object was seen, or more than it has; expected between 1 and "
-                "n_rows of each: join strata first (`joined_strata`)"
+                "n_seen: got a stratum with no answer, or with more answers than objects; expected between 1 "
+                "and n_rows in each stratum; join small strata first (`joined_strata`)"
             )
 
 
@@ -107,9 +107,11 @@ def audited_share(
     a, b = np.asarray(hits, dtype=np.float64), np.asarray(misses, dtype=np.float64)
     H = len(strata.n_rows)
     if a.shape != b.shape or a.shape[-1:] != (H,):
-        raise ValueError(f"hits, misses: got shapes {a.shape} and {b.shape}, expected (..., {H}) of both")
+        raise ValueError(f"hits, misses: got shapes {a.shape} and {b.shape}, expected (..., {H}) for both")
     if (a < 0).any() or (b < 0).any() or (a + b > strata.n_seen).any():
-        raise ValueError("hits, misses: got counts that are negative, or larger than n_seen together")
+        raise ValueError(
+            "hits, misses: got counts that are negative or whose sum is larger than n_seen; expected counts "
+            "of the objects that were seen")
     if not 0 < level < 1:
         raise ValueError(f"level: got {level}, expected a number between 0 and 1")
     every = np.ones(H, dtype=bool)

@@ -93,7 +93,8 @@ def bin_shares(labelled: LabelledRows, target: TargetRows, counted: Counted, pla
     """
     if counted.shares is None:
         raise ValueError(
-            "got counts that cannot be said, expected shares of the whole, of which bins are parts"
+            "got a census without counts for the whole, expected its class shares, since the bins are parts "
+            "of the whole; audit the output"
         )
     pi = counted.shares.mean
     expected = _Expected.of(labelled, target, counted)

@@ -20,8 +20,9 @@ __all__ = ["ASSUMPTIONS", "Counted", "count_classes"]
 
 ASSUMPTIONS: dict[Assumption, str] = {
     "same": "the labelled rows are a random sample of the target",
-    "shares": "objects of a class look alike in both sets, class shares may differ",
-    "features": "at equal features the classes are equally probable in both sets, labels may be biased",
+    "shares": "objects of a class look alike in both sets, but the class shares may differ",
+    "features": "at equal features the classes are equally probable in both sets, but the choice of the labelled "
+        "objects may be biased",
 }
 """What each assumption says."""
 TOLD_APART = 0.6
@@ -73,10 +74,10 @@ def count_classes(
         return Counted(
             None,
             assumes,
-            f"{given}labelled rows and target do not look alike, whatever the class shares (area under the curve "
-            f"{alike.auc:.2f} ± {alike.error:.2f}, 0.5 is no difference), and no assumption can be tested then; audit "
-            'the output, or state [shift] assumes = "features" if only the choice of the labelled objects by their '
-            "features differs",
+            f"{given}no class shares make the labelled rows look like the target (area under the curve "
+            f"{alike.auc:.2f} ± {alike.error:.2f}; 0.5 means no difference), so no assumption can be tested; "
+            "audit the output, or state [shift] assumes = \"features\" if the labelled objects were only "
+            "chosen differently by their features",
             alike,
             contradicted=True,
         )
@@ -86,8 +87,8 @@ def count_classes(
     return Counted(
         shares,
         "shares",
-        f"{ASSUMPTIONS['shares']}: {said} (area under the curve {alike.auc:.2f} ± {alike.error:.2f}, 0.5 is no "
-        "difference)",
+        f"{ASSUMPTIONS['shares']}: {said} (area under the curve {alike.auc:.2f} ± {alike.error:.2f}, 0.5 "
+        "means no difference)",
         alike,
     )
 
@@ -95,15 +96,16 @@ def count_classes(
 def _lacking(labelled: LabelledRows, target: TargetRows) -> str:
     n, few = len(labelled.y), labelled.class_rows < FEWEST_OF_CLASS
     if n < FEWEST_ROWS:
-        return f"got {n} labelled rows that the fits have not seen, expected {FEWEST_ROWS} or more; label more objects"
+        return f"got {n} labelled rows that no fit has seen, expected {FEWEST_ROWS} or more; label more objects"
     if few.any():
         return (
-            f"{few.sum()} of {len(few)} classes have fewer than {FEWEST_OF_CLASS} labelled rows that the fits have not "
-            "seen; label more objects of them"
+            f"{few.sum()} of {len(few)} classes have fewer than {FEWEST_OF_CLASS} labelled rows that no fit "
+            "has seen; label more objects of these classes"
         )
     if len(target.weight) < FEWEST_ROWS:
         return (
-            f"got {len(target.weight)} classified objects, expected {FEWEST_ROWS} or more; count them by eye"
+            f"got {len(target.weight)} classified objects, expected {FEWEST_ROWS} or more; look at all of "
+            "them and count by eye"
         )
     return ""
 
@@ -135,12 +137,13 @@ def _if_features(labelled: LabelledRows, target: TargetRows) -> Counted:
         return Counted(
             None,
             "features",
-            f"labelled rows and target overlap too little (area under the curve {sets.auc:.2f}, at most {TOO_FAR} is "
-            "defended): the model is extrapolated, and no labelled row says by how much it errs; audit the output",
+            f"labelled rows and target overlap too little (area under the curve {sets.auc:.2f}, expected at "
+            f"most {TOO_FAR}): the model extrapolates, and no labelled row shows how large its error is; "
+            "audit the output",
             sets,
         )
     shares = shares_if_features(labelled, target, sets.ratio)
-    return Counted(shares, "features", f"{ASSUMPTIONS['features']}: stated; no test can tell", sets)
+    return Counted(shares, "features", f"{ASSUMPTIONS['features']}: stated by you; no test can check it", sets)
 
 
 def _spread(shares: ShareDraws) -> Vector:

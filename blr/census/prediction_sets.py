@@ -69,15 +69,17 @@ def learn_sets(
     n, K = probability.shape
     if target.shape != (n,) or (weight is not None and weight.shape != (n,)):
         raise ValueError(
-            f"got probabilities of {n} rows, classes of shape {target.shape}"
+            f"got probabilities of {n} rows, true classes of shape {target.shape}"
             + ("" if weight is None else f" and weights of shape {weight.shape}")
-            + ", expected one of each a row"
+            + ", expected one class and one weight for each row"
         )
     if not 0 < level < 1:
         raise ValueError(f"got level {level}, expected a number between 0 and 1, as in 0.9")
     w = np.ones(n) if weight is None else np.asarray(weight, dtype=np.float64)
     if not np.all(np.isfinite(w) & (w >= 0)):
-        raise ValueError("got weights that are negative or not finite, expected numbers from 0 on")
+        raise ValueError(
+            "got weights that are negative or not finite, expected finite numbers of 0 or more; leave such "
+            "rows out")
     known = np.isfinite(probability).all(axis=1) & (w > 0)
     rows = [known & (target == k) for k in range(K)]
     thresholds = [_quantile(probability[of_k, k], w[of_k], 1 - level) for k, of_k in enumerate(rows)]
@@ -119,7 +121,8 @@ def set_bits(contained: NDArray[np.bool_], probability: Matrix) -> NDArray[np.in
     K = contained.shape[1]
     if K > MOST_CLASSES:
         raise ValueError(
-            f"got {K} classes, expected at most {MOST_CLASSES}, which 32-bit integers have bits for"
+            f"got {K} classes, expected at most {MOST_CLASSES}, since each class needs a bit of a 32-bit "
+            "integer; join classes"
         )
     bits = contained @ (1 << np.arange(K, dtype=np.int64))
     return np.where(np.isnan(probability[:, 0]), NO_SET, bits).astype(np.int32)

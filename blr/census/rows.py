@@ -97,13 +97,13 @@ class TargetRows:
 def _checked(probability: Matrix, weight: Vector, X: Matrix) -> tuple[int, int]:
     if probability.ndim != 2 or probability.shape[1] < 2 or not np.isfinite(probability).all():
         raise ValueError(
-            f"got probabilities of shape {probability.shape}, expected finite ones of two classes or more; leave out "
-            "rows without"
+            f"got probabilities of shape {probability.shape}, expected finite numbers for two classes or "
+            "more; leave out rows without probabilities"
         )
     n, K = probability.shape
     if weight.shape != (n,) or len(X) != n or (n and not (weight.min() >= 0 and weight.sum() > 0)):
         raise ValueError(
-            f"got weights of shape {weight.shape} and features of shape {X.shape}, expected {n} rows of each, and "
-            "weights that are not negative and not all zero"
+            f"got weights of shape {weight.shape} and features of shape {X.shape}, expected {n} rows in "
+            "each, and weights of 0 or more that are not all zero"
         )
     return n, K

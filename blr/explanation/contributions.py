@@ -82,7 +82,7 @@ def contributions(
     x, missing = _checked_row(classifier, x, missing)
     K = len(classifier.classes)
     if of == against or not {of, against} <= set(range(K)):
-        raise ValueError(f"got classes {of} and {against}, expected two different ones of 0 to {K - 1}")
+        raise ValueError(f"got classes {of} and {against}, expected two different numbers from 0 to {K - 1}")
     row = classifier.moments.impute(x[None], missing[None], limits=classifier.support)[0]
     present = np.flatnonzero(~missing)
     rng = np.random.default_rng(seed)
@@ -152,7 +152,8 @@ def _checked_row(classifier: Classifier, x: ArrayLike, missing: ArrayLike) -> tu
         )
     if absent.all():
         raise ValueError(
-            "got a row of which no feature is present, expected one or more: there is nothing to explain"
+            "got a row in which every feature is missing, expected at least one value, since there is "
+            "nothing to explain otherwise; choose another row"
         )
     return as_vector(np.where(absent, 0.0, np.asarray(x, dtype=np.float64)), "x"), absent
 

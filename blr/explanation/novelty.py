@@ -38,7 +38,8 @@ class Novelty:
     def of(cls, points: Matrix) -> Novelty:
         """Return the novelty against labelled rows at points (N, D); ValueError for no rows."""
         if not len(points):
-            raise ValueError("got no labelled rows, expected one at least")
+            raise ValueError(
+                "got no labelled rows, expected at least one; give the rows that the model was trained on")
         row = np.linspace(0, len(points) - 1, min(len(points), MOST_COMPARED)).round().astype(np.intp)
         return cls(cKDTree(points[row]), row)
 

@@ -78,21 +78,23 @@ def totals(
         known, shares, wrong = data.accumulate(_shares)
         if wrong:
             raise ValueError(
-                f"got {int(wrong)} rows whose columns, targets or weights are not as they should be, expected finite "
-                "columns, targets as fractions between 0 and 1, (n,) or (n, K), and weights of 0 or more"
+                f"got {int(wrong)} rows with wrong columns, targets or weights; expected finite columns, "
+                "targets between 0 and 1 of shape (n,) or (n, K), and weights of 0 or more: correct those "
+                "rows or leave them out"
             )
         K = 2 if np.ndim(shares) == 0 else len(shares)
         names = names or tuple(range(K))
         if len(names) != K or (binary and K > 2):
             raise ValueError(
-                f"got targets of {K} classes, expected those of {len(names)}: {list(names)}; name each class once in "
-                "classes=, and take 'softmax' for more than two"
+                f"got targets of {K} classes, expected {len(names)}: {list(names)}; name each class once in "
+                "classes=, and use 'softmax' for more than two"
             )
     if confusion is None:
         return Accumulated(data, names, float(known), mislabelled=False)
     matrix = as_confusion(confusion, len(names))
     if matrix.ndim > 2:
-        raise ValueError("one confusion matrix is for all rows, got one a row; give (K, K)")
+        raise ValueError(
+            "a stream needs one confusion matrix for all rows, got one for each row; give shape (K, K)")
     if (np.diag(matrix) == 1).all():
         return Accumulated(data, names, float(known), mislabelled=False)
     return Accumulated(_Confused(data, matrix), names, float(known), mislabelled=True)

@@ -121,13 +121,13 @@ class Problem:
         if matrix.shape[1] != self.n_functions:
             raise ValueError(
                 f"design matrix has {matrix.shape[1]} columns but the posterior has {self.n_functions} "
-                "a class; build both with the same basis"
+                "weights for each class; build both with the same basis"
             )
         names = None if self.names is None else column_names(Phi)
         if names is not None and names != self.names:
             raise ValueError(
-                f"design matrix has the columns {', '.join(names)}, expected {', '.join(self.names or ())}; give "
-                "those that the posterior was fitted to, in their order"
+                f"design matrix has the columns {', '.join(names)}, expected {', '.join(self.names or ())}; "
+                "give the columns that the posterior was fitted to, in the same order"
             )
         return matrix
 
@@ -165,8 +165,8 @@ class Problem:
         """Return the data; RuntimeError where the fit was loaded without them."""
         if self.data is None:
             raise RuntimeError(
-                "this posterior was loaded from a file and has no data with it, which this needs; "
-                "compute it before saving, or fit again"
+                "this posterior was loaded from a file, which does not hold the training data that this "
+                "computation needs; compute it before you save, or fit again"
             )
         return self.data
 
@@ -175,7 +175,8 @@ class Problem:
         data = self.require_data()
         if not isinstance(data, Rows):
             raise TypeError(
-                "got a fit of a stream, expected one of rows in memory; fit an array of the rows, or of some of them"
+                "got a posterior that was fitted to a stream, expected one fitted to rows in memory; fit an "
+                "array of all rows or of a sample"
             )
         return data
 
@@ -200,8 +201,8 @@ def pose(
     if t is None:
         if trials is not None or sample_weight is not None:
             raise ValueError(
-                "trials and sample_weight do not go with a stream, which brings its own: give a weight in each chunk "
-                "(Phi, t, weight), and successes as fractions weighted by their trials"
+                "trials and sample_weight cannot be used with a stream; give the weight in each chunk (Phi, "
+                "t, weight), with t as the fraction of successes and weight as the number of trials"
             )
         if not hasattr(Phi, "accumulate"):
             return _pose_stream(Phi, prior, likelihood, classes, confusion, threads)
@@ -225,7 +226,9 @@ def pose(
         confusion=confusion,
     )
     if len(targets.fraction) != len(matrix):
-        raise ValueError(f"Phi has {len(matrix)} rows but the targets have {len(targets.fraction)}")
+        raise ValueError(
+            f"Phi has {len(matrix)} rows but the targets have {len(targets.fraction)}; give one target for "
+            "each row")
     data = Rows(matrix, targets.fraction, targets.weight, threads)
     return make_problem(
         likelihood,
@@ -249,9 +252,12 @@ def _pose_stream(
 ) -> Problem:
     binary = likelihood != "softmax"
     if iter(source) is source:
-        raise ValueError("a stream is read once a pass; give a re-iterable, such as a list, not a generator")
+        raise ValueError(
+            "a stream is read several times, and a generator can be read once only; give a list, or an "
+            "object whose __iter__ starts again")
     if np.ndim(confusion if confusion is not None else 0) > 2:
-        raise ValueError("a stream's confusion is one matrix for all rows, got one a row; give (K, K)")
+        raise ValueError(
+            "a stream needs one confusion matrix for all rows, got one for each row; give shape (K, K)")
 
     def resolve(t: Any, weight: Any) -> tuple[Matrix, Vector | None]:
         targets = resolve_targets(
@@ -279,7 +285,8 @@ def _pose_stream(
     n_functions = np.shape(first[0])[1]
     named = np.asarray(first[1]).dtype.kind not in "biuf"
     if (named or not binary) and classes is None and np.ndim(first[1]) == 1:
-        raise ValueError("labels in a stream need classes=, since no chunk need show all of them")
+        raise ValueError(
+            "a stream of labels needs classes=, since a chunk may not contain every class; name all classes")
     start = resolve_targets(
         first[1], binary=binary, sample_weight=first[2], classes=classes, confusion=confusion
     )

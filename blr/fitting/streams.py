@@ -32,11 +32,14 @@ class Stream:
             matrix = as_design(Phi)
             if matrix.shape[1] != self.n_functions:
                 raise ValueError(
-                    f"a chunk has {matrix.shape[1]} columns where the first had {self.n_functions}"
+                    f"a chunk has {matrix.shape[1]} columns but the first had {self.n_functions}; give all "
+                    "chunks the same columns"
                 )
             fraction, w = self.resolve(t, weight)
             if len(fraction) != len(matrix):
-                raise ValueError(f"a chunk's Phi has {len(matrix)} rows but its targets have {len(fraction)}")
+                raise ValueError(
+                    f"a chunk's Phi has {len(matrix)} rows but its targets have {len(fraction)}; give one "
+                    "target for each row")
             for i in range(0, len(matrix), size):
                 part = slice(i, i + size)
                 yield matrix[part], fraction[part], None if w is None else w[part]
@@ -49,6 +52,7 @@ class Stream:
                 total = added(total, part)
         if total is None:
             raise ValueError(
-                "the stream has no chunks; it must be re-iterable, such as a list, not an exhausted generator"
+                "the stream has no chunks; give a list, or an object whose __iter__ starts again, and not a "
+                "generator that has been read already"
             )
         return total

@@ -33,8 +33,9 @@ def as_confusion(confusion: ArrayLike, n_classes: int) -> Matrix:
     K = n_classes
     if C.ndim not in (2, 3) or C.shape[-2:] != (K, K):
         raise ValueError(
-            f"confusion has shape {C.shape}, expected ({K}, {K}), true class by recorded class, or one such matrix a "
-            "row; a number is the rate of wrong labels of every class"
+            f"confusion has shape {C.shape}, expected ({K}, {K}), with a row for each true class and a "
+            "column for each recorded class, or one such matrix for each data row; a single number is the "
+            "share of wrong labels in every class"
         )
     if not (np.isfinite(C).all() and (C >= 0).all() and np.allclose(C.sum(axis=-1), 1.0, atol=_ROUNDING)):
         raise ValueError(
@@ -44,8 +45,8 @@ def as_confusion(confusion: ArrayLike, n_classes: int) -> Matrix:
     right = np.einsum("...kk->...k", C)
     if not (right > 0.5).all():
         raise ValueError(
-            f"confusion leaves a class with {right.min():.3g} of its labels right, expected more than 0.5 of each "
-            "class: beyond that labels do not say which class is which"
+            f"confusion leaves a class with {right.min():.3g} of its labels right, expected more than 0.5 "
+            "for each class: with fewer right labels the classes could change places; correct it"
         )
     return C
 
@@ -72,14 +73,15 @@ def label_likelihood(recorded: Matrix, confusion: Matrix) -> Matrix:
     if not hard.all():
         row = int((~hard).any(axis=1).argmax())
         raise ValueError(
-            f"confusion goes with one recorded class a row, got shares of several in row {row}; give labels, or leave "
-            "confusion out"
+            f"confusion needs one recorded class in each row, got shares of several classes in row {row}; "
+            "give labels, or leave confusion out"
         )
     if confusion.ndim == 2:
         return np.ascontiguousarray(recorded @ confusion.T)
     if len(confusion) != len(recorded):
         raise ValueError(
-            f"confusion has {len(confusion)} matrices, expected one a row, of which there are {len(recorded)}"
+            f"confusion has {len(confusion)} matrices, expected one for each of the {len(recorded)} rows; "
+            "give one for each row, or one (K, K) for all"
         )
     return np.asarray(np.einsum("nkj,nj->nk", confusion, recorded))
 

@@ -51,13 +51,17 @@ class GaussianPrior:
     def __post_init__(self) -> None:
         mean, covariance = _numbers(self.mean, "mean"), _numbers(self.covariance, "covariance")
         if mean.ndim > 1:
-            raise ValueError(f"prior mean must be a scalar or a vector, got shape {mean.shape}")
+            raise ValueError(
+                f"prior mean must be a scalar or a vector, got shape {mean.shape}; give one number, or one "
+                "for each weight")
         if covariance.ndim > 2 or (covariance.ndim == 2 and covariance.shape[0] != covariance.shape[1]):
             raise ValueError(
                 f"prior covariance must be a scalar, (M,) or (M, M), got shape {covariance.shape}"
             )
         if mean.ndim and covariance.ndim and len(mean) != len(covariance):
-            raise ValueError(f"prior mean has {len(mean)} weights but its covariance {len(covariance)}")
+            raise ValueError(
+                f"prior mean has {len(mean)} weights but its covariance has {len(covariance)}; give both for "
+                "the same weights")
         require_finite(np.atleast_1d(mean), "prior mean")
         if np.isposinf(covariance).any():
             raise ValueError(
@@ -83,7 +87,7 @@ class GaussianPrior:
         """
         if not 0 < precision < np.inf:
             raise ValueError(
-                f"prior precision must be positive and finite, got {precision}; 1 is a fair start"
+                f"prior precision must be positive and finite, got {precision}; start with 1"
             )
         if intercept is not None and not is_column(intercept, n_functions):
             raise ValueError(
@@ -106,8 +110,8 @@ class GaussianPrior:
         """Return the mean (n,) and the covariance, (n,) or (n, n), for n weights."""
         if self.size not in (None, n):
             raise ValueError(
-                f"prior is of {self.size} weights but the model has {n}; "
-                "give a prior of one per column of the design matrix (softmax: or of K times as many)"
+                f"prior has {self.size} weights but the model has {n}; give the prior one weight for each "
+                "column of the design matrix (for softmax, K times as many are allowed too)"
             )
         covariance = self.covariance if self.covariance.ndim else np.full(n, float(self.covariance))
         return np.broadcast_to(self.mean, n).copy(), covariance
@@ -143,7 +147,7 @@ def _numbers(x: Any, name: str) -> Matrix:
             f"prior {name} must be numbers, got {x!r:.80}; give a scalar or an array of floats"
         ) from error
     if array.size == 0:
-        raise ValueError(f"prior {name} is empty; give a scalar, or one number a weight")
+        raise ValueError(f"prior {name} is empty; give a scalar, or one number for each weight")
     return array
 
 
@@ -152,8 +156,8 @@ def _require_positive_definite(covariance: Matrix) -> None:
     smallest, largest = float(variances.min()), float(variances.max())
     if smallest <= 0:
         raise ValueError(
-            f"prior covariance is not positive definite: variances must be positive, got {smallest}; "
-            "leave out a weight that is fixed"
+            f"prior covariance is not positive definite: variances must be positive, got {smallest}; to fix "
+            "a weight, leave its column out"
         )
     if smallest < 1 / _LARGEST or largest > _LARGEST:
         extreme = smallest if smallest < 1 / _LARGEST else largest
@@ -164,7 +168,7 @@ def _require_positive_definite(covariance: Matrix) -> None:
     if covariance.ndim < 2:
         return
     if not np.allclose(covariance, covariance.T, rtol=1e-8, atol=0):
-        raise ValueError("prior covariance is not symmetric; give (S + S.T) / 2 if it is meant to be")
+        raise ValueError("prior covariance is not symmetric; if it should be symmetric, give (S + S.T) / 2")
     sd = np.sqrt(variances)
     if np.linalg.eigvalsh(covariance / sd[:, None] / sd)[0] <= 0:
         raise ValueError(

@@ -75,7 +75,8 @@ def resolve_targets(
     elif array.ndim == 1:
         if trials is not None:
             raise ValueError(
-                "trials go with successes of two classes; give vote counts of K classes as t (N, K)"
+                "trials can only be used with the successes of two classes; for K classes give the vote "
+                "counts as t of shape (N, K)"
             )
         fraction, weight, names = _one_hot(array, classes)
     else:
@@ -85,7 +86,8 @@ def resolve_targets(
     if known is not None and mislabelled:
         if weight is not None:
             raise ValueError(
-                "confusion goes with one recorded class a row, got votes or trials; give labels, or leave it out"
+                "confusion needs one recorded class in each row, got votes or trials; give labels, or leave "
+                "confusion out"
             )
         hard = np.stack([1 - fraction, fraction], axis=1) if fraction.ndim == 1 else fraction
         fraction = label_likelihood(hard, known)
@@ -108,7 +110,9 @@ def _combined(weight: Vector | None, sample_weight: ArrayLike | None, n: int) ->
         return weight
     sample_weight = as_vector(sample_weight, "sample_weight")
     if len(sample_weight) != n:
-        raise ValueError(f"sample_weight has {len(sample_weight)} rows but the targets have {n}")
+        raise ValueError(
+            f"sample_weight has {len(sample_weight)} rows but the targets have {n}; give one weight for each "
+            "row")
     if sample_weight.min() < 0:
         raise ValueError(
             f"sample_weight must not be negative, got {sample_weight.min()} at row {int(sample_weight.argmin())}"
@@ -142,7 +146,9 @@ def _binary(
         return successes, None, names
     n = as_vector(trials, "trials")
     if n.shape != successes.shape:
-        raise ValueError(f"trials have {len(n)} rows but the targets have {len(successes)}")
+        raise ValueError(
+            f"trials have {len(n)} rows but the targets have {len(successes)}; give one number of trials for "
+            "each row")
     if n.min() < 0:
         raise ValueError(f"trials must not be negative, got {n.min()} at row {int(n.argmin())}")
     wrong = (successes < 0) | (successes > n)
@@ -164,8 +170,9 @@ def _are_names(t: Any, classes: Sequence[Any] | None) -> bool:
         return False
     if t.dtype.kind == "f" and set(classes) == {0, 1}:
         raise ValueError(
-            f"targets are floats and the classes {list(classes)}, so that 1.0 may be the label of the first or a share "
-            "of the second; give integers or booleans where they are labels, classes=[0, 1] where they are shares"
+            f"targets are floats and the classes {list(classes)}, so 1.0 may be the label of the first class "
+            "or a share of the second; give integers or booleans if they are labels, or classes=[0, 1] if "
+            "they are shares"
         )
     return bool(t.dtype.kind in "biu")
 
@@ -189,8 +196,8 @@ def _one_hot(labels: Any, classes: Sequence[Any] | None) -> tuple[Matrix, None, 
     except TypeError as error:  # what cannot be sorted: None, or numbers beside strings
         kinds = sorted({type(c).__name__ for c in labels.tolist()})
         raise ValueError(
-            f"labels cannot be told apart by sorting, got {', '.join(kinds)}; expected all strings, "
-            "all numbers or all booleans: turn them into one kind, and leave out rows without a label"
+            f"labels are of several types, got {', '.join(kinds)}; expected all strings, all numbers or all "
+            "booleans: convert them to one type, and leave out rows without a label"
         ) from error
     distinct = tuple(present.tolist())
     if classes is None:
@@ -206,7 +213,7 @@ def _one_hot(labels: Any, classes: Sequence[Any] | None) -> tuple[Matrix, None, 
         columns = np.array([names.index(c) for c in distinct])
     if len(names) < 2:
         raise ValueError(
-            f"a classifier needs at least two classes, got only {list(names)}; add rows of another class"
+            f"a classifier needs at least two classes, got {list(names)}; add rows of another class"
         )
     fraction = np.zeros((len(labels), len(names)))
     fraction[np.arange(len(labels)), columns[index.ravel()]] = 1.0
@@ -221,7 +228,8 @@ def _counts(t: Any, classes: Sequence[Any] | None) -> tuple[Matrix, Vector | Non
         raise ValueError(f"targets have {K} columns but there are {len(names)} classes: {list(names)}")
     if K < 2:
         raise ValueError(
-            "a classifier needs at least two classes, got targets of one column; give one column a class"
+            "a classifier needs at least two classes, got targets of one column; give one column for each "
+            "class"
         )
     if counts.min() < 0:
         row = int(counts.min(axis=1).argmin())

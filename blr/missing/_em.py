@@ -166,15 +166,15 @@ def _seen_moments(X: Matrix, missing: Mask, weight: Vector) -> tuple[Vector, Vec
     """Return centre and scale, each (F,), of what is present: EM works in their units."""
     if weight.shape != (len(X),) or np.any(weight < 0):
         raise ValueError(
-            f"weight must be {len(X)} number(s) of 0 or more, one a row, got shape {weight.shape}"
+            f"weight must be {len(X)} number(s) of 0 or more, one for each row, got shape {weight.shape}"
         )
     W = np.where(missing, 0.0, weight[:, None])
     total = W.sum(axis=0)
     unseen = np.flatnonzero(total == 0)
     if unseen.size:
         raise ValueError(
-            f"feature(s) {unseen.tolist()} are missing in every row (of positive weight), so nothing says how to "
-            "integrate them out; leave them out of the model"
+            f"feature(s) {unseen.tolist()} are missing in every row of positive weight, so their "
+            "distribution is unknown and they cannot be integrated out; leave them out of the model"
         )
     origin = X[np.argmax(W > 0, axis=0), np.arange(X.shape[1])]
     centre = origin + np.sum(W * (X - origin), axis=0) / total

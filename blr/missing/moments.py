@@ -160,7 +160,8 @@ class FeatureMoments:
         missing = np.asarray(pattern, dtype=np.bool_)
         if missing.shape != self.mean.shape:
             raise ValueError(
-                f"a pattern says which of {self.n_features} features are missing, got shape {missing.shape}"
+                f"missing must state for each of {self.n_features} features whether it is missing, got shape "
+                f"{missing.shape}"
             )
         return missing
 

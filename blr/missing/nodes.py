@@ -34,7 +34,7 @@ _FEWEST = 8  # fewer do not resolve a sigmoid, and can hardly be stretched to un
 def normal_nodes(dimension: int, n: int) -> tuple[Matrix, Vector]:
     """Return nodes (S, d) and weights (S,) of N(0, I) in d dimensions; S is about n, at least 8 and 4 d."""
     if n < 1:
-        raise ValueError(f"a cubature needs one node or more, got n={n}")
+        raise ValueError(f"the integration needs at least one node, got n={n}")
     nodes, weight = _normal_nodes(dimension, n)
     nodes.setflags(write=False)
     weight.setflags(write=False)
@@ -92,15 +92,15 @@ def moving(errors: Matrix, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """Return which of the F features, shape (F,), have an error in some row; check the errors of (N, F) rows."""
     if errors.shape not in {shape, (*shape, shape[-1])}:
         raise ValueError(
-            f"errors of {shape[0]} row(s) and {shape[-1]} feature(s) are standard deviations {shape} or covariances "
-            f"{(*shape, shape[-1])}, got {errors.shape}"
+            f"errors of {shape[0]} row(s) and {shape[-1]} feature(s) must be standard deviations of shape "
+            f"{shape} or covariances of shape {(*shape, shape[-1])}, got shape {errors.shape}"
         )
     require_finite(errors, "errors")
     size = errors if errors.ndim == 2 else np.diagonal(errors, axis1=1, axis2=2)
     if np.any(size < 0):
         raise ValueError(
-            f"errors must not be negative, got {size.min()}; say 0, or that the feature is missing, where "
-            "a catalogue's error is a sentinel"
+            f"errors must not be negative, got {size.min()}; where the catalogue writes a sentinel as error, "
+            "give 0 or mark the feature as missing"
         )
     return np.asarray(np.any(size > 0, axis=0))
 

@@ -157,7 +157,8 @@ class WeightPosterior(Described):
         if method not in _METHODS:
             raise ValueError(f"unknown method '{method}'; expected one of {', '.join(_METHODS)}")
         if return_error and method != "monte_carlo":
-            raise ValueError(f"method '{method}' has no sampling error; return_error goes with 'monte_carlo'")
+            raise ValueError(
+                f"method '{method}' has no sampling error; use return_error with 'monte_carlo' only")
         if method == "exact":
             return self._exact_by_blocks(Phi, default_threads() if threads is None else threads)
         matrix = self.problem.design(Phi)
@@ -166,7 +167,8 @@ class WeightPosterior(Described):
         if method == "probit":
             return self._probit(matrix)
         if n_samples < 2:
-            raise ValueError(f"n_samples is {n_samples}; expected 2 or more draws, for the standard error")
+            raise ValueError(
+                f"n_samples is {n_samples}; expected 2 or more draws, which the standard error needs")
         draws = self._drawn(n_samples, np.random.default_rng(0) if rng is None else rng)
         p, error = self._over_draws(matrix, draws)
         return (p, error) if return_error else p
@@ -199,7 +201,8 @@ class WeightPosterior(Described):
             return binary_exact(*moments, link=self.link)
         if self.link != "logistic":
             raise ValueError(
-                f"method 'probit' is a formula for the logistic link, and this fit's is {self.link}; use 'exact'"
+                f"method 'probit' is a formula for the logistic link, but this fit has the {self.link} link; "
+                "use 'exact'"
             )
         return binary_probit(*moments)
 

@@ -338,5 +338,5 @@ def posterior_from_dict(stored: Mapping[str, Any]) -> AnyPosterior:
     """Return the posterior that `to_dict` of any kind stored; ValueError if its kind is unknown."""
     kind = stored["kind"]
     if kind not in KINDS:
-        raise ValueError(f"a stored posterior is of kind {kind!r}; expected one of {', '.join(KINDS)}")
+        raise ValueError(f"a stored posterior has the kind {kind!r}; expected one of {', '.join(KINDS)}")
     return KINDS[kind].from_dict(stored)

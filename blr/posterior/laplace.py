@@ -181,8 +181,8 @@ def fit_sgd(
     """
     if prior is None:
         raise ValueError(
-            "prior is None, expected a GaussianPrior: one pass of steps has no maximum likelihood to end at; "
-            "give GaussianPrior.isotropic(M), or use fit"
+            "prior is None, expected a GaussianPrior: one pass over a stream does not reach the maximum of "
+            "the likelihood; give GaussianPrior.isotropic(M), or use fit"
         )
     chunks = iter(stream)
     first = next(chunks, None)
@@ -249,7 +249,8 @@ def laplace_approximation(
     value, slope, curvature = evaluate(z)
     if not (np.isfinite(value) and np.isfinite(slope).all() and np.isfinite(curvature).all()):
         raise ValueError(
-            f"at the start {z} the log density is {value}, or a derivative is not finite; start where all of them are"
+            f"at the start {z} the log density is {value}, or a derivative is not finite; start at a point "
+            "where all are finite"
         )
     flat = SolverPrior(np.zeros(D), np.zeros((D, D)))
     mode = maximise(evaluate, flat, z, tolerance=tolerance, max_iter=max_iter)

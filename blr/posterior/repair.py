@@ -118,7 +118,7 @@ def served(
     refined = refine(laplace) if refined is None else refined
     if laplace.trust.verdict != "red":
         return Served(
-            refined, "unchanged", "the refined posterior is served: the Gaussian approximation holds"
+            refined, "unchanged", "the refined posterior is used: the Gaussian approximation holds"
         )
     rng = np.random.default_rng(0) if rng is None else rng
     problem, start = laplace.problem, refined.gaussian
@@ -198,9 +198,9 @@ def _gaussian(refined: RefinedPosterior, points: Matrix, exact: Exact) -> Served
         return None
     source = "chains" if exact.weight is None else "importance draws"
     reason = (
-        f"the refined posterior's probabilities are wrong by up to {largest:.3f}; the Gaussian with the mean and "
-        f"covariance of {source} is served: it differs from them by at most {largest_left:.3f}, {mean_left:.4f} on "
-        "average"
+        f"the refined posterior's probabilities are wrong by up to {largest:.3f}; the Gaussian with the mean "
+        f"and covariance of {source} is used: its probabilities differ by at most {largest_left:.3f}, "
+        f"{mean_left:.4f} on average"
     )
     posterior = _with_moments(refined, moments, _trust(exact, reason))
     return _served(posterior, "matched", (mean, largest), refined, exact)
@@ -227,9 +227,9 @@ def _sampled(refined: RefinedPosterior, points: Matrix, exact: Exact) -> Served:
             break
     error = float(exact.error.max(axis=1).mean())
     reason = (
-        f"no Gaussian describes this posterior (the refined one's probabilities are wrong by up to {largest:.3f}): "
-        f"{len(draws)} draws of chains are served, whose probabilities are known to {np.hypot(thinned, error):.4f} "
-        "on average"
+        "no Gaussian describes this posterior (the refined one's probabilities are wrong by up to "
+        f"{largest:.3f}): {len(draws)} draws from Markov chains are used, whose probabilities have a "
+        f"standard error of {np.hypot(thinned, error):.4f} on average"
     )
     posterior = _with_draws(refined, exact, draws, _trust(exact, reason))
     return _served(posterior, "sampled", (mean, largest), refined, exact)
@@ -293,7 +293,7 @@ def _trust(exact: Exact, reason: str) -> Trust:
             ("amber", f"the chains disagree a little (R-hat {exact.r_hat:.3f}, above {_R_HAT[0]})")
         )
     if not error < _COARSE:
-        findings.append(("amber", f"the bounded work leaves probabilities a standard error of {error:.3f}"))
+        findings.append(("amber", f"the limited computing time leaves the probabilities a standard error of {error:.3f}"))
     ordered = Trust.of(findings, _numbers(exact))
     return replace(ordered, reasons=(reason, *(r for r in ordered.reasons if r != reason)))
 
@@ -310,12 +310,15 @@ def _numbers(exact: Exact) -> dict[str, float]:
 def _failed(refined: RefinedPosterior, exact: Exact | None) -> Served:
     """Return the refined posterior, its verdict red: nothing that could be afforded says how wrong it is."""
     if exact is None:
-        reason = "the Gaussian approximation at the mode fails here, and a check by chains is beyond the bounded work"
+        reason = (
+            "the Gaussian approximation at the mode fails here, and a check by Markov chains would take too "
+            "long"
+        )
         trust = Trust.of([("red", reason)], {})
     else:
         reason = (
-            f"the Gaussian approximation at the mode fails here, and the chains that were to replace it did not mix "
-            f"(R-hat {exact.r_hat:.3f}, {exact.effective:.0f} independent draws)"
+            "the Gaussian approximation at the mode fails here, and the Markov chains that should replace it "
+            f"did not mix (R-hat {exact.r_hat:.3f}, {exact.effective:.0f} independent draws)"
         )
         trust = Trust.of([("red", reason)], _numbers(exact))
     return Served(replace(refined, verdict=trust), "failed", reason)

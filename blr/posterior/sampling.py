@@ -107,8 +107,8 @@ def sample_posterior(
     chains = next(c for most, c in _CHAINS if size <= most) if chains is None else chains
     if n_draws < chains or chains < 2:
         raise ValueError(
-            f"n_draws must be at least the number of chains, and that at least 2, got {n_draws} draws of {chains} "
-            "chains; the defaults serve"
+            f"n_draws must be at least the number of chains, and that at least 2, got {n_draws} draws and "
+            f"{chains} chains; leave both out for the defaults"
         )
     rng = np.random.default_rng(0) if rng is None else rng
     with single_threaded_blas():

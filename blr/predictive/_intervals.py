@@ -30,7 +30,8 @@ def credible_interval(
     (N, K, K); where they are of a mixture, it is taken for a Gaussian of the same moments.
     """
     if not 0 < share < 1:
-        raise ValueError(f"got {share} as the share inside an interval, expected one between 0 and 1")
+        raise ValueError(
+            f"got {share} as the share inside an interval, expected a number between 0 and 1, such as 0.95")
     tail = (1 - share) / 2
     if mean.ndim == 1:
         by, spread = LINKS[link], -ndtri(tail) * np.sqrt(covariance)

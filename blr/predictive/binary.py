@@ -118,7 +118,8 @@ def binary_monte_carlo(activation: ArrayLike, *, link: str = "logistic") -> tupl
     """Return the mean of f over draws of the activation (S, N), and its standard error, (N,) each."""
     a = np.asarray(activation, dtype=np.float64)
     if a.ndim != 2 or len(a) < 2:
-        raise ValueError(f"activation has shape {a.shape}; expected (S, N), S at least 2 draws a row")
+        raise ValueError(
+            f"activation has shape {a.shape}; expected (S, N) with S at least 2 draws for each row")
     require_finite(a, "activation")
     p = np.exp(_link(link).log_cdf(a))
     return p.mean(axis=0), p.std(axis=0, ddof=1) / np.sqrt(len(p))
@@ -319,7 +320,7 @@ def _vector(x: ArrayLike, name: str) -> Vector:
     # Unlike in fitting, no rows is a fair question here: a partition may be empty.
     vector = np.asarray(x, dtype=np.float64)
     if vector.ndim != 1:
-        raise ValueError(f"{name} has shape {vector.shape}; expected (N,), one activation a row")
+        raise ValueError(f"{name} has shape {vector.shape}; expected (N,), one activation for each row")
     require_finite(vector, name)
     return vector
 
@@ -327,7 +328,7 @@ def _vector(x: ArrayLike, name: str) -> Vector:
 def _moments(mean: ArrayLike, variance: ArrayLike) -> tuple[Vector, Vector]:
     m, v = _vector(mean, "mean"), _vector(variance, "variance")
     if m.shape != v.shape:
-        raise ValueError(f"mean has shape {m.shape} but variance {v.shape}; give one of each a row")
+        raise ValueError(f"mean has shape {m.shape} but variance {v.shape}; give one of each for every row")
     if v.size and v.min() < 0:
         # A variance that is a difference of large numbers may come out below 0 by their rounding.
         if v.min() < -1e-9 * max(1.0, v.max()):

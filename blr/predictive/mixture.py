@@ -112,8 +112,8 @@ def require_logit(link: str, shift: Vector | None) -> None:
     """Raise ValueError where activations are to be shifted by ln of class priors, and are not logits."""
     if shift is not None and link not in ("logistic", "softmax"):
         raise ValueError(
-            f"got a shift of class priors for the {link} link, expected the logistic one: ln of the priors' ratio is "
-            "added to logits, and these activations are not logits; fit with likelihood='logistic'"
+            f"got a shift of class priors for the {link} link, expected the logistic link, since the "
+            "logarithm of the priors' ratio is added to logits; fit with likelihood='logistic'"
         )
 
 
@@ -121,8 +121,8 @@ def require_shift(shift: Vector | None, n_classes: int) -> None:
     """Raise ValueError unless a shift of the activations is a number a class, (K,)."""
     if shift is not None and np.shape(shift) != (n_classes,):
         raise ValueError(
-            f"shift has shape {np.shape(shift)}, expected a number a class, ({n_classes},), as "
-            "shift.log_prior_shift gives"
+            f"shift has shape {np.shape(shift)}, expected ({n_classes},), one number for each class, as "
+            "shift.log_prior_shift returns"
         )
 
 
@@ -135,7 +135,7 @@ def mix(parts: Iterable[tuple[Vector | float, Prediction]]) -> Prediction:
         terms = tuple(_scaled(w, x) for x in (part.probability, part.expected_entropy, part.mean, second))
         total = terms if total is None else tuple(a + b for a, b in zip(total, terms, strict=True))
     if total is None:
-        raise ValueError("a mixture needs at least one part, got none")
+        raise ValueError("a mixture needs at least one part, got none; give a posterior")
     return of_moments(*total)
 
 

@@ -116,7 +116,8 @@ def softmax_monte_carlo(activation: ArrayLike) -> tuple[Matrix, Matrix]:
     """Return the mean of the softmax over draws of the activations (S, N, K), and its standard error, (N, K) each."""
     a = np.asarray(activation, dtype=np.float64)
     if a.ndim != 3 or len(a) < 2:
-        raise ValueError(f"activation has shape {a.shape}; expected (S, N, K), S at least 2 draws a row")
+        raise ValueError(
+            f"activation has shape {a.shape}; expected (S, N, K) with S at least 2 draws for each row")
     require_finite(a, "activation")
     p = _softmax(a)
     return p.mean(axis=0), p.std(axis=0, ddof=1) / np.sqrt(len(p))
@@ -165,7 +166,8 @@ def _softmax(a: Matrix) -> Matrix:
 def _matrix(mean: ArrayLike) -> Matrix:
     m = np.asarray(mean, dtype=np.float64)
     if m.ndim != 2 or m.shape[1] < 2:
-        raise ValueError(f"mean has shape {m.shape}; expected (N, K), K >= 2, one activation a class")
+        raise ValueError(
+            f"mean has shape {m.shape}; expected (N, K) with K >= 2, one activation for each class")
     require_finite(m, "mean")
     return m
 

@@ -123,7 +123,7 @@ def rank(
     """
     n = len(verdicts)
     if n == 0:
-        raise ValueError("there is nothing to compare; give at least one posterior")
+        raise ValueError("got nothing to compare; give at least one posterior")
     prior = np.ones(n) if prior_probability is None else np.asarray(prior_probability, dtype=np.float64)
     if prior.shape != (n,) or not np.all(prior > 0):
         raise ValueError(f"prior_probability must be {n} positive numbers, got {prior.tolist()!r}")

@@ -85,8 +85,8 @@ def as_groups(
         free[intercept] = False
     if not free.any():
         raise ValueError(
-            f"Phi has {M} column(s), the intercept alone: there is no prior precision to be found; use fit with a "
-            "prior, or give intercept=None"
+            f"Phi has {M} column(s), which is the intercept: there is no other weight whose prior precision "
+            "could be estimated; use fit with a prior, or give intercept=None"
         )
     labels, compact = np.unique(group[free], return_inverse=True)
     index = np.full(M, -1, dtype=np.intp)

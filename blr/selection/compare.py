@@ -237,16 +237,17 @@ def _require_same_data(posteriors: Sequence[Posterior]) -> None:
     sizes = {round(q.problem.n_effective, 6) for q in posteriors}
     if len(sizes) > 1:
         raise ValueError(
-            f"evidences compare only on the same rows and weights, got sums of weights {sorted(sizes)}; "
-            "fit all of them to the same rows"
+            "evidences can only be compared on the same rows and weights, got sums of weights "
+            f"{sorted(sizes)}; fit all of them to the same rows"
         )
     _require_same_classes(posteriors)
     shares = [_class_weight(q) for q in posteriors]
     for i, share in enumerate(shares):
         if not np.allclose(share, shares[0], rtol=1e-9, atol=1e-9 * shares[0].sum()):
             raise ValueError(
-                f"evidences compare only on the same targets, got weights of the classes {shares[0].tolist()} in the "
-                f"first and {share.tolist()} in number {i}; fit all of them to the same targets"
+                "evidences can only be compared on the same targets, got weights of the classes "
+                f"{shares[0].tolist()} in the first and {share.tolist()} in number {i}; fit all of them to "
+                "the same targets"
             )
 
 
@@ -255,7 +256,7 @@ def _require_same_classes(posteriors: Sequence[Posterior]) -> None:
     if len(names) > 1:
         listed = " and ".join(str(list(c)) for c in sorted(names, key=str))
         raise ValueError(
-            f"models are of different classes, {listed}; expected the same ones in the same order"
+            f"the models have different classes, {listed}; expected the same classes in the same order"
         )
 
 

@@ -45,8 +45,8 @@ def assign_folds(stratum: ArrayLike, group: ArrayLike | None = None, *, n_folds:
     n_groups = int(member.max(initial=-1)) + 1
     if n_groups < 2 or n_folds < 2:
         raise ValueError(
-            f"got {n_groups} group(s) of rows for {n_folds} folds, expected two or more of each: a fold is predicted "
-            "by a fit to the others"
+            f"got {n_groups} group(s) of rows for {n_folds} folds, expected at least two of each, since each "
+            "fold is predicted by a fit to the other folds; give more groups"
         )
     counts = np.zeros((n_groups, int(k.max(initial=0)) + 1), dtype=np.intp)
     np.add.at(counts, (member, k), 1)

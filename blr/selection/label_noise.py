@@ -169,8 +169,8 @@ def _as_annotator(annotator: ArrayLike, n: int) -> NDArray[np.intp]:
     who = np.asarray(annotator)
     if who.shape != (n,) or who.dtype.kind not in "iu" or who.min() < 0:
         raise ValueError(
-            f"annotator must be {n} integers from 0, one a row, got {who.dtype} of shape {who.shape}; number the "
-            "annotators, as numpy.unique(names, return_inverse=True) does"
+            f"annotator must be {n} integers from 0, one for each row, got {who.dtype} of shape {who.shape}; "
+            "number the annotators, as numpy.unique(names, return_inverse=True) does"
         )
     return who.astype(np.intp)
 

@@ -109,7 +109,7 @@ def _of_what_is_left(problem: Problem, gaussian: Gaussian, beyond: Corrections) 
         left, _ = evidence_left(problem, gaussian, beyond.second_order, _LEFT, beyond.n_rows)
     if abs(left) < _LEFT:
         return []
-    return [("amber", f"the evidence lacks {left:.2g} nats beyond its second-order term")]
+    return [("amber", f"the evidence has an error of {left:.2g} nats beyond its second-order term")]
 
 
 def _separation(problem: Problem, gaussian: Gaussian) -> Separation:
@@ -189,7 +189,7 @@ def _of_shape(beyond: Corrections, draws: Importance) -> list[Finding]:
             )
         )
     if draws.effective < _EFFECTIVE:
-        findings.append(("amber", f"importance draws are worth {draws.effective:.1%} of their number"))
+        findings.append(("amber", f"the importance draws have an effective sample size of {draws.effective:.1%} of their number"))
     return findings
 
 
@@ -197,7 +197,7 @@ def _of_separation(separation: Separation, problem: Problem) -> list[Finding]:
     if separation.kind == "none":
         return []
     if separation.kind == "unknown":
-        return [("green", "whether the classes are separable was too much to tell")]
+        return [("green", "it is unknown whether the classes are separable: the test would take too long")]
     level = "red" if problem.prior is None else "green"
     classes = ", ".join(
         f"{problem.classes[j]} and {problem.classes[k]}" for j, k in separation.pairs[:_NAMED]
@@ -222,7 +222,7 @@ def _of_columns(
     level = "red" if problem.prior is None else "green"
     findings = []
     if empty:
-        findings.append((level, f"column(s) {_listed(empty)} hold nothing but zeros"))
+        findings.append((level, f"column(s) {_listed(empty)} hold zeros only"))
     for column, others in dependent[:_NAMED]:
         findings.append((level, f"column {column} is a linear combination of column(s) {_listed(others)}"))
     if len(dependent) > _NAMED:
@@ -231,7 +231,7 @@ def _of_columns(
         )
     if jitter > 0:
         findings.append(
-            ("amber", f"the precision is singular to rounding; its diagonal was raised by {jitter:.0e}")
+            ("amber", f"the precision is singular within rounding errors; its diagonal was raised by {jitter:.0e}")
         )
     return findings
 

@@ -43,7 +43,8 @@ def batch_values(batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, Array
     known = batch.schema.names
     for name in (names := tuple(names)):
         if name not in known:
-            raise ColumnNotFoundError(f"no column '{name}' was read; {nearest(name, known)}")
+            raise ColumnNotFoundError(
+                f"the column '{name}' was not read, expected one of those that were; {nearest(name, known)}")
     return {name: column_values(batch.column(name), name=name) for name in names}
 
 
@@ -146,8 +147,8 @@ def vectors(column: pa.Array, name: str) -> Array:
     lengths = pc.list_value_length(column).drop_null().unique().to_pylist()
     if len(lengths) > 1:
         raise ExpressionError(
-            f"the column '{name}' holds lists of {min(lengths)} to {max(lengths)} elements; expected "
-            "vectors of one length: name another column, or make one of fixed length"
+            f"the column '{name}' holds lists of {min(lengths)} to {max(lengths)} elements; expected vectors "
+            "of one length: name another column, or give all lists the same length"
         )
     size = lengths[0] if lengths else max(getattr(column.type, "list_size", 0), 0)
     elements = column_values(column.flatten(), name=name)  # leaves out those of null lists

@@ -16,7 +16,7 @@ TEXT_BYTES, LIST_ITEMS = 32, 16
 def exactly(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
     """Yield the same rows in batches of `rows` (fewer in the last): boundaries then are the same on any disk."""
     if rows < 1:
-        raise ValueError(f"got batches of {rows} rows; expected one or more")
+        raise ValueError(f"got batches of {rows} rows; expected at least one row in each")
     waiting: list[pa.RecordBatch] = []
     n_waiting = 0
     for batch in batches:

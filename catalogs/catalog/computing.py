@@ -39,7 +39,9 @@ class CheckedCompute:
         new = self.compute(batch)
         missing = [c.name for c in self.columns if c.name not in new]
         if missing:
-            raise ValueError(f"compute returned the columns {sorted(new)}, but {missing} were promised too")
+            raise ValueError(
+                f"compute returned the columns {sorted(new)}, expected {missing} too, which it was called "
+                "for; return all new columns")
         for column in self.columns:
             _check_values(column, new[column.name], batch.num_rows)
         return {c.name: new[c.name] for c in self.columns}
@@ -98,8 +100,8 @@ def _oldest(pending: deque[Future[Result]]) -> Result:
 def _check_values(column: NewColumn, values: np.ndarray[Any, Any], n_rows: int) -> None:
     if values.shape != (n_rows,):
         raise ValueError(
-            f"compute returned shape {values.shape} for '{column.name}'; expected one value for each of "
-            f"the {n_rows} rows"
+            f"compute returned shape {values.shape} for '{column.name}'; expected one value for each of the "
+            f"{n_rows} rows: compute all rows of the batch: compute all rows of the batch"
         )
     if pa.types.is_string(column.datatype):
         if values.dtype.kind not in "UTO":
@@ -108,6 +110,6 @@ def _check_values(column: NewColumn, values: np.ndarray[Any, Any], n_rows: int) 
     expected = np.dtype(column.datatype.to_pandas_dtype())
     if values.dtype != expected:
         raise TypeError(
-            f"compute returned {values.dtype} for '{column.name}'; expected {expected}: convert it there, "
-            "where it is known what is lost"
+            f"compute returned {values.dtype} for '{column.name}'; expected {expected}: convert the values "
+            "in compute, so that you decide how they are rounded"
         )

@@ -21,8 +21,8 @@ def old_columns(cat: Catalog, columns: Sequence[NewColumn], mode: Mode, keep: Se
         return OldColumns(check_columns(cat, columns))
     if not keep:
         raise CatalogError(
-            "a slim copy was asked for, but none of the old columns to keep; name the id and the position, "
-            "as in keep=('id', 'ra', 'dec'): without them no row can be joined to its old columns"
+            "got a slim copy that keeps no old column, expected the identifier and the position, by which "
+            "rows join their old columns again; name them, as in keep=('id', 'ra', 'dec')"
         )
     only = tuple(dict.fromkeys([*keep, *(cat.whole.needed if cat.whole else ())]))
     for name in only:
@@ -38,7 +38,8 @@ def copying(partition: Partition, cat: Catalog, old: OldColumns) -> Partition:
     if not isinstance(partition, Selectable):
         what = f"a copy without its old {', '.join(old.replaced)}" if old.only is None else "a slim copy"
         raise CatalogError(
-            f"{cat.path}: {what} cannot be made of {cat.format}; convert the catalogue to Parquet or FITS first"
+            f"{cat.path}: {what} cannot be written as {cat.format}; convert the catalogue to Parquet or FITS "
+            "first"
         )
     if old.only is not None:
         return partition.keeping(old.only, slim=True)

@@ -114,8 +114,8 @@ def standard_columns(
         raise CatalogError(f"got the classes {list(classes)}; a classification needs two or more")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", prefix):
         raise CatalogError(
-            f"prefix {prefix!r} does not begin a column name; expected a letter, then letters, digits and "
-            "underscores, as in 'blr_'"
+            f"the prefix {prefix!r} cannot begin the name of a column; expected a letter, then letters, "
+            "digits and underscores, as in 'blr_'"
         )
     names = [f"{prefix}p_{safe_name(c)}" for c in classes]
     probabilities = [
@@ -151,7 +151,9 @@ def check_names(old: Iterable[str], columns: Sequence[NewColumn]) -> None:
                 "choose another prefix for the new columns, or remove the old column"
             )
         if key in new:
-            raise NameClashError(f"two new columns are called '{column.name}'; names must differ in any case")
+            raise NameClashError(
+                f"two new columns are called '{column.name}'; names must differ by more than upper and lower "
+                "case")
         new.add(key)
 
 
@@ -160,7 +162,7 @@ def _class_column(classes: Sequence[str], prefix: str) -> NewColumn:
         f"{prefix}class",
         pa.string(),
         "src.class",
-        description="class of the largest moderated probability; empty where none",
+        description="class of the largest moderated probability; empty where the row has no probabilities",
         width=max(1, *(len(c.encode()) for c in classes)),
     )
 
@@ -170,8 +172,8 @@ def _set_column(prefix: str) -> NewColumn:
         f"{prefix}set",
         pa.int32(),
         "meta.code;src.class",
-        description="prediction set: a bit for each class that is not excluded, named in this file's header or "
-        "metadata; -1 for no set",
+        description="prediction set: one bit for each class that is not excluded; this file's header or metadata "
+            "names the bits; -1 for no set",
     )
 
 
@@ -187,13 +189,13 @@ def selected_column(class_name: str, prefix: str) -> NewColumn:
 
 
 def _score_columns(prefix: str, *, binary: bool) -> tuple[NewColumn, ...]:
-    spread = "of the logit" if binary else "of a pair's logit contrast, the largest"
+    spread = "of the logit" if binary else "of the logit contrast between two classes: the largest of all pairs"
     rows = [
         ("p_max", pa.float32(), PROBABILITY, "the largest of the moderated probabilities"),
         ("logit_mean", pa.float32(), "stat.value", "posterior mean of the logit"),
         ("logit_std", pa.float32(), "stat.stdev", f"posterior standard deviation {spread}"),
         ("mutual_info", pa.float32(), "stat.value", "epistemic part of the entropy, in nats"),
-        ("flags", pa.int32(), "meta.code.qual;src.class", "bits, named in this file's header or metadata"),
+        ("flags", pa.int32(), "meta.code.qual;src.class", "flags as bits, whose names are in this file's header or metadata"),
         ("model", pa.int64(), "meta.version", "id of the model that made this row"),
     ]
     return tuple(
@@ -230,7 +232,7 @@ def _full_columns(classes: Sequence[str], prefix: str) -> Iterable[NewColumn]:
         yield column(
             f"logit_mean_{safe_name(c)}",
             "stat.value",
-            f"posterior mean of the logit of class {c}, less that of all",
+            f"posterior mean of the logit of class {c}, minus the mean over all classes",
         )
     # No name that `safe_name` makes has two underscores inside, so the pair can be told.
     for a, b in combinations_with_replacement(classes, 2):
@@ -238,7 +240,7 @@ def _full_columns(classes: Sequence[str], prefix: str) -> Iterable[NewColumn]:
         yield column(
             f"logit_cov_{safe_name(a)}__{safe_name(b)}",
             "stat.covariance",
-            f"posterior {of}, less that of all",
+            f"posterior {of}, relative to the mean over all classes",
         )
 
 
@@ -249,6 +251,7 @@ def _check_class_names(classes: Sequence[str], names: Sequence[str], scores: Seq
         other = makers.setdefault(name.casefold(), f"class '{c}'")
         if other != f"class '{c}'" or classes.count(c) > 1:
             raise NameClashError(
-                f"class '{c}' would clash with {other}, as its column would be '{name}'; names must differ in "
-                "more than signs and case: rename the class in the specification's [label] classes"
+                f"class '{c}' would clash with {other}, as its column would be '{name}'; names must differ "
+                "by more than punctuation and case: rename the class under [label.classes] in the "
+                "specification"
             )

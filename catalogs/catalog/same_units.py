@@ -21,9 +21,9 @@ def require_same_units(
         unit = stated.get(column.name)
         if unit is not None and column.unit and not _same(unit, column.unit):
             raise FormatError(
-                f"{first} and {other} do not make one catalogue: '{column.name}' is in '{unit}' in the first, "
-                f"in '{column.unit}' in the second; name them one by one, so that units are converted, or write the "
-                "column in one unit"
+                f"{first} and {other} cannot be read as one catalogue: '{column.name}' is in '{unit}' in the "
+                f"first and in '{column.unit}' in the second; name the files one by one, so that units are "
+                "converted, or write the column in one unit"
             )
 
 

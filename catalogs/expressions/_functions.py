@@ -106,7 +106,7 @@ def compare(symbol: str, left: Value, right: Value) -> Array:
     """Compare two numbers or two texts; False where either number is missing."""
     left, right = like(left, right), like(right, left)
     if is_text(left) != is_text(right):
-        raise MisfitError("text compared with a number")
+        raise MisfitError("a comparison of text with a number")
     if is_text(left):
         return np.asarray(COMPARISON[symbol](left, right), dtype=bool)
     result = COMPARISON[symbol](exact(left), exact(right))

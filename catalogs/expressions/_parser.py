@@ -120,12 +120,12 @@ class Translator:
             if token.word in {"(", "["}:
                 opened.append(token)
             elif token.word in pairs and (not opened or opened.pop().word != pairs[token.word]):
-                raise complaint(self.text, token.at, f"got {token.word}, which closes nothing; remove it")
+                raise complaint(self.text, token.at, f"got {token.word}, which has no opening bracket; remove it")
         if opened:
             raise complaint(self.text, opened[-1].at, "this parenthesis is never closed; close it")
         last = self.tokens[-1]
         if last.word in OPEN_ENDED or (last.kind == "symbol" and last.word not in pairs):
-            raise complaint(self.text, last.end, "the expression breaks off; add what is missing")
+            raise complaint(self.text, last.end, "the expression is not complete; add what is missing")
 
     def place(self, node: ast.expr) -> int:
         """Return where a node starts in the text."""
@@ -184,7 +184,7 @@ class Translator:
                 node, "None", "missing numbers are found with isfinite(x), missing text with == ''"
             )
         if token.word.startswith("__"):
-            remedy = "names do not begin with two underscores; a column's may in back quotes"
+            remedy = "names may not begin with two underscores; write such a column in back quotes"
             raise self.refuse(node, f"the name '{token.word}'", remedy)
         return Name(token.word, token.at)
 
@@ -192,12 +192,12 @@ class Translator:
         """Translate `vector[3]` and `matrix[3, 1]`."""
         base = self.name(node.value) if isinstance(node.value, ast.Name) else None
         if not isinstance(base, Name):
-            raise self.refuse(node, "an index of what is no column", "expected column[0]")
+            raise self.refuse(node, "an index after something that is not a column", "expected column[0]")
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         index = tuple(p.value for p in parts if isinstance(p, ast.Constant) and type(p.value) is int)
         if not parts or len(index) != len(parts) or max(index) > MAX_INDEX:
             raise self.refuse(
-                node.slice, "an index that is no whole number", "elements count from 0: column[0]"
+                node.slice, "an index that is not a whole number", "elements count from 0: column[0]"
             )
         return Element(base.name, index, base.at)
 
@@ -269,7 +269,7 @@ class Translator:
         inner = node.operand if isinstance(node, ast.UnaryOp) and sign else node
         value = self.literal(inner) if isinstance(inner, ast.Constant) else None
         if value is None or (sign and isinstance(value, Text)):
-            raise self.refuse(node, "what is no number or text in the list", "expected literals only")
+            raise self.refuse(node, "a list element that is neither a number nor a text", "expected literals only")
         return Number(-value.value, self.place(node)) if sign and isinstance(value, Number) else value
 
     def call(self, node: ast.Call, depth: int) -> Call:
@@ -277,7 +277,7 @@ class Translator:
         word = self.token(self.place(node.func)).word if isinstance(node.func, ast.Name) else ""
         if word not in FUNCTIONS:
             known = nearest(word, FUNCTIONS) if word else f"known are: {', '.join(FUNCTIONS)}"
-            raise self.refuse(node, f"a call of '{word}', which is no function of the language", known)
+            raise self.refuse(node, f"a call of '{word}', which is not a function of this language", known)
         function = FUNCTIONS[word]
         if node.keywords or len(node.args) != function.arity:
             raise self.refuse(

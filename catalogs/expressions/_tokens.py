@@ -43,11 +43,11 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "=": "write '==' to compare",
         "!": "write 'not'",
         "^": "write '**' for a power",
-        "#": "a column with '#' in its name is written in back quotes",
-        "`": "a back-quoted column name ends with a back quote",
-        "'": "text ends with the quote it began with, and holds no backslash",
-        '"': "text ends with the quote it began with, and holds no backslash",
-        ".": "attributes are not allowed; a column with '.' in its name is written in back quotes",
+        "#": "write a column with '#' in its name in back quotes",
+        "`": "end the back-quoted column name with a back quote",
+        "'": "end the text with the quote that it began with, and write no backslash in it",
+        '"': "end the text with the quote that it began with, and write no backslash in it",
+        ".": "'.' cannot be used here; write a column with '.' in its name in back quotes",
     }
 )
 

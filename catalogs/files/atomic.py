@@ -123,7 +123,7 @@ def check_free_space(folder: Path, needed_bytes: int) -> None:
 def _create(final: Path) -> tuple[Path, int]:
     """Create and lock the temporary; the lock goes when the process does, however it ends."""
     if final.is_dir():
-        raise StorageError(f"{final} is a folder, but a file is to be written there; choose another name")
+        raise StorageError(f"{final} is a folder, expected the name of a file to write; choose another name")
     try:
         return _locked(final.parent, _new_file)
     except OSError as error:
@@ -201,16 +201,16 @@ def _not_writable(final: Path, error: OSError) -> str:
     if error.errno == errno.ENOENT:
         return f"{final} cannot be written: there is no folder {final.parent}; create it first"
     return (
-        f"{final} cannot be written: {error.strerror} in {final.parent}; "
-        "expected a folder that may be written to: check its permissions, or choose another"
+        f"{final} cannot be written: {error.strerror} in {final.parent}; expected a folder that you may "
+        "write to; check its permissions, or choose another folder"
     )
 
 
 def _no_room(final: Path, error: OSError) -> str:
     free = _size(shutil.disk_usage(final.parent).free)
     return (
-        f"{final} could not be finished: {error.strerror} ({free} free in {final.parent}); nothing was left "
-        "behind: free some space, or choose an output folder on another disk, and run again"
+        f"{final} could not be finished: {error.strerror} ({free} free in {final.parent}); no part of it was "
+        "left; free some space, or choose an output folder on another disk, and run again"
     )
 
 

@@ -39,7 +39,7 @@ def expand(path: Path, wanted: Callable[[Path], bool]) -> tuple[Path, list[Path]
     files = sorted(Path(p) for p in matches if Path(p).is_file())
     if not files:
         raise CatalogError(
-            f"no file matches {path}; expected some below {root.absolute()}: correct the pattern"
+            f"no file matches {path}, expected at least one below {root.absolute()}; correct the pattern"
         )
     return root, files
 

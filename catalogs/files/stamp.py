@@ -22,7 +22,7 @@ class Stamp:
 def stamp(path: Path) -> Stamp:
     """Return the file's stamp; CatalogError for a folder, or where there is nothing."""
     if not path.is_file():
-        raise CatalogError(f"{path} is not a file, expected one; check the name")
+        raise CatalogError(f"{path} is not a file; check the name")
     status = path.stat()
     return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
 
@@ -31,6 +31,6 @@ def check_unchanged(path: Path, expected: Stamp) -> None:
     """Raise DamagedFileError where a file is another one than when it was opened."""
     if (current := stamp(path)) != expected:
         raise DamagedFileError(
-            f"{path} changed after it was opened: {expected.size:,} bytes then, {current.size:,} now; "
-            "open it again once it is finished"
+            f"{path} changed after it was opened: {expected.size:,} bytes then, {current.size:,} now; open "
+            "it again when it is complete"
         )

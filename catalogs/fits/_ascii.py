@@ -115,8 +115,8 @@ def _write_rows(
                 block[str(field.number)] = field.values(rows)
             except (ValueError, OverflowError) as error:
                 raise DamagedFileError(
-                    f"{hdu.header.where}: column '{field.name}' has something else than a number in rows {start:,} "
-                    f"to {start + n:,}: {error}; correct it, or get another copy"
+                    f"{hdu.header.where}: column '{field.name}' has a value that is not a number in rows "
+                    f"{start:,} to {start + n:,}: {error}; correct it, or get another copy"
                 ) from error
         stream.write(block.view(np.uint8).data)
 

@@ -92,12 +92,13 @@ def _check_room(source: Source, n_bytes: int) -> None:
     folder = tempfile.gettempdir()
     if n_bytes > MAX_INFLATED:
         raise CatalogError(
-            f"{source.path} inflates to {n_bytes:,} bytes, more than {MAX_INFLATED:,}; `funpack` it, and open that"
+            f"{source.path} has {n_bytes:,} bytes after decompression, expected at most {MAX_INFLATED:,}; "
+            "run `funpack` on the file, and open the result"
         )
     if shutil.disk_usage(folder).free < KEEP_FREE + n_bytes:
         raise StorageError(
-            f"no room in {folder} to decompress {source.path}, which takes {n_bytes:,} bytes; set TMPDIR to a "
-            "folder on another disk"
+            f"not enough space in {folder} to decompress {source.path}, which takes {n_bytes:,} bytes; set "
+            "TMPDIR to a folder on another disk"
         )
 
 
@@ -126,13 +127,14 @@ class Tiles:
         plain = all(c.heap and c.code == "B" for c in table.columns)
         if offset != sizes["ZNAXIS1"] or tiles != table.n_rows or not plain:
             raise DamagedFileError(
-                f"{header.where}: a compressed table of {table.n_rows:,} tiles says of itself {sizes}, and its columns "
-                f"take {offset:,} bytes a row; that does not fit: get another copy"
+                f"{header.where}: the header of this compressed table of {table.n_rows:,} tiles states "
+                f"{sizes}, but its columns take {offset:,} bytes in each row; the file is damaged: get "
+                "another copy"
             )
         if sizes["ZTILELEN"] * sizes["ZNAXIS1"] > MAX_TILE or any(c.heap for c in columns):
             raise FormatError(
-                f"{header.where} is a tile-compressed table of a kind that is not read here (cells of variable "
-                "length, or huge tiles); run `funpack` on the file, and open that"
+                f"{header.where} is a tile-compressed table with cells of variable length or with very large "
+                "tiles, which cannot be read here; run `funpack` on the file, and open the result"
             )
         algorithms = tuple(header.text(f"ZCTYP{n}") or "" for n in range(1, len(columns) + 1))
         return cls(
@@ -171,8 +173,8 @@ class Tiles:
             return self.checked(riced(packed, n * column.repeat, RICE_BYTES[column.code]), i, size)
         if algorithm not in {"GZIP_1", "GZIP_2", "NOCOMPRESS"}:
             raise FormatError(
-                f"{self.hdu.header.where}: '{column.name}' is compressed by '{algorithm}', expected GZIP_1, GZIP_2 or "
-                "RICE_1; run `funpack` on the file, and open that"
+                f"{self.hdu.header.where}: '{column.name}' is compressed by '{algorithm}', expected GZIP_1, "
+                "GZIP_2 or RICE_1; run `funpack` on the file, and open the result"
             )
         raw = self.checked(packed if algorithm == "NOCOMPRESS" else unzipped(packed, size), i, size)
         width = SHUFFLED.get(column.code, 1)

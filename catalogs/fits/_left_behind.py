@@ -33,7 +33,7 @@ def left_behind(table: Table, hdus: Sequence[Hdu]) -> Iterator[str]:
 def unlike(column: FitsColumn) -> str | None:
     """Return what cells become that other formats do not know."""
     if column.code in "CM":
-        return "complex numbers become pairs of real and imaginary part"
+        return "each complex number becomes a pair of its real and imaginary parts"
     if column.code == "X":
-        return "bits become lists of truth values"
+        return "bits become lists of true and false"
     return None

@@ -50,7 +50,7 @@ def meta_cards(
     try:
         entries, items = read_entries(text), read_items(text)
     except EcsvHeaderError:
-        tell("what astropy's YAML says of the table is left out: it cannot be read")
+        tell("astropy's YAML metadata of the table is left out, since it cannot be read")
         return []
     carded = [(item, item_cards(item)) for item in items]
     cards = [card for _, own_cards in carded for card in own_cards or ()]
@@ -60,9 +60,11 @@ def meta_cards(
     lost = gone - {*replaced} or any(LOGARITHMIC in line for item in rest for line in item.lines)
     if lost and any(item.key == SERIALIZED for item in rest):
         rest = [item for item in rest if item.key != SERIALIZED]
-        tell("what makes times, coordinates, magnitudes and the like of columns again is left out")
+        tell(
+            "the metadata by which astropy restores times, coordinates, magnitudes and similar columns is "
+            "left out")
     if formats := [e.name for e in entries if e.format and e.name in names]:
-        tell(f"how {', '.join(formats)} are displayed (`format`) is left out")
+        tell(f"the display format of {', '.join(formats)} (`format`) is left out")
     if rest or any(e.has_meta for e in entries):
         if all(item.key != SERIALIZED for item in rest):
             rest.append(Item(SERIALIZED, {}, (f"- {SERIALIZED}: {{}}",)))

@@ -136,22 +136,22 @@ def table_of(hdu: Hdu) -> Table:
     n_axes, n_groups, bits = header.integer("NAXIS"), header.integer("GCOUNT", 1), header.value("BITPIX")
     if (n_axes, n_groups, bits) != (2, 1, 8):
         raise DamagedFileError(
-            f"{header.where}: NAXIS, GCOUNT and BITPIX are {n_axes}, {n_groups}, {bits}; "
-            "expected 2, 1, 8 of a table: get another copy"
+            f"{header.where}: NAXIS, GCOUNT and BITPIX are {n_axes}, {n_groups}, {bits}; expected 2, 1, 8 "
+            "for a table; get another copy"
         )
     row_bytes, n_rows = header.integer("NAXIS1"), header.integer("NAXIS2")
     columns = _columns(header, row_bytes)
     if row_bytes > MAX_ROW or (n_rows and not row_bytes):
         raise FormatError(
-            f"{header.where}: got {n_rows:,} rows of {row_bytes:,} bytes, expected 1 to {MAX_ROW:,} bytes a row; "
-            "convert it with the program that wrote it, or get another copy"
+            f"{header.where}: got {n_rows:,} rows of {row_bytes:,} bytes, expected 1 to {MAX_ROW:,} bytes in "
+            "each row; convert it with the program that wrote it, or get another copy"
         )
     main = n_rows * row_bytes
     heap = header.integer("THEAP", main) if main < hdu.data_bytes else main
     if not main <= heap <= hdu.data_bytes:
         raise DamagedFileError(
-            f"{header.where}: THEAP puts the heap at byte {heap:,} of the data; expected {main:,}, where the "
-            f"rows end, to {hdu.data_bytes:,}: get another copy"
+            f"{header.where}: THEAP puts the heap at byte {heap:,} of the data; expected a byte from "
+            f"{main:,}, where the rows end, to {hdu.data_bytes:,}; get another copy"
         )
     return Table(hdu, columns, n_rows, row_bytes, heap - main)
 
@@ -181,12 +181,14 @@ def column_of(header: Header, n: int, offset: int, *, keyword: str = "TFORM") ->
     parts = TFORM.fullmatch(form)
     if not parts:
         raise DamagedFileError(
-            f"{header.where}: {keyword}{n} is {form!r}, expected a count and a code, as in '1E'; get another copy"
+            f"{header.where}: {keyword}{n} is {form!r}, expected a number and a letter, as in '1E'; get "
+            "another copy"
         )
     repeat, code, rest = int(parts[1] or 1), parts[2].upper(), parts[3]
     if repeat > MAX_ROW:
         raise DamagedFileError(
-            f"{header.where}: {keyword}{n} is {form!r}, expected at most {MAX_ROW:,} elements a cell; get another copy"
+            f"{header.where}: {keyword}{n} is {form!r}, expected at most {MAX_ROW:,} elements in a cell; get "
+            "another copy"
         )
     n_bytes = (repeat + 7) // 8 if code == "X" else repeat * STORED[code].itemsize
     heap, width = "", 0
@@ -225,7 +227,8 @@ def _heap_code(header: Header, n: int, form: str, rest: str, repeat: int) -> str
     parts = HEAP_FORM.fullmatch(rest.strip())
     if not parts or repeat > 1:
         raise DamagedFileError(
-            f"{header.where}: TFORM{n} is {form!r}, expected as in '1PE(10)' or '0QD'; get another copy"
+            f"{header.where}: TFORM{n} is {form!r}, expected a form such as '1PE(10)' or '0QD'; get another "
+            "copy"
         )
     return parts[1].upper()
 

@@ -150,8 +150,8 @@ class Layout:
         n_fields, width = len(self.old) + len(self.new), self.row.itemsize
         if n_fields > MAX_FIELDS or width > MAX_ROW:
             raise CatalogError(
-                f"got {n_fields} columns and {width:,} bytes a row; FITS allows {MAX_FIELDS} and {MAX_ROW:,}: "
-                "ask for a slim copy, or for Parquet"
+                f"got {n_fields} columns and {width:,} bytes in each row, expected at most {MAX_FIELDS} and "
+                f"{MAX_ROW:,}, which FITS allows; ask for a slim copy, or for Parquet"
             )
         counts = {"BITPIX": 8, "NAXIS": 2, "NAXIS1": width, "NAXIS2": self.n_rows, "PCOUNT": self.heap_bytes}
         counts |= {"GCOUNT": 1, "TFIELDS": n_fields}

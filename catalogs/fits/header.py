@@ -70,7 +70,8 @@ class Header:
         value = self.value(keyword) if keyword in self else default
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise DamagedFileError(
-                f"{self.where}: {keyword} is {value!r}, expected a count; get another copy of the file"
+                f"{self.where}: {keyword} is {value!r}, expected a whole number of 0 or more; get another "
+                "copy of the file"
             )
         return value
 
@@ -114,8 +115,9 @@ def read_hdus(source: Source) -> tuple[Hdu, ...]:
         raise FormatError(f"{source.path} is empty; expected a FITS file: copy it again")
     if (start := source.read(0, 9).tobytes()) != b"SIMPLE  =":
         raise FormatError(
-            f"{source.path} is not FITS: it begins with {start!r}, expected b'SIMPLE  ='; look what it is (`file` says "
-            "so): it may be a page that says why there is no such file; fetch it again, or name it as what it is"
+            f"{source.path} is not FITS: it begins with {start!r}, expected b'SIMPLE  ='; open it in an "
+            "editor or run `file` on it: it may be a server's error message; fetch it again, or correct its "
+            "name"
         )
     hdus: list[Hdu] = []
     offset = 0
@@ -138,8 +140,9 @@ def _read_hdu(source: Source, index: int, offset: int) -> Hdu:
     hdu = Hdu(index, header, kind, _data_bytes(header))
     if hdu.data_offset + hdu.data_bytes > source.size:
         raise DamagedFileError(
-            f"{source.path} is cut short: the data of HDU {hdu} end at byte "
-            f"{hdu.data_offset + hdu.data_bytes:,} by its header, the file at {source.size:,}; copy it again"
+            f"{source.path} is cut short: the data of HDU {hdu} should end at byte "
+            f"{hdu.data_offset + hdu.data_bytes:,} by the header, but the file ends at {source.size:,}; copy "
+            "it again"
         )
     return hdu
 

@@ -115,7 +115,7 @@ def read_healpix(path: Path, *, column: str | None = None, frame: Frame | None =
                 return _map_in(path, hdus, column, frame)
     except FileNotFoundError as error:
         raise FormatError(
-            f"{path}: got no such file, expected a map as HEALPix FITS; correct the name"
+            f"{path}: there is no such file, expected a map of the sky as HEALPix FITS; correct the name"
         ) from error
     except UNREADABLE as error:
         raise DamagedFileError(
@@ -134,8 +134,8 @@ def _map_in(path: Path, hdus: Any, column: str | None, frame: Frame | None) -> H
     hdu = next((h for h in hdus if str(h.header.get("PIXTYPE", "")).strip().upper() == "HEALPIX"), None)
     if hdu is None or not isinstance(hdu, fits.BinTableHDU):
         raise FormatError(
-            f"{path}: got no table with PIXTYPE = 'HEALPIX', expected a map of the sky as HEALPix FITS; images have to "
-            "be converted first"
+            f"{path}: got no table with PIXTYPE = 'HEALPIX', expected a map of the sky as HEALPix FITS; "
+            "convert an image to HEALPix first"
         )
     header = hdu.header
     ordering, nside = _ordering(path, header), _nside(path, header)
@@ -164,7 +164,7 @@ def _map_in(path: Path, hdus: Any, column: str | None, frame: Frame | None) -> H
     else:
         pixels = np.asarray(hdu.data[index], dtype=np.int64).ravel()
     if len(pixels) != len(values) or (pixels.size and not 0 <= pixels.min() <= pixels.max() < 12 * nside**2):
-        raise DamagedFileError(f"{path}: got pixels that NSIDE = {nside} does not have; fetch it again")
+        raise DamagedFileError(f"{path}: got pixel numbers beyond those of NSIDE = {nside}; fetch it again")
     order = np.argsort(pixels, kind="stable")
     unit = hdu.columns[name].unit
     return HealpixMap(
@@ -180,7 +180,7 @@ def _ordering(path: Path, header: Any) -> Literal["nested", "ring"]:
         return "ring"
     raise FormatError(
         f"{path}: got ORDERING = '{said}', expected NESTED or RING"
-        + ("; a multi-order map has to be brought to one order first" if said == "NUNIQ" else "")
+        + ("; convert a multi-order map to one order first" if said == "NUNIQ" else "")
     )
 
 
@@ -188,7 +188,7 @@ def _nside(path: Path, header: Any) -> int:
     nside = header.get("NSIDE")
     if not isinstance(nside, int) or not 0 < nside <= 2**FINEST_ORDER:
         raise DamagedFileError(
-            f"{path}: got NSIDE = {nside}, expected a whole number from 1 on; fetch it again"
+            f"{path}: got NSIDE = {nside}, expected a whole number of 1 or more; fetch it again"
         )
     return nside
 
@@ -198,7 +198,9 @@ def _frame(path: Path, header: Any, stated: Frame | None) -> Frame:
     known = FRAMES.get(said)
     if stated is not None:
         if known not in (None, stated):
-            raise FormatError(f"{path}: got '{stated}' for a map that says COORDSYS = '{said}'; leave it out")
+            raise FormatError(
+                f"{path}: got '{stated}' for a map whose header says COORDSYS = '{said}'; leave the "
+                "coordinates out")
         return stated
     if known is None:
         raise FormatError(

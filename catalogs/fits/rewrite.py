@@ -66,7 +66,8 @@ class NewField:
         if pa.types.is_string(column.datatype):
             if not column.width:
                 raise CatalogError(
-                    f"'{column.name}' is text of unknown width; FITS needs NewColumn(width=...)"
+                    f"'{column.name}' is text of unknown width, which FITS has to know; give "
+                    "NewColumn(width=...)"
                 )
             return cls(column, f"{column.width}A", np.dtype(f"S{column.width}"), None)
         if column.datatype not in FORMS:
@@ -125,8 +126,8 @@ class NewField:
         width = self.stored.itemsize
         if len(text) > width:
             raise CatalogError(
-                f"'{self.column.name}' got the text {brief(text)!r}, longer than the {width} characters promised; "
-                "state the width of the longest"
+                f"'{self.column.name}' got the text {brief(text)!r}, which is longer than the width of "
+                f"{width} characters; state the width of the longest text"
             )
 
 
@@ -205,9 +206,9 @@ def with_checksums(cards: Sequence[bytes], data: OnesSum) -> bytes:
 def _check_limits(table: Table, n_fields: int, width: int) -> None:
     if n_fields > MAX_FIELDS or width > MAX_ROW:
         raise CatalogError(
-            f"{table.hdu.header.where} would have {n_fields} columns and {width:,} bytes a row; FITS allows "
-            f'{MAX_FIELDS} and {MAX_ROW:,}: ask for a slim copy (mode = "slim" under [output]), or convert the '
-            "catalogue to Parquet"
+            f"{table.hdu.header.where} would have {n_fields} columns and {width:,} bytes in each row; FITS "
+            f"allows {MAX_FIELDS} and {MAX_ROW:,}: ask for a slim copy (mode = \"slim\" under [output]), or "
+            "convert the catalogue to Parquet"
         )
 
 

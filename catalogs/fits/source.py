@@ -64,8 +64,8 @@ class Source:
             if got == 0:
                 now = os.fstat(self.descriptor).st_size
                 raise DamagedFileError(
-                    f"{self.path} was {self.size:,} bytes long when opened and is {now:,} now; "
-                    "it is being written or was cut: wait or copy it again"
+                    f"{self.path} was {self.size:,} bytes long when opened and is {now:,} now; it is still "
+                    "being written, or it was cut; wait, or copy it again"
                 )
             done += got
 
@@ -138,11 +138,12 @@ def _copy_bounded(path: Path, stream: gzip.GzipFile, inflated: IO[bytes]) -> Non
         done += len(piece)
         if done > MAX_INFLATED:
             raise CatalogError(
-                f"{path} inflates to more than {MAX_INFLATED:,} bytes; decompress it yourself, and open that"
+                f"{path} has more than {MAX_INFLATED:,} bytes after decompression; decompress it yourself, "
+                "and open the result"
             )
         if shutil.disk_usage(folder).free < KEEP_FREE:
             raise StorageError(
-                f"no room in {folder} to decompress {path}, {done:,} bytes so far; set TMPDIR to a folder on "
-                "another disk"
+                f"not enough space in {folder} to decompress {path} ({done:,} bytes were written); set "
+                "TMPDIR to a folder on another disk"
             )
         inflated.write(piece)

@@ -99,7 +99,7 @@ class FitsPartition:
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, `rows` rows at a time."""
         if rows < 1:
-            raise ValueError(f"got batches of {rows} rows; expected one or more")
+            raise ValueError(f"got batches of {rows} rows; expected at least one row in each")
         chosen = [self._column(name) for name in columns]
         with self._source() as source:
             for start in range(0, self.n_rows, rows):
@@ -188,8 +188,8 @@ def _chosen(path: Path, hdus: Sequence[Hdu], table: str | int | None, columns: S
         tables = holding or tables
     if len(tables) > 1:
         raise CatalogError(
-            f"{path} holds {len(tables)} tables: {_listed(tables)}; say which, by name or number: "
-            "--table of `blr inspect` and `blr init`, or table under [catalog] and [target]"
+            f"{path} holds {len(tables)} tables: {_listed(tables)}; name one, or give its number: with "
+            "--table of `blr inspect` and `blr init`, or as table under [catalog] and [target]"
         )
     return tables[0]
 
@@ -199,9 +199,9 @@ def _check_by_rows(path: Path, table: Table) -> None:
     lengths = {c.column.shape[:1] for c in table.columns}
     if table.n_rows == 1 and len(table.columns) > 1 and len(lengths) == 1 and lengths.isdisjoint({(), (1,)}):
         raise FormatError(
-            f"{path}: got one row whose {len(table.columns)} columns are vectors of {lengths.pop()[0]:,} elements "
-            "each, a table by columns (colfits), expected a row an object; write it by rows: "
-            f"stilts tcopy ifmt=colfits in={path.name} ofmt=fits-basic out=..."
+            f"{path}: got one row whose {len(table.columns)} columns are vectors of {lengths.pop()[0]:,} "
+            "elements each, which is a table stored by columns (colfits), expected one row for each object; "
+            f"write it by rows: stilts tcopy ifmt=colfits in={path.name} ofmt=fits-basic out=..."
         )
 
 

@@ -106,7 +106,7 @@ def kind_of(datatype: pa.DataType) -> CellKind:
     if inner in INTEGERS or inner in FLOATS or pt.is_boolean(inner):
         extension = isinstance(datatype, pa.BaseExtensionType)
         conversion = (
-            f"{datatype.extension_name} is written as what Arrow stores it as, {inner}" if extension else ""
+            f"{datatype.extension_name} is written as the type in which Arrow stores it, {inner}" if extension else ""
         )
         return CellKind(inner, tuple(shape), variable, conversion=conversion)
     if pt.is_duration(inner):
@@ -270,7 +270,8 @@ def settled(kind: CellKind, survey: Survey, null: int | None = None) -> CellKind
     wider = WIDER.get(kind.element)
     if wider is None:
         raise CatalogError(
-            "no integer of 64 bits is left to stand for nulls, expected one that no value has; remove the nulls"
+            "every 64-bit integer that could mark nulls is a value of the column, expected one that is free; "
+            "remove the nulls"
         )
     return settled(replace(kind, element=wider), survey, null)
 
@@ -287,5 +288,5 @@ def losses(kind: CellKind, survey: Survey) -> list[str]:
     if survey.escaped:
         lost.append("characters beyond ASCII are written as backslash escapes")
     if kind.is_text and survey.blanks:
-        lost.append("blanks at the end of text are lost")
+        lost.append("spaces at the end of text are lost")
     return lost

@@ -106,7 +106,8 @@ class Change:
             merged = merged_footers(target / COMMON, files)
         except RuntimeError:
             return (
-                f"{source / MERGED} is left out: the files' columns differ, so one footer cannot describe all",
+                f"{source / MERGED} is left out, since the files have different columns and one footer "
+                "cannot describe them all",
             )
         with atomic_path(target / MERGED) as temporary:
             merged.write_metadata_file(str(temporary))

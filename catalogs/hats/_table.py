@@ -99,11 +99,11 @@ class Table:
         here, there = sorted(stored - listed), sorted(listed - stored)
         odd = f"Norder={(there or here)[0][0]} Npix={(there or here)[0][1]}"
         what = (
-            f"lists {len(there)} of which there are no files" if there else f"does not list {len(here)} files"
+            f"{len(there)} of them have no file" if there else f"{len(here)} files are not in this list"
         )
         raise DamagedFileError(
-            f"{self.root} is not complete: {PARTITION_INFO} lists {len(listed)} pixels and {what}, the first {odd}; "
-            "fetch the catalogue again, or correct the list"
+            f"{self.root} is not complete: {PARTITION_INFO} lists {len(listed)} pixels and {what}, the first "
+            f"of them {odd}; fetch the catalogue again, or correct the list"
         )
 
 
@@ -127,7 +127,7 @@ def table_at(root: Path, key: str) -> Table:
     kind = properties.get("dataproduct_type")
     if kind not in WITH_ROWS:
         raise FormatError(
-            f"{path}: dataproduct_type is '{kind}', expected one of {', '.join(WITH_ROWS)}; open the catalogue "
-            "that it belongs to, not what was made to find its rows"
+            f"{path}: dataproduct_type is '{kind}', expected one of {', '.join(WITH_ROWS)}; open the "
+            "catalogue that this index belongs to"
         )
     return Table(root, key, properties)

@@ -44,8 +44,8 @@ def open(path: Path, table: str | int | None = None) -> Catalog:  # noqa: A001 -
     """Open a table or a collection; of a collection, the primary table and its margins are read."""
     if table is not None:
         raise FormatError(
-            f"got table={table!r} for {path}; leave it out, or open that table's own folder: the rows of a "
-            "HATS collection are those of its primary table"
+            f"got table={table!r} for {path}; leave it out, since a HATS collection is read from its primary "
+            "table, or open the folder of the other table"
         )
     return open_without(path.parent if path.is_file() else path, ())
 

@@ -99,8 +99,8 @@ class PandasFrame:
             return pa.Table.from_pandas(plain, preserve_index=keep_index)
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise FormatError(
-                f"got a DataFrame of which Arrow makes no table: {' '.join(str(error).split())}; expected "
-                "columns of one type and different names: rename or convert them"
+                f"got a DataFrame that Arrow cannot convert to a table: {' '.join(str(error).split())}; "
+                "expected columns of one type and different names: rename or convert them"
             ) from error
 
     def attributes(self) -> tuple[dict[str, Any], list[str]]:
@@ -108,7 +108,8 @@ class PandasFrame:
         own: dict[Any, Any] = {k: v for k, v in self.frame.attrs.items() if not is_provenance(k)}
         kept = {k: v for k, v in own.items() if same_in_json({k: v})}
         left = [
-            f"the attribute {k!r}, of type {type(v).__name__}, is left out: JSON does not hold it as it is"
+            f"the attribute {k!r}, of type {type(v).__name__}, is left out, since JSON cannot hold it "
+            "unchanged"
             for k, v in own.items()
             if k not in kept
         ]
@@ -119,7 +120,7 @@ class PandasFrame:
         odd = [name for name in (*self.frame.columns, *self.frame.columns.names) if not is_text(name)]
         odd += [name for name in self.frame.index.names if not is_text(name)]
         if odd:
-            yield f"names of columns that are no text become text ({odd[0]!r} becomes '{odd[0]}')"
+            yield f"names of columns that are not text become text ({odd[0]!r} becomes '{odd[0]}')"
         if getattr(self.frame.index, "freq", None) is not None:
             yield "the index comes back without its frequency"
 
@@ -177,7 +178,7 @@ def becomes(series: pd.Series) -> str | None:
         return "a sparse column becomes a dense one"
     if isinstance(dtype, pd.CategoricalDtype) and not pd.api.types.is_string_dtype(dtype.categories.dtype):
         intervals = isinstance(dtype.categories.dtype, pd.IntervalDtype)
-        return f"categories that are no text become {'their names' if intervals else 'plain values'}"
+        return f"categories that are not text become {'their names' if intervals else 'plain values'}"
     return change(series.to_numpy()) if isinstance(dtype, np.dtype) and dtype.kind in "cf" else None
 
 

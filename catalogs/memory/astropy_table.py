@@ -48,7 +48,7 @@ class AstropyTable:
                 return represent_mixins_as_columns(self.table, () if structured else (MaskedColumn,))
         except (TypeError, ValueError) as error:
             raise FormatError(
-                f"got an astropy table that astropy itself could not store: {' '.join(str(error).split())}; "
+                f"got an astropy table that astropy cannot write to a file: {' '.join(str(error).split())}; "
                 "expected columns that `Table.write` takes: rename or convert them"
             ) from error
 
@@ -138,15 +138,15 @@ def as_read_back(column: Column, stored: pa.Field, *, part: bool) -> str | None:
     """Return what `Table.read` makes of a column in Parquet, which may be part of another; None if what it was."""
     if np.any(np.ma.getmaskarray(column)):
         if is_blank_filled(column):
-            return f"comes back from astropy's Table.read with empty texts for what is masked; {REMEDY}"
+            return f"astropy's Table.read returns it with empty texts in place of masked values; {REMEDY}"
         if part or column.dtype.kind in "SUO":
-            return f"what is masked makes the copy unreadable to astropy's Table.read; {REMEDY}"
+            return f"astropy's Table.read cannot read a copy with masked values in it; {REMEDY}"
         kind = {"f": "", "b": "as objects, "}.get(column.dtype.kind, "as floats, ")
-        return f"comes back from astropy's Table.read {kind}with NaN for what is masked; {REMEDY}"
+        return f"astropy's Table.read returns it {kind}with NaN in place of masked values; {REMEDY}"
     if column.ndim > 2:
-        return "comes back from astropy's Table.read with its elements in one row"
+        return "astropy's Table.read returns it with its elements in one row"
     if column.dtype.kind == "O" and not is_list(stored.type):
-        return f"comes back from astropy's Table.read, if at all, as {stored.type}"
+        return f"astropy's Table.read returns it as {stored.type}, or cannot read it"
     return None
 
 
@@ -156,8 +156,9 @@ def as_arrow(column: Column, values: np.ma.MaskedArray[Any, Any]) -> pa.Array:
         return arrow_array(values)
     except (pa.ArrowException, ValueError, TypeError, RecursionError) as error:
         raise FormatError(
-            f"'{column.name}', of {column.dtype}, is not of one type that Arrow knows: {' '.join(str(error).split())}; "
-            "expected numbers, texts, or arrays of one kind: convert or remove the column"
+            f"'{column.name}', of {column.dtype}, has no single type that Arrow knows: "
+            f"{' '.join(str(error).split())}; expected numbers, texts, or arrays of one kind: convert or "
+            "remove the column"
         ) from error
 
 
@@ -203,7 +204,7 @@ def keepable(meta: Mapping[str, Any], left: list[str], what: str) -> dict[str, A
             get_yaml_from_table(Table(meta={key: value}))
         except (YAMLError, TypeError, ValueError):
             left.append(
-                f"{what} '{key}', of type {type(value).__name__}, are left out: YAML does not know such"
+                f"{what} '{key}', of type {type(value).__name__}, are left out, since YAML cannot hold them"
             )
         else:
             kept[key] = value

@@ -55,11 +55,11 @@ def change(values: Array) -> str | None:
     data = np.ma.getdata(values)
     unmasked = data[~np.ma.getmaskarray(values)].tolist() if data.dtype.kind in "OS" else []
     if data.dtype.kind == "c" or any(np.iscomplexobj(v) for v in unmasked):
-        return "complex numbers become pairs of real and imaginary part"
+        return "each complex number becomes a pair of its real and imaginary parts"
     if data.dtype.kind == "f" and data.dtype.itemsize > 8:
         return f"{data.dtype} is rounded to float64"
     if any(isinstance(v, bytes) and not is_utf8(v) for v in unmasked):
-        return "bytes that are no UTF-8 become the replacement character, U+FFFD"
+        return "bytes that are not UTF-8 become the replacement character, U+FFFD"
     return None
 
 

@@ -49,7 +49,7 @@ def left_behind(pairs: Mapping[str, str]) -> Iterator[str]:
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return
     if index:
-        yield f"that {', '.join(index)} made the index of a pandas frame is left out"
+        yield f"pandas' note that {', '.join(index)} are the index of the frame is left out"
     if ordered:
         yield f"the order of the categories of {', '.join(map(str, ordered))} is left out"
 

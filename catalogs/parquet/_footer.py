@@ -158,7 +158,7 @@ def damaged(place: Path | RemoteFile, what: str) -> DamagedFileError:
 def check(path: Path, footer: Footer) -> None:
     """Raise unless every column chunk lies between the magic and the footer."""
     if not fits(footer.metadata, FILE):
-        raise damaged(path, "its footer has values of other types than Parquet's")
+        raise damaged(path, "its footer has values whose types are not those of Parquet")
     if ENCRYPTION in footer.metadata.fields:
         raise FormatError(f"{path} has encrypted columns; expected plain Parquet: decrypt a copy of it first")
     for group in footer.metadata.list(ROW_GROUPS):
@@ -171,16 +171,16 @@ def check_chunk(path: Path, packed: bytes, limit: int) -> None:
     try:
         chunk = Chunk.of(packed)
     except (MalformedError, KeyError):
-        raise damaged(path, "its footer does not say where the columns lie") from None
+        raise damaged(path, "its footer does not say in which bytes the columns are") from None
     if chunk.elsewhere:
-        raise FormatError(f"{path} only points to other files' columns; open those files instead")
+        raise FormatError(f"{path} holds no columns, but points to other files; open those files instead")
     if not chunk.column.get(VALUES):
         return  # writers say all sorts of things of a chunk without values
     # Some writers say dictionary page 0 for none.
     start = min((o for o in (chunk.column.get(DATA_PAGE), chunk.column.get(DICTIONARY_PAGE)) if o), default=0)
     end = start + chunk.column.get(COMPRESSED, limit)
     if start < len(MAGIC) or end > limit:
-        raise damaged(path, f"a column is said to lie in bytes {start} to {end}, where none can")
+        raise damaged(path, f"its footer places a column in bytes {start} to {end}, which is outside of the data")
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ class Mover:
         while start < end:
             n = _copied(self.old.fileno(), self.new.fileno(), start, place, min(end - start, PIECE))
             if not n:
-                raise DamagedFileError(f"{self.old.name} was cut while it was read; copy it again")
+                raise DamagedFileError(f"{self.old.name} became shorter while it was read; copy it again")
             start, place = start + n, place + n
         self.new.seek(place)
         return at

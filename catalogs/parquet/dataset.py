@@ -103,8 +103,8 @@ def check_folders(place: Path | RemoteFile, folder_values: Mapping[str, HiveValu
     """Raise FormatError where a file's folders name a column that it lacks and others have."""
     for name in view.absent.intersection(folder_values):
         raise FormatError(
-            f"{place} has no column '{name}', which other files of the catalogue have, and lies in a folder "
-            f"'{name}={folder_values[name]}'; write the column into all files, or leave it out of all"
+            f"{place} is in a folder '{name}={folder_values[name]}' and has no column '{name}', but other "
+            "files of the catalogue have this column; write the column into all files, or leave it out of all"
         )
 
 

@@ -105,9 +105,9 @@ class ParquetPartition:
             return array.cast(self.types[name])
         except pa.ArrowInvalid as error:
             raise FormatError(
-                f"{self.remote or self.path}: '{name}' is {array.type} here and, with other files' values, "
-                f"{self.types[name]} in the whole catalogue, which not all values fit ({error}); write it with one "
-                "type in all files, or open them one by one"
+                f"{self.remote or self.path}: '{name}' is {array.type} in this file but {self.types[name]} "
+                f"in the whole catalogue, and some values cannot be converted ({error}); write it with one "
+                "type in all files, or open the files one by one"
             ) from None
 
     def keeping(self, columns: Sequence[str], *, slim: bool = False) -> ParquetPartition:
@@ -121,8 +121,8 @@ class ParquetPartition:
             known = open_file(path)
             if known.n_rows != self.n_rows:
                 raise DamagedFileError(
-                    f"{self.remote or path} has {known.n_rows:,} rows, and had {self.n_rows:,} when it was opened; "
-                    "open it again once it is finished"
+                    f"{self.remote or path} has {known.n_rows:,} rows, but had {self.n_rows:,} when it was "
+                    "opened; open it again when it is complete"
                 )
             # Made in the threads, Arrow takes a fifth of the memory of NumPy's texts, and what was read goes.
             computed = each_batch(
@@ -173,11 +173,13 @@ def opened(place: Path | RemoteFile) -> Iterator[pq.ParquetFile]:
             with pq.ParquetFile(source, **options) as file:
                 yield file
     except pa.ArrowNotImplementedError as error:
-        raise FormatError(f"{place} uses a feature of Parquet that is not known here: {error}") from error
+        raise FormatError(
+            f"{place} uses a feature of Parquet that pyarrow cannot read: {error}; write it again without "
+            "that feature") from error
     except FileNotFoundError:
         raise missing(Path(str(place))) from None
     except UnicodeDecodeError as error:
-        raise damaged(place, f"{error.object!r}, a name in it, is no text") from error
+        raise damaged(place, f"{error.object!r}, a name in it, is not UTF-8 text") from error
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise CatalogError(

@@ -43,8 +43,9 @@ def check_no_log(folder: Path) -> None:
     for log, kind in LOGS.items():
         if next(folder.glob(log), None) is not None:
             raise FormatError(
-                f"{folder} is a table of {kind}, of which {log} says which files are its rows as they are now; "
-                "expected a folder of which all are: export it to plain Parquet with the program that keeps it"
+                f"{folder} is a table of {kind}, in which {log} says which files hold the present rows; "
+                "expected a folder in which every file does: export the table to plain Parquet with the "
+                "program that wrote it"
             )
 
 
@@ -53,5 +54,6 @@ def check_none_wrapped(folder: Path) -> None:
     for path in files_below(folder):
         if CODEC.search(path.name) and not begins_as_parquet(path):
             raise FormatError(
-                f"{path} is compressed as a whole, expected Parquet, of which the pages are compressed; decompress it"
+                f"{path} is compressed as a whole, expected a Parquet file, which compresses its own pages; "
+                "decompress the file"
             )

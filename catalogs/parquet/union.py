@@ -25,7 +25,7 @@ __all__ = ["Union", "View"]
 
 Place = Path | RemoteFile
 
-REMEDY = "open them one by one, or narrow the pattern"
+REMEDY = "open the files one by one, or use a pattern that matches fewer files"
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class Union:
                 self.pairs = pairs
             elif annotated_names(pairs) != annotated_names(self.pairs):
                 raise FormatError(
-                    f"{self.kinds[0].first} and {place} do not make one catalogue: only one of them was annotated with "
-                    f"the columns that both have; {REMEDY}"
+                    f"{self.kinds[0].first} and {place} cannot be read as one catalogue: both have the new "
+                    f"columns of an annotation, but only one of them records that it was annotated; {REMEDY}"
                 )
             number = self.numbers[kind_key] = len(self.kinds)
             columns = columns_of(schema, pairs)
@@ -105,8 +105,9 @@ class Union:
             datatype = common_type(known.column.datatype, column.datatype)
         if datatype is None or is_reshaped(known.column, column):
             raise FormatError(
-                f"{known.typed} and {place} do not make one catalogue: '{column.name}' is {shown(known.column)} in the "
-                f"first, {shown(column)} in the second; write it with one type in all files, or {REMEDY}"
+                f"{known.typed} and {place} cannot be read as one catalogue: '{column.name}' is "
+                f"{shown(known.column)} in the first and {shown(column)} in the second; write it with one "
+                f"type in all files, or {REMEDY}"
             )
         if not datatype.equals(known.column.datatype):
             known.typed = place
@@ -128,8 +129,9 @@ class Union:
             shared = len(kind.types.keys() & usual.types.keys())
             if 2 * shared < max(len(kind.types), len(usual.types)):
                 raise FormatError(
-                    f"{usual.first} and {kind.first} do not make one catalogue: they share {shared} of "
-                    f"{len(usual.types)} and {len(kind.types)} columns, expected half of them or more; {REMEDY}"
+                    f"{usual.first} and {kind.first} cannot be read as one catalogue: of their "
+                    f"{len(usual.types)} and {len(kind.types)} columns, {shared} have the same name, "
+                    f"expected half of them or more; {REMEDY}"
                 )
         return tuple(
             replace(k.column, absent=sum(kind.n_files for kind in self.kinds if name not in kind.types))

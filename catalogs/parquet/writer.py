@@ -121,7 +121,7 @@ def exactly(parts: Iterable[pa.Table], sizes: Sequence[int]) -> Iterator[tuple[i
     for size in sizes:
         yield size, pieces(size, left, source)
     if (left and left[0].num_rows) or next(source, None) is not None:
-        raise ValueError(f"more rows were computed than the {sum(sizes)} of the file")
+        raise ValueError(f"compute returned more rows than the {sum(sizes)} of the file")
 
 
 def pieces(size: int, left: list[pa.Table], source: Iterator[pa.Table]) -> Iterator[pa.Table]:

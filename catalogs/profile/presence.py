@@ -51,7 +51,10 @@ class Presence:
     @property
     def shown(self) -> str:
         """The difference in words."""
-        return f"measured for {self.most_share:.0%} of '{self.most}', for {self.least_share:.0%} of '{self.least}'"
+        return (
+            f"measured for {self.most_share:.0%} of class '{self.most}' and {self.least_share:.0%} of class "
+            f"'{self.least}'"
+        )
 
 
 def measured(values: Array) -> Array:

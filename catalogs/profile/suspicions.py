@@ -115,14 +115,14 @@ def _why_a_mark(column: ColumnProfile, value: float, count: int, apart: float, m
     famous = value in column.marks and _stands_for_none(value, column)
     nines = famous and NINES.fullmatch(f"{value:g}") is not None
     if count < FEWEST:
-        return "far from all others, and a mark in other columns" if apart > GAP * middle else None
+        return "far from all others, and it marks missing values in other columns" if apart > GAP * middle else None
     most = 0.5 if apart < FAR * middle else 1.0
     if not famous and not (FEWEST_UNUSUAL <= count < most * column.n and column.distinct.estimate > 20):
         return None
     if apart > GAP * middle or (nines and apart > 0.1 * middle):
         return "repeated, and far from all other values"
     spike = count > SPIKE * column.n and (nines or (famous and value == 0))
-    return "a spike at the end of the range" if spike else None
+    return "many equal values at the end of the range" if spike else None
 
 
 def _marks_others(profile: Profile, name: str, value: float) -> bool:
@@ -156,7 +156,7 @@ def _shifted(profile: Profile, name: str) -> list[Suspected]:
         if apart and near and len(np.unique(cloud)) >= FEWEST_UNUSUAL:
             end = np.floor(cloud[0])
             text = f"{end:.0f}.." if sign > 0 else f"..{1 - end:.0f}"
-            suspected.append(Suspected(text, len(cloud), "near a usual mark, and far from all other values"))
+            suspected.append(Suspected(text, len(cloud), "near a usual mark for a missing value, and far from all other values"))
     return suspected
 
 
@@ -200,7 +200,7 @@ def not_numbers(profile: Profile, name: str) -> str | None:
     if odd and sum(odd.values()) < 0.5 * len(words):
         return f"{len(words) - sum(odd.values()):,} of {len(words):,} texts are numbers, but not {shown}"
     if odd and all(map(_number_written_otherwise, odd)):
-        return f"{shown}: numbers written otherwise, expected as 1234.5 or 1.2345e3; convert them"
+        return f"{shown}: numbers in another notation, expected one such as 1234.5 or 1.2345e3; convert them"
     return None
 
 
@@ -250,7 +250,7 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
             continue  # measurements in whole numbers, of which few rows have no two alike
         if is_real(c.column.datatype):
             if by_name and c.is_number and c.maximum > 2**53:
-                identifiers.append((9, place, name, "identifiers in floating point: rounded by their source"))
+                identifiers.append((9, place, name, "identifiers are stored as floating-point numbers, which rounds them"))
             continue
         if pt.is_boolean(c.column.datatype) or is_position(c.column) or not (by_ucd or by_name or unique):
             continue
@@ -268,7 +268,10 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
             )
             identifiers.append((rank, place, name, "different in every row"))
         elif c.distinct.repeated < 0.05 * c.n and c.missing < 0.05 * c.n:
-            shown = f"{c.distinct.repeated:,} rows repeat another, {c.missing:,} have none"
+            shown = (
+                f"{c.distinct.repeated:,} rows repeat the value of another row, and {c.missing:,} rows have "
+                "none"
+            )
             identifiers.append((6, place, name, shown))
     return [(name, why) for _, _, name, why in sorted(identifiers)]
 

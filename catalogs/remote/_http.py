@@ -38,8 +38,9 @@ def web_client(within: tuple[str, ...]) -> Client:
         if within and not any(is_below(target, root) for root in within):
             answer.close()
             raise CatalogError(
-                f"{shown(str(answer.url))} leads on to {shown(target)}, expected it to stay below "
-                f"{' or '.join(map(shown, within))}; have that place allowed, or fetch the file"
+                f"{shown(str(answer.url))} redirects to {shown(target)}, expected an address below "
+                f"{' or '.join(map(shown, within))}; ask for that address to be allowed, or fetch the file "
+                "yourself"
             )
 
     async def client(**options: Any) -> Any:

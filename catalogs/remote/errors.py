@@ -55,10 +55,10 @@ def in_our_words(url: str, error: Exception) -> CatalogError:
         return CatalogError(f"there is no {place}; correct the URL")
     if isinstance(error, PermissionError) or status in NOT_ALLOWED:
         why = f"the server answered {status}" if status else scrubbed(str(error))
-        return CatalogError(f"{place} may not be read: {why}; see to its driver's credentials")
+        return CatalogError(f"{place} may not be read: {why}; check the credentials that its driver uses")
     if isinstance(error, NotADirectoryError | IsADirectoryError):
         return FormatError(
-            f"{place} is a folder where a file was expected, or the other way round; correct the URL"
+            f"{place} is a folder instead of a file, or a file instead of a folder; correct the URL"
         )
     if isinstance(status, int):
         return UnreachableError(f"{place} cannot be read: the server answered {status}; try again later")

@@ -57,8 +57,8 @@ class Place:
             info = self.filesystem.info(self.path)
         if info.get("size") is None:
             raise FormatError(
-                f"{shown(self.url)} is of unknown size, so nobody can tell whether all of it came; "
-                "fetch it, and open the copy"
+                f"the server does not state the size of {shown(self.url)}, so a broken transfer would not be "
+                "noticed; fetch the file, and open the copy"
             )
         return RemoteFile(self.filesystem, self.path, int(info["size"]), tag_of(info), state_of(info))
 
@@ -153,7 +153,8 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...], *, hats: bool)
         return Listing(root, (only,), "file")
     if query:
         raise FormatError(
-            f"{shown(url)} has a query, expected one of a single file; name its files one by one"
+            f"{shown(url)} has a query, which only the URL of a single file may have; name the files one by "
+            "one"
         )
     if wild is None:
         root = path.rstrip("/")
@@ -219,8 +220,8 @@ def require_inside(place: Place) -> None:
     path = PurePosixPath(place.key)
     if path.is_absolute() or any(part == ".." or re.search(r"[\\\x00-\x1f]", part) for part in path.parts):
         raise FormatError(
-            f"{shown(place.url)} is of a name that no file may have here, expected one without '..', backslashes and "
-            "slashes that are quoted; fetch it under another name"
+            f"{shown(place.url)} has a name that is not allowed here, expected one without '..', backslashes "
+            "and percent-encoded slashes; fetch it under another name"
         )
 
 
@@ -230,8 +231,9 @@ def refuse_other_than_page(filesystem: Any, url: str, path: str, suffixes: tuple
     kind, size = info.get("mimetype", "text/html"), info.get("size") or 0
     if "html" not in kind or size > LARGEST_PAGE:
         raise FormatError(
-            f"{shown(url)} is {kind}, {size:,} bytes: no page that lists files, and not named as one that can be read "
-            f"there; expected names ending in {', '.join(suffixes)}, or a folder; fetch it"
+            f"{shown(url)} is {kind} of {size:,} bytes, which is neither a page that lists files nor a file "
+            f"that can be read at a URL; expected names ending in {', '.join(suffixes)}, or a folder; fetch "
+            "it"
         )
 
 
@@ -243,8 +245,8 @@ def is_hats(paths: Iterable[str], root: str) -> bool:
 def refuse_hats(url: str) -> None:
     """Raise that a HATS catalogue cannot be opened where it is."""
     raise FormatError(
-        f"{shown(url)} is a HATS catalogue, which is read from a local folder only; "
-        f"fetch it first, or open the Parquet files below its folder dataset, without its margins"
+        f"{shown(url)} is a HATS catalogue, which can be read from a local folder only; fetch it first, or "
+        "open the Parquet files below its folder dataset, without its margins"
     )
 
 
@@ -255,7 +257,8 @@ def reached(url: str, within: tuple[str, ...]) -> tuple[Any, str]:
         filesystem, path = url_to_fs(url, **options)
     except ImportError as error:
         raise CatalogError(
-            f"{shown(url)} cannot be reached: {scrubbed(str(error))}; install the driver that is named"
+            f"{shown(url)} cannot be reached: {scrubbed(str(error))}; install the driver that this message "
+            "names"
         ) from error
     except ValueError as error:
         known = ", ".join(sorted(fsspec.available_protocols()))

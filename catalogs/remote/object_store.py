@@ -58,7 +58,8 @@ class ObjectStore:
             if not isinstance(error.__cause__, ImportError):
                 raise
             raise CatalogError(
-                f"{shown(url)} cannot be reached: {error.__cause__}; install the driver that is named"
+                f"{shown(url)} cannot be reached: {error.__cause__}; install the driver that this message "
+                "names"
             ) from error
         return cls(url.rstrip("/"), filesystem, root)
 
@@ -134,13 +135,17 @@ def why_not(url: str) -> str:
     """Return why releases cannot be published below a URL, '' where they can."""
     if scheme_of(url) not in STORES or is_chained(url):
         return (
-            f"got '{shown(url)}', expected a folder here, or a URL of {' or '.join(f'{s}://' for s in STORES)}: other "
-            "stores replace no release as a whole; write to a folder, and copy it"
+            f"got '{shown(url)}', expected a folder on this machine, or a URL of "
+            f"{' or '.join(f'{s}://' for s in STORES)}, since other stores cannot replace a release in one "
+            "step; write to a folder, and copy it"
         )
     if has_secret(url):
-        return f"got '{shown(url)}' with a password, expected none; give it to the driver by its environment"
+        return (
+            f"got '{shown(url)}' with a password, expected a URL without; give the password to the driver by "
+            "its environment variables"
+        )
     if not key_below(url, f"{scheme_of(url)}://").strip("/").partition("/")[2]:
-        return f"got '{shown(url)}', expected a folder in it, such as {shown(url).rstrip('/')}/release"
+        return f"got '{shown(url)}', expected a folder in this store, such as {shown(url).rstrip('/')}/release"
     return ""
 
 

@@ -103,7 +103,8 @@ class RemoteFile:
         """Raise where fewer or more bytes came than the file has."""
         if got != self.n_bytes:
             raise DamagedFileError(
-                f"{self} gave {got:,} bytes, expected {self.n_bytes:,}; it changed, or the connection broke: try again"
+                f"{self} gave {got:,} bytes, expected {self.n_bytes:,}; the file changed or the connection "
+                "broke: try again"
             )
 
     def _gives_ranges(self, stream: Any) -> bool:
@@ -171,5 +172,6 @@ class _Watch(Callback):  # type: ignore[misc]
             self._file.check_size(self._got)
         if time.monotonic() - self._began > PATIENCE + self._got / SLOWEST:
             raise CatalogError(
-                f"{self._file} came at less than {SLOWEST:,} bytes a second, expected more; try again later"
+                f"{self._file} arrived at less than {SLOWEST:,} bytes a second, which is too slow; try again "
+                "later"
             )

@@ -142,7 +142,7 @@ def softening_of(flux_error: ArrayLike, zero_point: float = ZERO_POINT["nanomagg
     known = sigma[np.isfinite(sigma) & (sigma > 0)]
     if not known.size:
         raise CatalogError(
-            "got no positive flux error to take the softening from; state the softening b itself"
+            "got no positive flux error, from which the softening is computed; state the softening b yourself"
         )
     return float(np.median(known) / flux_of_magnitude_zero(zero_point))
 
@@ -172,7 +172,7 @@ def extinction(
     """Return A in magnitudes from E(B-V) on the scale of Schlegel, Finkbeiner & Davis."""
     if band not in coefficients:
         known = nearest(band, coefficients)
-        raise CatalogError(f"got the band '{band}', of which no extinction coefficient is known; {known}")
+        raise CatalogError(f"got the band '{band}', whose extinction coefficient is not known; {known}")
     return coefficients[band] * floats(e_bv)
 
 

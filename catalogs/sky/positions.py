@@ -141,9 +141,10 @@ def unit_of_position(
         return "hours"
     if position_units[0] != position_units[1] or (stated is None and "hours" in position_units):
         raise CatalogError(
-            f"{catalog.path}: got '{ra}' in {position_units[0]} and '{dec}' in {position_units[1]}, expected the "
-            "same of both; name other columns, or convert one, or, if one says it wrongly, state what both are in: "
-            f'position_unit = "deg" (or "rad", "sexagesimal", "hours" of the first beside degrees) under {table}'
+            f"{catalog.path}: got '{ra}' in {position_units[0]} and '{dec}' in {position_units[1]}, expected "
+            "the same unit for both; name other columns, or convert one; if one of the units is wrong, state "
+            "the right one: position_unit = \"deg\" (or \"rad\", \"sexagesimal\", \"hours\" of the first "
+            f"beside degrees) under {table}"
         )
     return position_units[0]
 

@@ -62,9 +62,9 @@ def _lines(path: Path) -> list[str]:
     room = max(len(data), len(lines) * max(map(len, lines), default=0))
     if room > LARGEST_BYTES:
         raise FormatError(
-            f"{path}: got {len(lines):,} lines of up to {max(map(len, lines)):,} characters, expected at most "
-            f"{LARGEST_BYTES >> 20} MB as lines of one length, for such tables are read whole; write it as CSV, "
-            "FITS or Parquet, or in several files"
+            f"{path}: got {len(lines):,} lines of up to {max(map(len, lines)):,} characters, expected at "
+            f"most {LARGEST_BYTES >> 20} MB of text in total, since such tables are read into memory at "
+            "once; write it as CSV, FITS or Parquet, or in several files"
         )
     try:
         text = data.decode("utf-8-sig")
@@ -137,6 +137,6 @@ def _explained(path: Path) -> Iterator[None]:
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, AssertionError) as error:
         said = " ".join(str(error).split())[:LONGEST_WORDS]
         raise DamagedFileError(
-            f"{path} is damaged or no table: {said}; expected rows as its header describes them: correct it, or "
-            "fetch it again"
+            f"{path} is damaged or not a table: {said}; expected rows as its header describes them: correct "
+            "it, or fetch it again"
         ) from None

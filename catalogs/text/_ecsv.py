@@ -57,7 +57,7 @@ def ecsv_dialect(head: Sequence[bytes], path: Path) -> tuple[Dialect, tuple[Entr
     names_at = next((i for i, r in enumerate(head) if is_data(r)), None)
     if names_at is None:
         raise FormatError(
-            f"{path} has no line of column names below its header; expected one: write it again"
+            f"{path} has no line of column names below its header; write it again"
         )
     text = header_text(head[:names_at])
     try:

@@ -208,10 +208,10 @@ def require_described(lines: list[str], path: Path) -> None:
     first, values = words[0], max((sum(map(is_value, row)) for row in words[1:]), default=0)
     if len(first) > 1 and (2 * sum(map(is_value, first)) >= len(first) or (len(first) > 2 and values > 1)):
         raise FormatError(
-            f"{path} is no table that is described: its lines hold {min(map(len, words))} to {max(map(len, words))} "
-            f"words, the first '{brief(lines[0].strip())}'; expected marks between values, or as many words in "
-            "each line below a line of names; put the ReadMe of a CDS table beside the file, or write such a "
-            "description above it"
+            f"the columns of {path} are not known: its lines hold {min(map(len, words))} to "
+            f"{max(map(len, words))} words, the first line '{brief(lines[0].strip())}'; expected delimiters "
+            "between values, or a line of names and as many words in every line below; put the ReadMe of a "
+            "CDS table beside the file, or write such a description above it"
         )
 
 

@@ -52,8 +52,8 @@ def require_table(path: Path, head: bytes) -> None:
     """Raise a `FormatError` where text is of another kind, or its letters take two bytes or four, as spreadsheets'."""
     if head.lstrip().startswith(FOREIGN):
         raise FormatError(
-            f"{path}: got HTML, XML or JSON, expected a line of names and rows below it; fetch it again where it is a "
-            "server's page, convert it where it is data: pandas.read_json(...).to_parquet(...)"
+            f"{path}: got HTML, XML or JSON, expected a line of names and rows below it; if it is a server's "
+            "error message, fetch it again; if it is data, convert it: pandas.read_json(...).to_parquet(...)"
         )
     bare = len(head) > 1 and not (any(head[:WIDE_BYTES:2]) and any(head[1:WIDE_BYTES:2]))
     if bare or head.startswith(WIDE_MARKS):

@@ -64,7 +64,7 @@ def append_values(
                     written.append(record)
             new.write(b"".join(written))
         if next(values, None) is not None:
-            raise ValueError(f"more rows were computed than {source} has")
+            raise ValueError(f"compute returned more rows than {source} has")
 
 
 def beside(lines: bytes, end: bytes, mark: bytes, values: Iterator[bytes], source: Path) -> bytes:
@@ -79,8 +79,8 @@ def taken(values: Iterator[bytes], n: int, source: Path) -> list[bytes]:
     block = list(islice(values, n))
     if len(block) < n:
         raise DamagedFileError(
-            f"{source} has more rows than when it was opened, expected it to stay as it is; open it again once it is "
-            "finished"
+            f"{source} has more rows than when it was opened, expected it to stay unchanged; open it again "
+            "when it is complete"
         )
     return block
 

@@ -71,8 +71,8 @@ class AsciiPartition:
         table = read_table(self.path, self.layout, self.missing)
         if table.num_rows != self.n_rows or tuple(table.column_names) != tuple(c.name for c in self.columns):
             raise DamagedFileError(
-                f"{self.path} has other rows or columns than when it was opened, expected it to stay as it is; open it "
-                "again once it is finished"
+                f"{self.path} has other rows or columns than when it was opened, expected it to stay "
+                "unchanged; open it again when it is complete"
             )
         return table
 
@@ -89,7 +89,8 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
     layout = layout_of(path)
     if layout is None:
         raise FormatError(
-            f"{path} is no table by blanks or places; expected a header, and rows of as many words; fetch it again"
+            f"{path} is not a table of columns separated by spaces or of fixed width; expected a header, and "
+            "as many words in every row; fetch it again"
         )
     whole = read_table(path, layout, tuple(missing))
     columns = tuple(map(column_of, whole.schema))

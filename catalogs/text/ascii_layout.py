@@ -78,7 +78,8 @@ def described(path: Path, text: str) -> Layout | None:
         return None if readme is None else Layout("cds", readme)
     if is_readme(path):
         names = ", ".join(match[1].strip() for match in DESCRIBED.finditer(text))
-        raise FormatError(f"{path} describes tables and holds none; expected one of its tables: name {names}")
+        raise FormatError(
+            f"{path} describes tables but holds no rows; open one of the tables instead: {names}")
     return Layout("cds")
 
 

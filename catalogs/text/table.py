@@ -73,7 +73,7 @@ class TextPartition:
 
     def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
         """Return no texts, and a sentence on the comments where there are some: of ECSV what the header says more."""
-        said = "comments are left out" if self.format == CSV else "what the ECSV header says more is left out"
+        said = "comments are left out" if self.format == CSV else "other metadata of the ECSV header is left out"
         return {}, [said] if self.comments else []
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
@@ -175,13 +175,14 @@ def explained(path: Path) -> Iterator[None]:
         remedy = "correct that row, or fetch it again"
         if fields == names + 1:
             remedy += (
-                "; where all rows have one more, as R writes its row names, put a name in front of the others"
+                "; if every row has one field more, as in R's files with row names, add a name at the "
+                "beginning of the line of names"
             )
         elif names == 1:
-            remedy += "; lines above the names begin with #, or go"
+            remedy += "; begin each line above the names with #, or remove it"
         raise DamagedFileError(
-            f"{path} is damaged or no table: {error}; expected as many fields in every row as in the line of "
-            f"names, and the same kind of values in a column throughout: {remedy}"
+            f"{path} is damaged or not a table: {error}; expected as many fields in every row as in the line "
+            f"of names, and one type of values in each column: {remedy}"
         ) from None
 
 
@@ -263,8 +264,8 @@ def require_comments(path: Path, dialect: Dialect, head: Sequence[bytes]) -> Non
     if rows:
         shown = rows[0][:60].decode("latin-1").strip()
         raise FormatError(
-            f"{path}: got no rows but comments such as '{shown}', which have as many fields as there are "
-            "names; expected rows: put fields that begin with # into quotation marks"
+            f"{path}: all lines below the names are comments such as '{shown}', with as many fields as there "
+            "are names; expected rows: put fields that begin with # into quotation marks"
         )
 
 

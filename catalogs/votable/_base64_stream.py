@@ -20,13 +20,13 @@ def stream_bytes(data: Data) -> Iterator[bytes]:
     for block in texts(data):
         text = rest + block.translate(None, BLANKS)
         if padded and text:
-            raise binascii.Error("something behind the padding")
+            raise binascii.Error("there are letters after the padding")
         whole = len(text) // 4 * 4
         rest = text[whole:]
         padded = b"=" in text[:whole]
         yield binascii.a2b_base64(text[:whole], strict_mode=True)
     if rest:
-        raise binascii.Error(f"{len(rest)} letters behind the last four")
+        raise binascii.Error(f"{len(rest)} letters remain after the last group of four")
 
 
 def texts(data: Data) -> Iterator[bytes]:

@@ -199,7 +199,7 @@ def plain_values(field: Field, stored: Array, memory: np.dtype[Any]) -> tuple[Ar
     """Return numbers and truth values, and which of them are missing by their value."""
     if field.datatype == "boolean":
         if not is_one_of(stored, TRUE + FALSE + UNKNOWN).all():
-            raise ValueError(f"'{field.name or field.ID}' has other bytes than T, F, 1, 0 and ?")
+            raise ValueError(f"'{field.name or field.ID}' has bytes other than T, F, 1, 0 and ?")
         return is_one_of(stored, TRUE), is_one_of(stored, UNKNOWN)
     if field.datatype == "bit":
         if not memory.shape:

@@ -34,7 +34,8 @@ def check_own_fields(path: Path, file: VOTableFile, table: TableElement) -> None
     """Refuse a table that shares its fields with another one: they cannot part within one document."""
     if sum(t.fields is table.fields for t in file.iter_tables()) > 1:
         raise FormatError(
-            f"{path} has tables that share their fields (by ref); save this table on its own first"
+            f"{path} has several tables with the same fields (by ref), which cannot be changed for one table "
+            "alone; save this table to a file of its own first"
         )
 
 

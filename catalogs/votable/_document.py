@@ -126,8 +126,8 @@ class Outline:
             self.parser.Parse(b"", True)  # noqa: FBT003 -- expat takes no keyword
         except expat.ExpatError as error:
             raise DamagedFileError(
-                f"{self.path} is damaged: it ends after {self.fed} bytes, before its last element does ({error}); "
-                "expected a whole VOTable: fetch it again"
+                f"{self.path} is damaged: it ends after {self.fed} bytes, before its last element is closed "
+                f"({error}); expected a whole VOTable: fetch it again"
             ) from error
         yield from self.queue
 
@@ -143,16 +143,17 @@ class Outline:
             if self.root:
                 raise
             raise FormatError(
-                f"{self.path} is no VOTable: it begins with {block[:40]!r}, which is no XML ({error}); look what it is "
-                "(`file` says so), and name it as that"
+                f"{self.path} is not a VOTable: it begins with {block[:40]!r}, which is not XML ({error}); "
+                "run `file` on it to see what it is, and correct its name"
             ) from error
         if self.fed - self.parser.CurrentByteIndex > LONGEST_TAG:
             raise self.endless("a tag or a comment", LONGEST_TAG)
         beside = (self.fed if self.started is None else self.started) - self.inside
         if beside > MOST_BESIDE_ROWS:
             raise FormatError(
-                f"{self.path} holds more than {MOST_BESIDE_ROWS >> 20} MB beside the rows of its tables, which is "
-                "the most that is read; convert its table to Parquet or FITS first (topcat and stilts do)"
+                f"{self.path} holds more than {MOST_BESIDE_ROWS >> 20} MB of text outside of the rows of its "
+                "tables, which is the limit; convert its table to Parquet or FITS first (topcat and stilts "
+                "do)"
             )
         if self.started is not None and self.element == "TABLEDATA" and self.fed - self.row_at > LONGEST_ROW:
             raise self.endless(f"what follows row {self.n_rows} of a table", LONGEST_ROW)
@@ -160,7 +161,8 @@ class Outline:
     def endless(self, what: str, most: int) -> DamagedFileError:
         """Return the error for what has no end."""
         return DamagedFileError(
-            f"{self.path} is damaged: {what} has more than {most >> 20} MB; expected its end before: fetch it again"
+            f"{self.path} is damaged: {what} has more than {most >> 20} MB, expected it to end before; fetch "
+            "the file again"
         )
 
     def declared(self, _version: str, encoding: str | None, _standalone: int) -> None:
@@ -174,7 +176,8 @@ class Outline:
     def entity(self, name: str, *_: object) -> None:
         """Refuse entities that a document declares itself, or never does."""
         raise FormatError(
-            f"{self.path} uses an entity of its own, '{name}'; expected only those of XML: write its text instead"
+            f"{self.path} uses the entity '{name}', expected only the predefined entities of XML; write the "
+            "text instead of the entity"
         )
 
     def outside_data(self) -> None:
@@ -218,8 +221,9 @@ class Outline:
         if not self.root and name != "VOTABLE":
             kind = "a web page (HTML)" if name.lower() == "html" else "XML of another kind"
             raise FormatError(
-                f"{self.path} is {kind}, no VOTable: its outermost element is <{name[:80]}>, expected <VOTABLE>; open "
-                "it in an editor: it may be a server's message, which says why there is no table"
+                f"{self.path} is {kind} and not a VOTable: its outermost element is <{name[:80]}>, expected "
+                "<VOTABLE>; open it in an editor: it may be a server's message that explains why there is no "
+                "table"
             )
         self.root = self.root or name
 
@@ -227,7 +231,8 @@ class Outline:
         """Refuse data that are not in the document, or are no rows there: what a document says is not fetched."""
         if name in {"STREAM", "FITS", "PARQUET"} and "href" in attributes:
             raise FormatError(
-                f"{self.path} says that its data lie in another place; expected them inside: save it whole"
+                f"{self.path} refers to another file or address for its data, expected the data inside; save "
+                "the table with its data"
             )
         encoding = attributes.get("encoding", "base64")
         if name == "STREAM" and (encoding != "base64" or self.serialisation not in BINARIES):
@@ -246,13 +251,14 @@ class Outline:
         arraysize = attributes.get("arraysize", "")
         if name == "FIELD" and "x" in arraysize and attributes.get("datatype") in {"char", "unicodeChar"}:
             raise FormatError(
-                f"{self.path} has the field '{attributes.get('name', '')}' of arrays of texts (arraysize {arraysize}), "
-                "expected one text a row; leave it out, or convert the table to FITS (topcat and stilts do)"
+                f"{self.path} has the field '{attributes.get('name', '')}' of arrays of texts (arraysize "
+                f"{arraysize}), expected one text in each row; leave it out, or convert the table to FITS "
+                "(topcat and stilts do)"
             )
         sizes = [int(n) for n in re.findall(r"\d+", arraysize)]
         if name == "FIELD" and math.prod(sizes) > LARGEST_CELL:
             raise FormatError(
-                f"{self.path} has a {name} of the arraysize {arraysize!r}, expected at most {LARGEST_CELL:,}; "
+                f"{self.path} has a {name} with arraysize {arraysize!r}, expected at most {LARGEST_CELL:,}; "
                 "correct it"
             )
 

@@ -75,9 +75,10 @@ class FitsRows(BinaryRows):
         odd = [c.name for f, c in pairs if not same_storage(f, c)]
         if odd or len(self.table_fields) != len(table.columns):
             raise FormatError(
-                f"{self.data.path} holds its data as FITS, {f'with the columns {odd}' if odd else 'of other columns'}; "
-                "expected columns of one size, neither scaled nor of any length, just as its fields say: convert it "
-                "(topcat and stilts do)"
+                f"{self.data.path} holds its data as FITS, "
+                f"{f'with the columns {odd}' if odd else 'of other columns'}; expected the columns that its "
+                "fields describe, without scaling and without variable length; convert it (topcat and stilts "
+                "do)"
             )
         return table
 

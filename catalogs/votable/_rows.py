@@ -189,7 +189,7 @@ class BinaryRows(Rows):
         """Return the whole rows in some bytes, where all have one size."""
         size = self.runs[0].size
         if not size:
-            raise self.damaged("a row has no bytes")
+            raise self.damaged("its rows have no bytes")
         n = len(data) // size
         return Piece(data, self.runs, n, n * size)
 

@@ -55,7 +55,7 @@ class TextRows(Rows):
                 for begins, tag, content, _ in elements if left else ():
                     if begins:
                         if tag == "TD" and "encoding" in content:
-                            raise self.damaged(f"a cell is said to be in {content['encoding']}")
+                            raise self.damaged(f"a cell has the encoding {content['encoding']}")
                     elif tag == "TD":
                         words.append(content)
                     elif tag == "TR" and (source.n_bytes > PIECE_BYTES or len(words) >= min(most, left)):
@@ -67,7 +67,7 @@ class TextRows(Rows):
         except (ValueError, RuntimeError) as error:
             raise self.damaged(str(error)) from error
         if left:
-            raise self.damaged(f"of its cells {left} cannot be told apart")
+            raise self.damaged(f"the limits of {left} cells are unclear")
 
     def unfit_texts(self) -> Mapping[int, tuple[bool, int]]:
         """Return what the texts need that are not ASCII or that their fields may have no room for."""
@@ -88,8 +88,8 @@ class TextRows(Rows):
     def damaged(self, what: str) -> DamagedFileError:
         """Return the error for rows that cannot be read."""
         return DamagedFileError(
-            f"{self.data.path} is damaged: {what}; expected rows of {len(self.table_fields)} cells of text, each "
-            "what its FIELD says: fetch it again"
+            f"{self.data.path} is damaged: {what}; expected rows of {len(self.table_fields)} cells of text, "
+            "each as its FIELD describes; fetch it again"
         )
 
 

@@ -50,7 +50,8 @@ def arrays(field: Field, words: Sequence[str], memory: np.dtype[Any]) -> Cells:
     values, mask = values.reshape(-1, *memory.shape), mask.reshape(-1, *memory.shape)
     if memory.base.kind in "iu" and field.values.null is None and mask.any():
         raise ValueError(
-            f"an array in '{field.name or field.ID}' lacks elements, and there is no null value for them"
+            f"an array in '{field.name or field.ID}' has too few elements, and the field defines no null "
+            "value to fill them"
         )
     if not is_list(field):
         shape = (len(words), *memory.shape)
@@ -138,6 +139,6 @@ def integer(field: Field, word: str) -> int:
 
 def no_value(field: Field, word: str) -> str:
     """Return what is wrong with a word."""
-    return f"'{word[:80]}' in '{field.name or field.ID}' is no {field.datatype}" + (
-        f" of the arraysize {field.arraysize}" if field.arraysize else ""
+    return f"'{word[:80]}' in '{field.name or field.ID}' is not of datatype {field.datatype}" + (
+        f" with arraysize {field.arraysize}" if field.arraysize else ""
     )

@@ -124,15 +124,16 @@ def rows_of(path: Path, table: TableElement, data: Data | None) -> Rows:
     types = [memory_type(f) for f in fields]
     if sum(t.itemsize for t in types) > LONGEST_ROW or not all(t.itemsize for t in types):
         raise FormatError(
-            f"{path} has fields of {min(t.itemsize for t in types)} to {max(t.itemsize for t in types)} bytes; "
-            f"expected some, and at most {LONGEST_ROW >> 20} MB in all: correct their arraysize"
+            f"{path} has fields of {min(t.itemsize for t in types)} to {max(t.itemsize for t in types)} "
+            f"bytes, expected at least 1 byte in each and at most {LONGEST_ROW >> 20} MB in all; correct "
+            "their arraysize"
         )
     if data.serialisation != "TABLEDATA":
         return (FitsRows if data.serialisation == "FITS" else BinaryRows)(fields, data)
     if data.n_rows and data.width != len(fields):
         raise DamagedFileError(
-            f"{path} is damaged: it has {len(fields)} fields, and {data.width} cells in each row; expected as many: "
-            "fetch it again"
+            f"{path} is damaged: it has {len(fields)} fields but {data.width} cells in each row, expected "
+            "the same number; fetch it again"
         )
     return TextRows(fields, data)
 
@@ -186,10 +187,10 @@ class VOTablePartition:
         parsed = document(self.path, self.stamp)
         fields = parsed.table(self.index).fields
         beside = [
-            f"what the VOTable holds beside the rows ({more}) is left out" for more in says_more(parsed.file)
+            f"everything in the VOTable except the rows ({more}) is left out" for more in says_more(parsed.file)
         ]
         return {}, beside + [
-            f"'{name}': complex numbers become pairs of real and imaginary part"
+            f"'{name}': each complex number becomes a pair of its real and imaginary parts"
             for name, field in zip(self.names, fields, strict=True)
             if field.datatype in {"floatComplex", "doubleComplex"}
         ]
@@ -284,7 +285,7 @@ def chosen(
         if wanted is not None
         else f"{len(numbers)} tables" + (f" with {list(columns)}" if columns else "")
     )
-    raise FormatError(f"{path}: got {got}, expected one; say which by name or number: {listed}")
+    raise FormatError(f"{path}: got {got}, expected one; name one, or give its number: {listed}")
 
 
 def folded_names(table: TableElement) -> set[str]:

@@ -63,11 +63,11 @@ def copies(cat: Catalog, old: OldColumns, form: str | None, tell: Tell) -> Seque
         return [copying(p, cat, old) for p in cat.partitions]
     if form not in {*TARGETS, USUAL.get(cat.format)}:
         raise CatalogError(
-            f"got the format '{form}' for the copy of a catalogue in {cat.format}; expected {' or '.join(TARGETS)}, "
-            "or none, for the same"
+            f"got the format '{form}' for the copy of a catalogue in {cat.format}; expected "
+            f"{' or '.join(TARGETS)}, or no format, which keeps {cat.format}"
         )
     if cat.whole is not None:
-        tell(f"only the rows are written, as plain {form} files: without margins, maps and properties")
+        tell(f"only the rows are written, as plain {form} files; margins, maps and properties are left out")
     if (cat.format, form) == ("hats", "parquet"):
         return [copying(p, cat, old) for p in copied(cat, form).values()]
     return [Converting(key, p.path, p, cat, old, form, tell) for key, p in copied(cat, form).items()]
@@ -182,7 +182,7 @@ class Converting:
         for number, (before, name) in enumerate(zip(old, names, strict=True), 1):
             if name != before:
                 which = f"'{before}'" if before.strip() else f"column {number}, which has no name,"
-                self.tell(f"{which} is called '{name}': names in FITS are of ASCII, and not empty")
+                self.tell(f"{which} is called '{name}', since names in FITS are ASCII and not empty")
         return names
 
     def remarks(self, texts: Mapping[str, str]) -> list[bytes]:

@@ -56,8 +56,8 @@ def check_local(out: Path) -> None:
     url = url_of(out)
     if url is not None:
         raise CatalogError(
-            f"got '{shown(url)}' as output folder, expected a path on this machine: object stores and other URLs are "
-            "not written to yet; name a path here, and copy what is written there afterwards"
+            f"got '{shown(url)}' as output folder, expected a path on this machine, since this cannot be "
+            "written to URLs; name a path here, and copy the files afterwards"
         )
 
 

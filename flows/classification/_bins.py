@@ -69,8 +69,8 @@ def of_features(model: Model, by: str, *, key: str) -> Expression:
     unknown = sorted(set(expression.names) - set(model.features))
     if unknown or not expression.names:
         raise SpecificationError(
-            f"{key}: got '{by}', which needs '{unknown[0] if unknown else 'a feature'}', expected an expression "
-            f"over the model's features ({', '.join(model.features)}), with which alone labelled rows are kept; "
-            "make it a feature, and train again"
+            f"{key}: got '{by}', which needs '{unknown[0] if unknown else 'a feature'}', expected an "
+            f"expression over the model's features ({', '.join(model.features)}), since labelled rows are "
+            "kept with their features only; make it a feature, and train again"
         )
     return expression

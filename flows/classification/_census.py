@@ -46,8 +46,8 @@ def census_of(
             model,
             n_objects,
             assumes,
-            f"{len(rows) - len(parts)} of {len(rows)} files were classified by a version that kept no rows for a "
-            "census; classify them again, with --overwrite",
+            f"{len(rows) - len(parts)} of {len(rows)} files were classified by an earlier version, which "
+            "kept no rows for a census; classify them again, with --overwrite",
         )
     try:
         unseen = read_unseen_rows(folder, classes=len(model.classes), features=len(model.features))
@@ -76,11 +76,14 @@ def _lacking(model: Model, unseen: UnseenRows | None) -> str:
     """Return why this model can make no census; '' where it can."""
     label = model.specification.label
     if label.votes is not None:
-        return "the model was trained on votes, which say of no labelled object which class it is; audit the output"
+        return "the model was trained on votes, which do not state the class of any object; audit the output"
     if label.noise is not None:
-        return "the model's labels may be wrong, so they calibrate no count; audit the output"
+        return "the model's labels may be wrong, so they cannot calibrate counts; audit the output"
     if unseen is None:
-        return f"{model.label} was trained by a version that kept no unseen rows; train it again"
+        return (
+            f"{model.label} was trained by an earlier version, which kept no rows that no fit has seen; "
+            "train it again"
+        )
     return ""
 
 

@@ -103,29 +103,30 @@ def chosen_shift(
     wanted = stated if asked is None else _asked(asked)
     if wanted.density_weights and not trained.density_weights:
         raise UsageError(
-            f"shift.density_weights: got true for {model.label}, which was trained without, expected a model of "
-            "weighted rows; train it again, or leave the key out"
+            f"shift.density_weights: got true for {model.label}, whose training rows had no such weights, "
+            "expected a model that was trained with them; train it again, or leave the key out"
         )
     if wanted.class_prior is None:
         return trained
     if model.specification.label.noise is not None:
         raise UsageError(
-            f"shift.class_prior: got shares for {model.label}, whose labels may be wrong, expected a model of right "
-            "ones: the shares of its training rows' true classes are not those of their labels; leave class_prior out"
+            f"shift.class_prior: got shares for {model.label}, whose labels may be wrong, expected a model "
+            "with correct labels, since the true class shares of its training rows are not those of the "
+            "labels; leave class_prior out"
         )
     if trained.density_weights:
         raise UsageError(
-            f"shift.class_prior: got shares for {model.label}, whose training rows were weighted by density ratio, "
-            "expected one of the two: both would correct the same shift; leave class_prior out, or train without "
-            "weights"
+            f"shift.class_prior: got shares for {model.label}, whose training rows were weighted by density "
+            "ratio, expected one of the two, since both would correct the same shift; leave class_prior out, "
+            "or train without weights"
         )
     _check_classes(model, wanted.class_prior)
     if not isinstance(wanted.class_prior, str):
         return Shift(class_prior=wanted.class_prior, class_prior_source=wanted.class_prior_source)
     if estimate is None:
         raise UsageError(
-            f'shift.class_prior: got "em", which {model.label} was not trained with, expected shares that stay the '
-            "same from one release to the next; train again with it, or give the shares"
+            f"shift.class_prior: got \"em\", but {model.label} was trained without it, expected shares that "
+            "stay the same from one release to the next; train again with \"em\", or give the shares"
         )
     return estimate()
 
@@ -140,20 +141,20 @@ def _asked(asked: Asked) -> Shift:
 def _check_classes(model: Model, prior: Asked) -> None:
     if isinstance(prior, Mapping) and set(prior) != set(model.classes):
         raise UsageError(
-            f"shift.class_prior: got shares of {', '.join(prior)}, expected one of each class of {model.label}: "
-            f"{', '.join(model.classes)}; correct the names"
+            f"shift.class_prior: got shares of {', '.join(prior)}, expected one share for each class of "
+            f"{model.label}: {', '.join(model.classes)}; correct the names"
         )
     if model.specification.label.votes is not None:
         raise UsageError(
-            f"shift.class_prior: got shares for {model.label}, which was trained on votes, expected labels of classes: "
-            "votes of one class are for objects of several, and do not look the same where these have other shares; "
-            "leave class_prior out"
+            f"shift.class_prior: got shares for {model.label}, which was trained on votes, expected a model "
+            "with one label for each object: an object with votes for one class may be of another class, so "
+            "votes change when the class shares change; leave class_prior out"
         )
     links = {m.posterior.link for m in model.classifier.members} - {"logistic"}
     if links:
         raise UsageError(
-            f"shift.class_prior: got shares for {model.label}, whose link is {', '.join(links)}, expected a logistic "
-            'one: shares move logits; train with likelihood = "logistic"'
+            f"shift.class_prior: got shares for {model.label}, whose link is {', '.join(links)}, expected "
+            "the logistic link, since shares are applied to logits; train with likelihood = \"logistic\""
         )
 
 
@@ -178,7 +179,8 @@ def estimated_shares(model: Model, sources: Sequence[LocalSource], scorer: RowSc
     try:
         shares = np.exp(class_priors(p, prior_shares(model)).log_shift) * prior_shares(model)
     except ValueError as error:
-        raise UsageError(f'class_prior: got "em" over rows that say nothing of it: {error}') from error
+        raise UsageError(
+            f"class_prior: got \"em\", but the shares cannot be estimated from these rows: {error}") from error
     rounded = np.round(shares / shares.sum(), DIGITS)
     first = files[0].catalogue.source.path.name
     name = first if len(sources) == 1 else f"{first} and {len(sources) - 1} more"

@@ -28,17 +28,20 @@ def check_room(out: Path, jobs: Sequence[Job], columns: Sequence[NewColumn], mod
     Both name the slim mode where it would help.
     """
     needed, slim = (needed_bytes(jobs, columns, which) for which in (mode, "slim"))
-    share = f"some {slim / max(needed, 1):.1%} of that"
-    advice = f'mode = "slim" under [output]: identifier, position and the new columns alone, {share}'
+    share = f"about {slim / max(needed, 1):.1%} of that size"
+    advice = f"mode = \"slim\" under [output] writes identifier, position and the new columns only, {share}"
     try:
         check_free_space(out, needed)
     except StorageError as error:
         if slim >= needed:
             raise
-        raise StorageError(f"{error}; or ask for slim copies, {advice}") from error
+        raise StorageError(f"{error}; or ask for slim copies: {advice}") from error
     if needed < LARGE or slim > SMALL_SHARE * needed:
         return ""
-    return f"The copies take about {needed / 1e9:.0f} GB; slim ones would be enough to join by, {advice}"
+    return (
+        f"The copies take about {needed / 1e9:.0f} GB; slim copies are enough to join the new columns: "
+        f"{advice}"
+    )
 
 
 def needed_bytes(jobs: Sequence[Job], columns: Sequence[NewColumn], mode: Mode) -> int:

@@ -146,7 +146,7 @@ class Looker:
         if final.exists() and final.samefile(path):
             raise UsageError(
                 f"{path}: got an output folder in which the annotated copy would replace its own input, "
-                "expected another; choose one with --out"
+                "expected another folder; choose it with --out"
             )
         listed = self.before.find(opened.name) if self.before else None
         intact = listed is not None and listed.is_in(final, verify=self.verify)
@@ -182,13 +182,13 @@ class Looker:
             return "changed"
         if not self.same:
             return "other model or specification"
-        return "output incomplete" if intact else "output changed or gone"
+        return "output incomplete" if intact else "output changed or deleted"
 
 
 def _origin(listed: Output | None, state: FileState) -> str:
     if listed is None:
-        return "that `blr classify` did not make here"
-    return "made of other input" if listed.input.sha256 != state.sha256 else "changed since it was made"
+        return "that `blr classify` did not write here"
+    return "that was written from other input" if listed.input.sha256 != state.sha256 else "that was changed after it was written"
 
 
 @dataclass(frozen=True)

@@ -56,11 +56,11 @@ def _columns(survey: Survey, cells: Fractions, what: What, order: int) -> list[H
     n, k = (np.bincount(place[x], minlength=len(survey.pixels)).astype(np.int32) for x in (trial, success))
     area = SKY / (12 * 4**order)
     return [
-        HealpixColumn("DENSITY", cells.whole / area, "deg-2", "objects the fraction is of"),
+        HealpixColumn("DENSITY", cells.whole / area, "deg-2", "objects among which the fraction is counted"),
         HealpixColumn("EXPECTED", cells.expected, "", "fraction by the classifier"),
         HealpixColumn("FRACTION", cells.fraction, "", "fraction by the labels"),
         HealpixColumn("LOW", cells.low, "", "lower end of its 95 % interval"),
         HealpixColumn("HIGH", cells.high, "", "upper end of its 95 % interval"),
-        HealpixColumn("N_LABELLED", n, "", "labelled objects of those"),
-        HealpixColumn("K_LABELLED", k, "", "of these, those in the fraction"),
+        HealpixColumn("N_LABELLED", n, "", "labelled objects among these"),
+        HealpixColumn("K_LABELLED", k, "", "labelled objects that count for the fraction"),
     ]

@@ -63,7 +63,8 @@ def sky_maps(texts: Sequence[str]) -> dict[str, HealpixMap]:
                 f"{', '.join(frames)}"
             )
         if match["name"] in maps:
-            raise UsageError(f"--sky-map: got '{match['name']}' twice, expected each name once; rename one")
+            raise UsageError(
+                f"--sky-map: got the name '{match['name']}' twice, expected each name once; rename one map")
         frame = next((f for f in frames if f == match["frame"]), None)
         maps[match["name"]] = read_healpix(Path(match["path"]), column=match["column"], frame=frame)
     return maps
@@ -105,8 +106,8 @@ def map_columns(
     place = stated if {*stated} <= {*catalog.names} else find_position_columns(catalog)
     if place is None:
         raise UsageError(
-            f"{catalog.path}: got no columns of positions, expected right ascension and declination; state catalog.ra "
-            "and catalog.dec in the specification, and classify again"
+            f"{catalog.path}: got no columns of positions, expected right ascension and declination; state "
+            "'catalog.ra' and 'catalog.dec' in the specification, and classify again"
         )
     ra, dec = place
     stated_unit = next((u for u in get_args(PositionUnit) if u == known.unit), None)
@@ -234,7 +235,8 @@ def read_known(path: Path, *, label: str, identifier: str, classes: Sequence[str
                 )
             if found.setdefault(name, said) != said:
                 raise UsageError(
-                    f"{path}: got '{found[name]}' and '{said}' for {name}, expected one class an object; settle it"
+                    f"{path}: got '{found[name]}' and '{said}' for {name}, expected one class for each "
+                    "object; correct the table"
                 )
             weights[name] = weight
     return KnownObjects(found, weights, counts["unanswered"], counts["chosen"])
@@ -251,8 +253,9 @@ def _answers(
         weight = weight if name == "weight" else 1 / np.where(weight > 0, weight, np.nan)
     if np.any(~(weight > 0) | np.isinf(weight)):
         raise UsageError(
-            f"got {int(np.sum(~(weight > 0) | np.isinf(weight)))} weights that are not above 0, expected one over the "
-            "probability of being drawn; correct the column of weights or probabilities, or leave it out"
+            f"got {int(np.sum(~(weight > 0) | np.isinf(weight)))} weights that are not positive and finite, "
+            "expected 1 / (probability of being drawn); correct the column of weights or probabilities, or "
+            "leave it out"
         )
     how = _texts(values["how"]) if "how" in optional else np.full(n, "")
     rows = zip(_texts(values[identifier]), _texts(values[label]), weight.tolist(), how, strict=True)

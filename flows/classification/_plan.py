@@ -211,8 +211,9 @@ def _check(catalog: Catalog, scorer: Scorer, specification: Specification) -> tu
     for name in scorer.reader.read:
         if n := catalog.column(name).absent:
             raise ColumnNotFoundError(
-                f"{n:,} of {len(catalog.partitions):,} files of {catalog.path} have no column '{name}', expected it in "
-                "all, for the model reads it; classify the others by themselves, or write it there, null where unknown"
+                f"{n:,} of {len(catalog.partitions):,} files of {catalog.path} have no column '{name}', "
+                "expected it in every file, since the model reads it; classify the other files separately, "
+                "or add the column to these, null where the value is unknown"
             )
     check_copies(catalog, scorer.columns, specification)
     return unchecked(here.reader, catalog, scorer.model.columns)
@@ -222,8 +223,8 @@ def _said_of(units: Collection[str]) -> str:
     """Return the line on units that could not be compared."""
     more = f"; and {len(units) - SHOWN:,} more" if len(units) > SHOWN else ""
     return (
-        f"{'; '.join(list(units)[:SHOWN])}{more}: taken as they are; where that is right, say so under [target.units], "
-        "and where not, make the column of what is there in [target.expressions]"
+        f"{'; '.join(list(units)[:SHOWN])}{more}: the values are used unchanged; if that is right, state the "
+        "unit under [target.units]; if not, compute the column under [target.expressions]"
     )
 
 
@@ -266,12 +267,14 @@ def _check_replaceable(
     other = f"the model {before.model}" if before.model != model.label else "another specification"
     if not overwrite:
         raise OutputExistsError(
-            f"{out}: got a folder with outputs of {other}, expected an empty one, or outputs of {model.label} "
-            "with the same specification; choose another with --out, or replace them with --overwrite"
+            f"{out}: got a folder with outputs of {other}, expected an empty folder, or outputs of "
+            f"{model.label} with the same specification; choose another with --out, or replace them with "
+            "--overwrite"
         )
     left = [o.name for o in before.outputs if o.name not in names and (out / o.name).exists()]
     if left:
         raise OutputExistsError(
-            f"{out}: got {', '.join(left)} of {other} beside what is to be replaced, expected all to be, since a "
-            "folder holds outputs of one model; classify those too, move them, or choose another folder"
+            f"{out}: got {', '.join(left)}, written by {other}, which this run would not replace, but all "
+            "outputs in a folder have to be of one model; classify those inputs too, move the files, or "
+            "choose another folder"
         )

@@ -63,8 +63,9 @@ def sets_of(model: Model, specification: Specification) -> ConformalSets | None:
     )
     if rule is None:
         raise UsageError(
-            f"output.sets: got {level:g} for {model.label}, which has no labelled rows with left-out probabilities "
-            "beside it, expected a model of this version that lies in a store; train it again, or drop the key"
+            f"output.sets: got {level:g} for {model.label}, whose folder has no labelled rows with left-out "
+            "probabilities, expected a model in a store, trained by this version; train it again, or remove "
+            "the key"
         )
     if reason := _why_none(model, specification):
         return ConformalSets(SetRecord(level=level, source="cannot be said", reason=reason), None, None)
@@ -80,16 +81,16 @@ def _stated(model: Model, level: float, thresholds: Mapping[str, float]) -> Conf
     """Return the sets of thresholds that the specification states; they are of the probabilities in the copies."""
     if set(thresholds) != set(model.classes):
         raise UsageError(
-            f"output.set_thresholds: got thresholds of {', '.join(thresholds)}, expected one of each class of "
-            f"{model.label}: {', '.join(model.classes)}; correct the names"
+            f"output.set_thresholds: got thresholds of {', '.join(thresholds)}, expected one threshold for "
+            f"each class of {model.label}: {', '.join(model.classes)}; correct the names"
         )
     K = len(model.classes)
     least = np.array([thresholds[name] for name in model.classes])
     record = SetRecord(
         level=level,
         source="stated",
-        reason="the specification states the thresholds; the share is what whoever found them says, such as an audit "
-        "of these objects, with this model and these class shares",
+        reason="the specification states the thresholds; the share holds if they come from these objects, this "
+            "model and these class shares, for example from an audit",
         classes={
             name: ClassSetRule(
                 bit=k,
@@ -97,7 +98,7 @@ def _stated(model: Model, level: float, thresholds: Mapping[str, float]) -> Conf
                 effective=0.0,
                 least=float(least[k]) or None,
                 spread=0.0,
-                remark="in every set: stated so" if not least[k] else "",
+                remark="in every set: the specification states the threshold 0" if not least[k] else "",
             )
             for k, name in enumerate(model.classes)
         },
@@ -109,13 +110,14 @@ def _why_none(model: Model, specification: Specification) -> str | None:
     """Say why labelled objects do not tell how often a class is kept in the target; None where they do."""
     if "features" in (specification.shift.assumes, model.specification.shift.assumes):
         return (
-            'shift.assumes = "features" says that labelled objects were chosen by their features: objects of a class '
-            "do not look the same in the target, so that labelled ones do not say how often a class is kept there"
+            "shift.assumes = \"features\" says that labelled objects were chosen by their features: objects "
+            "of a class look different in the target, so the labelled objects do not show how often a class "
+            "is kept there"
         )
     if model.specification.shift.density_weights:
         return (
-            "the training rows were weighted by density ratio: objects of a class do not look the same in the target, "
-            "so that labelled ones do not say how often a class is kept there"
+            "the training rows were weighted by density ratio: objects of a class look different in the "
+            "target, so the labelled objects do not show how often a class is kept there"
         )
     return None
 
@@ -133,8 +135,8 @@ def _record(model: Model, rule: SetRule) -> SetRecord:
     return SetRecord(
         level=rule.level,
         source=judged_by,
-        reason=f"learnt from the labelled rows' {judged_by} probabilities, class by class; the share holds where "
-        "objects of a class look as labelled ones do, whatever the shares of the classes",
+        reason=f"learnt class by class from the {judged_by} probabilities of the labelled rows; the share holds "
+            "where the objects of a class look like its labelled objects, for any class shares",
         classes={
             name: ClassSetRule(
                 bit=k,
@@ -152,7 +154,7 @@ def _record(model: Model, rule: SetRule) -> SetRecord:
 def _too_few(rule: SetRule, k: int) -> str:
     needed = int(np.ceil(rule.level / (1 - rule.level) - 1e-9))
     if rule.effective[k] >= needed:
-        return "in every set: too many of its labelled rows have no probability of it at all"
+        return "in every set: too many labelled rows of the class have probability zero for it"
     return (
         f"in every set: {rule.effective[k]:.3g} labelled rows, at least {needed} are needed at {rule.level:g}"
     )

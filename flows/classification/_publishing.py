@@ -220,8 +220,8 @@ def _counts(output: Output) -> FileCounts:
     """Return what was counted in a file; OutputFolderError where it is lost, and the file not annotated again."""
     if output.summary is None:
         raise OutputFolderError(
-            f"{SUMMARY}: got no counts of {output.name}, which the manifest lists, expected those of the run that "
-            "wrote it; classify its input too, or put the file back from a backup"
+            f"{SUMMARY}: got no counts of {output.name}, which the manifest lists, expected the counts of "
+            "the run that wrote it; classify its input again, or restore the file from a backup"
         )
     return output.summary
 

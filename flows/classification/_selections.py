@@ -97,15 +97,16 @@ def selections_of(model: Model, specification: Specification) -> Selections | No
     biased = "features" in (specification.shift.assumes, model.specification.shift.assumes)
     if biased or model.specification.shift.density_weights:
         raise UsageError(
-            'output.selected: got true for labels that may be biased (shift.assumes = "features" or density_weights), '
-            "expected ones whose classes look as in the target: the completeness among biased labels is not the "
-            "target's; drop the key, and audit the output"
+            "output.selected: got true for labels that may be biased (shift.assumes = \"features\" or "
+            "density_weights), expected labels whose classes look like those of the target: the completeness "
+            "among biased labels is not that of the target; remove the key, and audit the output"
         )
     rows = None if model.folder is None else _labelled(model.folder, len(model.classes), len(model.features))
     if rows is None:
         raise UsageError(
-            f"output.selected: got true for {model.label}, which has no labelled rows with left-out probabilities "
-            "beside it, expected a model of this version that lies in a store; train it again, or drop the key"
+            f"output.selected: got true for {model.label}, whose folder has no labelled rows with left-out "
+            "probabilities, expected a model in a store, trained by this version; train it again, or remove "
+            "the key"
         )
     shares = shift_record(model, specification).class_priors
     at = tuple(shares[name] for name in model.classes)
@@ -148,9 +149,9 @@ def _selected(
     found = _learnt(model.folder, model.features, k, shares, stated, bins)
     if found is None:
         raise UsageError(
-            f"flags.{stated.what}: got {stated.value:g} of '{stated.name}', expected one that a selection by "
-            "probability has: by the labelled rows that the model has not seen, no threshold reaches it; state less, "
-            "or drop output.selected"
+            f"flags.{stated.what}: got {stated.value:g} of '{stated.name}', expected a value that some "
+            "threshold reaches for the labelled rows that the model has not seen; state a smaller value, or "
+            "remove output.selected"
         )
     return SelectedClass(k, selected_column(stated.name, prefix).name, *found)
 

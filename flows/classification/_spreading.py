@@ -241,7 +241,7 @@ def _wait_for(staging: Staging) -> None:
     while not staging.is_open:
         if time.monotonic() > end:
             raise EngineError(
-                f"{platform.node()}: got no folder {staging.folder}, expected the one that the run writes to; give "
-                "all workers the paths of the machine that the run was started on"
+                f"{platform.node()}: there is no folder {staging.folder}, to which the run writes; mount it "
+                "on every worker under the same path as on the machine that started the run"
             )
         time.sleep(0.2)

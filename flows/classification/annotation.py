@@ -127,7 +127,7 @@ def _changed(path: Path, state: FileState) -> str | None:
     """Say what has become of the input while it was read; what came of it is of no use then."""
     if state.looks_like(path):
         return None
-    return "it changed while it was read" if path.exists() else "it went away while it was read"
+    return "it changed while it was read" if path.exists() else "it was deleted while it was read"
 
 
 def scorer_for(model: Model, specification: Specification, catalog: Catalog) -> Scorer:

@@ -59,7 +59,7 @@ def _taken(request: CensusRequest, out: Path, *, dry_run: bool) -> CensusResult:
         with exclusive(out):
             if _manifest(out) != manifest:
                 raise OutputFolderError(
-                    f"{out}: another run has changed it meanwhile; run the same command again"
+                    f"{out}: another run changed this folder during the census; run the same command again"
                 )
             report = _write(out, manifest, census, wish)
     return CensusResult(
@@ -114,8 +114,8 @@ def _check_no_audit(out: Path) -> None:
     known = read_document(Summary, out / SUMMARY).census
     if known is not None and any(c.source == "audit" for c in known.classes.values()):
         raise OutputFolderError(
-            f"{out / SUMMARY}: got a census from an audit, which the model's would replace; --dry-run prints the "
-            "model's, and audit.json keeps it beside the audit's"
+            f"{out / SUMMARY}: got a census from an audit, which the model's census would replace; print the "
+            "model's census with --dry-run, or read it in audit.json"
         )
 
 
@@ -134,7 +134,7 @@ def _asked(manifest: Manifest, model: Model, request: CensusRequest) -> CensusWi
         return wish.binned(model, request.by, bins=request.bins, edges=request.edges, key="--by")
     if request.edges is not None:
         raise UsageError(
-            "--edges: got edges without --by, expected the expression that they are of; add --by"
+            "--edges: got edges without --by, expected the expression whose bins they limit; add --by"
         )
     return wish
 

@@ -71,7 +71,7 @@ def _no_run() -> str | None:
 
 
 def _note_killed(owner: Owner) -> None:
-    tell().note(f"a run before this one was killed ({owner}); what it had finished is used")
+    tell().note(f"an earlier run was killed ({owner}); its finished files are used")
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Steps:
 
 
 DIRECT = Steps()
-GO_ON = "run the same command again to go on from there"
+GO_ON = "run the same command again to continue"
 
 
 def execute(

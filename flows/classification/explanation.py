@@ -70,8 +70,8 @@ def explain(request: ExplainRequest) -> Explanation:
                 return _explained(scorer.on(catalog), catalog, settings, column, place, labelled)
             looked_in.append(f"{catalog.path} ({catalog.n_rows:,} rows, column '{column}')")
     raise UsageError(
-        f"--id: got '{request.identifier}', which is in no row of {', '.join(looked_in)}; expected the identifier of "
-        "an object; correct it, or name another column with --id-column"
+        f"--id: got '{request.identifier}', which no row of {', '.join(looked_in)} has, expected the "
+        "identifier of an object; correct it, or name another column with --id-column"
     )
 
 
@@ -112,7 +112,7 @@ def _explained(
     )
     if labelled is None:
         remarks.append(
-            "The model is of an earlier version and keeps no labelled objects; train it again to see such."
+            "The model is of an earlier version and keeps no labelled objects; train it again to see them."
         )
     known = inside and not missing.all()
     parts = _of_class(scorer, scores, features.X[0], missing) if known else None

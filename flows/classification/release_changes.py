@@ -56,8 +56,8 @@ def sampled_change(champion: Model, challenger: Model, folder: Path) -> SampledC
     manifest = Manifest.read(check_inside(folder, key="release"))
     if manifest is None:
         raise CatalogError(
-            f"{folder}: got a folder without a manifest, expected that of a release; name the output folder of "
-            "`blr reprocess` or `blr classify`"
+            f"{folder}: got a folder without a manifest, expected the folder of a release; name the output "
+            "folder of `blr reprocess` or `blr classify`"
         )
     inputs = [path for o in _spread(manifest.outputs) if (path := _input(o, folder)) is not None]
     transitions: Counter[tuple[str, str]] = Counter()

@@ -29,7 +29,7 @@ SHORT_MEANINGS = {
     Flag.CLOSE_CALL: "close call",
     Flag.LOW_CONFIDENCE: "low confidence",
     Flag.FLIPPED: "moderation changed its class",
-    Flag.UNCERTAIN_INPUT: "uncertain through its measurement errors",
+    Flag.UNCERTAIN_INPUT: "uncertain because of its measurement errors",
 }
 """In a few words, why an object is worth a look."""
 

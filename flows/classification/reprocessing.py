@@ -134,6 +134,6 @@ def _check_same_name(before: Manifest | None, name: str, out: Path) -> None:
     """Raise OutputExistsError where the folder is another product's, whose outputs would all be retired."""
     if before is not None and before.model_name != name:
         raise OutputExistsError(
-            f"{out}: got a folder with outputs of the model {before.model}, expected one of '{name}'; "
+            f"{out}: got a folder with outputs of the model {before.model}, expected outputs of '{name}'; "
             "choose another output.folder"
         )

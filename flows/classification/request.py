@@ -42,8 +42,8 @@ def read_shares(text: str) -> str | dict[str, float]:
             equals = ""
         if not equals:
             raise UsageError(
-                f"--class-prior: got '{part}', expected em, or the share of each class as in early=0.3,late=0.7; "
-                "names with commas go into [shift] of a specification"
+                f"--class-prior: got '{part}', expected em, or the share of each class as in "
+                "early=0.3,late=0.7; write names that contain commas under [shift] of a specification"
             )
     return shares
 

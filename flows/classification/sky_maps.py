@@ -81,7 +81,7 @@ def _mapped(work: _Work, *, dry_run: bool) -> MapResult:
     request, files = work.request, _files(work.request, work.folder)
     if not request.overwrite and not dry_run and (there := next((f for f in files if f.exists()), None)):
         raise OutputExistsError(
-            f"{there} is there already; choose another --folder, or replace it with --overwrite"
+            f"{there} exists already; choose another --folder, or replace it with --overwrite"
         )
     with single_threaded_blas():
         survey = surveyed(
@@ -151,7 +151,8 @@ def _prepared(request: MapRequest, folder: Path) -> _Work:
         identifier = next((c.identifier for _, c in copies if c.identifier), None)
         if identifier is None:
             raise UsageError(
-                "--id: got no column that names an object, expected one of the copies and of the labels; name it"
+                "--id: got no column that names the objects, expected a column that the copies and the "
+                "labels both have; name it"
             )
         path = check_inside(request.labels, key="--labels")
         known = read_known(path, label=request.label, identifier=identifier, classes=classes)
@@ -223,16 +224,19 @@ def _fraction(fractions: Fractions, i: int, *, k: NDArray[np.bool_], n: NDArray[
 def _remarks(work: _Work, survey: Survey) -> Iterator[str]:
     known = work.known
     if known is None:
-        yield "no labels: the fraction is the classifier's own, without an interval; name a table with --labels"
+        yield (
+            "no labels were given, so the fraction is the classifier's and has no interval; name a table "
+            "with --labels"
+        )
         return
     if not survey.labelled.counts(work.request.what)[0].any():
-        yield "no labelled object is one of those that the fraction is of: label some of these"
+        yield "the fraction has no interval, since none of its objects has a label; label some of them"
     if known.unanswered:
         yield f"{known.unanswered} objects of the labels have no class and are left out"
     if known.chosen:
         yield (
-            f"{known.chosen} objects were picked for being uncertain and not drawn: they stand for no others and are "
-            "left out"
+            f"{known.chosen} objects were chosen because they are uncertain, and not drawn at random; they "
+            "do not represent others and are left out"
         )
     if survey.unmatched:
         yield f"{survey.unmatched} objects of the labels are not among the classified ones with a position"

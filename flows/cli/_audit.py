@@ -65,12 +65,14 @@ def _show_audit(audit: Audit) -> None:
     if audit.sets is not None:
         _show_sets(audit.sets)
     say(
-        f"{audit.n_answered:,} of {audit.n_drawn:,} drawn objects have an answer, {audit.n_undecided:,} nobody can "
-        f"tell, {audit.n_unanswered:,} are blank; {audit.n_other:,} are of none of the classes"
+        f"{audit.n_answered:,} of {audit.n_drawn:,} drawn objects have an answer, {audit.n_undecided:,} "
+        f"cannot be decided, {audit.n_unanswered:,} are blank; {audit.n_other:,} belong to none of the "
+        "classes"
     )
     if audit.n_answered < audit.n_drawn:
         say(
-            "The intervals take those without an answer to be like the others of their stratum; if they are not:"
+            "The intervals assume that objects without an answer are like the others of their stratum; if "
+            "they are not:"
         )
     for name, judged in audit.classes.items():
         if judged.if_none and judged.if_all:
@@ -127,7 +129,8 @@ def _show_sets(sets: AuditedSets) -> None:
     )
     stated = ", ".join(f"{_key(name)} = {c.least:.9g}" for name, c in sets.classes.items())
     say(
-        "To have them in the copies, classify again, with this model and these class shares, and in the specification:"
+        "To write these sets into the copies, classify again with this model and these class shares, and add "
+        "to the specification:"
     )
     say(f"[output]\nsets = {sets.level:g}\nset_thresholds = {{ {stated} }}")
 

@@ -23,7 +23,7 @@ def exit_status(error: BaseException) -> int:
     if hasattr(error, "format_message"):  # wrong use, as Typer, or the Click below it, finds it
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "blr"
-        sys.stderr.write(f"blr: error: {error.format_message()} `{command} --help` shows the use.\n")
+        sys.stderr.write(f"blr: error: {error.format_message()} `{command} --help` shows how to use it.\n")
         return WRONG_USE
     status, message = _status_and_message(error)
     sys.stderr.write(f"blr: {message}\n")
@@ -33,7 +33,7 @@ def exit_status(error: BaseException) -> int:
 def _status_and_message(error: BaseException) -> tuple[int, str]:
     match error:
         case KeyboardInterrupt() | typer.Abort():
-            return INTERRUPTED, "interrupted; run the same command again to go on"
+            return INTERRUPTED, "interrupted; run the same command again to continue"
         case Interrupted() | Terminated():
             return error.exit_status, str(error)
         case FlowError():
@@ -42,8 +42,9 @@ def _status_and_message(error: BaseException) -> tuple[int, str]:
             return FAILED, f"error: {error}"
         case OSError():
             place = f"{error.filename}: " if error.filename else ""
-            return FAILED, f"error: {place}{error.strerror or error}; nothing half-written has a final name"
+            return FAILED, f"error: {place}{error.strerror or error}; every file with a final name is complete"
     return (
         FAILED,
-        f"error: {type(error).__name__}: {error}\nThis should not happen: `blr --debug ...` shows where.",
+        f"error: {type(error).__name__}: {error}\nThis is an error in blr: `blr --debug ...` shows its "
+        "place; please report it.",
     )

@@ -48,7 +48,8 @@ def run_init(request: InitRequest, *, json: bool) -> None:
     """Write a first specification, or print it; names of columns may lie beside it."""
     out, label, columns = request.out, request.label, request.columns
     if out is not None and out.exists() and not request.overwrite:
-        raise OutputFolderError(f"--out: got '{out}', which exists, expected a new file; add --overwrite")
+        raise OutputFolderError(
+            f"--out: got '{out}', which exists, expected a new file; choose another name, or add --overwrite")
     folder = Path() if out is None else out.parent
     beside = folder / COLUMNS_FILE
     columns = beside if columns is None and beside.exists() else columns
@@ -56,7 +57,7 @@ def run_init(request: InitRequest, *, json: bool) -> None:
     source = resolve_one(request.file, key="FILE")
     url = source.url if isinstance(source, RemoteSource) else None
     check_no_secret(
-        [request.file], key="CATALOG", kept="a specification is kept in models", remedy="fetch the file first"
+        [request.file], key="CATALOG", kept="since a specification is kept in models", remedy="fetch the file first"
     )
     choice = TableChoice(request.table, (label,))
     with shown_progress(quiet=True), using(names), opened_together(source, choice) as catalog:
@@ -108,7 +109,7 @@ def _show_catalogue(result: CatalogueSummary) -> None:
     for identifier in result.identifiers:
         say(f"Suspected identifier: {identifier.column} ({identifier.why})")
     if result.commented_out:
-        say(f"{result.commented_out}: put their first field into quotation marks, if they are")
+        say(f"{result.commented_out}: if they are rows, put their first field into quotation marks")
     _show_position(result.position)
     for group in result.duplicate_columns:
         say(f"Columns that are equal in every row: {', '.join(group)}")
@@ -159,8 +160,8 @@ def _kind(leak: LeakSummary) -> str:
 def _remark(column: ColumnSummary | ElementSummary, files: int) -> str:
     absent = column.absent if isinstance(column, ColumnSummary) else 0
     marks = [f"absent in {absent:,} of {files:,} files"] if absent else []
-    marks += [f"{_cell(s.value)} in {s.count:,} rows: no value?" for s in column.sentinels]
-    marks += [f"'{text}' in {n:,} rows among numbers: no value?" for text, n in column.texts.items()]
+    marks += [f"{_cell(s.value)} in {s.count:,} rows: a mark for 'no value'?" for s in column.sentinels]
+    marks += [f"'{text}' in {n:,} rows among numbers: a mark for 'no value'?" for text, n in column.texts.items()]
     marks += [column.not_numbers] if column.not_numbers else []
     return "; ".join((["constant"] if column.constant else []) + marks)
 

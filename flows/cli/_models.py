@@ -31,7 +31,7 @@ def run_show(reference: str, store: Path, *, json: bool) -> None:
 def run_promote(request: PromoteRequest, options: PromoteOptions) -> None:
     """Promote a model, reject it or undo a promotion; where a Prefect server is configured, it hears of a champion."""
     if options.reject + options.undo + options.if_better > 1:
-        raise UsageError("got several of --if-better, --reject and --undo, expected one of them; choose one")
+        raise UsageError("got several of --if-better, --reject and --undo, expected one; choose one")
     result = _decided(request, options)
     if result.status in {"promoted", "undone"} and configured_server() is not None:
         prefect_environment(console_level="CRITICAL")

@@ -92,7 +92,7 @@ def _say_start(context: typer.Context, quiet: bool) -> bool:  # noqa: FBT001  Ty
 Quiet = Annotated[
     bool,
     typer.Option(
-        "--quiet", "-q", callback=_say_start, help="Lines instead of a progress bar, and few of them."
+        "--quiet", "-q", callback=_say_start, help="Print few lines instead of a progress bar."
     ),
 ]
 Port = Annotated[
@@ -102,7 +102,7 @@ Port = Annotated[
         metavar="N",
         min=1,
         max=65535,
-        help="Port on 127.0.0.1; default: 4200, or another where that is taken.",
+        help="Port on 127.0.0.1; default: 4200, or another port if that one is in use.",
     ),
 ]
 
@@ -126,7 +126,7 @@ IdleDays = Annotated[
 Watched = Annotated[
     list[str] | None,
     typer.Option(
-        "--deployment", metavar="FLOW/NAME", help="Watch this one; default: all that have a schedule."
+        "--deployment", metavar="FLOW/NAME", help="Deployment to watch; default: all that have a schedule."
     ),
 ]
 
@@ -181,7 +181,7 @@ class TrainOptions(RunOptions):
     """Of a training: the options of a run, and how much is printed."""
 
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Print the tables of the report, not its answers alone.")
+        bool, typer.Option("--verbose", help="Print the tables of the report too, not only its answers.")
     ] = False
 
 
@@ -190,13 +190,13 @@ class PromoteOptions:
     """Of a promotion, where nobody is asked."""
 
     if_better: Annotated[
-        bool, typer.Option("--if-better", help="Only if it is better on objects new to both, and not red.")
+        bool, typer.Option("--if-better", help="Promote only if it is better on objects that neither model has seen, and its verdict is not red.")
     ] = False
-    reject: Annotated[bool, typer.Option("--reject", help="Keep it out, with --why; the champion stays.")] = (
+    reject: Annotated[bool, typer.Option("--reject", help="Reject the version, with a reason in --why; the champion stays.")] = (
         False
     )
     undo: Annotated[
-        bool, typer.Option("--undo", help="Undo the last promotion of NAME: the champion before is it again.")
+        bool, typer.Option("--undo", help="Undo the last promotion of NAME: the previous champion takes its place again.")
     ] = False
     dry_run: DryRun = False
     json: AsJson = False

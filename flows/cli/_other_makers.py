@@ -24,14 +24,15 @@ def check_packages() -> None:
         folder = Path(found.origin).parent if found is not None and found.origin else None
         if folder is None or folder.resolve() != OURS / package:
             raise UsageError(
-                f"got the package '{package}' in {folder}, expected galaxyblr's in {OURS / package}: it is another "
-                "maker's, or another copy; install galaxyblr into an environment of its own"
+                f"got the package '{package}' in {folder}, expected the one of galaxyblr in "
+                f"{OURS / package}: another project has a package of the same name, or there are two copies "
+                "of galaxyblr; install galaxyblr into an environment of its own"
             )
         for record in OURS.glob(f"{package}-*.dist-info/RECORD"):
             version = record.parent.name.removesuffix(".dist-info").partition("-")[2]
             if f"\n{package}/" in "\n" + record.read_text(encoding="utf-8"):
                 raise UsageError(
-                    f"got the package '{package}' of the distribution {package} {version}, whose files lie among "
-                    f"galaxyblr's; remove it with `pip uninstall {package}` and reinstall galaxyblr, or install "
-                    "galaxyblr into an environment of its own"
+                    f"got the package '{package}' of the distribution {package} {version}, whose files are "
+                    f"in the same folder as those of galaxyblr; remove it with `pip uninstall {package}` and "
+                    "reinstall galaxyblr, or install galaxyblr into an environment of its own"
                 )

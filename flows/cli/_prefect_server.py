@@ -15,5 +15,6 @@ def start_prefect() -> HomeServer:
     tell().note(prefect_environment(console_level="CRITICAL"))
     server = start_embedded_server()
     own = "starting Prefect's server and " if server.process else ""
-    tell().note(f"{own}loading Prefect, which takes a while on a busy machine; --direct does without")
+    tell().note(
+        f"{own}loading Prefect, which takes some time on a busy machine; --direct works without Prefect")
     return HomeServer(server)

@@ -36,10 +36,11 @@ def run_deployments(out: Path | None) -> None:
             file.write(deployments_text())
     except FileExistsError:
         raise UsageError(
-            f"{out}: got a file that is there already, expected none; remove it, or choose another with --out"
+            f"{out}: got a file that exists already, expected a new name; remove the file, or choose another "
+            "name with --out"
         ) from None
     sys.stdout.write(
-        f"{out}: change what it says of your survey, then `prefect deploy --all`, or `blr serve`\n"
+        f"{out}: adapt its entries to your survey, then `prefect deploy --all`, or `blr serve`\n"
     )
 
 
@@ -50,8 +51,8 @@ def run_automate(options: AutomateOptions) -> None:
         running = ServedHome.here().address()
         if running is None:
             raise UsageError(
-                "got no Prefect server, expected one, for automations are the server's: start `blr serve` in another "
-                "terminal, or set PREFECT_API_URL"
+                "got no Prefect server, which runs the automations; start `blr serve` in another terminal, "
+                "or set PREFECT_API_URL"
             )
         os.environ["PREFECT_API_URL"] = f"{running}/api"
     from flows.cli._printing import show
@@ -90,7 +91,7 @@ def run_serve(file: Path, *, limit: int, port: int | None) -> None:
         server = _started(port)
         home.announce(server)
         server.wait()
-        _say(f"{line}\nits pages: {server.url}  (Ctrl-C ends it; schedules rest until the next `blr serve`)")
+        _say(f"{line}\nits pages: {server.url}  (Ctrl-C ends it; schedules stop until the next `blr serve`)")
         _serve(file, limit)
 
 

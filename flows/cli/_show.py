@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 
-REPORT_KEPT = "report.html has the census before: its version kept nothing to write it again from"
+REPORT_KEPT = "report.html shows the previous census: the version that wrote it kept no data to write it again"
 
 
 def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
@@ -67,7 +67,8 @@ def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
         for sentence in (*noise_words(result.training.label_noise), *shift_words(result.training.shift)):
             say(sentence)
     say(
-        f"{result.model} {STATUS_WORDS[result.status]}; trust verdict, of the approximation: {result.trust.verdict}"
+        f"{result.model} {STATUS_WORDS[result.status]}; trust verdict on the approximation: "
+        f"{result.trust.verdict}"
     )
     for line in answer_lines(training_answers(report)):
         say(line)
@@ -88,7 +89,7 @@ def show_model(model: ModelDescription) -> None:
 STATUS_WORDS = {
     "trained": "trained",
     "exists": "is in the store already: nothing to do",
-    "trial": "was a trial: not kept",
+    "trial": "was a trial and is not kept",
     "stored": "in the store",
 }
 

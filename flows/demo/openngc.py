@@ -82,7 +82,7 @@ def read_openngc(database: Path | None = None) -> pa.Table:
         ) from error
     values = dict(zip((c.name for c in COLUMNS), zip(*rows, strict=True), strict=True)) if rows else {}
     if not values:
-        raise DemoDataError(f"{path} holds no galaxies; expected about 10,000; reinstall pyongc")
+        raise DemoDataError(f"{path} holds no galaxies, expected about 10,000; reinstall pyongc")
     return pa.table([_column(c, values[c.name]) for c in COLUMNS], schema=_schema())
 
 
@@ -150,7 +150,7 @@ def _installed_database() -> Path:
     spec = importlib.util.find_spec("pyongc")
     if spec is None or spec.origin is None:
         raise DemoDataError(
-            "the demo's galaxies come with the package 'pyongc', which is not installed; "
+            "the galaxies of the demonstration come from the package 'pyongc', which is not installed; "
             "install it: pip install 'galaxyblr[demo]'"
         )
     return Path(spec.origin).parent / "ongc.db"

@@ -123,7 +123,7 @@ def _specification(task: str, folder: Path) -> Path:
     if not path.exists():
         atomic_write_text(path, text)
     elif path.read_text(encoding="utf-8") != text:
-        tell().note(f"{path} is not the one of this version; it is used as it is")
+        tell().note(f"{path} was not written by this version; it is used unchanged")
     return path
 
 

@@ -219,7 +219,7 @@ def _beside(first: Sequence[str], name: str, missing: float) -> Colour:
     band = band_and_kind(name)[0]
     same = next((n for n in first if band is not None and band_and_kind(n)[0] == band), None)
     if same is not None:
-        return Colour(same, name, "two kinds of magnitude in one band: how extended")
+        return Colour(same, name, "two kinds of magnitude in one band: shows how extended the object is")
     rare = f"; {name} is missing in {missing:.0%} of the rows" if missing > RARE else ""
     return Colour(name, _nearest(first, band), f"colour{rare}")
 

@@ -34,8 +34,8 @@ MOST_SETS = 5
 """Sets of columns that tell more together, in a comment."""
 MOST_FEATURES, MOST_WEIGHTS = 100, 600
 """Bound on a first training's work: features that there may always be, and weights of a linear fit for more."""
-APPARENT = "apparent: leave it out where the target catalogue goes deeper"
-ABSOLUTE = "absolute: it knows the distance"
+APPARENT = "apparent brightness: leave it out if the target catalogue is deeper"
+ABSOLUTE = "absolute magnitude: it contains the distance"
 BRIGHTEST = -5.0
 """Of the apparent magnitudes of a catalogue, in the middle."""
 FEWEST_VALUES = 0.1
@@ -141,7 +141,7 @@ def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
 def _say_doubts(chosen: Chosen, doubts: Mapping[str, str]) -> None:
     for feature, (expression, remark) in chosen.features.items():
         note = next((doubts[name] for name in sorted(parse(expression).names) if name in doubts), remark)
-        chosen.features[feature] = (expression, f"doubtful, but nothing else is left: {note}")
+        chosen.features[feature] = (expression, f"doubtful, but no other column is left: {note}")
 
 
 def _photometry(
@@ -170,7 +170,7 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
     most = max(MOST_FEATURES, MOST_WEIGHTS // max(1, K - 1))
     chosen, columns = Chosen(bands=bands, most=most), _Columns(seen, evidence)
     for name, other in said.items():
-        chosen.leave_out(name, Reason(f"the flux of {other}: says nothing new", "copies"))
+        chosen.leave_out(name, Reason(f"the flux of {other}: adds no information", "copies"))
     bare = [] if magnitudes or bands else bare
     _add_colours(chosen, columns, magnitudes or list(flux_magnitudes))
     _add_flux_colours(chosen, columns, bare)
@@ -187,8 +187,9 @@ def _account_for(chosen: Chosen, names: Sequence[str]) -> None:
     """Give a reason for each column that no feature is made of."""
     used = chosen.columns()
     spare = {cell for text, _ in chosen.spare.values() for cell in _columns_of(text)}
-    empty = Reason("without enough values, or the same in all, in the rows of the classes", "empty")
-    many = Reason(f"beyond {chosen.most} features, and tells less by itself than those", "beyond the limit")
+    empty = Reason("has too few values, or one value only, in the rows of the classes", "empty")
+    many = Reason(
+        f"there are {chosen.most} features already, and each tells more by itself", "beyond the limit")
     for name in names:
         if name not in used and name not in chosen.left_out:
             chosen.leave_out(name, many if name in spare else empty)

@@ -120,7 +120,7 @@ def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
         ("without any value", "empty"): not c.is_number and not is_text(c.column.datatype),
         ("a place or a direction on the sky", "places on the sky"): _on_the_sky(seen, name),
         (_text_reason(seen, name), "texts"): known is None and is_text(c.column.datatype),
-        ("without a name that an expression could hold", "unnamed"): not name or "`" in name,
+        ("its name cannot be written in an expression", "unnamed"): not name or "`" in name,
         ("the same in every row", "constant"): c.constant,
         (f"the same as {evidence.duplicates.get(name)}", "copies"): name in evidence.duplicates,
         ("yes or no: a flag, not a measurement", "flags and codes"): pt.is_boolean(c.column.datatype),
@@ -137,7 +137,8 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
     of = error_of(column, values, rows, columns)
     limited = _limited(name, evidence)
     reasons = {
-        ("the Galaxy's dust before it: correct fluxes with it, under [photometry]", "dust"): is_dust(
+        (
+            "dust of our Galaxy in front of the object: use it to correct fluxes, under [photometry]", "dust"): is_dust(
             column, values
         ),
         ("an error" + (f" of {of}" if of else "") + ", not a measurement", "errors"): of is not None,
@@ -147,7 +148,8 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
         (f"a limit of {limited}, not a measurement", "errors"): limited is not None,
         ("whole numbers: a flag or a code, not a measurement", "flags and codes"): not magnitude
         and is_flag(name, values),
-        ("whole numbers called as bookkeeping is", "bookkeeping"): is_bookkeeping(column, values),
+        (
+            "whole numbers, with a name that is usual for bookkeeping", "bookkeeping"): is_bookkeeping(column, values),
     }
     reason = next((reason for reason, holds in reasons.items() if holds), None)
     if reason is None:
@@ -160,12 +162,13 @@ def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:
     finding = []
     gain = evidence.gains.get(name, 0.0)
     if name in evidence.alone:
-        finding.append(f"by itself it tells {gain:.0%} of the class (suspected from {ALONE:.0%})")
+        finding.append(
+            f"by itself it gives {gain:.0%} of the information on the class (suspicious from {ALONE:.0%} on)")
     if name in evidence.presence:
         finding.append(evidence.presence[name].shown)
     column = seen.columns[name].column
     if about_the_distance(column) and not is_magnitude(column, evidence.rows[name]):
-        finding.append("a distance: leave it out where the target does not know it alike")
+        finding.append("a distance: leave it out if the target does not have it with the same quality")
     return "; ".join(finding) or None
 
 
@@ -205,7 +208,10 @@ def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     if name in evidence.derived:
         leak = evidence.derived[name]
         rest = ", ".join(c for c in leak.columns if c != name)
-        finding = f"leak: computed from {rest} with the class in the formula ({leak.combination} tells it)"
+        finding = (
+            f"leak: computed from {rest} by a formula that contains the class ({leak.combination} gives it "
+            "away)"
+        )
         return Reason(finding, "leaks")
     shares = votes(name, seen.columns)
     whole = evidence.shares.get(name)
@@ -213,9 +219,9 @@ def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     asked = same_question(evidence.label, name) and _share_or_count(values)
     reasons = {
         (f"votes, as {shares}: an answer to a question about the object", 0): shares is not None,
-        (f"a share of one whole, as {whole}: somebody's answer, or a probability of it", 1): whole
+        (f"fractions that sum to one with {whole}: answers of people, or probabilities", 1): whole
         is not None,
-        ("a score or a probability: another classifier's answer", 1): scored,
+        ("a score or a probability: the answer of another classifier", 1): scored,
         ("a morphological type: somebody's answer to a question about the object", 1): is_type(name, values),
         (f"named like {evidence.label}: an answer to the same question?", 0): asked,
     }
@@ -234,7 +240,7 @@ def _said_already(seen: Profile, name: str, evidence: Evidence) -> Reason | None
         finding = f"no two classes to compare; {evidence.presence[name].shown}"
         return Reason(finding, "measured for one class", 1)
     if name in evidence.copies and not _bands_alike(seen, name, evidence.copies[name]):
-        return Reason(f"in the same order as {evidence.copies[name]}: says nothing new", "copies")
+        return Reason(f"in the same order as {evidence.copies[name]}: adds no information", "copies")
     return None
 
 

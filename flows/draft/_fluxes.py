@@ -44,7 +44,10 @@ class FluxBand:
         yield f"[photometry.{self.name}]"
         yield f"flux = {quoted[self.flux]}  # {self.unit}"
         if self.error is None:
-            yield 'scale = "pogson"  # no error was found: where the flux is not positive, there is no magnitude'
+            yield (
+                "scale = \"pogson\"  # no error of the flux was found: where the flux is not positive, there "
+                "is no magnitude"
+            )
         else:
             key = (
                 "inverse_variance"

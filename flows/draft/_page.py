@@ -98,7 +98,7 @@ class Page:
         used = {name for text, _ in self.chosen.features.values() for name in parse(text).names}
         name = _text(min(bands.get(name, name) for name in used))
         yield ""
-        yield "# Another survey's file, where its columns have other names, or have to be made of its own first:"
+        yield "# If you classify another survey's file, whose columns have other names or have to be computed:"
         yield "# [target]"
         yield f'# columns = {{ {name} = "..." }}'
         yield f'# expressions = {{ {name} = "..." }}  # such as 22.5 - 2.5 * log10(flux_r)'
@@ -180,17 +180,17 @@ class Page:
         yield "[label]"
         yield f"column = {_text(self.label)}"
         yield ""
-        yield "[label.classes]  # class = its spellings in the column; group them as the question asks"
+        yield "[label.classes]  # class = its spellings in the column; group them as your question needs"
         for c in self.classes.kept:
             comment = f"{c.rows:,} rows"
             if len(c.spellings) > 1:
                 each = ", ".join(f"{_text(t)} {n:,}" for t, n in zip(c.spellings, c.counts, strict=True))
-                comment += f" ({each}): case alone makes no class"
+                comment += f" ({each}): upper and lower case alone do not make a class"
             if c.but_for_case:
                 others = ", ".join(map(_text, c.but_for_case))
                 comment += f"; differs from {others} in case only: merge them if case means nothing here"
             if c.name != c.spellings[0] and self.classes.cut is None:
-                comment += "; renamed, since its columns would be called as those of another class"
+                comment += "; renamed, since its columns would have the names of another class's columns"
             yield f"{_text(c.name)} = {_texts(c.spellings)}  # {comment}"
         yield from self._other_labels()
         yield from self._votes()
@@ -200,7 +200,7 @@ class Page:
         dropped = self.classes.dropped
         if self.classes.cut is not None:
             yield "# The labels are numbers in order, cut in two: '..x' is below x, 'x..' from x on, 'x..y' between."
-            yield "# Move the cut, make more classes, or leave the doubtful middle out, as the question asks."
+            yield "# Move the cut, make more classes, or leave the doubtful middle out, as your question needs."
             yield "# Fractions of votes can be the targets as they are: an answer's column each under [label.votes]."
         for name, n in list(dropped.items())[:MOST_SHOWN]:
             yield f"# {_text(name)} = [{_text(name)}]  # left out: {n:,} rows"
@@ -216,7 +216,7 @@ class Page:
         if self.classes.doubtful:
             some = list(self.classes.doubtful.items())[:8]
             comment = ", ".join(f"{_text(text)} ({n:,} rows)" for text, n in some)
-            yield f"# In no class, since they say doubt, or that nobody knows: {comment}"
+            yield f"# In no class, since they mean doubt or 'not known': {comment}"
 
     def _votes(self) -> Iterator[str]:
         """Yield the counts of the label's own question, which say more than a class cut out of them."""
@@ -237,11 +237,14 @@ class Page:
         yield "[split]"
         yield f"by = {_text(self.split.by)}" + (f"  # {self.split.remark}" if self.split.remark else "")
         if self._rows() < FEW_LABELS:
-            yield "held_out = 0  # all labels train, and folds judge: few can be spared"
+            yield "held_out = 0  # all labelled rows train and folds judge, since there are few labels"
         else:
             yield f"held_out = {HELD_OUT}"
         if self.split.order is not None:
-            yield f"healpix_order = {self.split.order}  # stated, so that held-out rows stay so as the catalogue grows"
+            yield (
+                f"healpix_order = {self.split.order}  # stated, so that the held-out rows stay the same when "
+                "the catalogue grows"
+            )
         yield ""
 
     def _photometry(self) -> Iterator[str]:
@@ -258,7 +261,10 @@ class Page:
             yield f"{_text(name)} = {_text(expression)}" + (f"  # {_line(remark)}" if remark else "")
         spare = list(self.chosen.spare.items())
         if spare:
-            yield f"# More than {self.chosen.most} would make a first training slow; these tell least by themselves:"
+            yield (
+                f"# More than {self.chosen.most} features would make a first training slow; these tell least "
+                "by themselves:"
+            )
         for name, (expression, remark) in spare[:MOST_SHOWN]:
             yield f"# {_text(name)} = {_text(expression)}" + (f"  # {_line(remark)}" if remark else "")
         if len(spare) > MOST_SHOWN:
@@ -272,7 +278,10 @@ class Page:
         for name, reason in {**_of_vectors(self.chosen.left_out, self.seen), **self.other}.items():
             yield f"#   {_line(name)}: {_line(reason)}"
         if self.chosen.together:
-            yield "# Together these tell more than apart; colours do, but so does what was computed with the class:"
+            yield (
+                "# Together these tell more than apart. That is normal for colours, but also a sign of "
+                "columns computed with the class:"
+            )
             for leak in self.chosen.together:
                 yield f"#   {_line(leak.combination)}: {leak.gain:.0%} of the class"
         yield ""
@@ -283,7 +292,10 @@ class Page:
 
     def _candidates(self) -> Iterator[str]:
         yield "[select]"
-        yield 'by = "stack"  # a mixture, as left-out rows ask for it; or the one of the highest "evidence"'
+        yield (
+            "by = \"stack\"  # a mixture that predicts left-out rows best; \"evidence\": the candidate of "
+            "the highest evidence"
+        )
         yield ""
         yield "# Each candidate is a mixture over its prior's scale and, where there are several, its widths."
         for candidate in default_candidates(self._rows(), len(self.chosen.features), len(self.classes.kept)):

@@ -118,8 +118,8 @@ def labelled_rows(catalog: Catalog, label: str) -> LabelledRows:
         if not catalog.n_rows:
             raise UsageError(f"{catalog.path} has no rows, expected labelled objects; name another file")
         raise UsageError(
-            f"--label: got '{label}', which holds {catalog.column(label).datatype}, expected a column of texts or "
-            "whole numbers, one a row; choose the column of the class"
+            f"--label: got '{label}', which holds {catalog.column(label).datatype}, expected a column with a "
+            "text or a whole number in each row; choose the column of the class"
         )
     return LabelledRows(label)
 
@@ -193,7 +193,10 @@ def _position_remarks(seen: Profile, ra: str, dec: str, unit: PositionUnit) -> I
         remark = f"{place.unreadable:,} of {len(place.ra):,} sampled rows hold no readable angle"
         as_numbers = positions(seen.sample[ra], seen.sample[dec], "deg")
         if as_numbers.unreadable < place.unreadable:
-            remark += f', as numbers all but {as_numbers.unreadable:,}: state position_unit = "deg", or "rad"'
+            remark += (
+                f", but only {as_numbers.unreadable:,} if the texts are numbers: state position_unit = "
+                "\"deg\", or \"rad\""
+            )
         yield remark
     if place.out_of_range:
         yield f"{place.out_of_range:,} of {len(place.ra):,} sampled rows are out of range"

@@ -95,7 +95,7 @@ def starting_specification(
     if not chosen.features:
         raise TrainingError(
             f"got no column of {catalog.path} that could be a feature ({_some_reasons(chosen.left_out)}), "
-            "expected numbers that tell something but do not give the class away; "
+            "expected columns of numbers that carry information but do not give the class away; "
             + _remedy_of_texts(chosen.left_out)
         )
     notes = {
@@ -105,7 +105,7 @@ def starting_specification(
     }
     page = Page(catalog, seen, label, folder, chosen, classes, by, place, notes, table, url)
     text = "\n".join(page.lines()) + "\n"
-    parse_specification(text, source="the specification that init wrote")
+    parse_specification(text, source="the specification that `blr init` wrote")
     features = {name: expression for name, (expression, _) in chosen.features.items()}
     suspects = {name: suspect.shown for name, suspect in chosen.suspects.items()}
     rows = {c.name: c.rows for c in classes.kept}
@@ -116,13 +116,13 @@ def _remedy_of_texts(left_out: Mapping[str, str]) -> str:
     """Return what to do about a catalogue without features, by what keeps its columns from being numbers."""
     if any(re.search(r"but not .*'--+'", reason) for reason in left_out.values()):
         return (
-            "rows of units and of dashes below the names are VizieR's: take its FITS or VOTable output, "
-            "or remove those two rows"
+            "the rows of units and of dashes below the names come from VizieR: use its FITS or VOTable "
+            "output, or remove those two rows"
         )
     if all(reason in LABELS_ALONE for reason in left_out.values()):
         return (
-            "of labels alone: name the catalogue that has the measurements, and join these to it by "
-            "table = { ... } under [label]"
+            "this is a table of labels only: name the catalogue with the measurements, and join these labels "
+            "to it by table = { ... } under [label]"
         )
     odd = any("numbers written otherwise" in reason for reason in left_out.values())
     return "convert those numbers" if odd else "write the specification by hand"
@@ -138,7 +138,7 @@ def _some_reasons(left_out: Mapping[str, str]) -> str:
         for reason, names in by_reason.items()
     ]
     more = ["..."] if len(notes) > MOST_TOLD else []
-    return "; ".join([*notes[:MOST_TOLD], *more]) or "none is there beside the label"
+    return "; ".join([*notes[:MOST_TOLD], *more]) or "there is no column beside the label"
 
 
 def _remedy(column: Column) -> str:
@@ -160,8 +160,8 @@ def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> 
         shown = ", ".join(f"{brief(text)!r} ({n})" for text, n in some) or "none"
         unsaid = ", ".join(repr(brief(text)) for text, _ in some if text in classes.doubtful)
         odd = ", ".join(repr(brief(text)) for text, _ in some if not can_name(text))
-        notes = f" ({unsaid}: taken for 'nobody knows')" if unsaid else ""
-        notes += f" ({odd}: too long, or with other than letters, to name a class)" if odd else ""
+        notes = f" ({unsaid}: read as 'not known')" if unsaid else ""
+        notes += f" ({odd}: too long, or with characters that the name of a class cannot have)" if odd else ""
         raise TrainingError(
             f"--label: got '{label}' with the labels {shown}, expected at least two of them with {fewest_rows(counts)} "
             f"rows or more{notes}; choose the column of the class, or name the classes in a specification of your own, "
@@ -262,7 +262,7 @@ def _options(
         options.append((Split("id", "", named), split.name_keys([seen.chosen[named]])))
     if place is not None and place.unit and place.ra and place.dec:
         sky = positions(seen.chosen[place.ra], seen.chosen[place.dec], place.unit)
-        remark = "no column names the objects: neighbours on the sky stay together"
+        remark = "no column names the objects, so neighbours on the sky stay together"
         pixels = split.healpix_pixels(sky.ra, sky.dec, order=split.FINEST_ORDER)
         by_place = split.split_by_pixels(pixels, HELD_OUT)
         option = Split("healpix", remark, order=by_place.order)
@@ -270,8 +270,9 @@ def _options(
     others = [c for c in seen.columns.values() if c.name != label and not isinstance(c.name, Element)]
     if not others and not options and not few_places:
         raise TrainingError(
-            "got no column of one number or text a row beside the label, expected some that tell the objects apart; "
-            "name the catalogue that has them, and join these labels to it: table = { ... } under [label]"
+            "got no column with one number or text in each row beside the label, expected columns that "
+            "describe the objects; name the catalogue that has them, and join these labels to it: table = { "
+            "... } under [label]"
         )
     if others:
         best = max(others, key=lambda c: c.distinct.estimate)

@@ -38,7 +38,7 @@ LINGER = 0.1
 """Seconds for which results are waited for that can be taken together with those that are there."""
 ROUNDS = 10
 """How often workers are asked for their versions, while some of them end."""
-GO_ON = "start it again, then run the same command again to go on from there"
+GO_ON = "start it again, then run the same command again to continue"
 
 
 async def dask_setup(worker: object) -> None:  # noqa: ARG001 - the signature of Dask's preloads
@@ -131,8 +131,8 @@ class DaskEngine:
         where: Any = self._cluster or self._address or None
         if self._file is not None and not self._file.is_file():
             raise EngineError(
-                f"{self._file}: got no such file, expected the one that dask-scheduler --scheduler-file writes; "
-                "start the scheduler, or correct the path"
+                f"{self._file}: there is no such file, expected the one that `dask-scheduler "
+                "--scheduler-file` writes; start the scheduler, or correct the path"
             )
         try:
             return Client(
@@ -144,8 +144,8 @@ class DaskEngine:
             )
         except (OSError, ValueError) as error:
             raise EngineError(
-                f"{self.name}: got no answer from a Dask scheduler in {PATIENCE} s, expected one "
-                "there; start it, or correct the address"
+                f"{self.name}: no Dask scheduler answered within {PATIENCE} s; start the scheduler, or "
+                "correct the address"
             ) from error
 
     @property
@@ -174,11 +174,13 @@ class DaskEngine:
         except Exception as lost:
             raise self._gone() from lost
         if isinstance(error, MemoryError):
-            return Lost("the memory of a worker did not suffice; give workers more, or run without an engine")
+            return Lost(
+                "a worker did not have enough memory; give the workers more, or run without an engine")
         if isinstance(error, KilledWorker):
             return Lost(
-                f"{error.allowed_failures + 1} workers in turn were killed while they worked on it, as happens where "
-                "memory does not suffice; give workers more memory, or run without an engine"
+                f"{error.allowed_failures + 1} workers were killed one after another while they worked on "
+                "it, probably because they had too little memory; give the workers more memory, or run "
+                "without an engine"
             )
         if isinstance(error, ModuleNotFoundError):
             raise _without_package(self.name, error)
@@ -186,8 +188,7 @@ class DaskEngine:
 
     def _gone(self) -> EngineError:
         return EngineError(
-            f"{self.name}: got no more answers from Dask's scheduler, expected "
-            f"it to run until the work is done; {GO_ON}"
+            f"{self.name}: Dask's scheduler stopped answering before the work was done; {GO_ON}"
         )
 
     def _finish(self, pending: dict[Future, T]) -> None:
@@ -233,6 +234,5 @@ def _check_versions(client: Client) -> None:
 
 def _without_package(where: str, error: BaseException) -> EngineError:
     return EngineError(
-        f"{where}: got a worker that cannot import blr ({error}), expected the package there; install it in the "
-        "worker's environment"
+        f"{where}: a worker cannot import blr ({error}); install galaxyblr in the worker's environment"
     )

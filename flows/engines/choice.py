@@ -95,7 +95,7 @@ class EngineChoice:
             from flows.engines._dask import DaskEngine
         except ImportError as error:
             raise EngineError(
-                f"got the engine {self}, but {error.name} is not installed, expected Dask's scheduler and workers; "
+                f"got the engine {self}, which needs Dask, but {error.name} is not installed; install it: "
                 "pip install 'galaxyblr[dask]'"
             ) from error
         engine = DaskEngine(str(self), processes=self.processes, address=self.address, file=self.file)

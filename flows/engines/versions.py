@@ -33,6 +33,6 @@ def difference(where: str, theirs: Mapping[str, str]) -> str:
     got = ", ".join(f"{name} {theirs.get(name, 'missing')}" for name in differ)
     expected = ", ".join(f"{name} {ours[name]}" for name in differ)
     return (
-        f"{where}: got {got}, expected {expected} as where the run was started, since results may differ in their last "
-        "bits; install the same versions there"
+        f"{where}: got {got}, expected {expected}, as on the machine that started the run, since other "
+        "versions may give slightly different numbers; install the same versions there"
     )

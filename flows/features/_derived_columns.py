@@ -236,7 +236,7 @@ class DerivedColumns:
     def _softening(band: Band, name: str) -> float:
         if band.softening is None:
             raise SpecificationError(
-                f"photometry.{name}: got no softening, expected the one that the training learned; give it"
+                f"photometry.{name}: got no softening, expected the one that was learned in training; give it"
             )
         return band.softening
 

@@ -93,7 +93,7 @@ def error_scale(name: str, text: str, error: Expression, units: Units, flux: str
     wanted = f"{flux}^-2" if text == "inverse_variance" else flux
     raise CatalogError(
         f"photometry.{name}.{text}: got '{error.text}' in '{unit_text}', expected {wanted}, as its flux has; "
-        "name the column of the flux's own error, or correct its unit"
+        "name the column with the error of this flux, or correct its unit"
     )
 
 

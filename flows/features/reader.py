@@ -183,9 +183,9 @@ class FeatureReader:
             result = _evaluated(name, expression, values)
             if result.dtype.kind not in "biuf":
                 raise ExpressionError(
-                    f"feature '{name}' = \"{expression.text}\" gives text, expected numbers; "
-                    "compare the text with something, as in hubble == 'E', or state the texts among the numbers "
-                    f"that mean no value: {MEANT}{_others(result)}"
+                    f"feature '{name}' = \"{expression.text}\" gives text, expected numbers; compare the "
+                    "text with a value, as in hubble == 'E', or state the texts that mean 'no value' under "
+                    f"{MEANT}{_others(result)}"
                 )
             X[:, j] = result
         return X
@@ -220,8 +220,8 @@ def _evaluated(name: str, expression: Expression, values: Mapping[str, Array]) -
     except ExpressionError as error:
         texts = [column for column in sorted(expression.names) if holds_text(values[column])]
         marked = (
-            f"\nThe column '{texts[0]}' holds text{_others(words_of(values[texts[0]]))}: convert it, or state the "
-            f"texts that mean no value: {MEANT}"
+            f"\nThe column '{texts[0]}' holds text{_others(words_of(values[texts[0]]))}: convert the column, "
+            f"or state the texts that mean 'no value' under {MEANT}"
             if texts
             else ""
         )

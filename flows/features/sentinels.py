@@ -30,7 +30,8 @@ def check_marks(specification: Specification, catalogs: Sequence[Catalog]) -> No
                 f"did you mean '{vector}', all elements of it?" if vector in known else nearest(name, known)
             )
             raise SpecificationError(
-                f"catalog.{key}: got '{name}', which {catalogs[0].path} has not, expected one that it has; {hint}"
+                f"catalog.{key}: got '{name}', which is not a column of {catalogs[0].path}, expected one of "
+                f"its columns; {hint}"
             )
         if all(_holds_numbers(catalog, name) for catalog in catalogs):
             _check_numbers(f"catalog.{key}", name, marks)

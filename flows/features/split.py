@@ -117,8 +117,8 @@ def _of_few_values(specification: Specification, group: NDArray[np.uint64], shar
     if n >= FEW_VALUES or asked / 2 <= share <= 2 * asked:
         return ""
     return (
-        f"split.by: got '{specification.split.by}', by whose {n} different values {share:.0%} of the labelled rows are "
-        f"held out, expected about {asked:.0%}; split by a column of more values, or by 'id'"
+        f"split.by: got '{specification.split.by}', whose {n} different values hold {share:.0%} of the "
+        f"labelled rows out, expected about {asked:.0%}; split by a column with more values, or by 'id'"
     )
 
 
@@ -129,12 +129,13 @@ def _of_few_pixels(specification: Specification, by_place: split.HealpixSplit) -
         if asked / 2 <= by_place.share <= 2 * asked:
             return ""
         return (
-            f"split.healpix_order: got {order}, by whose pixels {by_place.share:.0%} of the labelled rows are held "
-            f"out, expected about {asked:.0%}; leave the key out, which chooses an order, or split by 'id'"
+            f"split.healpix_order: got {order}, whose pixels hold {by_place.share:.0%} of the labelled rows "
+            f"out, expected about {asked:.0%}; leave the key out, so that an order is chosen, or split by "
+            "'id'"
         )
     shares = ", ".join(f"{share:.0%}" for share in by_place.shares.values())
     return (
-        f"split.by: got 'healpix', by which {shares} of the labelled rows are held out (pixels of order "
-        f"{min(by_place.shares)} to {max(by_place.shares)}), expected about {asked:.0%}: the rows lie in few places; "
-        "split by 'id', or ask for another share in split.held_out"
+        f"split.by: got 'healpix', which holds {shares} of the labelled rows out (pixels of order "
+        f"{min(by_place.shares)} to {max(by_place.shares)}), expected about {asked:.0%}: the rows lie in few "
+        "places; split by 'id', or ask for another share in split.held_out"
     )

@@ -74,9 +74,9 @@ def unchecked(
             continue
         ours, unit = column.unit, mapping.unit(name, here)
         if unit and not ours:
-            unstated.append(f"{mapping.said(name)} is in '{unit}', and had no unit in training")
+            unstated.append(f"{mapping.said(name)} is in '{unit}', but had no unit in training")
         elif ours and not unit and any(here.values()):
-            unstated.append(f"{mapping.said(name)} has no unit, and was in '{ours}' in training")
+            unstated.append(f"{mapping.said(name)} has no unit, but was in '{ours}' in training")
     return tuple(unstated)
 
 
@@ -145,8 +145,11 @@ def _remedy(name: str, trained: str, theirs: tuple[str, ...], unit: str, *, trai
     elif old_flux is not None and PLAIN.get(unit.lower(), unit).startswith("mag"):
         value = f"10 ** (0.4 * ({ZERO_POINT[old_flux]} - {column}))"
     else:
-        return f"{state}; else convert it, or make it of what the target has, in [target.expressions]"
-    return f"{state}; where the magnitudes are AB's, convert it: expressions = {{ {name} = '{value}' }} under [target]"
+        return f"{state}; else convert it, or compute it from the target's columns under [target.expressions]"
+    return (
+        f"{state}; if they are AB magnitudes, convert them: expressions = {{ {name} = '{value}' }} under "
+        "[target]"
+    )
 
 
 def _factor(trained: str | None, here: str | None) -> float | None:

@@ -166,8 +166,8 @@ class Asked:
 def _check_names(names: Sequence[str]) -> None:
     for name in [name for name, n in Counter(names).items() if n > 1]:
         raise UsageError(
-            f"got several files at URLs whose outputs would be called {name}, expected different names; "
-            "classify them into different folders"
+            f"got several URLs whose outputs would have the name {name}, expected different names; classify "
+            "them into different folders"
         )
 
 
@@ -237,7 +237,8 @@ def listing_of(url: str) -> Listing:
     """Return the files that a URL means, those that are named as tables; asked only of servers that may be."""
     listing = remote_listing(url, all_suffixes(), within=url_roots(), hats=True)
     if isinstance(listing, Path):
-        raise UsageError(f"got '{shown(url)}', which is of this machine, expected its path; name that")
+        raise UsageError(
+            f"got '{shown(url)}', a file of this machine, expected its path; give the path without 'file://'")
     if listing.kind != "folder":
         return listing
     kept = set(without_notes([Path(place.key) for place in listing.places]))
@@ -297,5 +298,5 @@ def fetched_sources(sources: Sequence[Source]) -> Iterator[list[LocalSource]]:
         for _, error in brought.failed:
             raise error
         for name, why in brought.deferred.items():
-            raise CatalogError(f"{name}: {why}, expected a file that stays as it is; try again")
+            raise CatalogError(f"{name}: {why}, expected a file that does not change; try again later")
         yield brought.sources

@@ -157,7 +157,7 @@ def open_source(catalogue: InputCatalogue) -> Catalog:
     root, files = tables_of(path)
     kept = [f for f in files if f.relative_to(root).as_posix() not in without]
     if not kept:
-        raise FormatError(f"{path}: got no file that can be read, expected some; correct or replace them")
+        raise FormatError(f"{path}: none of its files can be read; correct or replace them")
     return open_files(root, kept, choice.open)
 
 
@@ -171,5 +171,6 @@ def _odd(file: Path, names: frozenset[str], usual: frozenset[str]) -> CatalogErr
     lacks, more = sorted(usual - names), sorted(names - usual)
     what = " and ".join([f"lacks {lacks}"] * bool(lacks) + [f"has also {more}"] * bool(more))
     return FormatError(
-        f"{file} {what}, unlike the other files of its folder, expected the same columns; correct it"
+        f"{file} {what}, but the other files of its folder do not, expected the same columns in all; correct "
+        "the file"
     )

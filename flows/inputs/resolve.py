@@ -58,8 +58,8 @@ def check_no_copies_below(sources: Iterable[Source], out: Path) -> None:
         below = inside.relative_to(path).parts if inside.is_relative_to(path) else ()
         if below and not any(part.startswith((".", "_")) for part in below):
             raise UsageError(
-                f"{out}: got an output folder inside the catalogue {path}, which would hold its own copies the next "
-                "time, expected one outside of it; choose another with --out"
+                f"{out}: got an output folder inside the catalogue {path}, so the next run would read its "
+                "own copies, expected a folder outside of it; choose another with --out"
             )
 
 
@@ -70,8 +70,8 @@ def check_apart(sources: Iterable[Source], out: Path, *, key: str) -> None:
         path = source.path.resolve()
         if path.is_relative_to(inside) or (source.is_folder and inside.is_relative_to(path)):
             raise UsageError(
-                f"{key}: got '{source.path}', which the output folder {out} is in or holds, expected inputs outside "
-                "of it; choose another output.folder"
+                f"{key}: got '{source.path}', which contains the output folder {out} or is inside it, "
+                "expected inputs elsewhere; choose another output.folder"
             )
 
 
@@ -80,8 +80,8 @@ def check_no_secret(patterns: Iterable[str], *, key: str, kept: str, remedy: str
     for pattern in patterns:
         if is_remote(pattern) and has_secret(pattern):
             raise UsageError(
-                f"{key}: got '{shown(pattern)}' with a user, a password or a query, expected a URL without: {kept}; "
-                f"{remedy}"
+                f"{key}: got '{shown(pattern)}' with a user, a password or a query, expected a URL without "
+                f"them, since {kept}; {remedy}"
             )
 
 
@@ -110,7 +110,8 @@ def _matches(pattern: str, folder: Path, key: str) -> Iterable[Path | str]:
         if matches:
             return [check_inside(match, key=key) for match in matches]  # links may lead elsewhere
         raise UsageError(
-            f"{key}: got '{pattern}', which no file in {folder} matches, expected catalogues; change it"
+            f"{key}: got '{pattern}', which no file in {folder} matches, expected a pattern of catalogues; "
+            "change it"
         )
     beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     hint = nearest(path.name, beside) if beside else f"there is no folder {path.parent}"
@@ -120,8 +121,8 @@ def _matches(pattern: str, folder: Path, key: str) -> Iterable[Path | str]:
 def _at_url(url: str, folder: Path, key: str) -> Iterable[Path | str]:
     if is_chained(url):
         raise UsageError(
-            f"{key}: got '{shown(url)}', a file inside another, expected a URL of the file itself; unpack it, or use "
-            "catalogs.annotate in Python"
+            f"{key}: got '{shown(url)}', which is a file inside an archive, expected the URL of a plain "
+            "file; unpack it, or use catalogs.annotate in Python"
         )
     here = local_path(url)
     return _matches(str(here), folder, key) if here is not None else [check_url(url, key=key)]
@@ -133,6 +134,7 @@ def _check_told_apart(urls: Sequence[str], key: str) -> None:
     for url in urls:
         if first.setdefault(shown(url), url) != url:
             raise UsageError(
-                f"{key}: got '{shown(url)}' twice, with other queries or users, expected URLs that can be told apart "
-                "without, since neither is kept; classify them one by one, or fetch them"
+                f"{key}: got '{shown(url)}' twice, with different queries or users, expected URLs that "
+                "differ elsewhere, since queries and users are not kept; classify the files one by one, or "
+                "fetch them"
             )

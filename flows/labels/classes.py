@@ -70,7 +70,8 @@ def check_names(specification: Specification, classes: Sequence[str]) -> None:
         standard_columns(classes, output.prefix, columns=output.columns)
     except NameClashError as error:
         raise TrainingError(
-            f"label.column: {error}; of those that differ only in case, case_sensitive = false under [label] makes one"
+            f"label.column: {error}; to join classes that differ only in upper and lower case, set "
+            "case_sensitive = false under [label]"
         ) from error
 
 

@@ -143,8 +143,8 @@ def require_exact(names: Array, who: str, column: str) -> None:
     """Raise `TrainingError` where identifiers (n,) are in floating point, and so large that they were rounded."""
     if names.dtype.kind == "f" and np.nanmax(np.abs(names), initial=0.0) > EXACT_INTEGER:
         raise TrainingError(
-            f"{who}: got identifiers in floating point in '{column}', beyond 2^53, which were rounded and may be "
-            "another object's; expected whole numbers or texts: write that file again with them"
+            f"{who}: got floating-point identifiers above 2^53 in '{column}', which are rounded and may name "
+            "another object, expected whole numbers or texts; write that file again"
         )
 
 

@@ -114,7 +114,7 @@ def _rows(
     """Return name, answer and weight of the answered rows; a weight is None unless the row was drawn and it counts."""
     if identifier is None or identifier not in table.names:
         raise SpecificationError(
-            f"label.extra: got {path} without the column '{identifier}', expected catalog.id, by which answers are "
+            f"label.extra: got {path} without the column '{identifier}' of catalog.id, by which answers are "
             f"joined; {nearest(identifier or 'id', table.names)}"
         )
     column = next((n for n in (label.column, *REVIEWED) if n in table.names), None)
@@ -140,7 +140,7 @@ def _rows(
     bad = [name for name, _, weight in found if weight is not None and not 0 < weight < np.inf]
     if bad:
         raise TrainingError(
-            f"label.extra: got {path} with a weight that is no positive number, of '{bad[0]}' first; expected the "
-            "weights of the list as they were drawn: restore the column, or set review_weights = false"
+            f"label.extra: got {path} with weights that are not positive numbers, the first for '{bad[0]}', "
+            "expected the weights that `blr review` wrote; restore the column, or set review_weights = false"
         )
     return found

@@ -126,15 +126,15 @@ class LabelSource:
         if self.by_id:
             theirs, ours = brief(next(iter(self.by_id))), brief(str(self.first_met))
             raise TrainingError(
-                f"label.table: got {len(self.by_id):,} labelled identifiers such as '{theirs}', of which none is in "
-                f"catalog.id = \"{self.identifier}\", which holds '{ours}'; expected the "
-                "same names: correct label.table.id or catalog.id, or join by position"
+                f"label.table: got {len(self.by_id):,} labelled identifiers such as '{theirs}', but "
+                f"catalog.id = \"{self.identifier}\" holds others, such as '{ours}', expected the same names "
+                "in both; correct label.table.id or catalog.id, or join by position"
             )
         if self.by_place is not None and len(self.by_place[0]):
             raise TrainingError(
-                f"label.table: got {len(self.by_place[0]):,} labelled places, none within {self.by_place[3]:g} "
-                "arcseconds of a row; expected the same sky, equinox and unit: correct label.table.ra and dec, or "
-                "widen its radius"
+                f"label.table: got {len(self.by_place[0]):,} labelled places, none within "
+                f"{self.by_place[3]:g} arcseconds of a row; expected the same part of the sky, equinox and "
+                "unit in both; correct label.table.ra and dec, or widen its radius"
             )
 
     @property
@@ -244,7 +244,7 @@ def _columns(table: Catalog, names: Sequence[str], who: str, *, texts: int) -> A
     for name in names:
         if name not in table.names:
             raise SpecificationError(
-                f"{who}: got '{name}', which {table.path} has not, expected one of its columns; "
+                f"{who}: got '{name}', which is not a column of {table.path}, expected one of its columns; "
                 f"{nearest(name, table.names)}"
             )
     for batch in table.batches(list(names)):

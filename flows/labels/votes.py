@@ -41,21 +41,21 @@ class VoteReader:
         bad = (raw < 0).any(axis=1)
         if bad.any():
             raise TrainingError(
-                f"label.votes: got negative votes in {int(bad.sum())} rows, expected counts or fractions; state what "
-                "stands for no value under [catalog.sentinels]"
+                f"label.votes: got negative votes in {int(bad.sum())} rows, expected counts or fractions; "
+                "state the numbers that mean 'no value' under [catalog.sentinels]"
             )
         if self.total is not None:
             if np.nanmax(raw, initial=0.0) > 1 + 1e-6:
                 raise TrainingError(
-                    f"label.votes: got {np.nanmax(raw):g} beside a total, expected fractions up to 1; name the columns "
-                    "of the fractions, or drop total"
+                    f"label.votes: got {np.nanmax(raw):g} with a total, expected fractions up to 1; name the "
+                    "columns of the fractions, or remove total"
                 )
             raw = raw * _numbers(self.total, values[self.total])[:, None]
         elif self.fewest > 0 and _are_fractions(raw):
             raise TrainingError(
-                "label.votes: got fractions up to 1 without a total, expected numbers of votes: as such most rows have "
-                'fewer than fewest_votes; add total = "..." under [label], the column of the number of votes, or '
-                "fewest_votes = 0, by which each row counts as one vote"
+                "label.votes: got fractions up to 1 without a total, expected numbers of votes, since read "
+                "as numbers most rows have fewer than fewest_votes; add the column of the number of votes, "
+                "total = \"...\" under [label], or set fewest_votes = 0, so that each row counts as one vote"
             )
         usable = np.isfinite(raw).all(axis=1) & (np.nan_to_num(raw).sum(axis=1) >= max(self.fewest, 1e-9))
         return np.where(usable[:, None], raw, 0.0)
@@ -77,6 +77,6 @@ def _numbers(name: str, values: Array) -> Floats:
         return floats(values)
     except ValueError:
         raise TrainingError(
-            f"label.votes: got texts in column '{name}', expected numbers; state the texts that stand for no value "
-            "under [catalog.sentinels], or name another column"
+            f"label.votes: got texts in column '{name}', expected numbers; state the texts that mean 'no "
+            "value' under [catalog.sentinels], or name another column"
         ) from None

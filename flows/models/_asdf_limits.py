@@ -32,13 +32,14 @@ def check_blocks(path: Path) -> None:
         while at >= 0 and content[at : at + len(MAGIC)] == MAGIC:
             header = content[at + len(MAGIC) : at + len(MAGIC) + HEADER.size]
             if len(header) < HEADER.size:
-                raise ValueError("its last block is cut")
+                raise ValueError("its last block is not complete")
             header_size, compression, kept, used, inflated = HEADER.unpack(header)
             at += len(MAGIC) + 2 + header_size + kept
             if compression.strip(b"\0"):
-                raise ValueError(f"it holds blocks compressed by {compression!r}, which we never write")
+                raise ValueError(f"it holds blocks compressed by {compression!r}, which blr does not use")
             if at > len(content) or not inflated == used <= kept:
-                raise ValueError(f"a block claims {max(kept, used, inflated):,} bytes that are not there")
+                raise ValueError(
+                    f"a block claims {max(kept, used, inflated):,} bytes, more than the file has")
 
 
 def check_tree(tree: Tree, size: int) -> None:
@@ -55,4 +56,4 @@ def check_tree(tree: Tree, size: int) -> None:
             left -= math.prod(part.shape)
         left -= 1
         if left < 0:
-            raise ValueError(f"it claims to hold more than its {size:,} bytes can")
+            raise ValueError(f"it claims to hold more data than its {size:,} bytes can contain")

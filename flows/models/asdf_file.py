@@ -47,7 +47,7 @@ def read_model(path: Path) -> Model:
     except Exception as error:  # as below
         raise _damaged(path, str(error)) from error
     if tree["digest"] != digest(tree):
-        raise _damaged(path, "its numbers are not those whose digest is written beside them")
+        raise _damaged(path, "its numbers do not match the checksum that the file states")
     return replace(model, folder=path.parent)
 
 
@@ -103,7 +103,8 @@ def write_tree(tree: Tree, path: Path) -> None:
 def read_tree(path: Path) -> Tree:
     """Return what an ASDF file holds, its checksums verified."""
     if not path.is_file():
-        raise ModelError(f"{path}: got no such file, expected a model; `blr models list` shows what there is")
+        raise ModelError(
+            f"{path}: there is no such file, expected a model; `blr models list` shows the models of a store")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # asdf only warns of some damage, as of an unknown tag
@@ -119,13 +120,14 @@ def read_tree(path: Path) -> Tree:
 def _check_version(path: Path, tree: Tree) -> None:
     if tree.get("format") != "blr-model":
         raise ModelError(
-            f"{path}: got an ASDF file of something else, expected a model that `blr train` wrote"
+            f"{path}: got an ASDF file that is not a model, expected one that `blr train` wrote; correct the "
+            "path"
         )
     version = tree.get("schema_version")
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise ModelError(
-            f"{path}: got a model file of schema {version}, expected at most {SCHEMA_VERSION}: a newer "
-            "version wrote it; upgrade this one, or train the model again"
+            f"{path}: got a model file of schema {version}, which a newer version of blr wrote, expected at "
+            f"most {SCHEMA_VERSION}; upgrade blr, or train the model again"
         )
 
 

@@ -44,7 +44,7 @@ def model_card(model: Model, report: TrainReport) -> str:
         *check_tables(report),
         *(table(report) for table in (performance_table, review_table)),
     )
-    reasons = model.trust.reasons or ["nothing speaks against the Gaussian approximation"]
+    reasons = model.trust.reasons or ["no check speaks against the Gaussian approximation"]
     return "\n".join(
         [
             f"# {model.label}",

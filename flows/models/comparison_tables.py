@@ -22,7 +22,7 @@ def decision_table(history: Sequence[Promotion]) -> ReportTable:
             (d.when[:16].replace("T", " "), d.kind, d.version, d.previous or "–", d.who, d.why)
             for d in reversed(history)
         ),
-        note="Times are UTC. After a rejection the champion before stays.",
+        note="Times are UTC. After a rejection the previous champion stays.",
     )
 
 
@@ -68,7 +68,7 @@ def _models_table(comparison: Comparison) -> ReportTable:
         note=(
             "By rule it would be promoted."
             if comparison.better
-            else f"By rule not: {'; '.join(comparison.against)}."
+            else f"By rule it would not be promoted: {'; '.join(comparison.against)}."
         )
         + (
             "" if comparison.same_rows or common is not None else " The two were tested on different objects."

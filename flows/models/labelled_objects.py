@@ -100,11 +100,11 @@ def read_labelled_objects(folder: Path, *, classes: int, features: int) -> Label
         )
     except (pa.ArrowException, KeyError, AttributeError, ValueError) as error:
         raise ModelError(
-            f"{path}: got no table of labelled objects ({error}); train the model again"
+            f"{path}: cannot be read as the table of labelled objects ({error}); train the model again"
         ) from error
     if width != features or (len(objects.target) and not 0 <= objects.target.max() < classes):
         raise ModelError(
-            f"{path}: got objects of {width} features and {objects.target.max(initial=-1) + 1} classes, expected "
-            f"{features} and {classes}, as the model has; train the model again"
+            f"{path}: got objects of {width} features and {objects.target.max(initial=-1) + 1} classes, "
+            f"expected {features} and {classes} for this model; train the model again"
         )
     return objects

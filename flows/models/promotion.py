@@ -81,7 +81,8 @@ def promote(
     """
     if request.how == "ask":
         raise UsageError(
-            "how: got 'ask' without Prefect, where nobody can answer, expected 'better' or 'now'; choose one"
+            "how: got 'ask' without Prefect, whose page shows the question, expected 'better' or 'now'; "
+            "choose one of them"
         )
     place = Store.named(request.store)
     stored = place.find(request.model, newest=True)
@@ -105,8 +106,9 @@ def promote(
         expected = comparison.champion if instead_of is None else instead_of
         if (None if now is None else f"{stored.name}@{now}") != (expected or None):
             raise ModelError(
-                f"{place.root}: got {stored.name}@{now} as the champion, expected {expected or 'none'}, which "
-                f"{comparison.challenger} was compared with: another one was promoted meanwhile; compare again"
+                f"{place.root}: got {stored.name}@{now} as the champion, expected {expected or 'none'}, with "
+                f"which {comparison.challenger} was compared: another version was promoted in the meantime; "
+                "compare again"
             )
         done = place.promote(stored, why=request.why or _reason(comparison, request), who=_who(request))
     return replace(result, status="promoted", who=done.who, why=done.why)
@@ -131,13 +133,13 @@ def reject(request: PromoteRequest, *, dry_run: bool = False) -> RejectedPromoti
     stored = place.find(request.model, newest=True)
     if not request.why:
         raise UsageError(
-            f"--why: got no reason to reject {stored.label}, expected one, for those who ask later"
+            f"--why: got no reason to reject {stored.label}, expected one for the champion's log; add --why"
         )
     champion = place.champion(stored.name)
     if champion == stored.version:
         raise UsageError(
-            f"{stored.label}: got the champion to reject, expected a challenger; `blr models promote {stored.name} "
-            "--undo` puts the one before in its place"
+            f"{stored.label}: got the champion, which cannot be rejected, expected a challenger; `blr models "
+            f"promote {stored.name} --undo` puts the previous champion in its place"
         )
     if not dry_run:
         with exclusive(place.root / stored.name):
@@ -164,8 +166,8 @@ def undo(request: PromoteRequest, *, dry_run: bool = False) -> UndonePromotion:
         before = champion_before(place.history(name), champion.version)
         if before is None:
             raise ModelError(
-                f"{place.root}: got no champion of '{name}' before {champion.label}, expected one to go back to; "
-                f"choose with `blr models promote {name}@VERSION`"
+                f"{place.root}: got no champion of '{name}' before {champion.label}, expected a previous "
+                f"champion to go back to; choose a version with `blr models promote {name}@VERSION`"
             )
         restored = place.at(name, before)
         result = UndonePromotion(

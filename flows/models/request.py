@@ -30,7 +30,8 @@ class PromoteRequest:
     how: Annotated[
         Literal["ask", "better", "now"],
         Parameter(
-            words="Ask a person, on the page of this run; or by rule, if it is better; or now.", flag=None
+            words="Ask a person on the page of this run; promote by rule, if the model is better; or promote "
+                "now.", flag=None
         ),
     ] = "ask"
     margin: Annotated[
@@ -41,7 +42,7 @@ class PromoteRequest:
             metavar="NATS",
         ),
     ] = MARGIN
-    why: Annotated[str | None, Parameter(words="For the champion's log.", metavar="TEXT")] = None
+    why: Annotated[str | None, Parameter(words="Reason, for the champion's log.", metavar="TEXT")] = None
     by: Annotated[
         str | None,
         Parameter(

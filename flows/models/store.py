@@ -64,8 +64,9 @@ class Store(StoreFolder):
             champion = self.champion(name)
             if champion not in versions:
                 raise ModelError(
-                    f"{self.root}: got '{name}', whose champion is {champion or 'not chosen'}, expected one "
-                    f"of its versions: {', '.join(versions)}; choose with `blr models promote {name}@VERSION`"
+                    f"{self.root}: got '{name}' without a version, but its champion is "
+                    f"{champion or 'not chosen'}, expected one of its versions: {', '.join(versions)}; "
+                    f"choose with `blr models promote {name}@VERSION`"
                 )
             return versions[champion]
         matches = [v for v in versions if v.startswith(wanted) and len(wanted) >= SHORTEST_PREFIX]
@@ -87,8 +88,8 @@ class Store(StoreFolder):
         model = read_model(stored.path)
         if (model.name, model.version) != (stored.name, stored.version):
             raise ModelError(
-                f"{stored.path}: got the model {model.label}, expected {stored.label}; "
-                "put the folder back in its place"
+                f"{stored.path}: got the model {model.label}, expected {stored.label}; move the folder back "
+                "to its place"
             )
         return model
 
@@ -123,8 +124,8 @@ class Store(StoreFolder):
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ModelError(
-                f"{folder}: got '{error.strerror}' on making the folder, expected a model store that may be "
-                "written to; check its permissions, or choose another with --store"
+                f"{folder}: got '{error.strerror}' on making the folder, expected a model store that you may "
+                "write to; check its permissions, or choose another with --store"
             ) from error
         return folder
 

@@ -81,12 +81,14 @@ def read_unseen_rows(folder: Path, *, classes: int, features: int) -> UnseenRows
         probability, X = _matrix(table["probability"]), _matrix(table["features"])
         target, weight = table["target"].to_numpy(), table["weight"].to_numpy()
     except (pa.ArrowException, KeyError, AttributeError, ValueError) as error:
-        raise ModelError(f"{path}: got no table of unseen rows ({error}); train the model again") from error
+        raise ModelError(
+            f"{path}: cannot be read as the table of rows that no fit has seen ({error}); train the model "
+            "again") from error
     fits = probability.shape[1] == classes and X.shape[1] == features
     if not fits or (len(target) and not 0 <= target.min() <= target.max() < classes):
         raise ModelError(
-            f"{path}: got rows of {probability.shape[1]} classes and {X.shape[1]} features, expected {classes} and "
-            f"{features}, as the model has; train the model again"
+            f"{path}: got rows of {probability.shape[1]} classes and {X.shape[1]} features, expected "
+            f"{classes} and {features} for this model; train the model again"
         )
     return UnseenRows(probability, target, weight, X)
 

@@ -124,8 +124,9 @@ def _is_webhook(block: BlockDocument) -> bool:
 
 def _no_block(name: str) -> str:
     return (
-        f"--notify: got no block '{name}' that notifies, expected one, such as Slack's, mail or a webhook; make it "
-        f"on the page Blocks of the server, or by {MAKE_BLOCK.format(name=name)}, which asks for the address"
+        f"--notify: got no block '{name}' that notifies, expected one, such as Slack, e-mail or a webhook; "
+        f"create it on the server's page Blocks, or by {MAKE_BLOCK.format(name=name)}, which asks for the "
+        "address"
     )
 
 
@@ -176,9 +177,9 @@ def _of_deployment(label: str, deployment: DeploymentResponse, idle_days: int) -
         ),
         _Alert(
             f"blr: {label} is late",
-            "a run was due and nobody has taken it: no worker, or a full queue",
+            "a run was due but no worker has started it: there is no worker, or its queue is full",
             of_runs("Late"),
-            (f"'A run of {label} is late: no worker has taken it.'", *PAGE),
+            (f"'A run of {label} is late: no worker has started it.'", *PAGE),
         ),
     ]
     if idle_days:
@@ -194,7 +195,7 @@ def _of_deployment(label: str, deployment: DeploymentResponse, idle_days: int) -
         alerts.append(
             _Alert(
                 f"blr: {label} releases nothing",
-                f"no release was done for {idle_days} days",
+                f"there was no release for {idle_days} days",
                 trigger,
                 (said,),
             )

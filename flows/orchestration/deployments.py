@@ -78,8 +78,8 @@ def deployments(path: Path) -> list[Deployment]:
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         result = " ".join(str(error).split())
         raise UsageError(
-            f"{path}: got {type(error).__name__} ({result}), expected a list 'deployments' of entries with name and "
-            "entrypoint; `blr deployments` prints one to start from"
+            f"{path}: got {type(error).__name__} ({result}), expected a list 'deployments' of entries with "
+            "name and entrypoint; `blr deployments` prints one that you can adapt"
         ) from error
 
 

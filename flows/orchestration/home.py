@@ -27,7 +27,7 @@ from flows.orchestration.settings import EmbeddedServer, share
 
 __all__ = ["HomeServer", "ServedHome", "crash_unended"]
 
-MESSAGE = "its process was killed; what it had finished is used by the next run"
+MESSAGE = "its process was killed; the next run uses its finished files"
 PATIENCE = 60.0
 
 
@@ -50,9 +50,9 @@ class ServedHome:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise UsageError(
-                    f"{self.path.parent}: got a database that a server has already ({self.address() or 'starting'}), "
-                    "expected none: `blr ui` or `blr serve` runs in another terminal; stop that one first, or give "
-                    "this one a database of its own by PREFECT_HOME"
+                    f"{self.path.parent}: got a database that another server uses "
+                    f"({self.address() or 'starting'}): `blr ui` or `blr serve` runs in another terminal; "
+                    "stop that one first, or set PREFECT_HOME to another folder for this one"
                 ) from None
             try:
                 yield self

@@ -45,8 +45,8 @@ def decode_value(document: dict[str, Any]) -> Any:
     kind = from_qualified_name(name) if name.startswith("flows.") else None
     if not (isinstance(kind, type) and is_dataclass(kind)):
         raise FlowError(
-            f"got a result of the type '{name}', expected one of flows: somebody has put it there, or another version "
-            "has; find out who, and empty the folder of results"
+            f"got a result of the type '{name}', expected a type of the package 'flows': another version or "
+            "another program wrote it; find out which, and empty the folder of results"
         )
     return from_document(kind, document[DOCUMENT], source="a result of a run")
 
@@ -73,8 +73,8 @@ def read_json_only() -> None:
 
 def _refuse(serializer: Any, blob: bytes) -> NoReturn:  # noqa: ARG001
     raise FlowError(
-        f"got a result that is to be read by {serializer.type!r}, expected JSON: somebody has put it there, and it "
-        "may hold code; find out who, and empty the folder of results"
+        f"got a result in the format {serializer.type!r}, expected JSON: another program wrote it, and it "
+        "may contain code; find out which, and empty the folder of results"
     )
 
 

@@ -70,7 +70,7 @@ def keep_table(key: str, table: ReportTable, description: str) -> None:
 def keep_markdown(key: str, text: str, description: str) -> None:
     """Leave a text, cut where it is too long."""
     cut = text.encode()[:MOST_BYTES].decode(errors="ignore")
-    note = "" if cut == text else "\n\n(cut: the whole is in the report)"
+    note = "" if cut == text else "\n\n(shortened: the report has the full table)"
     create_markdown_artifact(key=artifact_key(key), markdown=cut + note, description=description)
 
 
@@ -122,7 +122,7 @@ def run_id() -> str | None:
 
 def mark_crashed(owner: Owner) -> None:
     """Let Prefect know that a run was killed: without a worker nobody else tells it, and it would run for ever."""
-    tell().note(f"a run before this one was killed ({owner}); what it had finished is used")
+    tell().note(f"an earlier run was killed ({owner}); its finished files are used")
     if owner.run is None or not owner.gone:
         return
     with get_client(sync_client=True) as client:

@@ -116,7 +116,7 @@ def prefect_environment(home: Path | None = None, *, console_level: str = "WARNI
     `PREFECT_HOME`, else `default_home()`).  Prefect's messages below `console_level` go to the server only.
     """
     if "prefect" in sys.modules:
-        return "Prefect: as it was set up before in this process"
+        return "Prefect: with the settings that this process already has"
     configured = _configured()
     ours = _EVERYWHERE | {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": console_level}
     url = configured.get("PREFECT_API_URL")
@@ -156,8 +156,8 @@ class EmbeddedServer:
         finally:
             connection.close()
         raise FlowError(
-            f"Prefect's embedded server did not start: see the end of {self.log}; "
-            "remove what hinders it, or run with --direct, which needs no server"
+            f"Prefect's embedded server did not start: the end of {self.log} tells why; correct that, or run "
+            "with --direct, which needs no server"
         )
 
     def stop(self) -> None:
@@ -291,5 +291,6 @@ def _make(folder: Path) -> None:
     except OSError as error:
         raise FlowError(
             f"{folder}: {error.strerror}, expected a folder for the database of Prefect's embedded server; "
-            "set PREFECT_HOME to a folder that can be written, or run with --direct, which needs none"
+            "set PREFECT_HOME to a folder that you may write to, or run with --direct, which needs no "
+            "database"
         ) from error
