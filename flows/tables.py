@@ -319,8 +319,8 @@ def partition_classifier(
     wanted = loaded.specification if specification is None else read_specification(specification)
     if wanted.flags.budget is not None:
         raise UsageError(
-            f"flags.budget: got {wanted.flags.budget}, expected no budget for partitions that are classified one by "
-            "one, since it needs a pass over all rows; drop the key, or use `blr classify`"
+            f"flags.budget: got {wanted.flags.budget}, expected no budget, since it needs a pass over all "
+            "rows, and partitions are classified one by one; remove the key, or use `blr classify`"
         )
     settings = settled(loaded, wanted, None, sources=_no_rows)
     return PartitionClassifier(replace(stored, folder=stored.folder.absolute()), specification_toml(settings))
@@ -328,8 +328,8 @@ def partition_classifier(
 
 def _no_rows() -> Sequence[LocalSource]:
     raise UsageError(
-        'shift.class_prior: got "em", expected given shares for partitions that are classified one by one, since an '
-        "estimate needs a pass over all rows; give the shares, or use `blr classify`"
+        "shift.class_prior: got \"em\", expected given shares, since an estimate needs a pass over all rows, "
+        "and partitions are classified one by one; give the shares, or use `blr classify`"
     )
 
 

@@ -124,6 +124,6 @@ NAME_ENDS = {"exists": ": in the store already", "trial": ": trial"}
 STATUS_WORDS = {
     "trained": "was trained",
     "exists": "is in the store already: nothing to do",
-    "trial": "was a trial, and is not kept",
+    "trial": "was a trial and is not kept",
     "stored": "is in the store",
 }

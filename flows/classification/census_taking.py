@@ -143,7 +143,8 @@ def _manifest(out: Path) -> Manifest:
     manifest = Manifest.read(out)
     if manifest is None or not manifest.outputs:
         raise OutputFolderError(
-            f"{out}: got a folder without a manifest of annotated files, expected one that `blr classify` has written"
+            f"{out}: got a folder without a manifest of annotated files, expected a folder that `blr "
+            "classify` wrote; correct the path"
         )
     return manifest
 

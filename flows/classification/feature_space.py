@@ -81,8 +81,8 @@ def feature_space(out: Path, store: Path, specification: Path | None = None) -> 
         manifest = Manifest.read(folder)
     if manifest is None:
         raise UsageError(
-            f"{out}: got a folder without a manifest, expected one of annotated catalogues; run `blr classify` with "
-            "--out first"
+            f"{out}: got a folder without a manifest, expected a folder of annotated catalogues; run `blr "
+            "classify` with --out first"
         )
     models = Store.named(store)
     stored = models.find(manifest.model)

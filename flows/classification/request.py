@@ -111,7 +111,7 @@ class ClassifyRequest:
     limit: Annotated[
         int | None,
         Parameter(
-            words="A trial: score only so many rows of each catalogue, and write nothing.",
+            words="A trial: score only this many rows of each catalogue, and write nothing.",
             least=1,
             metavar="N",
         ),
@@ -210,7 +210,7 @@ class ExplainRequest:
     table: Annotated[
         str | None, Parameter(words="Name or number of the table, in a file with several.", metavar="NAME")
     ] = None
-    html: Annotated[Path | None, Parameter(words="Write a page too.", metavar="FILE", written=True)] = None
+    html: Annotated[Path | None, Parameter(words="Write a page of HTML too.", metavar="FILE", written=True)] = None
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class MapRequest:
     """Which fraction of annotated catalogues to map over the sky."""
 
     out: Annotated[Path, OUTPUT_FOLDER]
-    class_name: Annotated[str, Parameter(words="Class that is mapped.", flag="--class", metavar="CLASS")]
+    class_name: Annotated[str, Parameter(words="Class to map.", flag="--class", metavar="CLASS")]
     what: Annotated[
         Literal["fraction", "contamination", "completeness"],
         Parameter(
@@ -257,8 +257,8 @@ class MapRequest:
     sky_map: Annotated[
         list[str] | None,
         Parameter(
-            words="HEALPix FITS file whose values expressions may name: NAME=FILE, NAME=FILE#COLUMN, and behind that "
-            "@galactic where the file does not state its coordinates; may be repeated.",
+            words="HEALPix FITS file whose values expressions may name: NAME=FILE, NAME=FILE#COLUMN, followed "
+                "by @galactic if the file does not state its coordinates; may be repeated.",
             metavar="NAME=FILE",
         ),
     ] = None

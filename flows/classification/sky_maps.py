@@ -117,8 +117,8 @@ def _prepared(request: MapRequest, folder: Path) -> _Work:
     manifest = Manifest.read(folder)
     if manifest is None or manifest.prefix is None:
         raise UsageError(
-            f"{folder}: got a folder without a manifest, expected one of annotated catalogues; run `blr classify` "
-            "with --out first"
+            f"{folder}: got a folder without a manifest, expected a folder of annotated catalogues; run `blr "
+            "classify` with --out first"
         )
     classes = tuple(manifest.details.classes)
     if request.class_name not in classes:

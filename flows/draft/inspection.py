@@ -111,8 +111,8 @@ def labelled_rows(catalog: Catalog, label: str) -> LabelledRows:
     """Return the choice of the rows that have a class; UsageError where the column cannot hold one."""
     if label not in catalog.names:
         raise UsageError(
-            f"--label: got '{label}', expected a column of {catalog.path}; {nearest(label, catalog.names)}; labels in "
-            "another file are joined to it, by table = { ... } under [label] of a specification of your own"
+            f"--label: got '{label}', expected a column of {catalog.path}; {nearest(label, catalog.names)}; to join "
+            "labels from another file, write table = { ... } under [label] of your own specification"
         )
     if not readable(catalog.column(label)):
         if not catalog.n_rows:

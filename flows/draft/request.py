@@ -8,7 +8,7 @@ from flows.runs.parameters import Parameter
 
 __all__ = ["InitRequest", "InspectRequest"]
 
-LIMIT = Parameter(words="Look at so many rows only.", least=1, metavar="N")
+LIMIT = Parameter(words="Look at this many rows only.", least=1, metavar="N")
 TABLE = Parameter(words="Name or number of the table, in a file with several.", metavar="NAME")
 
 
@@ -36,16 +36,16 @@ class InitRequest:
     ]
     label: Annotated[str, Parameter(words="Column of the class.", metavar="COLUMN")]
     out: Annotated[
-        Path | None, Parameter(words="Write it here instead of printing it.", metavar="FILE", written=True)
+        Path | None, Parameter(words="File to write the specification to, instead of printing it.", metavar="FILE", written=True)
     ] = None
-    overwrite: Annotated[bool, Parameter(words="Replace the file that is there.")] = False
+    overwrite: Annotated[bool, Parameter(words="Replace an existing file.")] = False
     limit: Annotated[int | None, LIMIT] = None
     table: Annotated[str | None, TABLE] = None
     columns: Annotated[
         Path | None,
         Parameter(
-            words="TOML file with more names of columns (docs/column-names.md); default: blr-columns.toml "
-            "beside --out, or here.",
+            words="TOML file with more names of columns (docs/column-names.md); default: blr-columns.toml in "
+                "the folder of --out, or in this folder.",
             metavar="FILE",
         ),
     ] = None

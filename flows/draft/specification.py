@@ -164,7 +164,7 @@ def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> 
         notes += f" ({odd}: too long, or with characters that the name of a class cannot have)" if odd else ""
         raise TrainingError(
             f"--label: got '{label}' with the labels {shown}, expected at least two of them with {fewest_rows(counts)} "
-            f"rows or more{notes}; choose the column of the class, or name the classes in a specification of your own, "
+            f"rows or more{notes}; choose the column of the class, or name the classes in your own specification, "
             f'as classes = {{ name = ["{(some[0][0] if some and can_name(some[0][0]) else "label")}"] }} under [label]'
         )
     return classes

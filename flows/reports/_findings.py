@@ -94,13 +94,13 @@ def skill_finding(report: Judged) -> Finding:
 def approximation_finding(report: Judged) -> Finding:
     """Return the verdict on the approximation with its reasons, and what to do."""
     if report.trust is None or report.trust.verdict not in FROM_TRUST:
-        return Finding(what="Of the approximation nothing is known", level="care")
+        return Finding(what="It is not known whether the approximation holds", level="care")
     level, words = FROM_TRUST[report.trust.verdict]
     reasons = "; ".join(_in_words(report.trust.reasons))
     advice = {
         "green": "",
-        "amber": "Probabilities may be off by a few hundredths where data are few. To be sure, train with "
-        'posterior = "sampled" under [select] and compare.',
+        "amber": "Probabilities may be wrong by a few hundredths where data are few. To be sure, train with "
+            "posterior = \"sampled\" under [select] and compare.",
         "red": 'Train with posterior = "sampled" under [select], with fewer features, or with more labels. '
         "Every object carries the flag UNTRUSTED_MODEL.",
     }[report.trust.verdict]

@@ -55,10 +55,10 @@ def _reliability(report: TrainReport) -> Picture:
         label=report.reliability_of,
         rows=report.judged_by,
     )
-    said = "; ".join(f"said {b.predicted:.2f}, seen {b.observed:.2f}" for b in bins)
+    said = "; ".join(f"given {b.predicted:.2f}, observed {b.observed:.2f}" for b in bins)
     caption = (
-        f"Of {report.judged_by} objects given a probability, the share that it came true for, with 90 % intervals. "
-        "On the dashed line what is said is what happens."
+        f"For {report.judged_by} objects that were given a probability: the share of them that have the "
+        "class, with 90 % intervals. On the dashed line the two are equal."
     )
     return _picture(axes, "Reliability", caption, f"Reliability diagram: {said}")
 
@@ -69,8 +69,8 @@ def _confusion(report: TrainReport) -> Picture:
     off = counts - np.diag(np.diag(counts))
     j, k = np.unravel_index(int(off.argmax()), off.shape)
     caption = (
-        "Each row is a true class, and says where its objects are put. "
-        f"Most often {report.classes[j]} is taken for {report.classes[k]} ({off[j, k]:,} objects)."
+        "Each row is a true class and shows to which classes its objects are assigned. Most often "
+        f"{report.classes[j]} is taken for {report.classes[k]} ({off[j, k]:,} objects)."
     )
     alt = "Confusion matrix: " + "; ".join(
         f"{name}: " + ", ".join(f"{n:,} {other}" for other, n in zip(report.classes, row, strict=True))
@@ -143,16 +143,17 @@ def _reviews(report: TrainReport) -> Iterator[Picture]:
     yield _picture(
         axes,
         "Risk and coverage",
-        f"Keeping only the most certain objects, this share of them is wrong: of the most certain half {half:.1%}, of "
-        f"all {error:.1%}. The faster it falls to the left, the better the model knows what it does not know.",
+        "Keeping only the most certain objects, this share of them is wrong: of the most certain half "
+        f"{half:.1%}, of all {error:.1%}. The faster the curve falls to the left, the better the model "
+        "recognises its own errors.",
         f"Risk-coverage curve: {half:.1%} of the most certain half are wrong, {error:.1%} of all",
     )
     axes = plot_errors_caught(new_axes(), reviewed, caught, plugin=plugin)
     yield _picture(
         axes,
         "Errors caught by review",
-        f"Share of the {report.judged_by} errors that a review of the least certain objects would catch: the further "
-        "above the dotted line, the better the flags spend a reviewer's time.",
+        f"Share of the {report.judged_by} errors that a review of the least certain objects would catch: the "
+        "further above the dotted line, the more errors a reviewer finds in the same time.",
         "Errors caught against share reviewed: "
         + "; ".join(f"{r.share:.0%} reviewed, {r.moderated:.0%} caught" for r in report.reviews),
     )

@@ -168,7 +168,7 @@ def census_findings(census: Census) -> tuple[Finding, ...]:
 
 def _counts_finding(source: str, assumes: str, reason: str, of: str) -> Finding:
     if source == "cannot be said":
-        return Finding(what=f"The counts{of} cannot be said: {begun_small([reason])}", level="care")
+        return Finding(what=f"The counts{of} are not known: {begun_small([reason])}", level="care")
     basis = "an audit" if source == "audit" else f'the model, assuming "{assumes}"'
     return Finding(what=f"The counts{of} are from {basis}: {plain_end(reason)}", level="plain")
 

@@ -69,8 +69,8 @@ def skill_words(
     if skill.verdict == "worse":
         return f"No skill: {on} it predicts worse than the class shares alone, by {much}; {interval}."
     return (
-        f"No skill shown: {on} it predicts no better than the class shares alone, as far as they can tell: gain "
-        f"{_signed(gain)} nats an object; {interval}."
+        f"No skill shown: {on} it predicts no better than the class shares alone, within the uncertainty: "
+        f"gain {_signed(gain)} nats an object; {interval}."
     )
 
 

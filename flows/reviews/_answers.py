@@ -47,26 +47,27 @@ def read_answers(
         if strange:
             shown = ", ".join(f"'{brief(name)}'" for name in strange[:SHOWN])
             raise UsageError(
-                f"{path}: got answers to {len(strange)} objects that were not drawn ({shown}), expected those of the "
-                "list alone, for others stand for nothing; take their rows out"
+                f"{path}: got answers to {len(strange)} objects that were not drawn ({shown}), expected "
+                "answers to the objects of the list only, since others have no weight; remove their rows"
             )
         for name, count in Counter(name for name, _ in texts).items():
             if count > times[name]:
                 raise UsageError(
-                    f"{path}: got {count} answers to '{brief(name)}', expected one a row of the list; take the other "
-                    "out, also where they agree"
+                    f"{path}: got {count} answers to '{brief(name)}', expected one for each row of the list; "
+                    "remove the others, even if they agree"
                 )
         for name, text in texts:
             place = _place(text, classes)
             if place is None:
                 raise UsageError(
-                    f"{path}: got '{brief(text)}' for '{brief(name)}', expected a class of the model, 'other' for "
-                    f"no class, or '?' where nobody can tell; {nearest(text, classes)}"
+                    f"{path}: got '{brief(text)}' for '{brief(name)}', expected a class of the model, "
+                    "'other' for an object of no class, or '?' for one that cannot be decided; "
+                    f"{nearest(text, classes)}"
                 )
             if places.setdefault(name, place) != place:
                 raise UsageError(
-                    f"{path}: got '{brief(text)}' for '{brief(name)}', and another answer before, expected one answer "
-                    "an object; let them agree, or answer '?'"
+                    f"{path}: got '{brief(text)}' for '{brief(name)}', but a different answer in an earlier "
+                    "row, expected one answer for each object; make them equal, or answer '?'"
                 )
     return Answers(places)
 
@@ -102,13 +103,13 @@ def _texts(path: Path, identifier: str, drawn: Sequence[str]) -> list[tuple[str,
     key = next((name for name in (identifier, "id") if name in table.names), None)
     if key is None:
         raise UsageError(
-            f"{path}: got a table without the column '{identifier}', expected the one that names an object; "
+            f"{path}: got a table without the column '{identifier}', which names the objects; "
             f"{nearest(identifier, table.names)}"
         )
     column = next((name for name in COLUMNS if name in table.names), None)
     if column is None:
         raise UsageError(
-            f"{path}: got a table without the column 'label', expected the answers there; "
+            f"{path}: got a table without the column 'label', which holds the answers; "
             f"{nearest('label', table.names)}"
         )
     texts: list[tuple[str, str]] = []

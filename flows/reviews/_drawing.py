@@ -91,7 +91,8 @@ def draw_sample(
     counts, probability, sample = _survey(tables, classes, by, level_at, seed)
     n_rows = int(counts.sum())
     if not n_rows:
-        raise UsageError("OUT: got no row with a class, expected some; see the flag UNCLASSIFIABLE")
+        raise UsageError(
+            "OUT: no row has a class, so nothing can be drawn; the flag UNCLASSIFIABLE tells why")
     bins = Bins.of(by.text, sample, n_bins, edges) if by is not None else Bins()
     share = np.maximum(probability.sum(axis=(0, 1)) / n_rows, 1 / n)
     deviation = uncertainty(probability / np.maximum(counts, 1)[..., None], share)
@@ -160,8 +161,8 @@ def _drawn(
         sizes = allocated(counts[filled], uncertainty(mean, share), n)
     except ValueError as error:
         raise UsageError(
-            f"--n: got {n} objects for {len(filled)} strata of class, probability and bin, expected two of each at "
-            f"least; draw {2 * len(filled)} or more, or take fewer bins"
+            f"--n: got {n} objects for {len(filled)} strata of class, probability and bin, expected at least "
+            f"two for each stratum; draw {2 * len(filled)} or more, or use fewer bins"
         ) from error
     strata, picked = [], []
     for h, (at, size) in enumerate(zip(filled.tolist(), sizes.tolist(), strict=True)):

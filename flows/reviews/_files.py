@@ -53,8 +53,8 @@ COLUMNS: Final = {
     "mutual_info": "epistemic part of the entropy, in nats",
     "flags": "bits, as in the annotated catalogue",
     "flag_names": "names of these bits",
-    "how": "top: least certain of those flagged; drawn: by chance, where labels help most",
-    "weight": "one over the probability of being chosen so; 1 for top, which stand for themselves",
+    "how": "top: among the least certain flagged objects; drawn: by chance, where labels help most",
+    "weight": "1 / (probability of being drawn); 1 for top, which represent only themselves",
     "label": "the answer, to be filled in",
 }
 
@@ -108,8 +108,10 @@ OUTLIER_COLUMNS: Final = {
     **{name: COLUMNS[name] for name in ("ra", "dec", "class_given", "p_max", "runner_up", "p_runner_up")},
     "flags": COLUMNS["flags"],
     "flag_names": COLUMNS["flag_names"],
-    "novelty": "distance over that of the 30th nearest object of the catalogue: large where many lack a label",
-    "distance": "from the third nearest labelled object; 1 is that of two labelled objects drawn at random",
+    "novelty": "distance divided by that of the 30th nearest object of the catalogue: large where many objects have "
+        "no label",
+    "distance": "distance from the third nearest labelled object; 1 is the distance between two random labelled "
+        "objects",
     "nearest_class": "class of the nearest labelled object",
     "label": COLUMNS["label"],
 }
@@ -152,7 +154,7 @@ AUDIT_COLUMNS: Final = {
     "dec": "declination, degrees",
     "stratum": "place of the stratum in audit_design.json",
     "inclusion_probability": "share of the objects of the stratum that were drawn",
-    "weight": "one over it: how many objects this one stands for",
+    "weight": "1 / share: how many objects this one represents",
     "label": "the answer, to be filled in",
 }
 
@@ -175,7 +177,8 @@ def check_unanswered(folder: Path, name: str) -> None:
         answered = sum(bool((row.get("label") or "").strip()) for row in csv.DictReader(stream))
     if answered:
         raise UsageError(
-            f"{path}: got a list with {answered} answers, expected one that is not filled in; move it away first"
+            f"{path}: got a list with {answered} answers, which would be overwritten; move it to another "
+            "folder first"
         )
 
 

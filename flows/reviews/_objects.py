@@ -23,8 +23,8 @@ def annotated_manifest(folder: Path) -> tuple[Manifest, str]:
     manifest = Manifest.read(folder)
     if manifest is None or manifest.prefix is None:
         raise UsageError(
-            f"{folder}: got a folder without a manifest, expected one of annotated catalogues; run `blr classify` "
-            "with --out first"
+            f"{folder}: got a folder without a manifest, expected a folder of annotated catalogues; run `blr "
+            "classify` with --out first"
         )
     return manifest, manifest.prefix
 

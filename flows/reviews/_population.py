@@ -84,8 +84,8 @@ def check_expression(by: Expression, catalog: Catalog) -> None:
         by.check_names(catalog.names)
     except ColumnNotFoundError as error:
         raise UsageError(
-            f"--by: {catalog.path}: {error}; slim copies have identifier, position and new columns only: "
-            'write the copies with mode = "annotated" under [output]'
+            f"--by: {catalog.path}: {error}; slim copies have identifier, position and new columns only; "
+            "write full copies with mode = \"annotated\" under [output]"
         ) from error
 
 
@@ -142,7 +142,8 @@ class Bins:
         names = names_between(edges, text)
         if len(set(names)) < 2:
             raise UsageError(
-                f"--by: got '{text}', which has one value, expected one that varies; leave it out"
+                f"--by: got '{text}', which has the same value in all rows, expected an expression that "
+                "varies; leave --by out"
             )
         return cls((*names, *([f"{text}: {MISSING}"] if sample.n_missing else [])), edges)
 

@@ -38,14 +38,14 @@ def _drawn(request: AuditDrawRequest, folder: Path, *, dry_run: bool) -> AuditDr
     classes = tuple(manifest.details.classes)
     if not classes:
         raise UsageError(
-            f"{folder}: got a manifest without classes, which an earlier version wrote, expected a later one; run "
-            "`blr classify` again with --overwrite"
+            f"{folder}: got a manifest without classes, since an earlier version wrote it; run `blr "
+            "classify` again with --overwrite"
         )
     selections = selections_of(request.threshold or (), classes)
     tables = object_tables(folder, manifest, prefix, request.identifier)
     if not tables:
         raise UsageError(
-            f"{folder}: got a folder without annotated catalogues, expected some; classify one first"
+            f"{folder}: got a folder without annotated catalogues; classify a catalogue into it first"
         )
     by: Expression | None = parse(request.by) if request.by is not None else None
     drawing = draw_sample(
@@ -144,7 +144,8 @@ def _check_free(folder: Path, *, overwrite: bool) -> None:
     there = [folder / name for name in (f"{AUDIT_NAME}.csv", DESIGN) if (folder / name).exists()]
     if there and not overwrite:
         raise UsageError(
-            f"{there[0]}: got an audit that was drawn before, expected none; estimate from it (`blr audit estimate`), "
-            "or draw another with --overwrite, for which the answers to this one count no more"
+            f"{there[0]}: got a folder in which an audit was drawn already; estimate from it (`blr audit "
+            "estimate`), or draw another with --overwrite, after which the answers to this one no longer "
+            "count"
         )
     check_unanswered(folder, AUDIT_NAME)

@@ -64,8 +64,8 @@ def _estimated(
     if manifest is None or outputs_hash(manifest) != design.outputs:
         raise UsageError(
             f"{folder / DESIGN}: got an audit of {design.model}, release {design.release}, but the copies "
-            "have changed since, expected those that it was drawn from: what was drawn from others stands for nothing; "
-            "draw again with `blr audit draw --overwrite`, where --labels takes the answers that there are"
+            "have changed since, and the drawn objects do not represent the new ones; draw again with `blr "
+            "audit draw --overwrite`, and give the present answers with --labels"
         )
     selections = (*design.selections, *selections_of(request.threshold or (), design.classes))
     names = [o.id for o in design.objects]
@@ -115,7 +115,7 @@ def _design(folder: Path) -> AuditDesign:
     path = folder / DESIGN
     if not path.exists():
         raise UsageError(
-            f"{path}: got no such file, expected the design of an audit; run `blr audit draw` first"
+            f"{path}: there is no such file, expected the design of an audit; run `blr audit draw` first"
         )
     return read_document(AuditDesign, path)
 
@@ -125,7 +125,7 @@ def _summary(folder: Path) -> tuple[Summary | None, str]:
     try:
         return read_document(Summary, folder / SUMMARY), ""
     except (OSError, DocumentError):
-        return None, f"{folder / SUMMARY} cannot be read, so the counts are in {AUDIT} alone"
+        return None, f"{folder / SUMMARY} cannot be read, so the counts are written to {AUDIT} only"
 
 
 def _model_census(folder: Path, summary: Summary | None, design: AuditDesign) -> Census | None:
@@ -236,8 +236,8 @@ def _missing_words(judged: AuditedClass) -> str:
     if judged.if_all is None or judged.if_none is None:
         return ""
     return (
-        f"; if those without an answer are like the others of their stratum, and between {judged.if_none.low:,.0f} and "
-        f"{judged.if_all.high:,.0f} whatever they are"
+        "; this assumes that objects without an answer are like the others of their stratum; without this "
+        f"assumption the count is between {judged.if_none.low:,.0f} and {judged.if_all.high:,.0f}"
     )
 
 

@@ -32,8 +32,8 @@ class ReviewRequest:
     budget: Annotated[
         int | None,
         Parameter(
-            words="Objects to label in all, drawn where labels help most, spread over the features; a list of outliers "
-            "besides.",
+            words="Number of objects to label, drawn where labels help most and spread over the features; a "
+                "list of outliers is written too.",
             least=1,
             metavar="N",
         ),
@@ -98,11 +98,11 @@ class ReviewRequest:
         """Raise `UsageError` where options exclude each other."""
         if self.budget is not None and (self.n_top or self.draw):
             raise UsageError(
-                "--budget: got --top or --draw besides, expected one way to choose; leave them out, or run twice with "
-                "copies of the lists"
+                "--budget: got --top or --draw too, expected one way to choose; leave them out, or run twice "
+                "and keep a copy of the first list"
             )
         if self.budget is None and (self.per_class or self.by is not None):
-            raise UsageError("--per-class, --by: got no --budget, which they share out; add --budget N")
+            raise UsageError("--per-class, --by: got no --budget, which they divide; add --budget N")
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,8 @@ class AuditDrawRequest:
     labels: Annotated[
         Path | None,
         Parameter(
-            words="Table of objects that are labelled already: those of them that are drawn need no new look.",
+            words="Table of objects that have a label already; if they are drawn, nobody needs to look at them "
+                "again.",
             metavar="FILE",
         ),
     ] = None

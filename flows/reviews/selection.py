@@ -39,8 +39,8 @@ WORTH_A_LOOK = int(
     Flag.LOW_CONFIDENCE | Flag.CLOSE_CALL | Flag.FLIPPED | Flag.OUT_OF_DOMAIN | Flag.UNCERTAIN_INPUT
 )
 UNKNOWN = (
-    "objects that have a label may be among them: the folder has no names of labelled objects; train and classify "
-    "again with [catalog] id"
+    "the list may contain objects that have a label, since the folder has no names of labelled objects; "
+    "train and classify again with id under [catalog]"
 )
 
 

@@ -91,13 +91,13 @@ def read_table(folder: Path, table: FileTable) -> tuple[Output, ...]:
         content = path.read_bytes()
     except OSError as error:
         raise CatalogError(
-            f"{path}: got no table of the files ({error.strerror}), expected the one that manifest.json names; put it "
-            "back from a backup, or choose another output folder"
+            f"{path}: the table of files that manifest.json names cannot be read ({error.strerror}); restore "
+            "it from a backup, or choose another output folder"
         ) from error
     if hashlib.sha256(content).hexdigest() != table.sha256:
         raise CatalogError(
-            f"{path}: got another table of the files than manifest.json names, expected the one as it was written; put "
-            "it back from a backup, or choose another output folder"
+            f"{path}: this table of files is not the one that manifest.json names; restore it from a backup, "
+            "or choose another output folder"
         )
     return tuple(
         output

@@ -43,8 +43,8 @@ def check_inside(path: Path, *, key: str) -> Path:
     if roots and not any(path.resolve().is_relative_to(root) for root in _folders(roots)):
         raise UsageError(
             f"{key}: got '{path}', which leads to {path.resolve()}, expected a path inside "
-            f"{' or '.join(map(shown, roots))}: this worker may use no other folder ({ROOTS}); move the files there, "
-            "or have the folder added"
+            f"{' or '.join(map(shown, roots))}, since this worker may use no other folder ({ROOTS}); move "
+            "the files there, or ask for the folder to be added"
         )
     return path
 
@@ -68,8 +68,8 @@ def check_local(path: str | Path, *, key: str) -> None:
     url = url_of(path)
     if url is not None:
         raise UsageError(
-            f"{key}: got '{shown(url)}', expected a path on this machine: only annotated releases are published "
-            "at URLs; name a path here, and copy what is written there afterwards"
+            f"{key}: got '{shown(url)}', expected a path on this machine, since only annotated releases can "
+            "be published at URLs; name a path here, and copy the files afterwards"
         )
 
 
@@ -78,8 +78,9 @@ def check_url(url: str, *, key: str) -> str:
     roots = _roots()
     if roots and not any(is_below(url, root) for root in url_roots()):
         raise UsageError(
-            f"{key}: got '{shown(url)}', expected a path or a URL below {' or '.join(map(shown, roots))}: this worker "
-            f"may read no other ({ROOTS}); fetch the files into a folder there, or have the URL added"
+            f"{key}: got '{shown(url)}', expected a path or a URL below {' or '.join(map(shown, roots))}, "
+            f"since this worker may read from no other place ({ROOTS}); fetch the files into a folder there, "
+            "or ask for the URL to be added"
         )
     return url
 
@@ -92,8 +93,8 @@ def check_address(address: str, *, key: str) -> str:
     roots = _roots()
     if roots and address not in roots:
         raise UsageError(
-            f"{key}: got '{address}', expected one of {' or '.join(map(shown, roots))}: this worker may use no other "
-            f"scheduler ({ROOTS}); leave it out, or have the address added"
+            f"{key}: got '{address}', expected one of {' or '.join(map(shown, roots))}, since this worker "
+            f"may use no other scheduler ({ROOTS}); leave it out, or ask for the address to be added"
         )
     return address
 

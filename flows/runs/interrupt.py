@@ -43,7 +43,7 @@ def stop_points(remedy: str) -> Iterator[Callable[[], None]]:
 
     def check() -> None:
         if asked.is_set():
-            raise Interrupted(f"stopped by Ctrl-C; what was finished is kept: {remedy}")
+            raise Interrupted(f"stopped by Ctrl-C; finished work is kept: {remedy}")
 
     before = signal.signal(signal.SIGINT, ask)
     token = _asked.set(asked)
@@ -60,7 +60,7 @@ def terminable(remedy: str) -> Iterator[None]:
     """Raise `Terminated` inside where SIGTERM comes, which would end the program without a word."""
 
     def terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
-        raise Terminated("stopped by SIGTERM; what was finished is kept: " + remedy)
+        raise Terminated("stopped by SIGTERM; finished work is kept: " + remedy)
 
     main = threading.current_thread() is threading.main_thread()
     # A worker of Prefect has its own, by which it learns of it.

@@ -132,9 +132,9 @@ def check_coherent(folder: Path) -> None:
             return  # it is refused, or there are no such locks, and another kind is in use
         if owner is not None and not owner.gone and _other_owner(folder) is None:
             raise OutputFolderError(
-                f"{folder}: got from {socket.gethostname()} the lock that the run on {owner.host} holds, expected "
-                "it to be refused: this file system locks on each host by itself, so that two runs could mix; mount "
-                "it with locks (NFS without nolock, Lustre with flock), or choose another folder"
+                f"{folder}: {socket.gethostname()} got the lock that a run on {owner.host} holds, expected "
+                "the file system to refuse it, since two runs could then write at the same time; mount the "
+                "file system with locks (NFS without nolock, Lustre with flock), or choose another folder"
             )
 
 
@@ -171,9 +171,10 @@ def _other_owner(folder: Path) -> Owner | None:
 
 def _not_alone(folder: Path) -> OutputFolderError:
     return OutputFolderError(
-        f"{folder}: got a folder to which another run writes at the same time ({_other_owner(folder) or 'ended now'}), "
-        "expected one run at a time: file locks do not work here across hosts; this run stops, so let the other one "
-        "end, then run the same command again"
+        f"{folder}: got a folder to which another run writes at the same time "
+        f"({_other_owner(folder) or 'ended now'}), expected one run at a time, but file locks do not work "
+        "across hosts here; this run stops: wait until the other one has ended, then run the same command "
+        "again"
     )
 
 
@@ -194,7 +195,7 @@ def _held(folder: Path, owner: Owner) -> tuple[Owner | None, int | None]:
             os.close(descriptor)  # whoever held it has removed it meanwhile: ask for the new one
     except OSError as error:
         raise OutputFolderError(
-            f"{folder}: got '{error.strerror}', expected an output folder that can be made and written to; "
+            f"{folder}: got '{error.strerror}', expected an output folder that you may create and write to; "
             "check its permissions, or choose another with --out"
         ) from error
     raise _in_use(folder)
@@ -250,8 +251,9 @@ def _remove_stale(lock: Path, aside: Path, killed: Owner, folder: Path) -> None:
 def _in_use(folder: Path) -> OutputFolderError:
     owner = _owner(folder)
     return OutputFolderError(
-        f"{folder}: got a folder that another run is writing to ({owner or 'just begun'}), expected one run at a "
-        f"time; wait for it, or choose another folder (if no such run is left anywhere, remove {LINK} in it)"
+        f"{folder}: got a folder that another run is writing to ({owner or 'just begun'}), expected one run "
+        "at a time; wait for it, or choose another folder (if no such run exists on any machine, remove "
+        f"{LINK} in the folder)"
     )
 
 

@@ -203,8 +203,8 @@ class Manifest:
             return file.manifest(listed_outputs(file.inputs, file.outputs, _file_counts(folder)))
         except (ValueError, TypeError, DocumentError) as error:
             raise CatalogError(
-                f"{path}: got a file that is no manifest ({error!r}), expected one as `blr classify` wrote it; "
-                "move it away, or choose another output folder"
+                f"{path}: got a file that is not a manifest ({error!r}), expected one that `blr classify` "
+                "wrote; move it to another folder, or choose another output folder"
             ) from error
 
 

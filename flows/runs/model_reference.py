@@ -38,8 +38,8 @@ def check_name(name: str) -> str:
     """Return the name of a model, which becomes a folder; ModelError where it would lead elsewhere."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise ModelError(
-            f"got '{name}' as a model's name, expected up to 64 letters, digits, '.', '_' and '-', the first "
-            "a letter or digit; choose such a name"
+            f"got '{name}' as a model's name, expected up to 64 letters, digits, '.', '_' and '-', beginning "
+            "with a letter or digit; choose such a name"
         )
     return name
 

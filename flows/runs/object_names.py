@@ -23,7 +23,8 @@ def identifier_column(catalog: Catalog, *, asked: str | None, stated: str | None
     column = asked or next(iter((*known, *by_ucd, *by_name)), None)
     if column is None or column not in catalog.names:
         raise UsageError(
-            f"{catalog.path}: got {'no column that names an object' if column is None else repr(column)}, expected "
-            f"the column of the identifier; name it with {option}; {nearest(column or 'id', catalog.names)}"
+            f"{catalog.path}: got {'no column that names an object' if column is None else repr(column)}, "
+            f"expected the column with the names of the objects; name it with {option}; "
+            f"{nearest(column or 'id', catalog.names)}"
         )
     return column

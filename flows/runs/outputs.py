@@ -65,7 +65,8 @@ class Output:
         """Refuse a name that leads out of the folder: manifests are files, and files can be tampered with."""
         path = PurePosixPath(self.name)
         if not path.parts or path.is_absolute() or ".." in path.parts or path.parts[0].startswith("."):
-            raise ValueError(f"got '{self.name}' as an output's name, expected a path inside the folder")
+            raise ValueError(
+                f"got '{self.name}' as an output's name, expected a path inside the output folder")
 
     @property
     def state(self) -> FileState:

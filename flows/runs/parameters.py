@@ -100,11 +100,11 @@ def read_edges(text: str) -> list[float]:
     except ValueError:
         edges = []
     if not edges or any(a >= b for a, b in pairwise(edges)):
-        raise UsageError(f"--edges: got '{text}', expected numbers that ascend, as in 16,18,20")
+        raise UsageError(f"--edges: got '{text}', expected numbers in ascending order, as in 16,18,20")
     return edges
 
 
-BINS = Parameter(words="Bins of the expression, of as many objects each.", least=2, metavar="N")
+BINS = Parameter(words="Number of bins of the expression, each with the same number of objects.", least=2, metavar="N")
 EDGES = Parameter(
     words="Edges between the bins, instead of their number.",
     metavar="A,B,...",

@@ -127,7 +127,8 @@ class ReleaseStore:
         sizes = {key: n for key, n in self.store.sizes(files).items() if key != MANIFEST}
         for key in sizes:
             _check_key(key, self.store.url)
-        tell().note(f"{shown(self.store.url)}: its release is not here, and is fetched into {self.folder}")
+        tell().note(
+            f"{shown(self.store.url)}: its release is not on this machine and is fetched into {self.folder}")
         self.folder.mkdir(parents=True, exist_ok=True)
         with exclusive(self.folder):
             self._fetch(files, sizes)
@@ -157,8 +158,8 @@ class ReleaseStore:
         manifest = self._manifest(files)
         if not (whole and same and self.store.replace(MANIFEST, manifest, before=before)):
             raise OutputFolderError(
-                f"{shown(self.store.url)}: got a release that another run has published meanwhile, or files that "
-                "somebody has removed, expected all as it was; run the same command again, which starts from there"
+                f"{shown(self.store.url)}: got a changed release: another run has published one, or files "
+                "were removed; run the same command again, which starts from the present release"
             )
         self._fill(files, sums, None)  # of which the other run may have swept some meanwhile
         published = self.store.read(MANIFEST)
@@ -272,8 +273,8 @@ def _files_of(published: Stored, url: str) -> str:
     except (ValueError, KeyError, TypeError):
         pass
     raise CatalogError(
-        f"{shown(url)}/{MANIFEST}: got no manifest of a published release, expected one, or nothing there; choose "
-        "another place"
+        f"{shown(url)}/{MANIFEST}: got no manifest of a published release, expected a published release or "
+        "an empty place; choose another place"
     )
 
 
@@ -296,8 +297,8 @@ def _listing(folder: Path) -> dict[str, str]:
     for name, output in outputs.items():
         if not output.is_in(folder / name):
             raise OutputFolderError(
-                f"{folder / name}: got a file that is gone or has changed since it was annotated, expected it as it "
-                "was; run the same command again"
+                f"{folder / name}: this file was deleted or changed after it was annotated; run the same "
+                "command again"
             )
     return {
         key: outputs[key].sha256 if key in outputs else file_sha256(folder / key) for key in _keys(folder)

@@ -123,8 +123,8 @@ class Staging:
         there = staged.is_file()
         if not output.is_in(staged if there else final):
             raise OutputFolderError(
-                f"{staged}: got a file that is gone or was changed since it was annotated, expected it as it was; "
-                "run the same command again, and see that no other program writes there"
+                f"{staged}: this file was deleted or changed after it was annotated; run the same command "
+                "again, and check that no other program writes there"
             )
         if there:
             staged.replace(final)

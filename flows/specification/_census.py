@@ -19,7 +19,7 @@ class CensusTable(SpecificationTable):
         default=None,
         description="Expression over features whose bins are counted one by one, such as a magnitude",
     )
-    bins: int = Field(default=4, ge=2, le=50, description="Bins of it, of as many objects each")
+    bins: int = Field(default=4, ge=2, le=50, description="Number of bins, each with the same number of objects")
     edges: tuple[float, ...] | None = Field(
         default=None,
         min_length=1,
@@ -33,10 +33,11 @@ class CensusTable(SpecificationTable):
             self.edges is not None or self.bins != CensusTable.model_fields["bins"].default
         ):
             raise ValueError(
-                'got bins or edges without by, expected the expression that they are of; add by = "..." under [census]'
+                "got bins or edges without by, expected the expression whose bins they are; add by = \"...\" "
+                "under [census]"
             )
         if self.edges is not None and any(low >= high for low, high in pairwise(self.edges)):
             raise ValueError(
-                f"edges: got {list(self.edges)}, expected numbers that ascend, as in [16, 18, 20]"
+                f"edges: got {list(self.edges)}, expected numbers in ascending order, as in [16, 18, 20]"
             )
         return self

@@ -26,8 +26,9 @@ def without_secret(path: str) -> str:
     """Return a path or URL; ValueError where a URL may hold a secret: specifications are kept where others read."""
     if is_remote(path) and has_secret(path):
         raise ValueError(
-            f"got '{shown(path)}' with a user, a password or a query, expected a URL without: a specification is kept "
-            "in models and on Prefect's pages; put passwords into ~/.netrc or the driver's settings, or fetch the file"
+            f"got '{shown(path)}' with a user, a password or a query, expected a URL without them, since a "
+            "specification is kept in models and on Prefect's pages; put passwords into ~/.netrc or the "
+            "driver's settings, or fetch the file"
         )
     return path
 

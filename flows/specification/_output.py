@@ -19,14 +19,14 @@ MOST_SET_CLASSES = 31
 class Output(SpecificationTable):
     """What annotated catalogues look like."""
 
-    folder: str = Field(default="annotated", description="Where they go, relative to the specification")
+    folder: str = Field(default="annotated", description="Folder of the copies, relative to the specification")
     columns: Literal["standard", "full"] = Field(default="standard", description="Which columns are added")
     mode: Literal["annotated", "slim"] = Field(
         default="annotated",
         description="Every input column and the new ones, or id, position and the new ones",
     )
     format: Literal["same", "parquet", "fits"] = Field(
-        default="same", description="Of the copies: each input's own, or another"
+        default="same", description="Format of the copies: each input's own, or another"
     )
     sets: float | None = Field(
         default=None,
@@ -45,7 +45,7 @@ class Output(SpecificationTable):
         'selected; "bins" for a threshold in each bin of census.by',
     )
     prefix: str = Field(
-        default="blr_", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$", description="Of the new columns"
+        default="blr_", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$", description="Prefix of the new columns' names"
     )
 
     @property
@@ -59,8 +59,8 @@ def check_sets(output: Output, label: Label, n_classes: int | None = None) -> No
     if output.sets is None:
         if output.set_thresholds:
             raise ValueError(
-                "output.set_thresholds: got thresholds without output.sets, expected the share of a class's objects "
-                "that keep it with them; add sets = 0.9"
+                "output.set_thresholds: got thresholds without output.sets, expected the share of each class "
+                "that the thresholds keep; add sets = 0.9"
             )
         return
     if n_classes is None and label.classes is not None:
@@ -68,18 +68,18 @@ def check_sets(output: Output, label: Label, n_classes: int | None = None) -> No
     learnt = not output.set_thresholds
     if learnt and label.votes is not None:
         raise ValueError(
-            "output.sets: got a share with [label.votes], expected labels of one class an object: the sets are learnt "
-            "from objects whose class is known; drop the key"
+            "output.sets: got a share with [label.votes], expected one label for each object, since the sets "
+            "are learnt from objects whose class is known; remove the key"
         )
     if learnt and label.noise is not None:
         raise ValueError(
-            "output.sets: got a share with label.noise, expected labels that are right: the sets are learnt from "
-            "objects whose class is known; drop the one or the other"
+            "output.sets: got a share with label.noise, expected correct labels, since the sets are learnt "
+            "from objects whose class is known; remove one of the two keys"
         )
     if n_classes is not None and n_classes > MOST_SET_CLASSES:
         raise ValueError(
-            f"output.sets: got {n_classes} classes, expected at most {MOST_SET_CLASSES}, since each has a bit "
-            "of a 32-bit integer; drop the key, or join classes"
+            f"output.sets: got {n_classes} classes, expected at most {MOST_SET_CLASSES}, since each class "
+            "has one bit of a 32-bit integer; remove the key, or join classes"
         )
 
 
@@ -96,23 +96,23 @@ def check_selected(
         return
     if not (purity or completeness):
         raise ValueError(
-            "output.selected: got a column, but no purity or completeness of a class, expected one that thresholds are "
-            "found for; add purity = { CLASS = 0.95 } under [flags], or drop the key"
+            "output.selected: got a column but no purity or completeness of a class, for which thresholds "
+            "could be found; add purity = { CLASS = 0.95 } under [flags], or drop the key"
         )
     if output.selected == "bins" and not binned:
         raise ValueError(
-            'output.selected: got "bins" without census.by, expected the expression whose bins have thresholds of '
-            'their own; add by = "..." under [census]'
+            "output.selected: got \"bins\" without census.by, expected the expression whose bins have their "
+            "own thresholds; add by = \"...\" under [census]"
         )
     both = sorted(set(purity) & set(completeness))
     if both:
         raise ValueError(
-            f"output.selected: got a purity and a completeness of '{both[0]}', expected one of them: a class has one "
-            "column, which is for one of them; drop the one or the other"
+            f"output.selected: got a purity and a completeness of '{both[0]}', expected one of the two, "
+            "since a class has one column; remove one of them"
         )
     if label.votes is not None or label.noise is not None:
         what = "[label.votes]" if label.votes is not None else "label.noise"
         raise ValueError(
-            f"output.selected: got true with {what}, expected labels that say which class an object is: thresholds are "
-            "learnt from them; drop the one or the other"
+            f"output.selected: got true with {what}, expected labels that state the class of each object, "
+            "since thresholds are learnt from them; remove one of the two keys"
         )

@@ -25,7 +25,8 @@ def _shares(value: Any) -> Any:
         raise ValueError(f"got {value!r}, {expected}; change it")  # noqa: TRY004  pydantic words ValueErrors
     for name, share in value.items():
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
-            raise ValueError(f"got {share!r} as the share of '{name}', expected a number between 0 and 1")
+            raise ValueError(
+                f"got {share!r} as the share of '{name}', expected a number between 0 and 1; correct it")
     total = math.fsum(value.values())
     if abs(total - 1) > ROUNDING:
         raise ValueError(f"got shares that sum to {total:.6g}, expected 1; correct them")
@@ -44,7 +45,7 @@ class Shift(SpecificationTable):
         default=None, description="Catalogue the training rows are compared with; default: target.paths"
     )
     density_weights: bool = Field(
-        default=False, description="Weigh training rows by how much more frequent their like is in the target"
+        default=False, description="Weight each training row by how much more frequent objects like it are in the target"
     )
     class_prior: ClassPrior = Field(
         default=None, description='Class = its share in the target, or "em": estimated from the target'
@@ -56,15 +57,15 @@ class Shift(SpecificationTable):
 
     assumes: Literal["same", "shares", "features"] | None = Field(
         default=None,
-        description="What the census takes labelled rows and target to have in common; default: a test chooses",
+        description="What the census assumes that labelled rows and target have in common; default: a test chooses",
     )
 
     @model_validator(mode="after")
     def _check(self) -> Shift:
         if self.density_weights and self.class_prior is not None:
             raise ValueError(
-                "got density_weights and class_prior, expected one of them: weights are right where equal features "
-                "mean equal probabilities in both catalogues, class_prior where classes look the same and only their "
-                "shares differ; drop the one that does not hold"
+                "got density_weights and class_prior, expected one of them: density_weights is right if "
+                "equal features mean equal probabilities in both catalogues, class_prior if the classes look "
+                "the same and only their shares differ; remove the key whose assumption does not hold"
             )
         return self

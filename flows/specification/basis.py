@@ -30,7 +30,8 @@ Power = Annotated[float, Field(ge=0, le=2)]
 
 def _require_one(value: object, name: str) -> None:
     if value == ():
-        raise ValueError(f"got an empty list, expected one {name} or more; leave the key out for the default")
+        raise ValueError(
+            f"got an empty list, expected at least one {name}; leave the key out for the default")
 
 
 class LinearBasis(SpecificationTable):

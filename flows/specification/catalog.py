@@ -29,7 +29,8 @@ class CatalogTable(SpecificationTable):
     paths: Paths = Field(description="Files, folders or globs, relative to the specification; or URLs")
     table: TableName | None = Field(
         default=None,
-        description="Of files with several tables: name or number; default: which has the columns",
+        description="Table to read from files with several: its name or number; default: the table that has the "
+            "columns",
     )
     id: str | None = Field(default=None, description="Column that names an object")
     ra: str | None = Field(default=None, description="Column of right ascension")
@@ -75,6 +76,6 @@ def check_states(marks: Mapping[str, Marks]) -> None:
         both = [(name, v) for name, some in values.items() for v in some if v in others.get(name, ())]
         for name, value in both:
             raise ValueError(
-                f"got {value!r} of column '{name}' in {one} and in {other}, expected it in one of them: "
-                "each means something else; drop it from the other"
+                f"got {value!r} of column '{name}' in {one} and in {other}, expected it in one of them, "
+                "since they have different meanings; remove it from the other"
             )

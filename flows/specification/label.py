@@ -47,7 +47,7 @@ class LabelTable(SpecificationTable):
     def _check(self) -> LabelTable:
         if (self.id is None) == (self.ra is None or self.dec is None):
             raise ValueError(
-                "expected id, or ra and dec, by which to join the labels; give the one or the other two"
+                "expected id, or ra and dec, by which to join the labels; give id, or both ra and dec"
             )
         return self
 
@@ -62,7 +62,7 @@ class Label(SpecificationTable):
         "default: each value a class",
     )
     case_sensitive: bool = Field(default=True, description="Whether 'Sa' and 'SA' are two spellings")
-    exclude: Texts = Field(default=(), description="Spellings that make a row no training row")
+    exclude: Texts = Field(default=(), description="Spellings whose rows are not used for training")
     table: LabelTable | None = Field(default=None, description="A separate file that holds the labels")
     votes: dict[ClassName, str] | None = Field(
         default=None, description="Class = column of its vote count, or of its fraction with 'total'"
@@ -72,7 +72,7 @@ class Label(SpecificationTable):
     )
     fewest_votes: float = Field(default=1.0, ge=0, description="Rows with fewer votes are left out")
     overdispersion: bool = Field(
-        default=True, description="Divide out that votes scatter more than independent ones would"
+        default=True, description="Correct for votes that scatter more than independent votes would"
     )
     extra: tuple[SourceText, ...] = Field(default=(), description="Label tables that came back from review")
     review_weights: bool = Field(
@@ -96,7 +96,7 @@ class Label(SpecificationTable):
                 "the table [label.votes]"
             )
         if self.column is not None and self.votes is not None:
-            raise ValueError("got 'column' and 'votes', expected one source of labels; drop one")
+            raise ValueError("got 'column' and 'votes', expected one source of labels; remove one")
         if self.votes is not None:
             _check_votes(self)
         elif self.total is not None:
@@ -124,20 +124,20 @@ class Label(SpecificationTable):
 def _check_labelling(label: Label) -> None:
     if label.noise is not None and label.votes is not None:
         raise ValueError(
-            "got 'noise' with votes, expected labels of one class a row: how far voters differ is in their votes "
-            "already; drop noise"
+            "got 'noise' with votes, expected one label for each row, since votes show already how much "
+            "voters differ; remove noise"
         )
     if label.annotator is not None:
         if label.noise != "estimated":
             raise ValueError(
-                "got 'annotator' without noise = \"estimated\", expected both: an annotator's share of wrong labels is "
-                "found, not stated; add the one or drop the other"
+                "got 'annotator' without noise = \"estimated\", expected both, since the share of wrong "
+                "labels of each annotator is estimated; add noise, or remove annotator"
             )
         for key in ("table", "extra"):
             if getattr(label, key):
                 raise ValueError(
-                    f"got 'annotator' beside '{key}', expected labels of the catalogue's own column, each by who is "
-                    "named in its row; drop one"
+                    f"got 'annotator' beside '{key}', expected labels in a column of the catalogue, whose "
+                    "rows name the annotators; remove one of the two keys"
                 )
     if label.noise is not None and label.classes is not None:
         check_noise(label.noise, tuple(label.classes))
@@ -147,29 +147,30 @@ def _check_votes(label: Label) -> None:
     votes = label.votes or {}
     for key in ("classes", "table", "exclude", "extra"):
         if getattr(label, key):
-            raise ValueError(f"got '{key}' beside votes, expected one source of labels; drop one")
+            raise ValueError(f"got '{key}' and votes, expected one source of labels; remove one")
     if len(votes) < 2:
-        raise ValueError(f"got {len(votes)} class(es) in 'votes', expected at least two; add the other")
+        raise ValueError(f"got {len(votes)} class(es) in 'votes', expected at least two; add the others")
     if len(set(votes.values())) < len(votes):
-        raise ValueError("got a column twice in 'votes', expected one a class; correct it")
+        raise ValueError(
+            "got a column twice in 'votes', expected a different column for each class; correct it")
 
 
 def _check_classes(classes: Mapping[str, tuple[str, ...]] | None, *, case_sensitive: bool) -> None:
     if classes is None:
         return
     if len(classes) < 2:
-        raise ValueError(f"got {len(classes)} class(es) in 'classes', expected at least two; add the other")
+        raise ValueError(f"got {len(classes)} class(es) in 'classes', expected at least two; add the others")
     if shared := overlapping(label_ranges([*classes.values()])):
         a, b = shared
         raise ValueError(
-            f"'{a.text}' and '{b.text}' share numbers, expected ranges of two classes that do not, each without its "
-            "upper end; correct one of them"
+            f"'{a.text}' and '{b.text}' overlap, expected ranges of different classes without common numbers "
+            "(the upper end does not belong to a range); correct one of them"
         )
     seen: dict[str, str] = {}
     for name, spellings in classes.items():
         if not spellings:
             raise ValueError(
-                f"class '{name}' lists no spelling, expected one or more; add it or drop the class"
+                f"class '{name}' lists no spelling, expected at least one; add it, or remove the class"
             )
         for spelling in spellings:
             other = seen.setdefault(spelling if case_sensitive else spelling.casefold(), name)

@@ -29,7 +29,8 @@ def _checked(value: Any) -> Any:
         return value
     if _is_number(value):
         if not 0 < value < 0.5:
-            raise ValueError(f"got {value}, {EXPECTED}; from 0.5 on labels do not say which class is which")
+            raise ValueError(
+                f"got {value}, {EXPECTED}; with 0.5 or more the classes could change places; correct it")
         return float(value)
     if not isinstance(value, Mapping) or not value:
         raise ValueError(f"got {value!r}, {EXPECTED}; change it")
@@ -50,13 +51,13 @@ def _check_row(name: str, row: Mapping[Any, Any]) -> None:
     other = sum(share for key, share in row.items() if key != name)
     if other >= 0.5:
         raise ValueError(
-            f"got {other:g} as the share of class '{name}' that is recorded as another, expected less than 0.5: beyond "
-            "that labels do not say which class is which; correct it"
+            f"got {other:g} as the share of class '{name}' that is recorded as another, expected less than "
+            "0.5, since otherwise the classes could change places; correct it"
         )
     if name in row and abs(row[name] + other - 1) > 1e-6:
         raise ValueError(
-            f"got shares of class '{name}' that sum to {row[name] + other:g}, expected 1; correct them, or leave the "
-            "class' own out"
+            f"got shares of class '{name}' that sum to {row[name] + other:g}, expected 1; correct them, or "
+            "leave out the share of the class itself"
         )
 
 

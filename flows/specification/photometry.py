@@ -49,10 +49,11 @@ class Extinction(SpecificationTable):
     def _check(self) -> Extinction:
         if sum(x is not None for x in (self.e_bv, self.transmission, self.magnitudes)) != 1:
             raise ValueError(
-                "expected one of e_bv, transmission and magnitudes; give that which the catalogue has"
+                "expected one of e_bv, transmission and magnitudes; give the one that the catalogue has"
             )
         if self.e_bv is not None and (self.coefficient is None) == (self.system is None):
-            raise ValueError("e_bv: expected a coefficient, or a system with a band; give one of them")
+            raise ValueError(
+                "e_bv: got neither or both, expected a coefficient, or a system with a band; give one of them")
         if self.system is not None and self.band not in EXTINCTION[self.system]:
             known = ", ".join(EXTINCTION[self.system])
             raise ValueError(f"got band '{self.band}', expected one of {known}; or state the coefficient")
@@ -70,7 +71,7 @@ class Band(SpecificationTable):
     flux: Expression | None = Field(default=None, description="Column of the flux")
     magnitude: Expression | None = Field(default=None, description="Column of the magnitude")
     unit: Literal["nanomaggy", "nJy", "uJy", "mJy", "Jy"] | None = Field(
-        default=None, description="Of the flux, where the column says none that can be read"
+        default=None, description="Unit of the flux, if the column does not state one that can be read"
     )
     scale: Literal["asinh", "pogson"] = Field(
         default="asinh", description="asinh stays finite where noise made the flux zero or negative"
@@ -82,24 +83,24 @@ class Band(SpecificationTable):
     )
     error: Expression | None = Field(default=None, description="Column of the one-sigma error")
     inverse_variance: Expression | None = Field(default=None, description="Column of the inverse variance")
-    extinction: Extinction | None = Field(default=None, description="Default: none is taken off")
+    extinction: Extinction | None = Field(default=None, description="Extinction to correct for; default: none")
     dereddened: bool = Field(
-        default=False, description="Whether the catalogue has taken extinction off already"
+        default=False, description="Whether the catalogue is already corrected for extinction"
     )
 
     @model_validator(mode="after")
     def _check(self) -> Band:
         if (self.flux is None) == (self.magnitude is None):
-            raise ValueError("expected a flux or a magnitude; give one of them")
+            raise ValueError("got neither or both, expected a flux or a magnitude; give one of them")
         if self.error is not None and self.inverse_variance is not None:
-            raise ValueError("got error and inverse_variance, expected one of them; drop the other")
+            raise ValueError("got error and inverse_variance, expected one of them; remove the other")
         if self.magnitude is not None and (self.unit is not None or self.softening is not None):
-            raise ValueError("got unit or softening beside a magnitude, which has none; drop them")
+            raise ValueError("got unit or softening with a magnitude, which has neither; remove them")
         learned = self.flux is not None and self.scale == "asinh" and self.softening is None
         if learned and self.error is None and self.inverse_variance is None:
             raise ValueError(
-                "expected the softening of the asinh magnitude, or an error or inverse_variance to take it from; "
-                "add one, or scale = 'pogson'"
+                "got no softening of the asinh magnitude, expected one, or an error or inverse_variance from "
+                "which it is computed; add one, or set scale = 'pogson'"
             )
         return self
 

@@ -28,7 +28,7 @@ def number_range(text: str) -> tuple[float, float] | None:
         return None
     low, high = float(ends["low"] or "-inf"), float(ends["high"] or "inf")
     if not low < high:
-        raise ValueError(f"got the range '{text}', expected its lower end first; correct it")
+        raise ValueError(f"got the range '{text}', whose lower end is not the first; exchange the ends")
     return low, high
 
 

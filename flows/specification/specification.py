@@ -56,17 +56,17 @@ class Split(SpecificationTable):
         default=0.2,
         ge=0,
         lt=0.9,
-        description="Share of the rows that no fit sees until the model was judged; 0: all train, folds judge",
+        description="Share of the rows that no fit sees until the model is judged; 0: all rows train, and folds judge",
     )
     refit: bool = Field(
         default=True,
-        description="Fit the model that is kept again to all rows, once it was chosen and judged",
+        description="After the model was chosen and judged, fit it again to all rows",
     )
     healpix_order: int | None = Field(
         default=None,
         ge=0,
         le=FINEST_ORDER,
-        description="Order of the pixels; default: 5, or the next by which the share comes out",
+        description="Order of the pixels; default: 5, or the next order that gives the share",
     )
 
 
@@ -77,10 +77,10 @@ class Candidate(SpecificationTable):
     basis: Basis = Field(default=LinearBasis(kind="linear"), description="Basis functions of the features")
     transform: Literal["none", "arcsinh"] = Field(
         default="none",
-        description="Of the features: arcsinh is straight in their bulk and logarithmic in their tails",
+        description="Transform of the features: arcsinh is linear for most values and logarithmic in the tails",
     )
     likelihood: Literal["logistic", "probit"] = Field(
-        default="logistic", description="Link of two classes; more than two are softmax"
+        default="logistic", description="Link function for two classes; more classes use softmax"
     )
     prior_probability: float = Field(default=1.0, gt=0, description="Relative probability before the data")
 
@@ -90,14 +90,16 @@ class Select(SpecificationTable):
 
     by: Literal["evidence", "bic", "loo", "average", "stack"] = Field(
         default="evidence",
-        description="What ranks the candidates; or their average, weighted by evidence, or as left-out rows ask for",
+        description="Score that ranks the candidates; or an average of them, weighted by evidence or so that "
+            "left-out rows are predicted best",
     )
     posterior: Literal["laplace", "refined", "sampled"] = Field(
         default="refined", description="Posterior of the model that is kept"
     )
     scale: Literal["integrated", "maximised"] = Field(
         default="integrated",
-        description="Standard deviation of the weights' prior: a mixture over it, or where the evidence is highest",
+        description="Standard deviation of the weights' prior: a mixture over several, or the one of the highest "
+            "evidence",
     )
     extrapolation: Literal["averaged", "model"] = Field(
         default="averaged",
@@ -106,7 +108,7 @@ class Select(SpecificationTable):
     )
     temperature: Literal["estimated", "none"] = Field(
         default="estimated",
-        description="Whether probabilities are taken to a power where left-out rows clearly ask for it",
+        description="Whether probabilities are raised to a power if left-out rows clearly show that this is better",
     )
 
 
@@ -124,10 +126,10 @@ class Flags(SpecificationTable):
         default=None, gt=0, lt=1, description="Flag this share, the least certain, instead of low_confidence"
     )
     purity: dict[str, Share] = Field(
-        default={}, description="Class = purity that the census finds the lowest threshold of probability for"
+        default={}, description="Class = purity; the census finds the lowest threshold of probability that reaches it"
     )
     completeness: dict[str, Share] = Field(
-        default={}, description="Class = completeness that the census finds the highest threshold for"
+        default={}, description="Class = completeness; the census finds the highest threshold that reaches it"
     )
 
 
@@ -143,7 +145,7 @@ class Specification(SpecificationTable):
 
     name: str = Field(pattern=NAME_PATTERN, description="Name of the model in the store")
     catalog: CatalogTable
-    target: Target = Field(default=Target(), description="The catalogue to classify, where it differs")
+    target: Target = Field(default=Target(), description="The catalogue to classify, if it differs from the training catalogue")
     label: Label
     split: Split = Split()
     photometry: dict[str, Band] = Field(default={}, description="Magnitude = flux and what is done to it")
@@ -158,8 +160,8 @@ class Specification(SpecificationTable):
     census: CensusTable = CensusTable()
     output: Output = Output()
     run: Run = Run()
-    seed: int = Field(default=0, ge=0, lt=2**63, description="Of everything that is drawn at random")
-    base_folder: str = Field(default=".", description="Where relative paths start from; a file's own folder")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="Seed of everything that is drawn at random")
+    base_folder: str = Field(default=".", description="Folder that relative paths start from; for a file, its own folder")
 
     @model_validator(mode="after")
     def _check_columns(self) -> Specification:
@@ -176,25 +178,27 @@ class Specification(SpecificationTable):
         shares, classes = self.shift.class_prior, self.label.classes or self.label.votes
         if isinstance(shares, dict) and classes is not None and set(shares) != set(classes):
             raise ValueError(
-                f"shift.class_prior: got shares of {', '.join(shares)}, expected one of each class: "
+                f"shift.class_prior: got shares of {', '.join(shares)}, expected one share for each class: "
                 f"{', '.join(classes)}; correct the names"
             )
         if shares is not None and self.label.votes is not None:
             raise ValueError(
-                "shift.class_prior: got shares with [label.votes], expected labels of classes: votes of one class are "
-                "for objects of several, and do not look the same where these have other shares; use density_weights"
+                "shift.class_prior: got shares with [label.votes], expected one label for each object: an "
+                "object with votes for one class may be of another class, so votes change when the class "
+                "shares change; use density_weights"
             )
         if shares is not None and self.label.noise is not None:
             raise ValueError(
-                "shift.class_prior: got shares with label.noise, expected labels that are right: the shares of the "
-                "training rows' true classes are not those of their labels; use density_weights, or drop the one"
+                "shift.class_prior: got shares with label.noise, expected correct labels, since the true "
+                "class shares of the training rows are not those of the labels; use density_weights, or "
+                "remove one of the two keys"
             )
         for i, candidate in enumerate(self.candidate):
             if shares is not None and candidate.likelihood != "logistic":
                 raise ValueError(
                     f"shift.class_prior: got a share of classes with candidate.{i} of likelihood "
-                    f"'{candidate.likelihood}', expected 'logistic' ones alone: shares move logits; "
-                    "change the one or the other"
+                    f"'{candidate.likelihood}', expected 'logistic' candidates only, since shares are "
+                    "applied to logits; change one of the two"
                 )
         return self
 
@@ -210,9 +214,10 @@ class Specification(SpecificationTable):
         check_selected(self.output, self.label, self.flags.purity, self.flags.completeness, binned=binned)
         if self.output.selected and (self.shift.density_weights or self.shift.assumes == "features"):
             raise ValueError(
-                "output.selected: got true for labels that may be biased (shift.density_weights, or shift.assumes = "
-                "'features'), expected ones whose classes look as in the target: the completeness among biased labels "
-                "is not the target's; drop the key, and audit the output"
+                "output.selected: got true for labels that may be biased (shift.density_weights, or "
+                "shift.assumes = 'features'), expected labels whose classes look like those of the target: "
+                "the completeness among biased labels is not that of the target; remove the key, and audit "
+                "the output"
             )
 
     @model_validator(mode="after")
@@ -220,8 +225,8 @@ class Specification(SpecificationTable):
         catalog = self.catalog
         if self.output.mode == "slim" and catalog.id is None and None in (catalog.ra, catalog.dec):
             raise ValueError(
-                "output.mode: got 'slim' without catalog.id, and without a position, expected one of them, by which "
-                'rows join their old columns again; add id = "..." under [catalog]'
+                "output.mode: got 'slim' without catalog.id and without a position, expected one of them, by "
+                "which rows can be joined to their old columns; add id = \"...\" under [catalog]"
             )
         return self
 
@@ -229,8 +234,8 @@ class Specification(SpecificationTable):
     def _check_split(self) -> Specification:
         if self.split.by == "id" and self.catalog.id is None:
             raise ValueError(
-                "split.by: got 'id' without a catalog.id, expected the column that names an object; "
-                'add id = "..." under [catalog], or split by a column'
+                "split.by: got 'id' without catalog.id, expected the column that names the objects; add id = "
+                "\"...\" under [catalog], or split by a column"
             )
         if self.split.by == "healpix" and None in (self.catalog.ra, self.catalog.dec):
             raise ValueError(
@@ -251,8 +256,9 @@ class Specification(SpecificationTable):
             for name in getattr(self.target, key):
                 if name not in known and not (key == "expressions" and made_by(name, self.photometry)):
                     raise ValueError(
-                        f"target.{key}: got '{name}', expected our name of a column that a feature, an error, "
-                        f"target.where or [catalog] names; {nearest(name, known)}"
+                        f"target.{key}: got '{name}', expected the name, in the training catalogue, of a "
+                        "column that a feature, an error, target.where or [catalog] uses; "
+                        f"{nearest(name, known)}"
                     )
         texts = (*self.features.values(), *self.errors.values())
         check_expressions(self.target, self.catalog, texts, self.photometry)
@@ -268,16 +274,17 @@ class Specification(SpecificationTable):
             for name in getattr(theirs, key):
                 if name not in known and f"{name}_{key}" in self._columns_named():
                     raise ValueError(
-                        f"target.{key}: got '{name}', but '{name}_{key}' is a column to the model, expected it to be "
-                        f"one to the target; state catalog.{key} of '{name}' and train again, or drop it here"
+                        f"target.{key}: got '{name}', but the model uses the column '{name}_{key}', expected "
+                        f"the target to have it; state catalog.{key} of '{name}' and train again, or remove "
+                        "it here"
                     )
         marks: dict[str, Marks] = {key: {**getattr(ours, key), **getattr(theirs, key)} for key in MARKS}
         try:
             check_states(marks)
         except ValueError as error:
             raise ValueError(
-                f"target: {error}; what [catalog] says of a column holds here too, until [target] replaces it: "
-                "[] for no value at all"
+                f"target: {error}; entries of [catalog] hold for the target too, unless [target] replaces "
+                "them: write [] for no value"
             ) from error
         return marks
 
@@ -295,14 +302,15 @@ class Specification(SpecificationTable):
         for name in self.catalog.limits:
             if name not in self.catalog.not_detected:
                 raise ValueError(
-                    f"catalog.limits: got '{name}', of which no value means not detected, expected one of "
-                    f"catalog.not_detected; {nearest(name, self.catalog.not_detected)}"
+                    f"catalog.limits: got '{name}', which is not under catalog.not_detected, expected one of "
+                    f"its columns; {nearest(name, self.catalog.not_detected)}"
                 )
         for name in self.target.limits:
             if name not in self.catalog.limits:
                 raise ValueError(
-                    f"target.limits: got '{name}', which the model takes as missing where it was not detected, "
-                    f"expected one of catalog.limits; {nearest(name, self.catalog.limits)}, or state it there and train"
+                    f"target.limits: got '{name}', which the model treats as missing where it was not "
+                    f"detected, expected one of catalog.limits; {nearest(name, self.catalog.limits)}, or "
+                    "state it there and train"
                 )
         return self
 
@@ -318,7 +326,7 @@ class Specification(SpecificationTable):
                         f"{key}: got '{name}', expected one of [features]; {nearest(name, self.features)}"
                     )
             if len(set(names)) < len(names):
-                raise ValueError(f"{key}: got a feature twice, expected each once; drop one")
+                raise ValueError(f"{key}: got a feature twice, expected each feature once; remove one")
         return self
 
 

@@ -22,16 +22,17 @@ class Target(SpecificationTable):
     )
     table: TableName | None = Field(
         default=None,
-        description="Of files with several tables: name or number; default: catalog.table, or which has the columns",
+        description="Table to read from files with several: its name or number; default: catalog.table, or the table "
+            "that has the columns",
     )
     columns: dict[str, str] = Field(default={}, description="Our name of a column = its name in the target")
     expressions: dict[str, Expression] = Field(
         default={},
-        description="Our name of a column that the target has not = an expression over its own columns, as "
-        "`31.4 - 2.5 * log10(flux_r)`",
+        description="Our name of a column that the target does not have = an expression over its columns, such as "
+            "`31.4 - 2.5 * log10(flux_r)`",
     )
     units: dict[str, str] = Field(
-        default={}, description="Our name of a column = its unit, where the target does not say, or wrongly"
+        default={}, description="Our name of a column = its unit, if the target does not state it or states a wrong one"
     )
     sentinels: dict[str, Sentinels] = Field(
         default={}, description="Our name of a column = catalog.sentinels in its place here; [] for none"
@@ -63,18 +64,19 @@ def check_expressions(
         key, stem = f"target.expressions.{name}", name.removesuffix(ERROR)
         if name in {catalog.id, catalog.ra, catalog.dec}:
             raise ValueError(
-                f"{key}: got an expression for what names or places an object, expected a column of the target; "
-                "name it under [target.columns]"
+                f"{key}: got an expression for the name or the position of the objects, expected a column of "
+                "the target; name it under [target.columns]"
             )
         if name in target.columns:
-            raise ValueError(f"{key}: got '{name}' under [target.columns] too, expected one; drop the other")
+            raise ValueError(
+                f"{key}: got '{name}' under [target.columns] too, expected one of the two; remove the other")
         if name in vectors:
             raise ValueError(
-                f"{key}: got an expression, which has one value a row, for a vector of which a feature takes an "
-                "element, expected a column; name it under [target.columns]"
+                f"{key}: got an expression, which has one value in each row, for a vector column whose "
+                "elements are features, expected a column of the target; name it under [target.columns]"
             )
         if stem != name and stem in bands and stem not in target.expressions:
             raise ValueError(
-                f"{key}: got the error of the magnitude '{stem}' without the magnitude, expected both, which "
-                f"[photometry] makes together; add {stem} under [target.expressions]"
+                f"{key}: got the error of the magnitude '{stem}' without the magnitude, expected both, since "
+                f"[photometry] computes them together; add {stem} under [target.expressions]"
             )

@@ -62,8 +62,8 @@ def parse_specification(text: str, *, source: str, base_folder: str = ".") -> Sp
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SpecificationError(
-            f"{source}: got text that is not TOML: {error}; expected key = value lines, texts in quotes; "
-            "correct that place"
+            f"{source}: got text that is not TOML: {error}; expected lines such as key = value, with texts "
+            "in quotes; correct that line"
         ) from error
     try:
         return Specification.model_validate({"base_folder": base_folder} | tree)
@@ -86,16 +86,16 @@ def _read(file: Path) -> str:
         names = [p.name for p in file.parent.glob("*.toml")] if file.parent.is_dir() else []
         hint = f"; {nearest(file.name, names)}" if names else ""
         raise SpecificationError(
-            f"{file}: got no such file, expected a specification in TOML{hint}"
+            f"{file}: there is no such file, expected a specification in TOML{hint}"
         ) from error
     except UnicodeDecodeError as error:
         raise SpecificationError(
-            f"{file}: got bytes that are not UTF-8 at offset {error.start}, expected {EXPECTED}; "
-            "is it the catalogue?"
+            f"{file}: got bytes that are not UTF-8 at offset {error.start}, expected {EXPECTED}; this may be "
+            "the catalogue: name the specification"
         ) from error
     except OSError as error:
         raise SpecificationError(
-            f"{file}: got '{error.strerror}' on reading, expected {EXPECTED}; give the file's path"
+            f"{file}: got '{error.strerror}' when reading, expected {EXPECTED}; give the path of the file"
         ) from error
 
 
@@ -126,13 +126,13 @@ def _problem(detail: ErrorDetails, location: Location) -> str:
         known = _keys_beside(detail["loc"])
         return f"got an unknown key, expected one of {', '.join(known)}; {nearest(str(location[-1]), known)}"
     if kind == "missing":
-        return f"got nothing, expected {_expected(detail)}; add it"
+        return f"this key is missing, expected {_expected(detail)}; add it"
     if kind == "union_tag_invalid":
         known = re.findall(r"'(\w+)'", detail["ctx"]["expected_tags"])
         tag = detail["ctx"]["tag"]
         return f"got kind '{tag}', expected one of {', '.join(known)}; {nearest(tag, known)}"
     if kind == "union_tag_not_found":
-        return f"got {got!r}, expected a table with a kind; add kind = '...'"
+        return f"got {got!r}, expected a table with the key 'kind'; add kind = '...'"
     return f"got {got!r}, expected {_expected(detail)}; change it"
 
 

@@ -204,21 +204,23 @@ def _check(
         for name, n, count in zip(labels.classes, of_class, own, strict=True):
             if not count and n >= fewest:
                 raise TrainingError(
-                    f"split: got class '{name}' without {part} rows ({int(own.sum())} {part} rows in all), expected "
-                    "some of each class; change split.held_out or split.by, or merge the class with another"
+                    f"split: got class '{name}' without {part} rows ({int(own.sum())} {part} rows in all), "
+                    "expected rows of each class; change split.held_out or split.by, or merge the class with "
+                    "another"
                 )
     if not counts.training_weight.all():
         raise TrainingError(
             "catalog.weight: got 0 for all training rows of class "
-            f"'{labels.classes[int(np.argmin(counts.training_weight))]}', "
-            "expected more in some of each class; correct the weight, or leave the class out"
+            f"'{labels.classes[int(np.argmin(counts.training_weight))]}', expected a positive weight for "
+            "some rows of each class; correct the weight, or leave the class out"
         )
     for j, name in enumerate(specification.features):
         if counts.missing_in_training[j] == counts.n_training:
             text = specification.features[name]
             raise TrainingError(
-                f'features.{name}: got no value of "{text}" in any of the {counts.n_training} training rows, '
-                "expected some; check the expression and the sentinels, or leave the feature out"
+                f"features.{name}: got no value of \"{text}\" in any of the {counts.n_training} training "
+                "rows, expected values in some rows; check the expression and the sentinels, or leave the "
+                "feature out"
             )
 
 
@@ -229,7 +231,8 @@ def _check_places(specification: Specification, counts: RowCounts) -> None:
         return
     ra, dec = specification.catalog.ra, specification.catalog.dec
     raise TrainingError(
-        f"split.by: got 'healpix', by which all {counts.n_rows} labelled rows are on one side, expected places all "
-        f"over the sky: '{ra}' and '{dec}' hold no position that can be read, or one field; state "
-        'position_unit = "deg" (or "rad", "sexagesimal", "hours") under [catalog], or split by \'id\''
+        f"split.by: got 'healpix', which puts all {counts.n_rows} labelled rows on one side of the split, "
+        f"expected rows in many places of the sky: '{ra}' and '{dec}' hold no readable position, or "
+        "positions of one small field only; state position_unit = \"deg\" (or \"rad\", \"sexagesimal\", "
+        "\"hours\") under [catalog], or split by 'id'"
     )

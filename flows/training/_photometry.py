@@ -75,7 +75,7 @@ def _check_stated(specification: Specification, by_catalogue: Sequence[Mapping[s
         if band.unit is not None and said and band.unit not in said:
             factor = unit_factor(band.unit, said[0])
             raise SpecificationError(
-                f"photometry.{name}.unit: got '{band.unit}', but the catalogue says that the flux is in '{said[0]}'; "
-                f'drop unit, or, where the catalogue is wrong, scale the flux: flux = "{factor:g} * ({band.flux})", '
-                "and its error likewise"
+                f"photometry.{name}.unit: got '{band.unit}', but the catalogue says that the flux is in "
+                f"'{said[0]}'; remove unit, or, if the catalogue is wrong, scale the flux: flux = "
+                f"\"{factor:g} * ({band.flux})\", and its error likewise"
             )

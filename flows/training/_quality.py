@@ -116,7 +116,7 @@ def _remarks(quality: CatalogueQuality) -> Iterator[str]:
             columns = ", ".join(leak.columns)
             description = f"tell {leak.gain:.0%} of the class"
             if leak.derived:
-                description += f", by {leak.combination}, to which no smaller set comes near"
+                description += f", by {leak.combination}; every smaller set tells much less"
             yield f"Suspected leakage: the features use {columns}, which {description}."
     for count, what in (
         (quality.repeated_identifiers, "repeat the identifier of another"),

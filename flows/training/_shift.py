@@ -111,7 +111,7 @@ def corrected(
     else:
         if set(prior) != set(classifier.classes):
             raise TrainingError(
-                f"shift.class_prior: got shares of {', '.join(prior)}, expected one of each class: "
+                f"shift.class_prior: got shares of {', '.join(prior)}, expected one share for each class: "
                 f"{', '.join(classifier.classes)}; correct the names"
             )
         shift = log_prior_shift([prior[name] for name in classifier.classes], share)

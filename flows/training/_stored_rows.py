@@ -34,8 +34,8 @@ def check_seen(folder: Path) -> None:
     """Raise EngineError where a worker does not see the folder of the rows."""
     if not folder.is_dir():
         raise EngineError(
-            f"{folder}: got a worker that does not see this folder, expected the model store on a disk that "
-            "all machines share, under one path; choose such a store with --store"
+            f"{folder}: a worker does not see this folder, expected a model store on a disk that all "
+            "machines share under one path; choose such a store with --store"
         )
 
 
@@ -70,8 +70,9 @@ class ArrayWriter:
                 stream.write(np.ascontiguousarray(rows, dtype=self._dtype).tobytes())
         except OSError as error:
             raise StorageError(
-                f"{self._path.parent}: got '{error.strerror}' after {self._n:,} labelled rows, expected room for all; "
-                "free some space, or choose a model store on another disk with --store"
+                f"{self._path.parent}: got '{error.strerror}' after {self._n:,} labelled rows, expected "
+                "enough space for all of them; free some space, or choose a model store on another disk with "
+                "--store"
             ) from error
         self._n += len(rows)
 

@@ -119,8 +119,9 @@ def read_target(
     if named is None:
         if needed:
             raise SpecificationError(
-                f"shift.{'density_weights' if shift.density_weights else 'class_prior'}: got no target, expected the "
-                'catalogue that the training rows are unlike; add target = "..." under [shift], or paths under [target]'
+                f"shift.{'density_weights' if shift.density_weights else 'class_prior'}: got no target, "
+                "expected the catalogue with which the training rows are compared; add target = \"...\" "
+                "under [shift], or paths under [target]"
             )
         return None
     try:
@@ -180,8 +181,8 @@ def _read(
     rows = TargetRows(np.concatenate(X), np.concatenate(missing), name, n_rows, content.hexdigest())
     if not len(rows.X):
         raise CatalogError(
-            f"{catalogs[0].path}: got no row with any feature, inside target.where, expected some; correct the "
-            "condition, the columns or the target"
+            f"{catalogs[0].path}: no row that fulfils target.where has any feature; correct the condition, "
+            "the columns or the target"
         )
     return rows
 

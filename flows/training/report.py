@@ -135,15 +135,15 @@ def _noted(training: TrainingDescription) -> Iterator[str]:
     if training.mean_power is not None:
         yield (
             f"Left-out rows are {'more' if training.mean_power > 1 else 'less'} certain than the models say: "
-            f"probabilities were taken to the power {training.mean_power:.2f} (temperature scaling)."
+            f"probabilities were raised to the power {training.mean_power:.2f} (temperature scaling)."
         )
     yield from _label_words(training.labels)
     yield from noise_words(training.label_noise)
     yield from shift_words(training.shift)
     if training.overdispersion > 1:
         yield (
-            f"Votes scatter {training.overdispersion:.2f} times as much as independent ones (variance): "
-            "their weight was divided by that."
+            f"The variance of the votes is {training.overdispersion:.2f} times that of independent votes; "
+            "their weight was divided by this factor."
         )
 
 

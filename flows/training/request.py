@@ -32,7 +32,7 @@ class TrainRequest:
     )
     limit: Annotated[
         int | None,
-        Parameter(words="A trial: read only so many rows, and keep nothing.", least=1, metavar="N"),
+        Parameter(words="A trial: read only this many rows, and keep nothing.", least=1, metavar="N"),
     ] = None
     threads: Annotated[int | None, THREADS] = None
     engine: Annotated[str | None, ENGINE] = None

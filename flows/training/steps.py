@@ -169,7 +169,7 @@ def fit(folder: str, index: int, threads: int | None = None) -> JudgedCandidate:
                 fitted = fit_candidate(staged.specification, index, staged.data, threads=threads)
         except ValueError as error:
             raise TrainingError(
-                f"candidate.{index}: got no fit ({error}), expected one; change its basis or features, or drop it"
+                f"candidate.{index}: the fit failed ({error}); change its basis or features, or remove it"
             ) from error
         if fitted.left_out is not None:
             write_array(fitted.left_out, done.with_suffix(".npy"))
@@ -337,7 +337,7 @@ def _fitted(task: TrainingTask, steps: Steps, ingested: Ingested, engine: Engine
     with (
         exclusive(Path(folder)),
         summing_on(engine, Path(folder)),
-        stop_points("run the same command again to go on from there") as stop,
+        stop_points("run the same command again to continue") as stop,
     ):
         for index in range(n):
             stop()
