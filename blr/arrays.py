@@ -140,7 +140,8 @@ def _columns(x: Any) -> dict[str, Any] | None:
     if len({str(n) for n in names}) < len(names):
         raise ValueError(
             f"a table has the columns {', '.join(map(str, names))}, expected each name once; rename the "
-            "repeated columns")
+            "repeated columns"
+        )
     return {str(n): x[n] for n in names}
 
 
@@ -211,7 +212,8 @@ def _as_float(x: Any, name: str) -> NDArray[np.float64]:
         )
     if kind in "mM":
         raise ValueError(
-            f"{name} must be numeric, got {_describe(x)}; convert times to numbers, such as days")
+            f"{name} must be numeric, got {_describe(x)}; convert times to numbers, such as days"
+        )
     try:
         return np.ascontiguousarray(x, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -240,9 +242,8 @@ def require_moderate(array: NDArray[np.float64], name: str) -> None:
         return
     place = [int(i) for i in np.unravel_index(size.argmax(), array.shape)]
     raise ValueError(
-        f"{name} holds {array[tuple(place)]:.3g} at row "
-        f"{place[0]}{''.join(f', column {c}' for c in place[1:])}; expected absolute values below "
-        f"{_LARGEST:.0e}; give it in another unit, or standardise it"
+        f"{name} holds {array[tuple(place)]:.3g} at row {place[0]}{''.join(f', column {c}' for c in place[1:])}; "
+        f"expected absolute values below {_LARGEST:.0e}; give it in another unit, or standardise it"
     )
 
 

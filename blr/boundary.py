@@ -140,8 +140,8 @@ def decision_boundary(
     if kind == "sampled":
         if rng is None:
             raise ValueError(
-                "kind 'sampled' draws weights at random and needs rng, got None; pass a "
-                "numpy.random.Generator")
+                "kind 'sampled' draws weights at random and needs rng, got None; pass a numpy.random.Generator"
+            )
         return [_curves(plane, _drawn(q, w), level, of) for w in q.sample(n_samples, rng)]
     method = {"plugin": "plugin", "moderated": "exact"}[kind]
     return _curves(plane, lambda Phi: np.asarray(q.predict_proba(Phi, method)), level, of)
@@ -172,7 +172,8 @@ class _Plane:
         F = basis.n_features
         if len(set(axes)) != 2 or not all(0 <= j < F for j in axes):
             raise ValueError(
-                f"axes are {axes}; expected the indices of two different features, each from 0 to {F - 1}")
+                f"axes are {axes}; expected the indices of two different features, each from 0 to {F - 1}"
+            )
         mean, scale = basis.standardisation.mean, basis.standardisation.scale
         self.at = np.array(mean if at is None else at, dtype=np.float64)
         if self.at.shape != (F,):

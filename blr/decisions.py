@@ -138,8 +138,7 @@ def budget_threshold(confidence: ArrayLike, budget: float) -> float:
     c = c[: np.count_nonzero(~np.isnan(c))]
     if c.size == 0:
         raise ValueError(
-            "no row has probabilities, so the review threshold cannot be set; give at least one row with "
-            "probabilities"
+            "no row has probabilities, so the review threshold cannot be set; give at least one row with probabilities"
         )
     spent = int(budget * c.size)
     return float(c[spent]) if spent < c.size else float(np.nextafter(c[-1], np.inf))
@@ -173,12 +172,12 @@ def decide(p: ArrayLike, cost: ArrayLike, *, reject: float | None = None) -> NDA
     p, cost = _probabilities(p), np.asarray(cost, dtype=np.float64)
     if cost.ndim != 2 or len(cost) != p.shape[1]:
         raise ValueError(
-            f"cost has shape {cost.shape}; expected ({p.shape[1]}, number of decisions), one row for each "
-            "true class"
+            f"cost has shape {cost.shape}; expected ({p.shape[1]}, number of decisions), one row for each true class"
         )
     if not np.isfinite(cost).all():
         raise ValueError(
-            "cost holds NaN or infinity; give a large finite number for a decision that must not happen")
+            "cost holds NaN or infinity; give a large finite number for a decision that must not happen"
+        )
     if reject is not None and np.isnan(reject):
         raise ValueError("reject is NaN; give the cost of a rejected row, or None to reject none")
     _require_shares(p)

@@ -158,8 +158,8 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
         self.classes_ = np.unique(labels[seen])
         if len(self.classes_) < 2:
             raise ValueError(
-                f"a classifier needs at least two classes, got one class: {self.classes_}; add rows of "
-                "another class")
+                f"a classifier needs at least two classes, got one class: {self.classes_}; add rows of another class"
+            )
         seen &= ~np.isnan(rows).all(axis=1)
         rows, index = rows[seen], np.searchsorted(self.classes_, labels[seen])
         weight = None if weight is None else weight[seen]
@@ -211,8 +211,7 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
             "refined": "posterior='served' compares it with the exact posterior and repairs it",
         }.get(self.posterior, "use a stronger prior or fewer basis functions")
         warnings.warn(
-            f"do not trust the posterior: {self.trust_.reasons[0]} (`trust_.reasons` lists all reasons); "
-            f"{remedy}",
+            f"do not trust the posterior: {self.trust_.reasons[0]} (`trust_.reasons` lists all reasons); {remedy}",
             UntrustedPosteriorWarning,
             stacklevel=3,
         )

@@ -61,10 +61,7 @@ class DensityRatio:
         if self.auc < 0.55 or self.auc_low <= 0.5:
             return "training and target sets can hardly be distinguished: no weights are needed"
         if self.auc < 0.9:
-            return (
-                "the training set differs from the target: weights help, although they leave fewer effective "
-                "rows"
-            )
+            return "the training set differs from the target: weights help, although they leave fewer effective rows"
         return (
             "training and target sets hardly overlap: only a few rows would have weight; label objects of "
             "the target instead"

@@ -234,8 +234,11 @@ def joined(root: Path, files: Sequence[Path], catalogs: Sequence[Catalog]) -> Ca
             raise apart(first, catalog, what)
         require_same_units(first.path, first.columns, catalog.path, catalog.columns)
         if annotated_columns(first) != annotated_columns(catalog):
-            raise apart(first, catalog, "both have the new columns of an annotation, but only one of them records that it was "
-                "annotated")
+            raise apart(
+                first,
+                catalog,
+                "both have the new columns of an annotation, but only one of them records that it was annotated",
+            )
     partitions = tuple(
         placed(partition, file.relative_to(root).as_posix())
         for file, catalog in zip(files, catalogs, strict=True)

@@ -34,9 +34,7 @@ def _bind(package: str) -> None:
         del sys.modules[name]
     spec = spec_from_file_location(package, folder / "__init__.py", submodule_search_locations=[str(folder)])
     if spec is None or spec.loader is None:
-        raise ImportError(
-            f"{folder}: the package of {ENTRY} is not there; install galaxyblr again"
-        )
+        raise ImportError(f"{folder}: the package of {ENTRY} is not there; install galaxyblr again")
     sys.modules[package] = module_from_spec(spec)
     spec.loader.exec_module(sys.modules[package])
 
@@ -53,5 +51,6 @@ def __getattr__(name: str) -> Any:
     """Import a flow when it is asked for: a run is of one, and that of another takes as long as its own work."""
     if name not in FLOWS:
         raise AttributeError(
-            f"{ENTRY} has no flow '{name}', expected one of {', '.join(FLOWS)}; correct the entrypoint")
+            f"{ENTRY} has no flow '{name}', expected one of {', '.join(FLOWS)}; correct the entrypoint"
+        )
     return getattr(import_module(f"flows.{name}"), name)

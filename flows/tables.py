@@ -328,7 +328,7 @@ def partition_classifier(
 
 def _no_rows() -> Sequence[LocalSource]:
     raise UsageError(
-        "shift.class_prior: got \"em\", expected given shares, since an estimate needs a pass over all rows, "
+        'shift.class_prior: got "em", expected given shares, since an estimate needs a pass over all rows, '
         "and partitions are classified one by one; give the shares, or use `blr classify`"
     )
 

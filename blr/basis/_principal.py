@@ -50,8 +50,8 @@ class Principal(Basis):
         """
         if isinstance(power, bool) or not 0 <= power <= _MOST_POWER:
             raise ValueError(
-                f"power must be a number from 0 to {_MOST_POWER:g}, got {power!r}; 0 treats all directions "
-                "alike")
+                f"power must be a number from 0 to {_MOST_POWER:g}, got {power!r}; 0 treats all directions alike"
+            )
         standardisation = Standardisation.learn(X, weight)
         Z = standardisation(X)
         root = np.sqrt(np.ones(len(Z)) if weight is None else np.maximum(weight, 0.0))

@@ -111,7 +111,8 @@ def audited_share(
     if (a < 0).any() or (b < 0).any() or (a + b > strata.n_seen).any():
         raise ValueError(
             "hits, misses: got counts that are negative or whose sum is larger than n_seen; expected counts "
-            "of the objects that were seen")
+            "of the objects that were seen"
+        )
     if not 0 < level < 1:
         raise ValueError(f"level: got {level}, expected a number between 0 and 1")
     every = np.ones(H, dtype=bool)

@@ -22,7 +22,7 @@ ASSUMPTIONS: dict[Assumption, str] = {
     "same": "the labelled rows are a random sample of the target",
     "shares": "objects of a class look alike in both sets, but the class shares may differ",
     "features": "at equal features the classes are equally probable in both sets, but the choice of the labelled "
-        "objects may be biased",
+    "objects may be biased",
 }
 """What each assumption says."""
 TOLD_APART = 0.6
@@ -76,7 +76,7 @@ def count_classes(
             assumes,
             f"{given}no class shares make the labelled rows look like the target (area under the curve "
             f"{alike.auc:.2f} ± {alike.error:.2f}; 0.5 means no difference), so no assumption can be tested; "
-            "audit the output, or state [shift] assumes = \"features\" if the labelled objects were only "
+            'audit the output, or state [shift] assumes = "features" if the labelled objects were only '
             "chosen differently by their features",
             alike,
             contradicted=True,
@@ -96,7 +96,9 @@ def count_classes(
 def _lacking(labelled: LabelledRows, target: TargetRows) -> str:
     n, few = len(labelled.y), labelled.class_rows < FEWEST_OF_CLASS
     if n < FEWEST_ROWS:
-        return f"got {n} labelled rows that no fit has seen, expected {FEWEST_ROWS} or more; label more objects"
+        return (
+            f"got {n} labelled rows that no fit has seen, expected {FEWEST_ROWS} or more; label more objects"
+        )
     if few.any():
         return (
             f"{few.sum()} of {len(few)} classes have fewer than {FEWEST_OF_CLASS} labelled rows that no fit "
@@ -137,13 +139,14 @@ def _if_features(labelled: LabelledRows, target: TargetRows) -> Counted:
         return Counted(
             None,
             "features",
-            f"labelled rows and target overlap too little (area under the curve {sets.auc:.2f}, expected at "
-            f"most {TOO_FAR}): the model extrapolates, and no labelled row shows how large its error is; "
-            "audit the output",
+            f"labelled rows and target overlap too little (area under the curve {sets.auc:.2f}, expected at most "
+            f"{TOO_FAR}): the model extrapolates, and no labelled row shows how large its error is; audit the output",
             sets,
         )
     shares = shares_if_features(labelled, target, sets.ratio)
-    return Counted(shares, "features", f"{ASSUMPTIONS['features']}: stated by you; no test can check it", sets)
+    return Counted(
+        shares, "features", f"{ASSUMPTIONS['features']}: stated by you; no test can check it", sets
+    )
 
 
 def _spread(shares: ShareDraws) -> Vector:

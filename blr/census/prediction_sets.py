@@ -78,8 +78,8 @@ def learn_sets(
     w = np.ones(n) if weight is None else np.asarray(weight, dtype=np.float64)
     if not np.all(np.isfinite(w) & (w >= 0)):
         raise ValueError(
-            "got weights that are negative or not finite, expected finite numbers of 0 or more; leave such "
-            "rows out")
+            "got weights that are negative or not finite, expected finite numbers of 0 or more; leave such rows out"
+        )
     known = np.isfinite(probability).all(axis=1) & (w > 0)
     rows = [known & (target == k) for k in range(K)]
     thresholds = [_quantile(probability[of_k, k], w[of_k], 1 - level) for k, of_k in enumerate(rows)]

@@ -92,7 +92,8 @@ def allocated(n_rows: Counts, deviation: Vector, n: int) -> Counts:
         return n_rows.astype(np.int64)
     if n < 2 * H:
         raise ValueError(
-            f"n: got {n} objects for {H} strata, expected at least two for each stratum; draw more objects")
+            f"n: got {n} objects for {H} strata, expected at least two for each stratum; draw more objects"
+        )
     least = np.minimum(N, min(FEWEST, n // H))
     neyman = N * deviation
     wanted = 0.5 * n * (N / N.sum() + (neyman / neyman.sum() if neyman.any() else N / N.sum()))

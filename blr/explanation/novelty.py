@@ -39,7 +39,8 @@ class Novelty:
         """Return the novelty against labelled rows at points (N, D); ValueError for no rows."""
         if not len(points):
             raise ValueError(
-                "got no labelled rows, expected at least one; give the rows that the model was trained on")
+                "got no labelled rows, expected at least one; give the rows that the model was trained on"
+            )
         row = np.linspace(0, len(points) - 1, min(len(points), MOST_COMPARED)).round().astype(np.intp)
         return cls(cKDTree(points[row]), row)
 

@@ -94,7 +94,8 @@ def totals(
     matrix = as_confusion(confusion, len(names))
     if matrix.ndim > 2:
         raise ValueError(
-            "a stream needs one confusion matrix for all rows, got one for each row; give shape (K, K)")
+            "a stream needs one confusion matrix for all rows, got one for each row; give shape (K, K)"
+        )
     if (np.diag(matrix) == 1).all():
         return Accumulated(data, names, float(known), mislabelled=False)
     return Accumulated(_Confused(data, matrix), names, float(known), mislabelled=True)

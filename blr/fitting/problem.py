@@ -227,8 +227,8 @@ def pose(
     )
     if len(targets.fraction) != len(matrix):
         raise ValueError(
-            f"Phi has {len(matrix)} rows but the targets have {len(targets.fraction)}; give one target for "
-            "each row")
+            f"Phi has {len(matrix)} rows but the targets have {len(targets.fraction)}; give one target for each row"
+        )
     data = Rows(matrix, targets.fraction, targets.weight, threads)
     return make_problem(
         likelihood,
@@ -254,10 +254,12 @@ def _pose_stream(
     if iter(source) is source:
         raise ValueError(
             "a stream is read several times, and a generator can be read once only; give a list, or an "
-            "object whose __iter__ starts again")
+            "object whose __iter__ starts again"
+        )
     if np.ndim(confusion if confusion is not None else 0) > 2:
         raise ValueError(
-            "a stream needs one confusion matrix for all rows, got one for each row; give shape (K, K)")
+            "a stream needs one confusion matrix for all rows, got one for each row; give shape (K, K)"
+        )
 
     def resolve(t: Any, weight: Any) -> tuple[Matrix, Vector | None]:
         targets = resolve_targets(
@@ -286,7 +288,8 @@ def _pose_stream(
     named = np.asarray(first[1]).dtype.kind not in "biuf"
     if (named or not binary) and classes is None and np.ndim(first[1]) == 1:
         raise ValueError(
-            "a stream of labels needs classes=, since a chunk may not contain every class; name all classes")
+            "a stream of labels needs classes=, since a chunk may not contain every class; name all classes"
+        )
     start = resolve_targets(
         first[1], binary=binary, sample_weight=first[2], classes=classes, confusion=confusion
     )

@@ -39,7 +39,8 @@ class Stream:
             if len(fraction) != len(matrix):
                 raise ValueError(
                     f"a chunk's Phi has {len(matrix)} rows but its targets have {len(fraction)}; give one "
-                    "target for each row")
+                    "target for each row"
+                )
             for i in range(0, len(matrix), size):
                 part = slice(i, i + size)
                 yield matrix[part], fraction[part], None if w is None else w[part]

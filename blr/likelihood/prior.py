@@ -53,7 +53,8 @@ class GaussianPrior:
         if mean.ndim > 1:
             raise ValueError(
                 f"prior mean must be a scalar or a vector, got shape {mean.shape}; give one number, or one "
-                "for each weight")
+                "for each weight"
+            )
         if covariance.ndim > 2 or (covariance.ndim == 2 and covariance.shape[0] != covariance.shape[1]):
             raise ValueError(
                 f"prior covariance must be a scalar, (M,) or (M, M), got shape {covariance.shape}"
@@ -61,7 +62,8 @@ class GaussianPrior:
         if mean.ndim and covariance.ndim and len(mean) != len(covariance):
             raise ValueError(
                 f"prior mean has {len(mean)} weights but its covariance has {len(covariance)}; give both for "
-                "the same weights")
+                "the same weights"
+            )
         require_finite(np.atleast_1d(mean), "prior mean")
         if np.isposinf(covariance).any():
             raise ValueError(
@@ -86,9 +88,7 @@ class GaussianPrior:
         The intercept's prior is broad and fixed across compared models: its width is a factor common to all.
         """
         if not 0 < precision < np.inf:
-            raise ValueError(
-                f"prior precision must be positive and finite, got {precision}; start with 1"
-            )
+            raise ValueError(f"prior precision must be positive and finite, got {precision}; start with 1")
         if intercept is not None and not is_column(intercept, n_functions):
             raise ValueError(
                 f"intercept is column {intercept} of a prior of {n_functions} weights; give None for no intercept"

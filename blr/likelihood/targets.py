@@ -111,8 +111,8 @@ def _combined(weight: Vector | None, sample_weight: ArrayLike | None, n: int) ->
     sample_weight = as_vector(sample_weight, "sample_weight")
     if len(sample_weight) != n:
         raise ValueError(
-            f"sample_weight has {len(sample_weight)} rows but the targets have {n}; give one weight for each "
-            "row")
+            f"sample_weight has {len(sample_weight)} rows but the targets have {n}; give one weight for each row"
+        )
     if sample_weight.min() < 0:
         raise ValueError(
             f"sample_weight must not be negative, got {sample_weight.min()} at row {int(sample_weight.argmin())}"
@@ -147,8 +147,8 @@ def _binary(
     n = as_vector(trials, "trials")
     if n.shape != successes.shape:
         raise ValueError(
-            f"trials have {len(n)} rows but the targets have {len(successes)}; give one number of trials for "
-            "each row")
+            f"trials have {len(n)} rows but the targets have {len(successes)}; give one number of trials for each row"
+        )
     if n.min() < 0:
         raise ValueError(f"trials must not be negative, got {n.min()} at row {int(n.argmin())}")
     wrong = (successes < 0) | (successes > n)
@@ -170,9 +170,8 @@ def _are_names(t: Any, classes: Sequence[Any] | None) -> bool:
         return False
     if t.dtype.kind == "f" and set(classes) == {0, 1}:
         raise ValueError(
-            f"targets are floats and the classes {list(classes)}, so 1.0 may be the label of the first class "
-            "or a share of the second; give integers or booleans if they are labels, or classes=[0, 1] if "
-            "they are shares"
+            f"targets are floats and the classes {list(classes)}, so 1.0 may be the label of the first class or a "
+            "share of the second; give integers or booleans if they are labels, or classes=[0, 1] if they are shares"
         )
     return bool(t.dtype.kind in "biu")
 
@@ -228,8 +227,7 @@ def _counts(t: Any, classes: Sequence[Any] | None) -> tuple[Matrix, Vector | Non
         raise ValueError(f"targets have {K} columns but there are {len(names)} classes: {list(names)}")
     if K < 2:
         raise ValueError(
-            "a classifier needs at least two classes, got targets of one column; give one column for each "
-            "class"
+            "a classifier needs at least two classes, got targets of one column; give one column for each class"
         )
     if counts.min() < 0:
         row = int(counts.min(axis=1).argmin())

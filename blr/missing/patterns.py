@@ -47,9 +47,8 @@ def present_errors(errors: ArrayLike, missing: Mask) -> Matrix:
     if wrong.any():
         row, column = (int(i) for i in np.argwhere(wrong)[0])
         raise ValueError(
-            f"errors hold {sigma[row, column]} at row {row}, column {column} ({int(wrong.any(axis=1).sum())} "
-            "such rows), expected 0 or more, finite, or NaN for an unknown error; mark a value of infinite "
-            "error as missing"
+            f"errors hold {sigma[row, column]} at row {row}, column {column} ({int(wrong.any(axis=1).sum())} such "
+            "rows), expected 0 or more, finite, or NaN for an unknown error; mark a value of infinite error as missing"
         )
     return sigma
 

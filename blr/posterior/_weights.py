@@ -158,7 +158,8 @@ class WeightPosterior(Described):
             raise ValueError(f"unknown method '{method}'; expected one of {', '.join(_METHODS)}")
         if return_error and method != "monte_carlo":
             raise ValueError(
-                f"method '{method}' has no sampling error; use return_error with 'monte_carlo' only")
+                f"method '{method}' has no sampling error; use return_error with 'monte_carlo' only"
+            )
         if method == "exact":
             return self._exact_by_blocks(Phi, default_threads() if threads is None else threads)
         matrix = self.problem.design(Phi)
@@ -168,7 +169,8 @@ class WeightPosterior(Described):
             return self._probit(matrix)
         if n_samples < 2:
             raise ValueError(
-                f"n_samples is {n_samples}; expected 2 or more draws, which the standard error needs")
+                f"n_samples is {n_samples}; expected 2 or more draws, which the standard error needs"
+            )
         draws = self._drawn(n_samples, np.random.default_rng(0) if rng is None else rng)
         p, error = self._over_draws(matrix, draws)
         return (p, error) if return_error else p

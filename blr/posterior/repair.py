@@ -117,9 +117,7 @@ def served(
     laplace = q.fitted
     refined = refine(laplace) if refined is None else refined
     if laplace.trust.verdict != "red":
-        return Served(
-            refined, "unchanged", "the refined posterior is used: the Gaussian approximation holds"
-        )
+        return Served(refined, "unchanged", "the refined posterior is used: the Gaussian approximation holds")
     rng = np.random.default_rng(0) if rng is None else rng
     problem, start = laplace.problem, refined.gaussian
     n_rows, training = _training(problem)
@@ -293,7 +291,9 @@ def _trust(exact: Exact, reason: str) -> Trust:
             ("amber", f"the chains disagree a little (R-hat {exact.r_hat:.3f}, above {_R_HAT[0]})")
         )
     if not error < _COARSE:
-        findings.append(("amber", f"the limited computing time leaves the probabilities a standard error of {error:.3f}"))
+        findings.append(
+            ("amber", f"the limited computing time leaves the probabilities a standard error of {error:.3f}")
+        )
     ordered = Trust.of(findings, _numbers(exact))
     return replace(ordered, reasons=(reason, *(r for r in ordered.reasons if r != reason)))
 
@@ -310,10 +310,7 @@ def _numbers(exact: Exact) -> dict[str, float]:
 def _failed(refined: RefinedPosterior, exact: Exact | None) -> Served:
     """Return the refined posterior, its verdict red: nothing that could be afforded says how wrong it is."""
     if exact is None:
-        reason = (
-            "the Gaussian approximation at the mode fails here, and a check by Markov chains would take too "
-            "long"
-        )
+        reason = "the Gaussian approximation at the mode fails here, and a check by Markov chains would take too long"
         trust = Trust.of([("red", reason)], {})
     else:
         reason = (

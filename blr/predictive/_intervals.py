@@ -31,7 +31,8 @@ def credible_interval(
     """
     if not 0 < share < 1:
         raise ValueError(
-            f"got {share} as the share inside an interval, expected a number between 0 and 1, such as 0.95")
+            f"got {share} as the share inside an interval, expected a number between 0 and 1, such as 0.95"
+        )
     tail = (1 - share) / 2
     if mean.ndim == 1:
         by, spread = LINKS[link], -ndtri(tail) * np.sqrt(covariance)

@@ -119,7 +119,8 @@ def binary_monte_carlo(activation: ArrayLike, *, link: str = "logistic") -> tupl
     a = np.asarray(activation, dtype=np.float64)
     if a.ndim != 2 or len(a) < 2:
         raise ValueError(
-            f"activation has shape {a.shape}; expected (S, N) with S at least 2 draws for each row")
+            f"activation has shape {a.shape}; expected (S, N) with S at least 2 draws for each row"
+        )
     require_finite(a, "activation")
     p = np.exp(_link(link).log_cdf(a))
     return p.mean(axis=0), p.std(axis=0, ddof=1) / np.sqrt(len(p))

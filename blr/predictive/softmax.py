@@ -117,7 +117,8 @@ def softmax_monte_carlo(activation: ArrayLike) -> tuple[Matrix, Matrix]:
     a = np.asarray(activation, dtype=np.float64)
     if a.ndim != 3 or len(a) < 2:
         raise ValueError(
-            f"activation has shape {a.shape}; expected (S, N, K) with S at least 2 draws for each row")
+            f"activation has shape {a.shape}; expected (S, N, K) with S at least 2 draws for each row"
+        )
     require_finite(a, "activation")
     p = _softmax(a)
     return p.mean(axis=0), p.std(axis=0, ddof=1) / np.sqrt(len(p))
@@ -167,7 +168,8 @@ def _matrix(mean: ArrayLike) -> Matrix:
     m = np.asarray(mean, dtype=np.float64)
     if m.ndim != 2 or m.shape[1] < 2:
         raise ValueError(
-            f"mean has shape {m.shape}; expected (N, K) with K >= 2, one activation for each class")
+            f"mean has shape {m.shape}; expected (N, K) with K >= 2, one activation for each class"
+        )
     require_finite(m, "mean")
     return m
 

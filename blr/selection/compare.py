@@ -245,9 +245,8 @@ def _require_same_data(posteriors: Sequence[Posterior]) -> None:
     for i, share in enumerate(shares):
         if not np.allclose(share, shares[0], rtol=1e-9, atol=1e-9 * shares[0].sum()):
             raise ValueError(
-                "evidences can only be compared on the same targets, got weights of the classes "
-                f"{shares[0].tolist()} in the first and {share.tolist()} in number {i}; fit all of them to "
-                "the same targets"
+                f"evidences can only be compared on the same targets, got weights of the classes {shares[0].tolist()} "
+                f"in the first and {share.tolist()} in number {i}; fit all of them to the same targets"
             )
 
 

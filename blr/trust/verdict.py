@@ -189,7 +189,12 @@ def _of_shape(beyond: Corrections, draws: Importance) -> list[Finding]:
             )
         )
     if draws.effective < _EFFECTIVE:
-        findings.append(("amber", f"the importance draws have an effective sample size of {draws.effective:.1%} of their number"))
+        findings.append(
+            (
+                "amber",
+                f"the importance draws have an effective sample size of {draws.effective:.1%} of their number",
+            )
+        )
     return findings
 
 
@@ -231,7 +236,10 @@ def _of_columns(
         )
     if jitter > 0:
         findings.append(
-            ("amber", f"the precision is singular within rounding errors; its diagonal was raised by {jitter:.0e}")
+            (
+                "amber",
+                f"the precision is singular within rounding errors; its diagonal was raised by {jitter:.0e}",
+            )
         )
     return findings
 

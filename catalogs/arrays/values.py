@@ -44,7 +44,8 @@ def batch_values(batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, Array
     for name in (names := tuple(names)):
         if name not in known:
             raise ColumnNotFoundError(
-                f"the column '{name}' was not read, expected one of those that were; {nearest(name, known)}")
+                f"the column '{name}' was not read, expected one of those that were; {nearest(name, known)}"
+            )
     return {name: column_values(batch.column(name), name=name) for name in names}
 
 

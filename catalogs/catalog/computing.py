@@ -41,7 +41,8 @@ class CheckedCompute:
         if missing:
             raise ValueError(
                 f"compute returned the columns {sorted(new)}, expected {missing} too, which it was called "
-                "for; return all new columns")
+                "for; return all new columns"
+            )
         for column in self.columns:
             _check_values(column, new[column.name], batch.num_rows)
         return {c.name: new[c.name] for c in self.columns}

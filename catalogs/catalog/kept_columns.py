@@ -38,8 +38,7 @@ def copying(partition: Partition, cat: Catalog, old: OldColumns) -> Partition:
     if not isinstance(partition, Selectable):
         what = f"a copy without its old {', '.join(old.replaced)}" if old.only is None else "a slim copy"
         raise CatalogError(
-            f"{cat.path}: {what} cannot be written as {cat.format}; convert the catalogue to Parquet or FITS "
-            "first"
+            f"{cat.path}: {what} cannot be written as {cat.format}; convert the catalogue to Parquet or FITS first"
         )
     if old.only is not None:
         return partition.keeping(old.only, slim=True)

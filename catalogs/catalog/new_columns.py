@@ -152,8 +152,8 @@ def check_names(old: Iterable[str], columns: Sequence[NewColumn]) -> None:
             )
         if key in new:
             raise NameClashError(
-                f"two new columns are called '{column.name}'; names must differ by more than upper and lower "
-                "case")
+                f"two new columns are called '{column.name}'; names must differ by more than upper and lower case"
+            )
         new.add(key)
 
 
@@ -173,7 +173,7 @@ def _set_column(prefix: str) -> NewColumn:
         pa.int32(),
         "meta.code;src.class",
         description="prediction set: one bit for each class that is not excluded; this file's header or metadata "
-            "names the bits; -1 for no set",
+        "names the bits; -1 for no set",
     )
 
 
@@ -189,13 +189,20 @@ def selected_column(class_name: str, prefix: str) -> NewColumn:
 
 
 def _score_columns(prefix: str, *, binary: bool) -> tuple[NewColumn, ...]:
-    spread = "of the logit" if binary else "of the logit contrast between two classes: the largest of all pairs"
+    spread = (
+        "of the logit" if binary else "of the logit contrast between two classes: the largest of all pairs"
+    )
     rows = [
         ("p_max", pa.float32(), PROBABILITY, "the largest of the moderated probabilities"),
         ("logit_mean", pa.float32(), "stat.value", "posterior mean of the logit"),
         ("logit_std", pa.float32(), "stat.stdev", f"posterior standard deviation {spread}"),
         ("mutual_info", pa.float32(), "stat.value", "epistemic part of the entropy, in nats"),
-        ("flags", pa.int32(), "meta.code.qual;src.class", "flags as bits, whose names are in this file's header or metadata"),
+        (
+            "flags",
+            pa.int32(),
+            "meta.code.qual;src.class",
+            "flags as bits, whose names are in this file's header or metadata",
+        ),
         ("model", pa.int64(), "meta.version", "id of the model that made this row"),
     ]
     return tuple(
@@ -251,7 +258,6 @@ def _check_class_names(classes: Sequence[str], names: Sequence[str], scores: Seq
         other = makers.setdefault(name.casefold(), f"class '{c}'")
         if other != f"class '{c}'" or classes.count(c) > 1:
             raise NameClashError(
-                f"class '{c}' would clash with {other}, as its column would be '{name}'; names must differ "
-                "by more than punctuation and case: rename the class under [label.classes] in the "
-                "specification"
+                f"class '{c}' would clash with {other}, as its column would be '{name}'; names must differ by more "
+                "than punctuation and case: rename the class under [label.classes] in the specification"
             )

@@ -120,7 +120,9 @@ class Translator:
             if token.word in {"(", "["}:
                 opened.append(token)
             elif token.word in pairs and (not opened or opened.pop().word != pairs[token.word]):
-                raise complaint(self.text, token.at, f"got {token.word}, which has no opening bracket; remove it")
+                raise complaint(
+                    self.text, token.at, f"got {token.word}, which has no opening bracket; remove it"
+                )
         if opened:
             raise complaint(self.text, opened[-1].at, "this parenthesis is never closed; close it")
         last = self.tokens[-1]
@@ -269,7 +271,9 @@ class Translator:
         inner = node.operand if isinstance(node, ast.UnaryOp) and sign else node
         value = self.literal(inner) if isinstance(inner, ast.Constant) else None
         if value is None or (sign and isinstance(value, Text)):
-            raise self.refuse(node, "a list element that is neither a number nor a text", "expected literals only")
+            raise self.refuse(
+                node, "a list element that is neither a number nor a text", "expected literals only"
+            )
         return Number(-value.value, self.place(node)) if sign and isinstance(value, Number) else value
 
     def call(self, node: ast.Call, depth: int) -> Call:

@@ -213,7 +213,9 @@ class Evaluation:
             )
             expected = ", ".join(f"0 to {n - 1}" for n in sizes)
             message = (
-                f"{got}; expected {expected} in the brackets" if sizes else "this column holds single numbers: leave out the brackets"
+                f"{got}; expected {expected} in the brackets"
+                if sizes
+                else "this column holds single numbers: leave out the brackets"
             )
             raise complaint(self.text, node.at, message)
         at: tuple[Any, ...] = (slice(None), *node.index)

@@ -127,9 +127,8 @@ class Tiles:
         plain = all(c.heap and c.code == "B" for c in table.columns)
         if offset != sizes["ZNAXIS1"] or tiles != table.n_rows or not plain:
             raise DamagedFileError(
-                f"{header.where}: the header of this compressed table of {table.n_rows:,} tiles states "
-                f"{sizes}, but its columns take {offset:,} bytes in each row; the file is damaged: get "
-                "another copy"
+                f"{header.where}: the header of this compressed table of {table.n_rows:,} tiles states {sizes}, but "
+                f"its columns take {offset:,} bytes in each row; the file is damaged: get another copy"
             )
         if sizes["ZTILELEN"] * sizes["ZNAXIS1"] > MAX_TILE or any(c.heap for c in columns):
             raise FormatError(

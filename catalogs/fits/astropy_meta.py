@@ -61,8 +61,8 @@ def meta_cards(
     if lost and any(item.key == SERIALIZED for item in rest):
         rest = [item for item in rest if item.key != SERIALIZED]
         tell(
-            "the metadata by which astropy restores times, coordinates, magnitudes and similar columns is "
-            "left out")
+            "the metadata by which astropy restores times, coordinates, magnitudes and similar columns is left out"
+        )
     if formats := [e.name for e in entries if e.format and e.name in names]:
         tell(f"the display format of {', '.join(formats)} (`format`) is left out")
     if rest or any(e.has_meta for e in entries):

@@ -181,8 +181,7 @@ def column_of(header: Header, n: int, offset: int, *, keyword: str = "TFORM") ->
     parts = TFORM.fullmatch(form)
     if not parts:
         raise DamagedFileError(
-            f"{header.where}: {keyword}{n} is {form!r}, expected a number and a letter, as in '1E'; get "
-            "another copy"
+            f"{header.where}: {keyword}{n} is {form!r}, expected a number and a letter, as in '1E'; get another copy"
         )
     repeat, code, rest = int(parts[1] or 1), parts[2].upper(), parts[3]
     if repeat > MAX_ROW:
@@ -227,8 +226,7 @@ def _heap_code(header: Header, n: int, form: str, rest: str, repeat: int) -> str
     parts = HEAP_FORM.fullmatch(rest.strip())
     if not parts or repeat > 1:
         raise DamagedFileError(
-            f"{header.where}: TFORM{n} is {form!r}, expected a form such as '1PE(10)' or '0QD'; get another "
-            "copy"
+            f"{header.where}: TFORM{n} is {form!r}, expected a form such as '1PE(10)' or '0QD'; get another copy"
         )
     return parts[1].upper()
 

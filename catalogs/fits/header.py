@@ -115,9 +115,8 @@ def read_hdus(source: Source) -> tuple[Hdu, ...]:
         raise FormatError(f"{source.path} is empty; expected a FITS file: copy it again")
     if (start := source.read(0, 9).tobytes()) != b"SIMPLE  =":
         raise FormatError(
-            f"{source.path} is not FITS: it begins with {start!r}, expected b'SIMPLE  ='; open it in an "
-            "editor or run `file` on it: it may be a server's error message; fetch it again, or correct its "
-            "name"
+            f"{source.path} is not FITS: it begins with {start!r}, expected b'SIMPLE  ='; open it in an editor or run "
+            "`file` on it: it may be a server's error message; fetch it again, or correct its name"
         )
     hdus: list[Hdu] = []
     offset = 0
@@ -141,8 +140,7 @@ def _read_hdu(source: Source, index: int, offset: int) -> Hdu:
     if hdu.data_offset + hdu.data_bytes > source.size:
         raise DamagedFileError(
             f"{source.path} is cut short: the data of HDU {hdu} should end at byte "
-            f"{hdu.data_offset + hdu.data_bytes:,} by the header, but the file ends at {source.size:,}; copy "
-            "it again"
+            f"{hdu.data_offset + hdu.data_bytes:,} by the header, but the file ends at {source.size:,}; copy it again"
         )
     return hdu
 

@@ -199,8 +199,8 @@ def _frame(path: Path, header: Any, stated: Frame | None) -> Frame:
     if stated is not None:
         if known not in (None, stated):
             raise FormatError(
-                f"{path}: got '{stated}' for a map whose header says COORDSYS = '{said}'; leave the "
-                "coordinates out")
+                f"{path}: got '{stated}' for a map whose header says COORDSYS = '{said}'; leave the coordinates out"
+            )
         return stated
     if known is None:
         raise FormatError(

@@ -66,8 +66,7 @@ class NewField:
         if pa.types.is_string(column.datatype):
             if not column.width:
                 raise CatalogError(
-                    f"'{column.name}' is text of unknown width, which FITS has to know; give "
-                    "NewColumn(width=...)"
+                    f"'{column.name}' is text of unknown width, which FITS has to know; give NewColumn(width=...)"
                 )
             return cls(column, f"{column.width}A", np.dtype(f"S{column.width}"), None)
         if column.datatype not in FORMS:
@@ -207,7 +206,7 @@ def _check_limits(table: Table, n_fields: int, width: int) -> None:
     if n_fields > MAX_FIELDS or width > MAX_ROW:
         raise CatalogError(
             f"{table.hdu.header.where} would have {n_fields} columns and {width:,} bytes in each row; FITS "
-            f"allows {MAX_FIELDS} and {MAX_ROW:,}: ask for a slim copy (mode = \"slim\" under [output]), or "
+            f'allows {MAX_FIELDS} and {MAX_ROW:,}: ask for a slim copy (mode = "slim" under [output]), or '
             "convert the catalogue to Parquet"
         )
 

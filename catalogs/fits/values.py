@@ -106,7 +106,9 @@ def kind_of(datatype: pa.DataType) -> CellKind:
     if inner in INTEGERS or inner in FLOATS or pt.is_boolean(inner):
         extension = isinstance(datatype, pa.BaseExtensionType)
         conversion = (
-            f"{datatype.extension_name} is written as the type in which Arrow stores it, {inner}" if extension else ""
+            f"{datatype.extension_name} is written as the type in which Arrow stores it, {inner}"
+            if extension
+            else ""
         )
         return CellKind(inner, tuple(shape), variable, conversion=conversion)
     if pt.is_duration(inner):

@@ -106,8 +106,7 @@ class Change:
             merged = merged_footers(target / COMMON, files)
         except RuntimeError:
             return (
-                f"{source / MERGED} is left out, since the files have different columns and one footer "
-                "cannot describe them all",
+                f"{source / MERGED} is left out: one footer cannot describe files with different columns",
             )
         with atomic_path(target / MERGED) as temporary:
             merged.write_metadata_file(str(temporary))

@@ -102,8 +102,7 @@ def read_properties(path: Path) -> Properties:
         data = stream.read(LONGEST + 1)
     if len(data) > LONGEST or b"\0" in data:
         raise FormatError(
-            f"{path} is not a properties file of HATS, expected lines such as 'key=value'; fetch the "
-            "catalogue again"
+            f"{path} is not a properties file of HATS, expected lines such as 'key=value'; fetch the catalogue again"
         )
     try:
         return Properties.parse(data.decode())

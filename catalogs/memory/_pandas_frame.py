@@ -108,8 +108,7 @@ class PandasFrame:
         own: dict[Any, Any] = {k: v for k, v in self.frame.attrs.items() if not is_provenance(k)}
         kept = {k: v for k, v in own.items() if same_in_json({k: v})}
         left = [
-            f"the attribute {k!r}, of type {type(v).__name__}, is left out, since JSON cannot hold it "
-            "unchanged"
+            f"the attribute {k!r}, of type {type(v).__name__}, is left out, since JSON cannot hold it unchanged"
             for k, v in own.items()
             if k not in kept
         ]

@@ -82,9 +82,8 @@ def in_memory(table: Any) -> InMemory:
         return ArrowTable(pa.table(table))
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise FormatError(
-            f"got a {type(table).__name__} that Arrow cannot convert to a table: "
-            f"{' '.join(str(error).split())}; expected columns of one type and different names: rename or "
-            "convert them"
+            f"got a {type(table).__name__} that Arrow cannot convert to a table: {' '.join(str(error).split())}; "
+            "expected columns of one type and different names: rename or convert them"
         ) from error
 
 

@@ -180,7 +180,9 @@ def check_chunk(path: Path, packed: bytes, limit: int) -> None:
     start = min((o for o in (chunk.column.get(DATA_PAGE), chunk.column.get(DICTIONARY_PAGE)) if o), default=0)
     end = start + chunk.column.get(COMPRESSED, limit)
     if start < len(MAGIC) or end > limit:
-        raise damaged(path, f"its footer places a column in bytes {start} to {end}, which is outside of the data")
+        raise damaged(
+            path, f"its footer places a column in bytes {start} to {end}, which is outside of the data"
+        )
 
 
 @dataclass(frozen=True)

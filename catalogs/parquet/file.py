@@ -174,8 +174,8 @@ def opened(place: Path | RemoteFile) -> Iterator[pq.ParquetFile]:
                 yield file
     except pa.ArrowNotImplementedError as error:
         raise FormatError(
-            f"{place} uses a feature of Parquet that pyarrow cannot read: {error}; write it again without "
-            "that feature") from error
+            f"{place} uses a feature of Parquet that pyarrow cannot read: {error}; write it again without that feature"
+        ) from error
     except FileNotFoundError:
         raise missing(Path(str(place))) from None
     except UnicodeDecodeError as error:

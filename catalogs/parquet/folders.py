@@ -43,9 +43,8 @@ def check_no_log(folder: Path) -> None:
     for log, kind in LOGS.items():
         if next(folder.glob(log), None) is not None:
             raise FormatError(
-                f"{folder} is a table of {kind}, in which {log} says which files hold the present rows; "
-                "expected a folder in which every file does: export the table to plain Parquet with the "
-                "program that wrote it"
+                f"{folder} is a table of {kind}, in which {log} says which files hold the present rows; expected a "
+                "folder in which every file does: export the table to plain Parquet with the program that wrote it"
             )
 
 

@@ -105,9 +105,8 @@ class Union:
             datatype = common_type(known.column.datatype, column.datatype)
         if datatype is None or is_reshaped(known.column, column):
             raise FormatError(
-                f"{known.typed} and {place} cannot be read as one catalogue: '{column.name}' is "
-                f"{shown(known.column)} in the first and {shown(column)} in the second; write it with one "
-                f"type in all files, or {REMEDY}"
+                f"{known.typed} and {place} cannot be read as one catalogue: '{column.name}' is {shown(known.column)} "
+                f"in the first and {shown(column)} in the second; write it with one type in all files, or {REMEDY}"
             )
         if not datatype.equals(known.column.datatype):
             known.typed = place
@@ -129,9 +128,8 @@ class Union:
             shared = len(kind.types.keys() & usual.types.keys())
             if 2 * shared < max(len(kind.types), len(usual.types)):
                 raise FormatError(
-                    f"{usual.first} and {kind.first} cannot be read as one catalogue: of their "
-                    f"{len(usual.types)} and {len(kind.types)} columns, {shared} have the same name, "
-                    f"expected half of them or more; {REMEDY}"
+                    f"{usual.first} and {kind.first} cannot be read as one catalogue: of their {len(usual.types)} and "
+                    f"{len(kind.types)} columns, {shared} have the same name, expected half of them or more; {REMEDY}"
                 )
         return tuple(
             replace(k.column, absent=sum(kind.n_files for kind in self.kinds if name not in kind.types))

@@ -115,7 +115,11 @@ def _why_a_mark(column: ColumnProfile, value: float, count: int, apart: float, m
     famous = value in column.marks and _stands_for_none(value, column)
     nines = famous and NINES.fullmatch(f"{value:g}") is not None
     if count < FEWEST:
-        return "far from all others, and it marks missing values in other columns" if apart > GAP * middle else None
+        return (
+            "far from all others, and it marks missing values in other columns"
+            if apart > GAP * middle
+            else None
+        )
     most = 0.5 if apart < FAR * middle else 1.0
     if not famous and not (FEWEST_UNUSUAL <= count < most * column.n and column.distinct.estimate > 20):
         return None
@@ -156,7 +160,11 @@ def _shifted(profile: Profile, name: str) -> list[Suspected]:
         if apart and near and len(np.unique(cloud)) >= FEWEST_UNUSUAL:
             end = np.floor(cloud[0])
             text = f"{end:.0f}.." if sign > 0 else f"..{1 - end:.0f}"
-            suspected.append(Suspected(text, len(cloud), "near a usual mark for a missing value, and far from all other values"))
+            suspected.append(
+                Suspected(
+                    text, len(cloud), "near a usual mark for a missing value, and far from all other values"
+                )
+            )
     return suspected
 
 
@@ -250,7 +258,9 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
             continue  # measurements in whole numbers, of which few rows have no two alike
         if is_real(c.column.datatype):
             if by_name and c.is_number and c.maximum > 2**53:
-                identifiers.append((9, place, name, "identifiers are stored as floating-point numbers, which rounds them"))
+                identifiers.append(
+                    (9, place, name, "identifiers are stored as floating-point numbers, which rounds them")
+                )
             continue
         if pt.is_boolean(c.column.datatype) or is_position(c.column) or not (by_ucd or by_name or unique):
             continue
@@ -268,10 +278,7 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
             )
             identifiers.append((rank, place, name, "different in every row"))
         elif c.distinct.repeated < 0.05 * c.n and c.missing < 0.05 * c.n:
-            shown = (
-                f"{c.distinct.repeated:,} rows repeat the value of another row, and {c.missing:,} rows have "
-                "none"
-            )
+            shown = f"{c.distinct.repeated:,} rows repeat the value of another row, and {c.missing:,} rows have none"
             identifiers.append((6, place, name, shown))
     return [(name, why) for _, _, name, why in sorted(identifiers)]
 

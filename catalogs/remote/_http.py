@@ -39,8 +39,7 @@ def web_client(within: tuple[str, ...]) -> Client:
             answer.close()
             raise CatalogError(
                 f"{shown(str(answer.url))} redirects to {shown(target)}, expected an address below "
-                f"{' or '.join(map(shown, within))}; ask for that address to be allowed, or fetch the file "
-                "yourself"
+                f"{' or '.join(map(shown, within))}; ask for that address to be allowed, or fetch the file yourself"
             )
 
     async def client(**options: Any) -> Any:

@@ -153,8 +153,7 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...], *, hats: bool)
         return Listing(root, (only,), "file")
     if query:
         raise FormatError(
-            f"{shown(url)} has a query, which only the URL of a single file may have; name the files one by "
-            "one"
+            f"{shown(url)} has a query, which only the URL of a single file may have; name the files one by one"
         )
     if wild is None:
         root = path.rstrip("/")
@@ -231,9 +230,8 @@ def refuse_other_than_page(filesystem: Any, url: str, path: str, suffixes: tuple
     kind, size = info.get("mimetype", "text/html"), info.get("size") or 0
     if "html" not in kind or size > LARGEST_PAGE:
         raise FormatError(
-            f"{shown(url)} is {kind} of {size:,} bytes, which is neither a page that lists files nor a file "
-            f"that can be read at a URL; expected names ending in {', '.join(suffixes)}, or a folder; fetch "
-            "it"
+            f"{shown(url)} is {kind} of {size:,} bytes, which is neither a page that lists files nor a file that can "
+            f"be read at a URL; expected names ending in {', '.join(suffixes)}, or a folder; fetch it"
         )
 
 
@@ -257,8 +255,7 @@ def reached(url: str, within: tuple[str, ...]) -> tuple[Any, str]:
         filesystem, path = url_to_fs(url, **options)
     except ImportError as error:
         raise CatalogError(
-            f"{shown(url)} cannot be reached: {scrubbed(str(error))}; install the driver that this message "
-            "names"
+            f"{shown(url)} cannot be reached: {scrubbed(str(error))}; install the driver that this message names"
         ) from error
     except ValueError as error:
         known = ", ".join(sorted(fsspec.available_protocols()))

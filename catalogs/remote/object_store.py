@@ -58,8 +58,7 @@ class ObjectStore:
             if not isinstance(error.__cause__, ImportError):
                 raise
             raise CatalogError(
-                f"{shown(url)} cannot be reached: {error.__cause__}; install the driver that this message "
-                "names"
+                f"{shown(url)} cannot be reached: {error.__cause__}; install the driver that this message names"
             ) from error
         return cls(url.rstrip("/"), filesystem, root)
 
@@ -145,7 +144,9 @@ def why_not(url: str) -> str:
             "its environment variables"
         )
     if not key_below(url, f"{scheme_of(url)}://").strip("/").partition("/")[2]:
-        return f"got '{shown(url)}', expected a folder in this store, such as {shown(url).rstrip('/')}/release"
+        return (
+            f"got '{shown(url)}', expected a folder in this store, such as {shown(url).rstrip('/')}/release"
+        )
     return ""
 
 

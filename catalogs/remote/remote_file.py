@@ -172,6 +172,5 @@ class _Watch(Callback):  # type: ignore[misc]
             self._file.check_size(self._got)
         if time.monotonic() - self._began > PATIENCE + self._got / SLOWEST:
             raise CatalogError(
-                f"{self._file} arrived at less than {SLOWEST:,} bytes a second, which is too slow; try again "
-                "later"
+                f"{self._file} arrived at less than {SLOWEST:,} bytes a second, which is too slow; try again later"
             )

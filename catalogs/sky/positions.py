@@ -143,7 +143,7 @@ def unit_of_position(
         raise CatalogError(
             f"{catalog.path}: got '{ra}' in {position_units[0]} and '{dec}' in {position_units[1]}, expected "
             "the same unit for both; name other columns, or convert one; if one of the units is wrong, state "
-            "the right one: position_unit = \"deg\" (or \"rad\", \"sexagesimal\", \"hours\" of the first "
+            'the right one: position_unit = "deg" (or "rad", "sexagesimal", "hours" of the first '
             f"beside degrees) under {table}"
         )
     return position_units[0]

@@ -56,9 +56,7 @@ def ecsv_dialect(head: Sequence[bytes], path: Path) -> tuple[Dialect, tuple[Entr
     """Return how an ECSV file is written, and what its header says of the columns."""
     names_at = next((i for i, r in enumerate(head) if is_data(r)), None)
     if names_at is None:
-        raise FormatError(
-            f"{path} has no line of column names below its header; write it again"
-        )
+        raise FormatError(f"{path} has no line of column names below its header; write it again")
     text = header_text(head[:names_at])
     try:
         entries = read_entries(text)

@@ -79,7 +79,8 @@ def described(path: Path, text: str) -> Layout | None:
     if is_readme(path):
         names = ", ".join(match[1].strip() for match in DESCRIBED.finditer(text))
         raise FormatError(
-            f"{path} describes tables but holds no rows; open one of the tables instead: {names}")
+            f"{path} describes tables but holds no rows; open one of the tables instead: {names}"
+        )
     return Layout("cds")
 
 

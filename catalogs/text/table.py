@@ -73,7 +73,9 @@ class TextPartition:
 
     def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
         """Return no texts, and a sentence on the comments where there are some: of ECSV what the header says more."""
-        said = "comments are left out" if self.format == CSV else "other metadata of the ECSV header is left out"
+        said = (
+            "comments are left out" if self.format == CSV else "other metadata of the ECSV header is left out"
+        )
         return {}, [said] if self.comments else []
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:

@@ -151,9 +151,8 @@ class Outline:
         beside = (self.fed if self.started is None else self.started) - self.inside
         if beside > MOST_BESIDE_ROWS:
             raise FormatError(
-                f"{self.path} holds more than {MOST_BESIDE_ROWS >> 20} MB of text outside of the rows of its "
-                "tables, which is the limit; convert its table to Parquet or FITS first (topcat and stilts "
-                "do)"
+                f"{self.path} holds more than {MOST_BESIDE_ROWS >> 20} MB of text outside of the rows of its tables, "
+                "which is the limit; convert its table to Parquet or FITS first (topcat and stilts do)"
             )
         if self.started is not None and self.element == "TABLEDATA" and self.fed - self.row_at > LONGEST_ROW:
             raise self.endless(f"what follows row {self.n_rows} of a table", LONGEST_ROW)
@@ -222,8 +221,7 @@ class Outline:
             kind = "a web page (HTML)" if name.lower() == "html" else "XML of another kind"
             raise FormatError(
                 f"{self.path} is {kind} and not a VOTable: its outermost element is <{name[:80]}>, expected "
-                "<VOTABLE>; open it in an editor: it may be a server's message that explains why there is no "
-                "table"
+                "<VOTABLE>; open it in an editor: it may be a server's message that explains why there is no table"
             )
         self.root = self.root or name
 
@@ -258,8 +256,7 @@ class Outline:
         sizes = [int(n) for n in re.findall(r"\d+", arraysize)]
         if name == "FIELD" and math.prod(sizes) > LARGEST_CELL:
             raise FormatError(
-                f"{self.path} has a {name} with arraysize {arraysize!r}, expected at most {LARGEST_CELL:,}; "
-                "correct it"
+                f"{self.path} has a {name} with arraysize {arraysize!r}, expected at most {LARGEST_CELL:,}; correct it"
             )
 
     def end_in_data(self, tag: str) -> None:

@@ -76,9 +76,8 @@ class FitsRows(BinaryRows):
         if odd or len(self.table_fields) != len(table.columns):
             raise FormatError(
                 f"{self.data.path} holds its data as FITS, "
-                f"{f'with the columns {odd}' if odd else 'of other columns'}; expected the columns that its "
-                "fields describe, without scaling and without variable length; convert it (topcat and stilts "
-                "do)"
+                f"{f'with the columns {odd}' if odd else 'of other columns'}; expected the columns that its fields "
+                "describe, without scaling and without variable length; convert it (topcat and stilts do)"
             )
         return table
 

@@ -124,9 +124,8 @@ def rows_of(path: Path, table: TableElement, data: Data | None) -> Rows:
     types = [memory_type(f) for f in fields]
     if sum(t.itemsize for t in types) > LONGEST_ROW or not all(t.itemsize for t in types):
         raise FormatError(
-            f"{path} has fields of {min(t.itemsize for t in types)} to {max(t.itemsize for t in types)} "
-            f"bytes, expected at least 1 byte in each and at most {LONGEST_ROW >> 20} MB in all; correct "
-            "their arraysize"
+            f"{path} has fields of {min(t.itemsize for t in types)} to {max(t.itemsize for t in types)} bytes, "
+            f"expected at least 1 byte in each and at most {LONGEST_ROW >> 20} MB in all; correct their arraysize"
         )
     if data.serialisation != "TABLEDATA":
         return (FitsRows if data.serialisation == "FITS" else BinaryRows)(fields, data)
@@ -187,7 +186,8 @@ class VOTablePartition:
         parsed = document(self.path, self.stamp)
         fields = parsed.table(self.index).fields
         beside = [
-            f"everything in the VOTable except the rows ({more}) is left out" for more in says_more(parsed.file)
+            f"everything in the VOTable except the rows ({more}) is left out"
+            for more in says_more(parsed.file)
         ]
         return {}, beside + [
             f"'{name}': each complex number becomes a pair of its real and imaginary parts"

@@ -80,10 +80,7 @@ def _lacking(model: Model, unseen: UnseenRows | None) -> str:
     if label.noise is not None:
         return "the model's labels may be wrong, so they cannot calibrate counts; audit the output"
     if unseen is None:
-        return (
-            f"{model.label} was trained by an earlier version, which kept no rows that no fit has seen; "
-            "train it again"
-        )
+        return f"{model.label} was trained by an earlier version, which kept no unseen rows; train it again"
     return ""
 
 

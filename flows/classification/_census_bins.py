@@ -45,9 +45,8 @@ Places = NDArray[np.intp]
 THRESHOLDS = (0.5, 0.8, 0.95)
 """Probabilities at which purity and completeness of every class are given."""
 REASON = (
-    "under the same assumption as the whole; each bin is shrunk towards the value that the whole predicts "
-    "for it, so the intervals hold in 95 % of all bins on average, but not in each bin; the bins add up to "
-    "the whole"
+    "under the same assumption as the whole; each bin is shrunk towards the value that the whole predicts for it, so "
+    "the intervals hold in 95 % of all bins on average, but not in each bin; the bins add up to the whole"
 )
 
 
@@ -61,7 +60,9 @@ def census_bins(
     of_target, of_labelled = (bin_values(by, features, rows.X) for rows in (target, labelled))
     bins = Bins.of(by.text, of_target, bins=wish.bins, edges=wish.edges)
     if len(bins.names) < 2:
-        return CensusBins(by=by.text, reason=f"'{by.text}' has the same value in all rows, so there are no bins", bins=())
+        return CensusBins(
+            by=by.text, reason=f"'{by.text}' has the same value in all rows, so there are no bins", bins=()
+        )
     places = BinnedRows(bins.places(of_labelled), bins.places(of_target), len(bins.names))
     shares = bin_shares(labelled, target, counted, places)
     wish = wish if counted.assumes != "features" else replace(wish, purity={}, completeness={}, selected={})

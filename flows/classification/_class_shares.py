@@ -125,8 +125,8 @@ def chosen_shift(
         return Shift(class_prior=wanted.class_prior, class_prior_source=wanted.class_prior_source)
     if estimate is None:
         raise UsageError(
-            f"shift.class_prior: got \"em\", but {model.label} was trained without it, expected shares that "
-            "stay the same from one release to the next; train again with \"em\", or give the shares"
+            f'shift.class_prior: got "em", but {model.label} was trained without it, expected shares that '
+            'stay the same from one release to the next; train again with "em", or give the shares'
         )
     return estimate()
 
@@ -154,7 +154,7 @@ def _check_classes(model: Model, prior: Asked) -> None:
     if links:
         raise UsageError(
             f"shift.class_prior: got shares for {model.label}, whose link is {', '.join(links)}, expected "
-            "the logistic link, since shares are applied to logits; train with likelihood = \"logistic\""
+            'the logistic link, since shares are applied to logits; train with likelihood = "logistic"'
         )
 
 
@@ -180,7 +180,8 @@ def estimated_shares(model: Model, sources: Sequence[LocalSource], scorer: RowSc
         shares = np.exp(class_priors(p, prior_shares(model)).log_shift) * prior_shares(model)
     except ValueError as error:
         raise UsageError(
-            f"class_prior: got \"em\", but the shares cannot be estimated from these rows: {error}") from error
+            f'class_prior: got "em", but the shares cannot be estimated from these rows: {error}'
+        ) from error
     rounded = np.round(shares / shares.sum(), DIGITS)
     first = files[0].catalogue.source.path.name
     name = first if len(sources) == 1 else f"{first} and {len(sources) - 1} more"

@@ -29,7 +29,7 @@ def check_room(out: Path, jobs: Sequence[Job], columns: Sequence[NewColumn], mod
     """
     needed, slim = (needed_bytes(jobs, columns, which) for which in (mode, "slim"))
     share = f"about {slim / max(needed, 1):.1%} of that size"
-    advice = f"mode = \"slim\" under [output] writes identifier, position and the new columns only, {share}"
+    advice = f'mode = "slim" under [output] writes identifier, position and the new columns only, {share}'
     try:
         check_free_space(out, needed)
     except StorageError as error:
@@ -38,10 +38,7 @@ def check_room(out: Path, jobs: Sequence[Job], columns: Sequence[NewColumn], mod
         raise StorageError(f"{error}; or ask for slim copies: {advice}") from error
     if needed < LARGE or slim > SMALL_SHARE * needed:
         return ""
-    return (
-        f"The copies take about {needed / 1e9:.0f} GB; slim copies are enough to join the new columns: "
-        f"{advice}"
-    )
+    return f"The copies take about {needed / 1e9:.0f} GB; slim copies are enough to join the new columns: {advice}"
 
 
 def needed_bytes(jobs: Sequence[Job], columns: Sequence[NewColumn], mode: Mode) -> int:

@@ -188,7 +188,11 @@ class Looker:
 def _origin(listed: Output | None, state: FileState) -> str:
     if listed is None:
         return "that `blr classify` did not write here"
-    return "that was written from other input" if listed.input.sha256 != state.sha256 else "that was changed after it was written"
+    return (
+        "that was written from other input"
+        if listed.input.sha256 != state.sha256
+        else "that was changed after it was written"
+    )
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,8 @@ def sky_maps(texts: Sequence[str]) -> dict[str, HealpixMap]:
             )
         if match["name"] in maps:
             raise UsageError(
-                f"--sky-map: got the name '{match['name']}' twice, expected each name once; rename one map")
+                f"--sky-map: got the name '{match['name']}' twice, expected each name once; rename one map"
+            )
         frame = next((f for f in frames if f == match["frame"]), None)
         maps[match["name"]] = read_healpix(Path(match["path"]), column=match["column"], frame=frame)
     return maps
@@ -253,9 +254,8 @@ def _answers(
         weight = weight if name == "weight" else 1 / np.where(weight > 0, weight, np.nan)
     if np.any(~(weight > 0) | np.isinf(weight)):
         raise UsageError(
-            f"got {int(np.sum(~(weight > 0) | np.isinf(weight)))} weights that are not positive and finite, "
-            "expected 1 / (probability of being drawn); correct the column of weights or probabilities, or "
-            "leave it out"
+            f"got {int(np.sum(~(weight > 0) | np.isinf(weight)))} weights that are not positive and finite, expected "
+            "1 / (probability of being drawn); correct the column of weights or probabilities, or leave it out"
         )
     how = _texts(values["how"]) if "how" in optional else np.full(n, "")
     rows = zip(_texts(values[identifier]), _texts(values[label]), weight.tolist(), how, strict=True)

@@ -26,7 +26,8 @@ def full_arrays(scores: Scores) -> list[Array]:
     """Return the further columns, (n,) each, of scores with intervals; NaN where a row is unclassifiable."""
     if scores.low is None or scores.high is None:
         raise ValueError(
-            "got scores without credible intervals, which these columns need; score with `credible`")
+            "got scores without credible intervals, which these columns need; score with `credible`"
+        )
     known = ~np.isnan(scores.probability[:, 0])
     uncertainty = np.full(len(known), np.nan)
     uncertainty[known] = entropy(scores.probability[known])

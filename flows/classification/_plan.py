@@ -267,14 +267,12 @@ def _check_replaceable(
     other = f"the model {before.model}" if before.model != model.label else "another specification"
     if not overwrite:
         raise OutputExistsError(
-            f"{out}: got a folder with outputs of {other}, expected an empty folder, or outputs of "
-            f"{model.label} with the same specification; choose another with --out, or replace them with "
-            "--overwrite"
+            f"{out}: got a folder with outputs of {other}, expected an empty folder, or outputs of {model.label} with "
+            "the same specification; choose another with --out, or replace them with --overwrite"
         )
     left = [o.name for o in before.outputs if o.name not in names and (out / o.name).exists()]
     if left:
         raise OutputExistsError(
-            f"{out}: got {', '.join(left)}, written by {other}, which this run would not replace, but all "
-            "outputs in a folder have to be of one model; classify those inputs too, move the files, or "
-            "choose another folder"
+            f"{out}: got {', '.join(left)}, written by {other}, which this run would not replace, but all outputs in "
+            "a folder have to be of one model; classify those inputs too, move the files, or choose another folder"
         )

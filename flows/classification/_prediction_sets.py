@@ -64,8 +64,7 @@ def sets_of(model: Model, specification: Specification) -> ConformalSets | None:
     if rule is None:
         raise UsageError(
             f"output.sets: got {level:g} for {model.label}, whose folder has no labelled rows with left-out "
-            "probabilities, expected a model in a store, trained by this version; train it again, or remove "
-            "the key"
+            "probabilities, expected a model in a store, trained by this version; train it again, or remove the key"
         )
     if reason := _why_none(model, specification):
         return ConformalSets(SetRecord(level=level, source="cannot be said", reason=reason), None, None)
@@ -90,7 +89,7 @@ def _stated(model: Model, level: float, thresholds: Mapping[str, float]) -> Conf
         level=level,
         source="stated",
         reason="the specification states the thresholds; the share holds if they come from these objects, this "
-            "model and these class shares, for example from an audit",
+        "model and these class shares, for example from an audit",
         classes={
             name: ClassSetRule(
                 bit=k,
@@ -110,7 +109,7 @@ def _why_none(model: Model, specification: Specification) -> str | None:
     """Say why labelled objects do not tell how often a class is kept in the target; None where they do."""
     if "features" in (specification.shift.assumes, model.specification.shift.assumes):
         return (
-            "shift.assumes = \"features\" says that labelled objects were chosen by their features: objects "
+            'shift.assumes = "features" says that labelled objects were chosen by their features: objects '
             "of a class look different in the target, so the labelled objects do not show how often a class "
             "is kept there"
         )
@@ -136,7 +135,7 @@ def _record(model: Model, rule: SetRule) -> SetRecord:
         level=rule.level,
         source=judged_by,
         reason=f"learnt class by class from the {judged_by} probabilities of the labelled rows; the share holds "
-            "where the objects of a class look like its labelled objects, for any class shares",
+        "where the objects of a class look like its labelled objects, for any class shares",
         classes={
             name: ClassSetRule(
                 bit=k,

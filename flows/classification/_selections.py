@@ -97,7 +97,7 @@ def selections_of(model: Model, specification: Specification) -> Selections | No
     biased = "features" in (specification.shift.assumes, model.specification.shift.assumes)
     if biased or model.specification.shift.density_weights:
         raise UsageError(
-            "output.selected: got true for labels that may be biased (shift.assumes = \"features\" or "
+            'output.selected: got true for labels that may be biased (shift.assumes = "features" or '
             "density_weights), expected labels whose classes look like those of the target: the completeness "
             "among biased labels is not that of the target; remove the key, and audit the output"
         )
@@ -105,8 +105,7 @@ def selections_of(model: Model, specification: Specification) -> Selections | No
     if rows is None:
         raise UsageError(
             f"output.selected: got true for {model.label}, whose folder has no labelled rows with left-out "
-            "probabilities, expected a model in a store, trained by this version; train it again, or remove "
-            "the key"
+            "probabilities, expected a model in a store, trained by this version; train it again, or remove the key"
         )
     shares = shift_record(model, specification).class_priors
     at = tuple(shares[name] for name in model.classes)

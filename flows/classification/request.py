@@ -210,7 +210,9 @@ class ExplainRequest:
     table: Annotated[
         str | None, Parameter(words="Name or number of the table, in a file with several.", metavar="NAME")
     ] = None
-    html: Annotated[Path | None, Parameter(words="Write a page of HTML too.", metavar="FILE", written=True)] = None
+    html: Annotated[
+        Path | None, Parameter(words="Write a page of HTML too.", metavar="FILE", written=True)
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -258,7 +260,7 @@ class MapRequest:
         list[str] | None,
         Parameter(
             words="HEALPix FITS file whose values expressions may name: NAME=FILE, NAME=FILE#COLUMN, followed "
-                "by @galactic if the file does not state its coordinates; may be repeated.",
+            "by @galactic if the file does not state its coordinates; may be repeated.",
             metavar="NAME=FILE",
         ),
     ] = None

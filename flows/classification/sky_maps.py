@@ -225,8 +225,7 @@ def _remarks(work: _Work, survey: Survey) -> Iterator[str]:
     known = work.known
     if known is None:
         yield (
-            "no labels were given, so the fraction is the classifier's and has no interval; name a table "
-            "with --labels"
+            "no labels were given, so the fraction is the classifier's and has no interval; name a table with --labels"
         )
         return
     if not survey.labelled.counts(work.request.what)[0].any():

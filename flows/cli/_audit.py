@@ -65,9 +65,8 @@ def _show_audit(audit: Audit) -> None:
     if audit.sets is not None:
         _show_sets(audit.sets)
     say(
-        f"{audit.n_answered:,} of {audit.n_drawn:,} drawn objects have an answer, {audit.n_undecided:,} "
-        f"cannot be decided, {audit.n_unanswered:,} are blank; {audit.n_other:,} belong to none of the "
-        "classes"
+        f"{audit.n_answered:,} of {audit.n_drawn:,} drawn objects have an answer, {audit.n_undecided:,} cannot be "
+        f"decided, {audit.n_unanswered:,} are blank; {audit.n_other:,} belong to none of the classes"
     )
     if audit.n_answered < audit.n_drawn:
         say(

@@ -42,9 +42,11 @@ def _status_and_message(error: BaseException) -> tuple[int, str]:
             return FAILED, f"error: {error}"
         case OSError():
             place = f"{error.filename}: " if error.filename else ""
-            return FAILED, f"error: {place}{error.strerror or error}; every file with a final name is complete"
+            return (
+                FAILED,
+                f"error: {place}{error.strerror or error}; every file with a final name is complete",
+            )
     return (
         FAILED,
-        f"error: {type(error).__name__}: {error}\nThis is an error in blr: `blr --debug ...` shows its "
-        "place; please report it.",
+        f"error: {type(error).__name__}: {error}\nThis is an error in blr; please report it: `blr --debug ...` shows where.",
     )

@@ -49,7 +49,8 @@ def run_init(request: InitRequest, *, json: bool) -> None:
     out, label, columns = request.out, request.label, request.columns
     if out is not None and out.exists() and not request.overwrite:
         raise OutputFolderError(
-            f"--out: got '{out}', which exists, expected a new file; choose another name, or add --overwrite")
+            f"--out: got '{out}', which exists, expected a new file; choose another name, or add --overwrite"
+        )
     folder = Path() if out is None else out.parent
     beside = folder / COLUMNS_FILE
     columns = beside if columns is None and beside.exists() else columns
@@ -57,7 +58,10 @@ def run_init(request: InitRequest, *, json: bool) -> None:
     source = resolve_one(request.file, key="FILE")
     url = source.url if isinstance(source, RemoteSource) else None
     check_no_secret(
-        [request.file], key="CATALOG", kept="since a specification is kept in models", remedy="fetch the file first"
+        [request.file],
+        key="CATALOG",
+        kept="since a specification is kept in models",
+        remedy="fetch the file first",
     )
     choice = TableChoice(request.table, (label,))
     with shown_progress(quiet=True), using(names), opened_together(source, choice) as catalog:
@@ -161,7 +165,9 @@ def _remark(column: ColumnSummary | ElementSummary, files: int) -> str:
     absent = column.absent if isinstance(column, ColumnSummary) else 0
     marks = [f"absent in {absent:,} of {files:,} files"] if absent else []
     marks += [f"{_cell(s.value)} in {s.count:,} rows: a mark for 'no value'?" for s in column.sentinels]
-    marks += [f"'{text}' in {n:,} rows among numbers: a mark for 'no value'?" for text, n in column.texts.items()]
+    marks += [
+        f"'{text}' in {n:,} rows among numbers: a mark for 'no value'?" for text, n in column.texts.items()
+    ]
     marks += [column.not_numbers] if column.not_numbers else []
     return "; ".join((["constant"] if column.constant else []) + marks)
 

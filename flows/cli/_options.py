@@ -91,9 +91,7 @@ def _say_start(context: typer.Context, quiet: bool) -> bool:  # noqa: FBT001  Ty
 
 Quiet = Annotated[
     bool,
-    typer.Option(
-        "--quiet", "-q", callback=_say_start, help="Print few lines instead of a progress bar."
-    ),
+    typer.Option("--quiet", "-q", callback=_say_start, help="Print few lines instead of a progress bar."),
 ]
 Port = Annotated[
     int | None,
@@ -190,13 +188,20 @@ class PromoteOptions:
     """Of a promotion, where nobody is asked."""
 
     if_better: Annotated[
-        bool, typer.Option("--if-better", help="Promote only if it is better on objects that neither model has seen, and its verdict is not red.")
+        bool,
+        typer.Option(
+            "--if-better",
+            help="Promote only if it is better on objects that neither model has seen, and its verdict is not red.",
+        ),
     ] = False
-    reject: Annotated[bool, typer.Option("--reject", help="Reject the version, with a reason in --why; the champion stays.")] = (
-        False
-    )
+    reject: Annotated[
+        bool, typer.Option("--reject", help="Reject the version, with a reason in --why; the champion stays.")
+    ] = False
     undo: Annotated[
-        bool, typer.Option("--undo", help="Undo the last promotion of NAME: the previous champion takes its place again.")
+        bool,
+        typer.Option(
+            "--undo", help="Undo the last promotion of NAME: the previous champion takes its place again."
+        ),
     ] = False
     dry_run: DryRun = False
     json: AsJson = False

@@ -16,5 +16,6 @@ def start_prefect() -> HomeServer:
     server = start_embedded_server()
     own = "starting Prefect's server and " if server.process else ""
     tell().note(
-        f"{own}loading Prefect, which takes some time on a busy machine; --direct works without Prefect")
+        f"{own}loading Prefect, which takes some time on a busy machine; --direct works without Prefect"
+    )
     return HomeServer(server)

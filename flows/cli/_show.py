@@ -43,7 +43,9 @@ __all__ = [
 ]
 
 
-REPORT_KEPT = "report.html shows the previous census: the version that wrote it kept no data to write it again"
+REPORT_KEPT = (
+    "report.html shows the previous census: the version that wrote it kept no data to write it again"
+)
 
 
 def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
@@ -67,8 +69,7 @@ def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
         for sentence in (*noise_words(result.training.label_noise), *shift_words(result.training.shift)):
             say(sentence)
     say(
-        f"{result.model} {STATUS_WORDS[result.status]}; trust verdict on the approximation: "
-        f"{result.trust.verdict}"
+        f"{result.model} {STATUS_WORDS[result.status]}; trust verdict on the approximation: {result.trust.verdict}"
     )
     for line in answer_lines(training_answers(report)):
         say(line)

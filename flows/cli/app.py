@@ -224,9 +224,14 @@ def promote(request: PromoteRequest, options: PromoteOptions) -> None:
 def serve(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="File of the deployments; default: prefect.yaml in this folder, or else the one of this package."),
+        typer.Argument(
+            metavar="FILE",
+            help="File of the deployments; default: prefect.yaml in this folder, or else the one of this package.",
+        ),
     ] = Path("prefect.yaml"),
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Number of runs at the same time.")] = 1,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, help="Number of runs at the same time.")
+    ] = 1,
     port: Port = None,
 ) -> None:
     """Run the deployments of this folder at their times, with a server and its pages, until Ctrl-C."""
@@ -276,7 +281,12 @@ def automate(
 
 @app.command()
 def schema(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Name of the document whose schema is printed; default: list the names.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="Name of the document whose schema is printed; default: list the names."
+        ),
+    ] = None,
 ) -> None:
     """Print the JSON Schema of what a command prints with --json, or of a file that it leaves."""
     from flows.cli._schemas import run_schema

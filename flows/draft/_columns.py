@@ -189,7 +189,8 @@ def _account_for(chosen: Chosen, names: Sequence[str]) -> None:
     spare = {cell for text, _ in chosen.spare.values() for cell in _columns_of(text)}
     empty = Reason("has too few values, or one value only, in the rows of the classes", "empty")
     many = Reason(
-        f"there are {chosen.most} features already, and each tells more by itself", "beyond the limit")
+        f"there are {chosen.most} features already, and each tells more by itself", "beyond the limit"
+    )
     for name in names:
         if name not in used and name not in chosen.left_out:
             chosen.leave_out(name, many if name in spare else empty)

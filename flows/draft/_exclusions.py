@@ -138,9 +138,9 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
     limited = _limited(name, evidence)
     reasons = {
         (
-            "dust of our Galaxy in front of the object: use it to correct fluxes, under [photometry]", "dust"): is_dust(
-            column, values
-        ),
+            "dust of our Galaxy in front of the object: use it to correct fluxes, under [photometry]",
+            "dust",
+        ): is_dust(column, values),
         ("an error" + (f" of {of}" if of else "") + ", not a measurement", "errors"): of is not None,
         ("about the observation", "about the observation"): is_of_the_observation(
             column, values, rows, columns
@@ -148,8 +148,9 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
         (f"a limit of {limited}, not a measurement", "errors"): limited is not None,
         ("whole numbers: a flag or a code, not a measurement", "flags and codes"): not magnitude
         and is_flag(name, values),
-        (
-            "whole numbers, with a name that is usual for bookkeeping", "bookkeeping"): is_bookkeeping(column, values),
+        ("whole numbers, with a name that is usual for bookkeeping", "bookkeeping"): is_bookkeeping(
+            column, values
+        ),
     }
     reason = next((reason for reason, holds in reasons.items() if holds), None)
     if reason is None:
@@ -163,7 +164,8 @@ def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:
     gain = evidence.gains.get(name, 0.0)
     if name in evidence.alone:
         finding.append(
-            f"by itself it gives {gain:.0%} of the information on the class (suspicious from {ALONE:.0%} on)")
+            f"by itself it gives {gain:.0%} of the information on the class (suspicious from {ALONE:.0%} on)"
+        )
     if name in evidence.presence:
         finding.append(evidence.presence[name].shown)
     column = seen.columns[name].column
@@ -208,10 +210,7 @@ def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     if name in evidence.derived:
         leak = evidence.derived[name]
         rest = ", ".join(c for c in leak.columns if c != name)
-        finding = (
-            f"leak: computed from {rest} by a formula that contains the class ({leak.combination} gives it "
-            "away)"
-        )
+        finding = f"leak: computed from {rest} by a formula that contains the class ({leak.combination} gives it away)"
         return Reason(finding, "leaks")
     shares = votes(name, seen.columns)
     whole = evidence.shares.get(name)

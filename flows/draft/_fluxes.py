@@ -45,7 +45,7 @@ class FluxBand:
         yield f"flux = {quoted[self.flux]}  # {self.unit}"
         if self.error is None:
             yield (
-                "scale = \"pogson\"  # no error of the flux was found: where the flux is not positive, there "
+                'scale = "pogson"  # no error of the flux was found: where the flux is not positive, there '
                 "is no magnitude"
             )
         else:

@@ -241,10 +241,7 @@ class Page:
         else:
             yield f"held_out = {HELD_OUT}"
         if self.split.order is not None:
-            yield (
-                f"healpix_order = {self.split.order}  # stated, so that the held-out rows stay the same when "
-                "the catalogue grows"
-            )
+            yield f"healpix_order = {self.split.order}  # stated, so that the split stays as the catalogue grows"
         yield ""
 
     def _photometry(self) -> Iterator[str]:
@@ -261,10 +258,7 @@ class Page:
             yield f"{_text(name)} = {_text(expression)}" + (f"  # {_line(remark)}" if remark else "")
         spare = list(self.chosen.spare.items())
         if spare:
-            yield (
-                f"# More than {self.chosen.most} features would make a first training slow; these tell least "
-                "by themselves:"
-            )
+            yield f"# More than {self.chosen.most} features make a first training slow; these tell least by themselves:"
         for name, (expression, remark) in spare[:MOST_SHOWN]:
             yield f"# {_text(name)} = {_text(expression)}" + (f"  # {_line(remark)}" if remark else "")
         if len(spare) > MOST_SHOWN:
@@ -278,10 +272,7 @@ class Page:
         for name, reason in {**_of_vectors(self.chosen.left_out, self.seen), **self.other}.items():
             yield f"#   {_line(name)}: {_line(reason)}"
         if self.chosen.together:
-            yield (
-                "# Together these tell more than apart. That is normal for colours, but also a sign of "
-                "columns computed with the class:"
-            )
+            yield "# Together these tell more than apart, as colours do, but also columns computed with the class:"
             for leak in self.chosen.together:
                 yield f"#   {_line(leak.combination)}: {leak.gain:.0%} of the class"
         yield ""
@@ -292,10 +283,7 @@ class Page:
 
     def _candidates(self) -> Iterator[str]:
         yield "[select]"
-        yield (
-            "by = \"stack\"  # a mixture that predicts left-out rows best; \"evidence\": the candidate of "
-            "the highest evidence"
-        )
+        yield 'by = "stack"  # a mixture that predicts left-out rows best; "evidence": the one of the highest'
         yield ""
         yield "# Each candidate is a mixture over its prior's scale and, where there are several, its widths."
         for candidate in default_candidates(self._rows(), len(self.chosen.features), len(self.classes.kept)):

@@ -43,7 +43,9 @@ class Suspect:
         """The reason and the losses in words."""
         if self.with_it is None:
             return self.why
-        without = "no feature is left without it" if self.without is None else f"{self.without:.3f} without it"
+        without = (
+            "no feature is left without it" if self.without is None else f"{self.without:.3f} without it"
+        )
         return f"{self.why}; a quick linear fit loses {self.with_it:.3f} nats a row with it, {without}"
 
 

@@ -195,7 +195,7 @@ def _position_remarks(seen: Profile, ra: str, dec: str, unit: PositionUnit) -> I
         if as_numbers.unreadable < place.unreadable:
             remark += (
                 f", but only {as_numbers.unreadable:,} if the texts are numbers: state position_unit = "
-                "\"deg\", or \"rad\""
+                '"deg", or "rad"'
             )
         yield remark
     if place.out_of_range:

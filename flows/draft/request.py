@@ -36,7 +36,10 @@ class InitRequest:
     ]
     label: Annotated[str, Parameter(words="Column of the class.", metavar="COLUMN")]
     out: Annotated[
-        Path | None, Parameter(words="File to write the specification to, instead of printing it.", metavar="FILE", written=True)
+        Path | None,
+        Parameter(
+            words="File to write the specification to, instead of printing it.", metavar="FILE", written=True
+        ),
     ] = None
     overwrite: Annotated[bool, Parameter(words="Replace an existing file.")] = False
     limit: Annotated[int | None, LIMIT] = None
@@ -45,7 +48,7 @@ class InitRequest:
         Path | None,
         Parameter(
             words="TOML file with more names of columns (docs/column-names.md); default: blr-columns.toml in "
-                "the folder of --out, or in this folder.",
+            "the folder of --out, or in this folder.",
             metavar="FILE",
         ),
     ] = None

@@ -270,9 +270,8 @@ def _options(
     others = [c for c in seen.columns.values() if c.name != label and not isinstance(c.name, Element)]
     if not others and not options and not few_places:
         raise TrainingError(
-            "got no column with one number or text in each row beside the label, expected columns that "
-            "describe the objects; name the catalogue that has them, and join these labels to it: table = { "
-            "... } under [label]"
+            "got no column with one number or text in each row beside the label, expected columns that describe the "
+            "objects; name the catalogue that has them, and join these labels to it: table = { ... } under [label]"
         )
     if others:
         best = max(others, key=lambda c: c.distinct.estimate)

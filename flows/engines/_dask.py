@@ -175,12 +175,12 @@ class DaskEngine:
             raise self._gone() from lost
         if isinstance(error, MemoryError):
             return Lost(
-                "a worker did not have enough memory; give the workers more, or run without an engine")
+                "a worker did not have enough memory; give the workers more, or run without an engine"
+            )
         if isinstance(error, KilledWorker):
             return Lost(
-                f"{error.allowed_failures + 1} workers were killed one after another while they worked on "
-                "it, probably because they had too little memory; give the workers more memory, or run "
-                "without an engine"
+                f"{error.allowed_failures + 1} workers were killed one after another while they worked on it, "
+                "probably because they had too little memory; give the workers more memory, or run without an engine"
             )
         if isinstance(error, ModuleNotFoundError):
             raise _without_package(self.name, error)

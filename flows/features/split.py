@@ -129,9 +129,8 @@ def _of_few_pixels(specification: Specification, by_place: split.HealpixSplit) -
         if asked / 2 <= by_place.share <= 2 * asked:
             return ""
         return (
-            f"split.healpix_order: got {order}, whose pixels hold {by_place.share:.0%} of the labelled rows "
-            f"out, expected about {asked:.0%}; leave the key out, so that an order is chosen, or split by "
-            "'id'"
+            f"split.healpix_order: got {order}, whose pixels hold {by_place.share:.0%} of the labelled rows out, "
+            f"expected about {asked:.0%}; leave the key out, so that an order is chosen, or split by 'id'"
         )
     shares = ", ".join(f"{share:.0%}" for share in by_place.shares.values())
     return (

@@ -146,10 +146,7 @@ def _remedy(name: str, trained: str, theirs: tuple[str, ...], unit: str, *, trai
         value = f"10 ** (0.4 * ({ZERO_POINT[old_flux]} - {column}))"
     else:
         return f"{state}; else convert it, or compute it from the target's columns under [target.expressions]"
-    return (
-        f"{state}; if they are AB magnitudes, convert them: expressions = {{ {name} = '{value}' }} under "
-        "[target]"
-    )
+    return f"{state}; if they are AB magnitudes, convert them: expressions = {{ {name} = '{value}' }} under [target]"
 
 
 def _factor(trained: str | None, here: str | None) -> float | None:

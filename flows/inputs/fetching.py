@@ -238,7 +238,8 @@ def listing_of(url: str) -> Listing:
     listing = remote_listing(url, all_suffixes(), within=url_roots(), hats=True)
     if isinstance(listing, Path):
         raise UsageError(
-            f"got '{shown(url)}', a file of this machine, expected its path; give the path without 'file://'")
+            f"got '{shown(url)}', a file of this machine, expected its path; give the path without 'file://'"
+        )
     if listing.kind != "folder":
         return listing
     kept = set(without_notes([Path(place.key) for place in listing.places]))

@@ -171,6 +171,5 @@ def _odd(file: Path, names: frozenset[str], usual: frozenset[str]) -> CatalogErr
     lacks, more = sorted(usual - names), sorted(names - usual)
     what = " and ".join([f"lacks {lacks}"] * bool(lacks) + [f"has also {more}"] * bool(more))
     return FormatError(
-        f"{file} {what}, but the other files of its folder do not, expected the same columns in all; correct "
-        "the file"
+        f"{file} {what}, but the other files of its folder do not, expected the same columns in all; correct the file"
     )

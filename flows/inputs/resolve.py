@@ -110,8 +110,7 @@ def _matches(pattern: str, folder: Path, key: str) -> Iterable[Path | str]:
         if matches:
             return [check_inside(match, key=key) for match in matches]  # links may lead elsewhere
         raise UsageError(
-            f"{key}: got '{pattern}', which no file in {folder} matches, expected a pattern of catalogues; "
-            "change it"
+            f"{key}: got '{pattern}', which no file in {folder} matches, expected a pattern of catalogues; change it"
         )
     beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     hint = nearest(path.name, beside) if beside else f"there is no folder {path.parent}"
@@ -134,7 +133,6 @@ def _check_told_apart(urls: Sequence[str], key: str) -> None:
     for url in urls:
         if first.setdefault(shown(url), url) != url:
             raise UsageError(
-                f"{key}: got '{shown(url)}' twice, with different queries or users, expected URLs that "
-                "differ elsewhere, since queries and users are not kept; classify the files one by one, or "
-                "fetch them"
+                f"{key}: got '{shown(url)}' twice, with different queries or users, expected URLs that differ "
+                "elsewhere, since queries and users are not kept; classify the files one by one, or fetch them"
             )

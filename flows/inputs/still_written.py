@@ -48,7 +48,9 @@ def still_written(
     while True:
         writing = [file for file, look in looks.items() if look.quiet_for() < quiet]
         if not writing or time.monotonic() >= end:
-            return dict.fromkeys(writing, f"it changed less than {quiet:g} s ago, so it is left for the next run")
+            return dict.fromkeys(
+                writing, f"it changed less than {quiet:g} s ago, so it is left for the next run"
+            )
         time.sleep(min(BETWEEN_LOOKS, quiet))
         for file in writing:
             _look(file, looks)

@@ -55,7 +55,7 @@ class VoteReader:
             raise TrainingError(
                 "label.votes: got fractions up to 1 without a total, expected numbers of votes, since read "
                 "as numbers most rows have fewer than fewest_votes; add the column of the number of votes, "
-                "total = \"...\" under [label], or set fewest_votes = 0, so that each row counts as one vote"
+                'total = "..." under [label], or set fewest_votes = 0, so that each row counts as one vote'
             )
         usable = np.isfinite(raw).all(axis=1) & (np.nan_to_num(raw).sum(axis=1) >= max(self.fewest, 1e-9))
         return np.where(usable[:, None], raw, 0.0)

@@ -39,7 +39,8 @@ def check_blocks(path: Path) -> None:
                 raise ValueError(f"it holds blocks compressed by {compression!r}, which blr does not use")
             if at > len(content) or not inflated == used <= kept:
                 raise ValueError(
-                    f"a block claims {max(kept, used, inflated):,} bytes, more than the file has")
+                    f"a block claims {max(kept, used, inflated):,} bytes, more than the file has"
+                )
 
 
 def check_tree(tree: Tree, size: int) -> None:

@@ -104,7 +104,8 @@ def read_tree(path: Path) -> Tree:
     """Return what an ASDF file holds, its checksums verified."""
     if not path.is_file():
         raise ModelError(
-            f"{path}: there is no such file, expected a model; `blr models list` shows the models of a store")
+            f"{path}: there is no such file, expected a model; `blr models list` shows the models of a store"
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # asdf only warns of some damage, as of an unknown tag
@@ -120,8 +121,7 @@ def read_tree(path: Path) -> Tree:
 def _check_version(path: Path, tree: Tree) -> None:
     if tree.get("format") != "blr-model":
         raise ModelError(
-            f"{path}: got an ASDF file that is not a model, expected one that `blr train` wrote; correct the "
-            "path"
+            f"{path}: got an ASDF file that is not a model, expected one that `blr train` wrote; correct the path"
         )
     version = tree.get("schema_version")
     if isinstance(version, int) and version > SCHEMA_VERSION:

@@ -106,9 +106,8 @@ def promote(
         expected = comparison.champion if instead_of is None else instead_of
         if (None if now is None else f"{stored.name}@{now}") != (expected or None):
             raise ModelError(
-                f"{place.root}: got {stored.name}@{now} as the champion, expected {expected or 'none'}, with "
-                f"which {comparison.challenger} was compared: another version was promoted in the meantime; "
-                "compare again"
+                f"{place.root}: got {stored.name}@{now} as the champion, expected {expected or 'none'}, with which "
+                f"{comparison.challenger} was compared: another version was promoted in the meantime; compare again"
             )
         done = place.promote(stored, why=request.why or _reason(comparison, request), who=_who(request))
     return replace(result, status="promoted", who=done.who, why=done.why)

@@ -30,8 +30,8 @@ class PromoteRequest:
     how: Annotated[
         Literal["ask", "better", "now"],
         Parameter(
-            words="Ask a person on the page of this run; promote by rule, if the model is better; or promote "
-                "now.", flag=None
+            words="Ask a person on the page of this run; promote by rule, if the model is better; or promote now.",
+            flag=None,
         ),
     ] = "ask"
     margin: Annotated[

@@ -82,8 +82,8 @@ def read_unseen_rows(folder: Path, *, classes: int, features: int) -> UnseenRows
         target, weight = table["target"].to_numpy(), table["weight"].to_numpy()
     except (pa.ArrowException, KeyError, AttributeError, ValueError) as error:
         raise ModelError(
-            f"{path}: cannot be read as the table of rows that no fit has seen ({error}); train the model "
-            "again") from error
+            f"{path}: cannot be read as the table of rows that no fit has seen ({error}); train the model again"
+        ) from error
     fits = probability.shape[1] == classes and X.shape[1] == features
     if not fits or (len(target) and not 0 <= target.min() <= target.max() < classes):
         raise ModelError(

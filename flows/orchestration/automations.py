@@ -124,9 +124,8 @@ def _is_webhook(block: BlockDocument) -> bool:
 
 def _no_block(name: str) -> str:
     return (
-        f"--notify: got no block '{name}' that notifies, expected one, such as Slack, e-mail or a webhook; "
-        f"create it on the server's page Blocks, or by {MAKE_BLOCK.format(name=name)}, which asks for the "
-        "address"
+        f"--notify: got no block '{name}' that notifies, expected one, such as Slack, e-mail or a webhook; create it "
+        f"on the server's page Blocks, or by {MAKE_BLOCK.format(name=name)}, which asks for the address"
     )
 
 

@@ -290,7 +290,6 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FlowError(
-            f"{folder}: {error.strerror}, expected a folder for the database of Prefect's embedded server; "
-            "set PREFECT_HOME to a folder that you may write to, or run with --direct, which needs no "
-            "database"
+            f"{folder}: {error.strerror}, expected a folder for the database of Prefect's embedded server; set "
+            "PREFECT_HOME to a folder that you may write to, or run with --direct, which needs no database"
         ) from error

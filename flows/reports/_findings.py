@@ -100,7 +100,7 @@ def approximation_finding(report: Judged) -> Finding:
     advice = {
         "green": "",
         "amber": "Probabilities may be wrong by a few hundredths where data are few. To be sure, train with "
-            "posterior = \"sampled\" under [select] and compare.",
+        'posterior = "sampled" under [select] and compare.',
         "red": 'Train with posterior = "sampled" under [select], with fewer features, or with more labels. '
         "Every object carries the flag UNTRUSTED_MODEL.",
     }[report.trust.verdict]

@@ -143,9 +143,8 @@ def _reviews(report: TrainReport) -> Iterator[Picture]:
     yield _picture(
         axes,
         "Risk and coverage",
-        "Keeping only the most certain objects, this share of them is wrong: of the most certain half "
-        f"{half:.1%}, of all {error:.1%}. The faster the curve falls to the left, the better the model "
-        "recognises its own errors.",
+        f"Keeping only the most certain objects, this share of them is wrong: of the most certain half {half:.1%}, of "
+        f"all {error:.1%}. The faster the curve falls to the left, the better the model recognises its own errors.",
         f"Risk-coverage curve: {half:.1%} of the most certain half are wrong, {error:.1%} of all",
     )
     axes = plot_errors_caught(new_axes(), reviewed, caught, plugin=plugin)

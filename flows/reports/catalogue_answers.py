@@ -103,7 +103,9 @@ def _quality(found: Classification, model: ClassifyingModel) -> Answer:
     return Answer(
         question="How good is it?",
         short=f"{n:,} of {found.n_rows:,} objects are classified: {fractions}"
-        + ("." if census is None or counted else ", by sums of probabilities; the true counts are not known."),
+        + (
+            "." if census is None or counted else ", by sums of probabilities; the true counts are not known."
+        ),
         level="care" if census is not None and not counted else "plain",
         findings=findings,
     )

@@ -60,9 +60,8 @@ def read_answers(
             place = _place(text, classes)
             if place is None:
                 raise UsageError(
-                    f"{path}: got '{brief(text)}' for '{brief(name)}', expected a class of the model, "
-                    "'other' for an object of no class, or '?' for one that cannot be decided; "
-                    f"{nearest(text, classes)}"
+                    f"{path}: got '{brief(text)}' for '{brief(name)}', expected a class of the model, 'other' for an "
+                    f"object of no class, or '?' for one that cannot be decided; {nearest(text, classes)}"
                 )
             if places.setdefault(name, place) != place:
                 raise UsageError(
@@ -109,8 +108,7 @@ def _texts(path: Path, identifier: str, drawn: Sequence[str]) -> list[tuple[str,
     column = next((name for name in COLUMNS if name in table.names), None)
     if column is None:
         raise UsageError(
-            f"{path}: got a table without the column 'label', which holds the answers; "
-            f"{nearest('label', table.names)}"
+            f"{path}: got a table without the column 'label', which holds the answers; {nearest('label', table.names)}"
         )
     texts: list[tuple[str, str]] = []
     # A program that took 007 for a number has written 7.

@@ -34,7 +34,7 @@ LEAST_P = 1e-3
 """Least probability of a class where probabilities are what objects are spread over."""
 NO_SPACE = (
     "spread over the probabilities only, and without a list of outliers, since slim copies have no feature "
-    "columns; write full copies with mode = \"annotated\" under [output]"
+    'columns; write full copies with mode = "annotated" under [output]'
 )
 
 
@@ -88,7 +88,10 @@ def draw_budget(
     strata = _Strata(tuple(classes) if request.per_class else (), _bins(sources, by, request, rng))
     search = OutlierSearch(request.outliers, NEAR, rng) if _searched(bound, request) else None
     if bound and request.outliers and search is None:
-        remarks = (*remarks, "there is no list of outliers, since the model keeps no labelled objects; train it again")
+        remarks = (
+            *remarks,
+            "there is no list of outliers, since the model keeps no labelled objects; train it again",
+        )
     count, total = np.zeros(strata.n, dtype=np.int64), np.zeros(strata.n)
     spaces: Sequence[Space | None] = bound or [None] * len(sources)
     for source, there in zip(sources, spaces, strict=True):

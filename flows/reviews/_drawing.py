@@ -92,7 +92,8 @@ def draw_sample(
     n_rows = int(counts.sum())
     if not n_rows:
         raise UsageError(
-            "OUT: no row has a class, so nothing can be drawn; the flag UNCLASSIFIABLE tells why")
+            "OUT: no row has a class, so nothing can be drawn; the flag UNCLASSIFIABLE tells why"
+        )
     bins = Bins.of(by.text, sample, n_bins, edges) if by is not None else Bins()
     share = np.maximum(probability.sum(axis=(0, 1)) / n_rows, 1 / n)
     deviation = uncertainty(probability / np.maximum(counts, 1)[..., None], share)

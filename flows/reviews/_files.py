@@ -109,9 +109,9 @@ OUTLIER_COLUMNS: Final = {
     "flags": COLUMNS["flags"],
     "flag_names": COLUMNS["flag_names"],
     "novelty": "distance divided by that of the 30th nearest object of the catalogue: large where many objects have "
-        "no label",
+    "no label",
     "distance": "distance from the third nearest labelled object; 1 is the distance between two random labelled "
-        "objects",
+    "objects",
     "nearest_class": "class of the nearest labelled object",
     "label": COLUMNS["label"],
 }
@@ -177,8 +177,7 @@ def check_unanswered(folder: Path, name: str) -> None:
         answered = sum(bool((row.get("label") or "").strip()) for row in csv.DictReader(stream))
     if answered:
         raise UsageError(
-            f"{path}: got a list with {answered} answers, which would be overwritten; move it to another "
-            "folder first"
+            f"{path}: got a list with {answered} answers, which would be overwritten; move it to another folder first"
         )
 
 

@@ -85,7 +85,7 @@ def check_expression(by: Expression, catalog: Catalog) -> None:
     except ColumnNotFoundError as error:
         raise UsageError(
             f"--by: {catalog.path}: {error}; slim copies have identifier, position and new columns only; "
-            "write full copies with mode = \"annotated\" under [output]"
+            'write full copies with mode = "annotated" under [output]'
         ) from error
 
 

@@ -33,7 +33,7 @@ class ReviewRequest:
         int | None,
         Parameter(
             words="Number of objects to label, drawn where labels help most and spread over the features; a "
-                "list of outliers is written too.",
+            "list of outliers is written too.",
             least=1,
             metavar="N",
         ),
@@ -131,8 +131,7 @@ class AuditDrawRequest:
     labels: Annotated[
         Path | None,
         Parameter(
-            words="Table of objects that have a label already; if they are drawn, nobody needs to look at them "
-                "again.",
+            words="Table of objects that have a label already; if they are drawn, nobody needs to look at them again.",
             metavar="FILE",
         ),
     ] = None

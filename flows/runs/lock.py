@@ -172,9 +172,8 @@ def _other_owner(folder: Path) -> Owner | None:
 def _not_alone(folder: Path) -> OutputFolderError:
     return OutputFolderError(
         f"{folder}: got a folder to which another run writes at the same time "
-        f"({_other_owner(folder) or 'ended now'}), expected one run at a time, but file locks do not work "
-        "across hosts here; this run stops: wait until the other one has ended, then run the same command "
-        "again"
+        f"({_other_owner(folder) or 'ended now'}), expected one run at a time, but file locks do not work across "
+        "hosts here; this run stops: wait until the other one has ended, then run the same command again"
     )
 
 

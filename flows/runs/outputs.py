@@ -66,7 +66,8 @@ class Output:
         path = PurePosixPath(self.name)
         if not path.parts or path.is_absolute() or ".." in path.parts or path.parts[0].startswith("."):
             raise ValueError(
-                f"got '{self.name}' as an output's name, expected a path inside the output folder")
+                f"got '{self.name}' as an output's name, expected a path inside the output folder"
+            )
 
     @property
     def state(self) -> FileState:

@@ -104,7 +104,9 @@ def read_edges(text: str) -> list[float]:
     return edges
 
 
-BINS = Parameter(words="Number of bins of the expression, each with the same number of objects.", least=2, metavar="N")
+BINS = Parameter(
+    words="Number of bins of the expression, each with the same number of objects.", least=2, metavar="N"
+)
 EDGES = Parameter(
     words="Edges between the bins, instead of their number.",
     metavar="A,B,...",

@@ -128,7 +128,8 @@ class ReleaseStore:
         for key in sizes:
             _check_key(key, self.store.url)
         tell().note(
-            f"{shown(self.store.url)}: its release is not on this machine and is fetched into {self.folder}")
+            f"{shown(self.store.url)}: its release is not on this machine and is fetched into {self.folder}"
+        )
         self.folder.mkdir(parents=True, exist_ok=True)
         with exclusive(self.folder):
             self._fetch(files, sizes)
@@ -297,8 +298,7 @@ def _listing(folder: Path) -> dict[str, str]:
     for name, output in outputs.items():
         if not output.is_in(folder / name):
             raise OutputFolderError(
-                f"{folder / name}: this file was deleted or changed after it was annotated; run the same "
-                "command again"
+                f"{folder / name}: this file was deleted or changed after it was annotated; run the same command again"
             )
     return {
         key: outputs[key].sha256 if key in outputs else file_sha256(folder / key) for key in _keys(folder)

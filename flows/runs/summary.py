@@ -29,7 +29,9 @@ DRIFTED = 0.2
 """Excess of the stability index that is called drift; the trade calls 0.1 moderate and 0.25 large."""
 MISSING_MORE = 0.1
 """Change of the share of rows without the feature that is called drift."""
-CONTRADICTED = "; the test of the census finds that these objects look different, so the share may not hold for them"
+CONTRADICTED = (
+    "; the test of the census finds that these objects look different, so the share may not hold for them"
+)
 """What the reason of prediction sets ends with where the objects are unlike the labelled ones."""
 SIGMAS = 3.0
 """Standard deviations of chance, on top of those: a small file is no alarm."""

@@ -19,7 +19,9 @@ class CensusTable(SpecificationTable):
         default=None,
         description="Expression over features whose bins are counted one by one, such as a magnitude",
     )
-    bins: int = Field(default=4, ge=2, le=50, description="Number of bins, each with the same number of objects")
+    bins: int = Field(
+        default=4, ge=2, le=50, description="Number of bins, each with the same number of objects"
+    )
     edges: tuple[float, ...] | None = Field(
         default=None,
         min_length=1,
@@ -33,7 +35,7 @@ class CensusTable(SpecificationTable):
             self.edges is not None or self.bins != CensusTable.model_fields["bins"].default
         ):
             raise ValueError(
-                "got bins or edges without by, expected the expression whose bins they are; add by = \"...\" "
+                'got bins or edges without by, expected the expression whose bins they are; add by = "..." '
                 "under [census]"
             )
         if self.edges is not None and any(low >= high for low, high in pairwise(self.edges)):

@@ -19,7 +19,9 @@ MOST_SET_CLASSES = 31
 class Output(SpecificationTable):
     """What annotated catalogues look like."""
 
-    folder: str = Field(default="annotated", description="Folder of the copies, relative to the specification")
+    folder: str = Field(
+        default="annotated", description="Folder of the copies, relative to the specification"
+    )
     columns: Literal["standard", "full"] = Field(default="standard", description="Which columns are added")
     mode: Literal["annotated", "slim"] = Field(
         default="annotated",
@@ -45,7 +47,9 @@ class Output(SpecificationTable):
         'selected; "bins" for a threshold in each bin of census.by',
     )
     prefix: str = Field(
-        default="blr_", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$", description="Prefix of the new columns' names"
+        default="blr_",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$",
+        description="Prefix of the new columns' names",
     )
 
     @property
@@ -101,8 +105,8 @@ def check_selected(
         )
     if output.selected == "bins" and not binned:
         raise ValueError(
-            "output.selected: got \"bins\" without census.by, expected the expression whose bins have their "
-            "own thresholds; add by = \"...\" under [census]"
+            'output.selected: got "bins" without census.by, expected the expression whose bins have their '
+            'own thresholds; add by = "..." under [census]'
         )
     both = sorted(set(purity) & set(completeness))
     if both:

@@ -26,7 +26,8 @@ def _shares(value: Any) -> Any:
     for name, share in value.items():
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
             raise ValueError(
-                f"got {share!r} as the share of '{name}', expected a number between 0 and 1; correct it")
+                f"got {share!r} as the share of '{name}', expected a number between 0 and 1; correct it"
+            )
     total = math.fsum(value.values())
     if abs(total - 1) > ROUNDING:
         raise ValueError(f"got shares that sum to {total:.6g}, expected 1; correct them")
@@ -45,7 +46,8 @@ class Shift(SpecificationTable):
         default=None, description="Catalogue the training rows are compared with; default: target.paths"
     )
     density_weights: bool = Field(
-        default=False, description="Weight each training row by how much more frequent objects like it are in the target"
+        default=False,
+        description="Weight each training row by how much more frequent objects like it are in the target",
     )
     class_prior: ClassPrior = Field(
         default=None, description='Class = its share in the target, or "em": estimated from the target'

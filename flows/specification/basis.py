@@ -31,7 +31,8 @@ Power = Annotated[float, Field(ge=0, le=2)]
 def _require_one(value: object, name: str) -> None:
     if value == ():
         raise ValueError(
-            f"got an empty list, expected at least one {name}; leave the key out for the default")
+            f"got an empty list, expected at least one {name}; leave the key out for the default"
+        )
 
 
 class LinearBasis(SpecificationTable):

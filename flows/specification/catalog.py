@@ -30,7 +30,7 @@ class CatalogTable(SpecificationTable):
     table: TableName | None = Field(
         default=None,
         description="Table to read from files with several: its name or number; default: the table that has the "
-            "columns",
+        "columns",
     )
     id: str | None = Field(default=None, description="Column that names an object")
     ra: str | None = Field(default=None, description="Column of right ascension")

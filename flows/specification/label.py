@@ -152,7 +152,8 @@ def _check_votes(label: Label) -> None:
         raise ValueError(f"got {len(votes)} class(es) in 'votes', expected at least two; add the others")
     if len(set(votes.values())) < len(votes):
         raise ValueError(
-            "got a column twice in 'votes', expected a different column for each class; correct it")
+            "got a column twice in 'votes', expected a different column for each class; correct it"
+        )
 
 
 def _check_classes(classes: Mapping[str, tuple[str, ...]] | None, *, case_sensitive: bool) -> None:

@@ -30,7 +30,8 @@ def _checked(value: Any) -> Any:
     if _is_number(value):
         if not 0 < value < 0.5:
             raise ValueError(
-                f"got {value}, {EXPECTED}; with 0.5 or more the classes could change places; correct it")
+                f"got {value}, {EXPECTED}; with 0.5 or more the classes could change places; correct it"
+            )
         return float(value)
     if not isinstance(value, Mapping) or not value:
         raise ValueError(f"got {value!r}, {EXPECTED}; change it")

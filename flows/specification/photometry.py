@@ -53,7 +53,8 @@ class Extinction(SpecificationTable):
             )
         if self.e_bv is not None and (self.coefficient is None) == (self.system is None):
             raise ValueError(
-                "e_bv: got neither or both, expected a coefficient, or a system with a band; give one of them")
+                "e_bv: got neither or both, expected a coefficient, or a system with a band; give one of them"
+            )
         if self.system is not None and self.band not in EXTINCTION[self.system]:
             known = ", ".join(EXTINCTION[self.system])
             raise ValueError(f"got band '{self.band}', expected one of {known}; or state the coefficient")
@@ -83,7 +84,9 @@ class Band(SpecificationTable):
     )
     error: Expression | None = Field(default=None, description="Column of the one-sigma error")
     inverse_variance: Expression | None = Field(default=None, description="Column of the inverse variance")
-    extinction: Extinction | None = Field(default=None, description="Extinction to correct for; default: none")
+    extinction: Extinction | None = Field(
+        default=None, description="Extinction to correct for; default: none"
+    )
     dereddened: bool = Field(
         default=False, description="Whether the catalogue is already corrected for extinction"
     )

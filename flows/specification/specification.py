@@ -91,15 +91,14 @@ class Select(SpecificationTable):
     by: Literal["evidence", "bic", "loo", "average", "stack"] = Field(
         default="evidence",
         description="Score that ranks the candidates; or an average of them, weighted by evidence or so that "
-            "left-out rows are predicted best",
+        "left-out rows are predicted best",
     )
     posterior: Literal["laplace", "refined", "sampled"] = Field(
         default="refined", description="Posterior of the model that is kept"
     )
     scale: Literal["integrated", "maximised"] = Field(
         default="integrated",
-        description="Standard deviation of the weights' prior: a mixture over several, or the one of the highest "
-            "evidence",
+        description="Standard deviation of the weights' prior: a mixture over several, or that of the highest evidence",
     )
     extrapolation: Literal["averaged", "model"] = Field(
         default="averaged",
@@ -126,7 +125,7 @@ class Flags(SpecificationTable):
         default=None, gt=0, lt=1, description="Flag this share, the least certain, instead of low_confidence"
     )
     purity: dict[str, Share] = Field(
-        default={}, description="Class = purity; the census finds the lowest threshold of probability that reaches it"
+        default={}, description="Class = purity; the census finds the lowest threshold that reaches it"
     )
     completeness: dict[str, Share] = Field(
         default={}, description="Class = completeness; the census finds the highest threshold that reaches it"
@@ -145,7 +144,7 @@ class Specification(SpecificationTable):
 
     name: str = Field(pattern=NAME_PATTERN, description="Name of the model in the store")
     catalog: CatalogTable
-    target: Target = Field(default=Target(), description="The catalogue to classify, if it differs from the training catalogue")
+    target: Target = Field(default=Target(), description="The catalogue to classify, if it is another one")
     label: Label
     split: Split = Split()
     photometry: dict[str, Band] = Field(default={}, description="Magnitude = flux and what is done to it")
@@ -161,7 +160,7 @@ class Specification(SpecificationTable):
     output: Output = Output()
     run: Run = Run()
     seed: int = Field(default=0, ge=0, lt=2**63, description="Seed of everything that is drawn at random")
-    base_folder: str = Field(default=".", description="Folder that relative paths start from; for a file, its own folder")
+    base_folder: str = Field(default=".", description="Folder of relative paths; by default that of the file")
 
     @model_validator(mode="after")
     def _check_columns(self) -> Specification:
@@ -189,16 +188,14 @@ class Specification(SpecificationTable):
             )
         if shares is not None and self.label.noise is not None:
             raise ValueError(
-                "shift.class_prior: got shares with label.noise, expected correct labels, since the true "
-                "class shares of the training rows are not those of the labels; use density_weights, or "
-                "remove one of the two keys"
+                "shift.class_prior: got shares with label.noise, expected correct labels, since the true class shares "
+                "of the training rows are not those of the labels; use density_weights, or remove one of the two keys"
             )
         for i, candidate in enumerate(self.candidate):
             if shares is not None and candidate.likelihood != "logistic":
                 raise ValueError(
                     f"shift.class_prior: got a share of classes with candidate.{i} of likelihood "
-                    f"'{candidate.likelihood}', expected 'logistic' candidates only, since shares are "
-                    "applied to logits; change one of the two"
+                    f"'{candidate.likelihood}', expected 'logistic' ones, since shares change logits; change one of them"
                 )
         return self
 
@@ -214,10 +211,9 @@ class Specification(SpecificationTable):
         check_selected(self.output, self.label, self.flags.purity, self.flags.completeness, binned=binned)
         if self.output.selected and (self.shift.density_weights or self.shift.assumes == "features"):
             raise ValueError(
-                "output.selected: got true for labels that may be biased (shift.density_weights, or "
-                "shift.assumes = 'features'), expected labels whose classes look like those of the target: "
-                "the completeness among biased labels is not that of the target; remove the key, and audit "
-                "the output"
+                "output.selected: got true for labels that may be biased (shift.density_weights, or shift.assumes = "
+                "'features'), expected labels whose classes look like those of the target: the completeness among "
+                "biased labels is not that of the target; remove the key, and audit the output"
             )
 
     @model_validator(mode="after")
@@ -226,7 +222,7 @@ class Specification(SpecificationTable):
         if self.output.mode == "slim" and catalog.id is None and None in (catalog.ra, catalog.dec):
             raise ValueError(
                 "output.mode: got 'slim' without catalog.id and without a position, expected one of them, by "
-                "which rows can be joined to their old columns; add id = \"...\" under [catalog]"
+                'which rows can be joined to their old columns; add id = "..." under [catalog]'
             )
         return self
 
@@ -235,7 +231,7 @@ class Specification(SpecificationTable):
         if self.split.by == "id" and self.catalog.id is None:
             raise ValueError(
                 "split.by: got 'id' without catalog.id, expected the column that names the objects; add id = "
-                "\"...\" under [catalog], or split by a column"
+                '"..." under [catalog], or split by a column'
             )
         if self.split.by == "healpix" and None in (self.catalog.ra, self.catalog.dec):
             raise ValueError(
@@ -256,9 +252,8 @@ class Specification(SpecificationTable):
             for name in getattr(self.target, key):
                 if name not in known and not (key == "expressions" and made_by(name, self.photometry)):
                     raise ValueError(
-                        f"target.{key}: got '{name}', expected the name, in the training catalogue, of a "
-                        "column that a feature, an error, target.where or [catalog] uses; "
-                        f"{nearest(name, known)}"
+                        f"target.{key}: got '{name}', expected the name, in the training catalogue, of a column that "
+                        f"a feature, an error, target.where or [catalog] uses; {nearest(name, known)}"
                     )
         texts = (*self.features.values(), *self.errors.values())
         check_expressions(self.target, self.catalog, texts, self.photometry)
@@ -274,17 +269,15 @@ class Specification(SpecificationTable):
             for name in getattr(theirs, key):
                 if name not in known and f"{name}_{key}" in self._columns_named():
                     raise ValueError(
-                        f"target.{key}: got '{name}', but the model uses the column '{name}_{key}', expected "
-                        f"the target to have it; state catalog.{key} of '{name}' and train again, or remove "
-                        "it here"
+                        f"target.{key}: got '{name}', but the model uses the column '{name}_{key}', expected the "
+                        f"target to have it; state catalog.{key} of '{name}' and train again, or remove it here"
                     )
         marks: dict[str, Marks] = {key: {**getattr(ours, key), **getattr(theirs, key)} for key in MARKS}
         try:
             check_states(marks)
         except ValueError as error:
             raise ValueError(
-                f"target: {error}; entries of [catalog] hold for the target too, unless [target] replaces "
-                "them: write [] for no value"
+                f"target: {error}; entries of [catalog] hold here too, unless [target] replaces them: [] for none"
             ) from error
         return marks
 

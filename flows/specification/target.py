@@ -23,16 +23,17 @@ class Target(SpecificationTable):
     table: TableName | None = Field(
         default=None,
         description="Table to read from files with several: its name or number; default: catalog.table, or the table "
-            "that has the columns",
+        "that has the columns",
     )
     columns: dict[str, str] = Field(default={}, description="Our name of a column = its name in the target")
     expressions: dict[str, Expression] = Field(
         default={},
         description="Our name of a column that the target does not have = an expression over its columns, such as "
-            "`31.4 - 2.5 * log10(flux_r)`",
+        "`31.4 - 2.5 * log10(flux_r)`",
     )
     units: dict[str, str] = Field(
-        default={}, description="Our name of a column = its unit, if the target does not state it or states a wrong one"
+        default={},
+        description="Our name of a column = its unit, if the target does not state it or states a wrong one",
     )
     sentinels: dict[str, Sentinels] = Field(
         default={}, description="Our name of a column = catalog.sentinels in its place here; [] for none"
@@ -69,7 +70,8 @@ def check_expressions(
             )
         if name in target.columns:
             raise ValueError(
-                f"{key}: got '{name}' under [target.columns] too, expected one of the two; remove the other")
+                f"{key}: got '{name}' under [target.columns] too, expected one of the two; remove the other"
+            )
         if name in vectors:
             raise ValueError(
                 f"{key}: got an expression, which has one value in each row, for a vector column whose "

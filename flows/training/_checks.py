@@ -77,7 +77,6 @@ def served_trust(
     seen = sum(share for share, _ in done)
     if seen < 1 - 1e-9 and any(check.way != "unchanged" for _, check in done):
         reasons.append(
-            f"small parts with {1 - seen:.0%} of the mixture in total were not compared with the exact "
-            "posterior"
+            f"small parts with {1 - seen:.0%} of the mixture in total were not compared with the exact posterior"
         )
     return TrustSummary(verdict=verdict, reasons=tuple(dict.fromkeys(reasons)), numbers=candidate.numbers)

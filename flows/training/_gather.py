@@ -204,9 +204,8 @@ def _check(
         for name, n, count in zip(labels.classes, of_class, own, strict=True):
             if not count and n >= fewest:
                 raise TrainingError(
-                    f"split: got class '{name}' without {part} rows ({int(own.sum())} {part} rows in all), "
-                    "expected rows of each class; change split.held_out or split.by, or merge the class with "
-                    "another"
+                    f"split: got class '{name}' without {part} rows ({int(own.sum())} {part} rows in all), expected "
+                    "rows of each class; change split.held_out or split.by, or merge the class with another"
                 )
     if not counts.training_weight.all():
         raise TrainingError(
@@ -218,7 +217,7 @@ def _check(
         if counts.missing_in_training[j] == counts.n_training:
             text = specification.features[name]
             raise TrainingError(
-                f"features.{name}: got no value of \"{text}\" in any of the {counts.n_training} training "
+                f'features.{name}: got no value of "{text}" in any of the {counts.n_training} training '
                 "rows, expected values in some rows; check the expression and the sentinels, or leave the "
                 "feature out"
             )
@@ -233,6 +232,6 @@ def _check_places(specification: Specification, counts: RowCounts) -> None:
     raise TrainingError(
         f"split.by: got 'healpix', which puts all {counts.n_rows} labelled rows on one side of the split, "
         f"expected rows in many places of the sky: '{ra}' and '{dec}' hold no readable position, or "
-        "positions of one small field only; state position_unit = \"deg\" (or \"rad\", \"sexagesimal\", "
+        'positions of one small field only; state position_unit = "deg" (or "rad", "sexagesimal", '
         "\"hours\") under [catalog], or split by 'id'"
     )

@@ -77,5 +77,5 @@ def _check_stated(specification: Specification, by_catalogue: Sequence[Mapping[s
             raise SpecificationError(
                 f"photometry.{name}.unit: got '{band.unit}', but the catalogue says that the flux is in "
                 f"'{said[0]}'; remove unit, or, if the catalogue is wrong, scale the flux: flux = "
-                f"\"{factor:g} * ({band.flux})\", and its error likewise"
+                f'"{factor:g} * ({band.flux})", and its error likewise'
             )

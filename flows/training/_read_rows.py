@@ -214,7 +214,7 @@ def _weight(text: str, values: Mapping[str, np.ndarray[Any, Any]]) -> Floats:
     weight = parse(text).evaluate(values)
     if weight.dtype.kind not in "biuf":
         raise TrainingError(
-            f"catalog.weight: got \"{text}\", which gives text, expected numbers of 0 or more; choose "
+            f'catalog.weight: got "{text}", which gives text, expected numbers of 0 or more; choose '
             "another column"
         )
     return np.asarray(np.broadcast_to(floats(weight), next(iter(values.values())).shape[:1]))

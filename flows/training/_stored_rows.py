@@ -70,9 +70,8 @@ class ArrayWriter:
                 stream.write(np.ascontiguousarray(rows, dtype=self._dtype).tobytes())
         except OSError as error:
             raise StorageError(
-                f"{self._path.parent}: got '{error.strerror}' after {self._n:,} labelled rows, expected "
-                "enough space for all of them; free some space, or choose a model store on another disk with "
-                "--store"
+                f"{self._path.parent}: got '{error.strerror}' after {self._n:,} labelled rows, expected enough space "
+                "for all of them; free some space, or choose a model store on another disk with --store"
             ) from error
         self._n += len(rows)
 

@@ -120,7 +120,7 @@ def read_target(
         if needed:
             raise SpecificationError(
                 f"shift.{'density_weights' if shift.density_weights else 'class_prior'}: got no target, "
-                "expected the catalogue with which the training rows are compared; add target = \"...\" "
+                'expected the catalogue with which the training rows are compared; add target = "..." '
                 "under [shift], or paths under [target]"
             )
         return None

@@ -207,13 +207,16 @@ def test_errors_say_what_to_do(linear: Any) -> None:
         decision_boundary(q, linear, kind="bayes")
     with pytest.raises(ValueError, match=r"pass a numpy\.random\.Generator"):
         decision_boundary(q, linear, kind="sampled")
-    with pytest.raises(ValueError, match=r"axes are \(0, 3\); expected two different features of 0 to 2"):
+    with pytest.raises(
+        ValueError,
+        match=r"axes are \(0, 3\); expected the indices of two different features, each from 0 to 2",
+    ):
         decision_boundary(q, linear, axes=(0, 3))
-    with pytest.raises(ValueError, match=r"at has shape \(2,\); expected one value a feature, \(3,\)"):
+    with pytest.raises(ValueError, match=r"at has shape \(2,\); expected \(3,\), one value for each feature"):
         decision_boundary(q, linear, at=[0, 0])
     with pytest.raises(ValueError, match="expected x from < x to"):
         decision_boundary(q, linear, extent=(1, 0, 0, 1))
     with pytest.raises(ValueError, match="resolution is 1"):
         decision_boundary(q, linear, resolution=1)
-    with pytest.raises(ValueError, match="of is 2; expected the index of a class, 0 to 1"):
+    with pytest.raises(ValueError, match="of is 2; expected the index of a class, from 0 to 1"):
         decision_boundary(q, linear, of=2)

@@ -204,5 +204,5 @@ def test_the_interval_of_a_share_is_wilsons() -> None:
     (none, _), (_, every) = share_interval(0, 10), share_interval(10, 10)
     assert (none, every) == (0.0, 1.0)
     assert [x.item() for x in share_interval(0, 0)] == [0.0, 1.0]
-    with pytest.raises(ValueError, match="expected 0 to n"):
+    with pytest.raises(ValueError, match="each count must lie between 0 and n"):
         share_interval(11, 10)

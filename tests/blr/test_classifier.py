@@ -250,7 +250,7 @@ def test_errors_that_cannot_be_are_refused_and_a_shift_of_other_classes_too(trai
     with pytest.raises(ValueError, match=rf"errors have shape \({N}, 2\)"):
         c.score(X, missing, errors[:, :2])
     for wrong_shift in (np.zeros(1), np.zeros(4)):
-        with pytest.raises(ValueError, match=rf"expected a number a class, \({len(c.classes)},\)"):
+        with pytest.raises(ValueError, match=rf"expected \({len(c.classes)},\), one number for each class"):
             replace(c, log_prior_shift=wrong_shift).score(X, missing)
 
 

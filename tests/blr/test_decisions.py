@@ -106,7 +106,7 @@ def test_budget_of_distinct_confidences_is_exact() -> None:
     assert np.count_nonzero(confidence < budget_threshold(confidence, 1.0)) == 1000
     with pytest.raises(ValueError, match=r"budget is 10; give the fraction"):
         budget_threshold(confidence, 10)
-    with pytest.raises(ValueError, match="no confidence to set the review threshold by"):
+    with pytest.raises(ValueError, match="no row has probabilities, so the review threshold cannot be set"):
         budget_threshold(NAN, 0.1)
 
 

@@ -195,7 +195,7 @@ def test_a_red_verdict_is_warned_of_and_served_mends_it() -> None:
     X = np.linspace(-1, 1, 40)[:, None]
     y = X[:, 0] > 0  # separable
     with pytest.warns(
-        UntrustedPosteriorWarning, match=r"not to be trusted: .*; posterior='served' repairs it"
+        UntrustedPosteriorWarning, match=r"do not trust the posterior: .*; posterior='served' repairs it"
     ) as told:
         red = LaplaceClassifier().fit(X, y)
     assert told[0].filename == __file__
@@ -225,7 +225,8 @@ def test_a_deprecated_name_warns_and_works() -> None:
     X, y = two_colours()
     model = LaplaceClassifier().fit(X, y)
     with pytest.warns(
-        FutureWarning, match="predict_std is called predict_logit_std since 0.1, and goes with 0.3"
+        FutureWarning,
+        match="predict_std was renamed predict_logit_std in version 0.1 and will be removed in 0.3",
     ):
         old = model.predict_std(X)
     np.testing.assert_array_equal(old, model.predict_logit_std(X))

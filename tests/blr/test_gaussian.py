@@ -67,7 +67,7 @@ def test_collinear_weights_take_a_jitter_that_is_told() -> None:
 
 
 def test_refuses_what_is_no_precision() -> None:
-    with pytest.raises(np.linalg.LinAlgError, match="not positive definite; its quadratic form is negative"):
+    with pytest.raises(np.linalg.LinAlgError, match="precision is not positive definite"):
         cholesky_of_precision(np.array([[1.0, 2.0], [2.0, 1.0]]))
     with pytest.raises(np.linalg.LinAlgError, match="every entry must be positive and finite"):
         cholesky_of_precision(np.diag([1.0, -1.0]))

@@ -112,8 +112,11 @@ def test_a_table_of_votes_names_the_classes() -> None:
             "has the columns a, b, c, expected 1, u_r, r_i; give those that",
         ),
         (lambda *_: blr.fit_basis("linear", FRAME.assign(name="G1")), "column 'name' of X must be numeric"),
-        (lambda *_: blr.fit_basis("linear", Table({"v": X})), "column 'v' of X must hold a number a row"),
-        (lambda *_: blr.fit_basis("linear", Table()), "X is empty, got a table without columns"),
+        (
+            lambda *_: blr.fit_basis("linear", Table({"v": X})),
+            "column 'v' of X must hold one number in each row",
+        ),
+        (lambda *_: blr.fit_basis("linear", Table()), "X is a table without columns"),
         (
             lambda *_: blr.fit_basis("linear", Table({"a": MaskedColumn([1.0, 2], mask=[0, 1])})),
             r"NaN or infinite, in 1 row\(s\), the first .* row 1",

@@ -25,7 +25,7 @@ from tests.campaign.tally import Line
 from tests.campaign.zygote import Zygote, steps_in
 from tests.e2e.running import PROGRAMS, clean_environment, wait_for
 
-UNTOLD = ("Traceback", "This should not happen")
+UNTOLD = ("Traceback", "This is an error in blr")
 """What no user should read, whatever was done to a run."""
 
 

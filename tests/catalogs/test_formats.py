@@ -90,7 +90,7 @@ def test_a_file_of_another_name_only(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("name\nNGC 1\n")
     assert catalogs.open(tmp_path / "a.csv").names == ("name",)
     (tmp_path / "a.pdf").write_text("name\nNGC 1\n")
-    with pytest.raises(FormatError, match=r"no known format; expected one of .*parquet: \.parquet"):
+    with pytest.raises(FormatError, match=r"is unknown; expected one of .*parquet: \.parquet"):
         catalogs.open(tmp_path / "a.pdf")
 
 
@@ -211,16 +211,16 @@ def test_what_a_table_in_memory_loses_is_said(tmp_path: Path) -> None:
     new = {
         c.name: v[:3] for c in COLUMNS for v in [computing(3)(pa.record_batch({"row": [0, 1, 2]}))[c.name]]
     }
-    pairs = "complex numbers become pairs of real and imaginary part"
+    pairs = "each complex number becomes a pair of its real and imaginary parts"
     told = {name: f"'{name}': {pairs}" for name in ("z", "vector", "quantity", "list")}
-    told["latin"] = "'latin': bytes that are no UTF-8 become the replacement character, U+FFFD"
+    told["latin"] = r"'latin': bytes that are not UTF-8 become the replacement character, U\+FFFD"
     for form, folder in ((None, "parquet"), ("fits", "fits")):
         written = catalogs.annotate(
             catalogs.open(table), tmp_path / folder, COLUMNS, lambda _: new, read=["row"], form=form
         )
         assert [w for w in written.warnings if w in told.values()] == [*told.values()]
         if form is None:
-            back = "'texts': comes back from astropy's Table.read, if at all, as string"
+            back = "'texts': astropy's Table.read returns it as string, or cannot read it"
             assert written.warnings == (*told.values(), back), "nothing is said of the others"
             found = pq.read_table(written[0])
     assert found["z"].to_pylist() == [[1, 2], [3, 0], [None, None]]
@@ -263,7 +263,8 @@ def test_files_in_different_units_are_not_one_catalogue(
         assert catalogs.open(tmp_path).column("mag").unit == "mag"
         return
     with pytest.raises(
-        FormatError, match=r"'mag' is in 'mag' in the first, in 'mmag' in the second; name them one by"
+        FormatError,
+        match=r"'mag' is in 'mag' in the first and in 'mmag' in the second; name the files one by",
     ):
         catalogs.open(tmp_path)
 

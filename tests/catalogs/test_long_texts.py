@@ -127,7 +127,7 @@ def test_a_text_longer_than_promised_is_refused_before_all_get_its_room() -> Non
     field = NewField.of(NewColumn("c", pa.string(), width=8))
 
     def write() -> None:
-        with pytest.raises(CatalogError, match="longer than the 8 characters promised"):
+        with pytest.raises(CatalogError, match="longer than the width of 8 characters"):
             field.encode(texts())
 
     assert peak(write) < BOUND

@@ -71,7 +71,7 @@ def test_a_stranger_gets_nothing(team: Team) -> None:
 def test_parameters_have_types_choices_and_bounds(team: Team) -> None:
     schema = json.dumps(team.prefect.deployment("train")["parameter_openapi_schema"])
     assert '"enum": ["evidence", "bic"' in schema
-    assert '"description": "What ranks the candidates' in schema
+    assert '"description": "Score that ranks the candidates' in schema
     deployment = team.prefect.deployment("classify")
     wrong = {"parameters": deployment["parameters"] | {"threads": 0}}
     status, answer = team.prefect.ask("POST", f"/deployments/{deployment['id']}/create_flow_run", wrong)
@@ -83,7 +83,9 @@ def test_the_form_draws_choices_and_nested_tables(team: Team, pages: Browser) ->
     pages.open(f"{team.prefect.url}/v2/deployments/deployment/{deployment['id']}/run")
     pages.shows("Specification of what to train")
     pages.click("Specification")
-    pages.shows("The labelled catalogue.", "What ranks the candidates", "Share of the rows that no fit sees")
+    pages.shows(
+        "The labelled catalogue.", "Score that ranks the candidates", "Share of the rows that no fit sees"
+    )
     chosen = "button[aria-label^=Select]"
     pages.wait_for(lambda: "evidence" in [e.text for e in pages.all(chosen)], "the choice 'evidence'")
     pages.picture(f"{team.database}-nested")

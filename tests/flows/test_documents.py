@@ -60,7 +60,7 @@ def test_what_does_not_fit_is_named(change: dict[str, Any], words: str) -> None:
 
 def test_no_json_is_named(tmp_path: Path) -> None:
     (tmp_path / "parts.json").write_text("{")
-    with pytest.raises(DocumentError, match="got no JSON"):
+    with pytest.raises(DocumentError, match="got text that is not JSON"):
         read_document(Parts, tmp_path / "parts.json")
 
 

@@ -77,7 +77,9 @@ def test_numbers_written_otherwise_are_said_to_be(tmp_path: Path, write: Callabl
     columns |= {band: [write(x) for x in columns[band]] for band in "ugr"}
     (tmp_path / "x.csv").write_text("\n".join(csv_rows(columns)) + "\n")
     shown = {c.name: c.not_numbers for c in inspect_catalog(catalogs.open(tmp_path / "x.csv")).columns}
-    assert shown["u"].endswith("numbers written otherwise, expected as 1234.5 or 1.2345e3; convert them")
+    assert shown["u"].endswith(
+        "numbers in another notation, expected one such as 1234.5 or 1.2345e3; convert them"
+    )
 
 
 def test_decimals_of_databases_are_numbers(tmp_path: Path) -> None:
@@ -124,9 +126,9 @@ def test_labels_alone_make_no_specification(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("labels", "told"),
     [
-        (("NaN", "E"), r"'NaN': taken for 'nobody knows'"),
-        (("x" * 300, "E"), r"too long, or with other than letters"),
-        (("a\nb", "E"), r"'a\\nb': too long, or with other"),
+        (("NaN", "E"), r"'NaN': read as 'not known'"),
+        (("x" * 300, "E"), r"too long, or with characters that the name of a class cannot have"),
+        (("a\nb", "E"), r"'a\\nb': too long, or with characters"),
     ],
 )
 def test_labels_that_name_no_class_are_said(tmp_path: Path, labels: tuple[str, ...], told: str) -> None:
@@ -281,5 +283,5 @@ def test_an_expression_that_does_not_fit_the_columns_says_which_feature(
     folder: Path, make: SimpleNamespace
 ) -> None:
     (folder / "spec.toml").write_text(make.specification.replace('"bmag - jmag"', '"bmag[0] - jmag"'))
-    with pytest.raises(CatalogError, match=r"feature 'b_j': .*holds no vectors"):
+    with pytest.raises(CatalogError, match=r"feature 'b_j': .*holds single numbers"):
         train(folder / "spec.toml", folder / "models", dry_run=True)

@@ -140,7 +140,7 @@ def test_review_lists_point_at_the_same_places(tmp_path: Path, monkeypatch: pyte
         np.testing.assert_allclose(table["dec"], columns["dec"][rows], atol=1e-6)
         assert "legacysurvey" in page
     (labelled,) = found["deg"].remarks
-    assert "may be among them" in labelled
+    assert "the list may contain objects that have a label" in labelled
     (remark,) = (r for r in found["furlong"].remarks if r != labelled)
     assert "got 'ra' in 'furlong' and 'dec' in 'furlong', expected both in degrees" in remark
 
@@ -174,7 +174,7 @@ def test_review_lists_go_by_the_specification(tmp_path: Path, monkeypatch: pytes
         classify([path], model=told.model, out=out, store=tmp_path / "models")
         shutil.rmtree(out / "_labelled")
         (remark,) = review(out, top=5).remarks
-        assert "may be among them" in remark
+        assert "the list may contain objects that have a label" in remark
         table = Table.read(out / "review.vot")
         rows = [int(name.removeprefix("G")) for name in table["id"]]
         assert len(rows) == 5

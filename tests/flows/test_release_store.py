@@ -150,7 +150,7 @@ def test_of_two_runs_one_is_told_that_the_other_was_first(
     with monkeypatch.context() as patched:
         patched.setattr(ObjectStore, "upload", meanwhile)
         with pytest.raises(
-            OutputFolderError, match=f"{OUT}: got a release that another run has published meanwhile"
+            OutputFolderError, match=f"{OUT}: got a changed release: another run has published one"
         ):
             run()
     manifest, _ = published()
@@ -349,10 +349,10 @@ def test_credentials_are_nowhere(work: Path, capfd: pytest.CaptureFixture[str]) 
     ("out", "why"),
     [
         ("s3://user:secret@bucket/out", "got 's3://user@bucket/out' with a password"),
-        ("s3://bucket", "got 's3://bucket', expected a folder in it, such as s3://bucket/release"),
-        ("https://example.org/out", "expected a folder here, or a URL of s3://"),
-        ("sftp://host/out", "expected a folder here, or a URL of s3://"),
-        ("zip://out::s3://bucket/a.zip", "expected a folder here, or a URL of s3://"),
+        ("s3://bucket", "got 's3://bucket', expected a folder in this store, such as s3://bucket/release"),
+        ("https://example.org/out", "expected a folder on this machine, or a URL of s3://"),
+        ("sftp://host/out", "expected a folder on this machine, or a URL of s3://"),
+        ("zip://out::s3://bucket/a.zip", "expected a folder on this machine, or a URL of s3://"),
     ],
 )
 def test_where_nothing_can_be_published_is_said_before_anything_is_done(

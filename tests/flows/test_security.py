@@ -135,7 +135,7 @@ def test_a_pickle_in_the_place_of_a_result_is_refused(tmp_path: Path, serializer
     assert (tmp_path / "bang").exists(), "the test's bomb is one"
     read_json_only()
     put("bang again")
-    with pytest.raises(FlowError, match="expected JSON: somebody has put it there"):
+    with pytest.raises(FlowError, match="expected JSON: another program wrote it"):
         results.read("kept")
     assert not (tmp_path / "bang again").exists()
 

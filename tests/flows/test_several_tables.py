@@ -68,7 +68,7 @@ def test_the_table_that_has_the_columns_is_meant(as_fits: Path) -> None:
 
 
 def test_of_two_that_have_them_one_is_named(as_fits: Path) -> None:
-    with pytest.raises(CatalogError, match=r"DEEP.*WIDE.*say which, by name or number"):
+    with pytest.raises(CatalogError, match=r"DEEP.*WIDE.*name one, or give its number"):
         train(specification(as_fits, "three.fits"), as_fits / "models")
     told = train(specification(as_fits, "three.fits", 'table = "deep"'), as_fits / "models")
     places = {"out": as_fits / "out", "store": as_fits / "models"}

@@ -169,7 +169,7 @@ def test_an_output_that_is_lost_is_made_again(survey: Survey, web: Web) -> None:
     survey.reprocess()
     (survey.out / "a.parquet").unlink()
     told = survey.reprocess()
-    assert (why(told), told.release) == ({"a.parquet": "output changed or gone"}, 1)
+    assert (why(told), told.release) == ({"a.parquet": "output changed or deleted"}, 1)
     assert web.bodies() == ["/release/a.parquet"]
 
 
@@ -205,7 +205,7 @@ def test_a_word_that_is_new_is_learned(survey: Survey, web: Web) -> None:
         ("500", "b.parquet cannot be read: the server answered 500; try again later"),
         ("403", "b.parquet may not be read: the server answered 403"),
         ("cut", "b.parquet cannot be read: .*; try again later"),
-        ("fewer", "b.parquet gave [0-9,]+ bytes, expected [0-9,]+; it changed, or the connection broke"),
+        ("fewer", "b.parquet gave [0-9,]+ bytes, expected [0-9,]+; the file changed or the connection broke"),
     ],
 )
 def test_one_that_does_not_come_is_set_aside(
@@ -280,7 +280,7 @@ def test_files_named_by_hand_are_told_of_at_once(survey: Survey, web: Web) -> No
         survey.classify(f"{survey.url}/a.parquet", survey.url)
     with pytest.raises(UsageError, match=r"whose outputs would have the same name"):
         survey.classify(f"{survey.url}/a.parquet", str(web.folder / "release" / "a.parquet"))
-    with pytest.raises(UsageError, match=r"twice, with other queries or users"):
+    with pytest.raises(UsageError, match=r"twice, with different queries or users"):
         survey.classify(f"{survey.url}/a.parquet?1", f"{survey.url}/a.parquet?2")
     assert not survey.out.exists()
 
@@ -456,7 +456,7 @@ def test_roots(survey: Survey, web: Web, tmp_path: Path, monkeypatch: pytest.Mon
     with serving(tmp_path) as inside:
         survey.write("secret.parquet")
         web.odd = [*web.odd, ("b.parquet", f"to {inside.url}/www/release/secret.parquet")]
-        with pytest.raises(CatalogError, match=r"b.parquet leads on to .*, expected it to stay below"):
+        with pytest.raises(CatalogError, match=r"b.parquet leads on to .*, expected an address below"):
             survey.classify(f"{survey.url}/b.parquet")
         assert run(["inspect", f"{survey.url}/b.parquet"]) == 1
         assert inside.asked == []

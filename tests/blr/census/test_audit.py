@@ -163,5 +163,5 @@ def test_what_is_no_audit(hits: list[int], misses: list[int], level: float, word
     strata = Strata(np.array([100, 100]), np.array([20, 20]))
     with pytest.raises(ValueError, match=words):
         audited_share(np.array(hits), np.array(misses), strata, level=level)
-    with pytest.raises(ValueError, match="join strata first"):
+    with pytest.raises(ValueError, match="join small strata first"):
         Strata(np.array([5, 5]), np.array([0, 5]))

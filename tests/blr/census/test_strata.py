@@ -22,7 +22,7 @@ def test_small_strata_have_a_floor_and_none_gives_more_than_it_has() -> None:
     assert sizes.sum() == 100
     assert sizes.tolist() == [73, 3, FEWEST, 20]
     assert allocated(np.array([5, 6]), np.ones(2), 50).tolist() == [5, 6]
-    with pytest.raises(ValueError, match="two a stratum"):
+    with pytest.raises(ValueError, match="at least two for each stratum"):
         allocated(np.full(30, 100), np.ones(30), 50)
 
 

@@ -138,9 +138,9 @@ def test_the_sampled_probability_is_the_moderated_one(classifier: Classifier, go
     ("change", "message"),
     [
         ({"x": [1.0]}, "expected x and missing of"),
-        ({"missing": [True, True]}, "no feature is present"),
-        ({"of": 0, "against": 0}, "expected two different ones"),
-        ({"of": 7}, "expected two different ones"),
+        ({"missing": [True, True]}, "every feature is missing"),
+        ({"of": 0, "against": 0}, "expected two different numbers"),
+        ({"of": 7}, "expected two different numbers"),
     ],
 )
 def test_wrong_rows_and_classes_are_refused(

@@ -101,9 +101,9 @@ def test_labels_that_may_be_wrong(dense: Twin) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda Phi, t: (Phi, 2 * t), "got [0-9]+ rows whose columns, targets or weights"),
-        (lambda Phi, t: (np.where(Phi == Phi[7, 2], np.nan, Phi), t), "got 1 rows whose columns"),
-        (lambda Phi, t: (Phi, np.eye(3)[t.astype(int)]), "targets of 3 classes, expected those of 2"),
+        (lambda Phi, t: (Phi, 2 * t), "got [0-9]+ rows with wrong columns, targets or weights"),
+        (lambda Phi, t: (np.where(Phi == Phi[7, 2], np.nan, Phi), t), "got 1 rows with wrong columns"),
+        (lambda Phi, t: (Phi, np.eye(3)[t.astype(int)]), "targets of 3 classes, expected 2"),
     ],
 )
 def test_rows_that_are_no_data(dense: Twin, change: Callable[..., Any], message: str) -> None:

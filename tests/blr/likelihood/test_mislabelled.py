@@ -349,7 +349,7 @@ def test_what_is_no_confusion_is_said() -> None:
         as_confusion([[0.9, 0.2], [0.1, 0.9]], 2)
     with pytest.raises(ValueError, match=r"more than 0\.5"):
         as_confusion(0.5, 2)
-    with pytest.raises(ValueError, match="one recorded class a row"):
+    with pytest.raises(ValueError, match="one recorded class in each row"):
         label_likelihood(np.array([[0.5, 0.5]]), np.eye(2))
     Phi, label, _ = noisy(n=20)
     prior = blr.GaussianPrior.isotropic(3)
@@ -359,7 +359,7 @@ def test_what_is_no_confusion_is_said() -> None:
         blr.fit(Phi, np.full(20, 0.3), prior, confusion=0.1)
     with pytest.raises(ValueError, match="2 matrices"):
         blr.fit(Phi, label, prior, classes=(0, 1), confusion=np.stack([even_confusion([0.1, 0.1])] * 2))
-    with pytest.raises(ValueError, match="one matrix for all rows"):
+    with pytest.raises(ValueError, match="one confusion matrix for all rows"):
         blr.fit([(Phi, label, None)], None, prior, classes=(0, 1), confusion=np.stack([np.eye(2)] * 20))
 
 

@@ -58,11 +58,11 @@ def test_does_not_follow_changes_of_its_arguments() -> None:
         (0.0, [1.0, np.nan], r"prior covariance holds 1 value\(s\)"),
         (0.0, [1.0, np.inf], r"infinite somewhere, expected finite variances.*such as 1e6 times the square"),
         (0.0, [1.0, 1e-300], r"variances must lie between 1e-100 and 1e\+100, got 1e-300; .*another unit"),
-        (0.0, [], r"prior covariance is empty; give a scalar, or one number a weight"),
+        (0.0, [], r"prior covariance is empty; give a scalar, or one number for each weight"),
         ("broad", 1.0, r"prior mean must be numbers, got 'broad'"),
-        (0.0, 0.0, r"variances must be positive, got 0.0; leave out a weight that is fixed"),
+        (0.0, 0.0, r"variances must be positive, got 0.0; to fix a weight, leave its column out"),
         (0.0, [1.0, -1.0], r"variances must be positive, got -1.0"),
-        (0.0, [[1.0, 0.5], [0.4, 1.0]], r"not symmetric; give \(S \+ S.T\) / 2"),
+        (0.0, [[1.0, 0.5], [0.4, 1.0]], r"not symmetric; if it should be symmetric, give \(S \+ S.T\) / 2"),
         (0.0, [[1.0, 2.0], [2.0, 1.0]], r"not positive definite \(smallest eigenvalue -1\)"),
         (0.0, [[0.0, 0.0], [0.0, 1.0]], r"not positive definite"),
     ],
@@ -83,7 +83,7 @@ def test_isotropic_refuses_a_precision_that_is_not_positive() -> None:
 
 def test_of_the_wrong_size_says_so() -> None:
     with pytest.raises(
-        ValueError, match=r"prior is of 2 weights but the model has 3; give a prior of one per"
+        ValueError, match=r"prior has 2 weights but the model has 3; give the prior one weight for each"
     ):
         GaussianPrior(0.0, np.ones(2)).resized(3)
 

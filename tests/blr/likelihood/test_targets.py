@@ -55,7 +55,7 @@ def test_classes_turn_the_sides_of_numbers_too(t: list[Any], classes: list[Any] 
 
 
 def test_floats_under_classes_one_and_zero_are_refused() -> None:
-    with pytest.raises(ValueError, match="may be the label of the first or a share of the second"):
+    with pytest.raises(ValueError, match="may be the label of the first class or a share of the second"):
         resolve_targets([1.0, 0.0], binary=True, classes=[1, 0])
 
 
@@ -126,10 +126,10 @@ def test_soft_labels_of_k_classes_have_no_weight() -> None:
             [0, 1],
             True,
             {"sample_weight": [1e300, 1]},
-            r"holds 1e\+300 at row 0; expected magnitudes below 1e\+100",
+            r"holds 1e\+300 at row 0; expected absolute values below 1e\+100",
         ),
         ([1, 0], True, {"sample_weight": [1, np.inf]}, r"sample_weight holds 1 value\(s\)"),
-        (["a", "a"], True, {}, r"at least two classes, got only \['a'\]; add rows of another class"),
+        (["a", "a"], True, {}, r"at least two classes, got \['a'\]; add rows of another class"),
         (["a", "b", "c"], True, {}, r"needs two classes, got \['a', 'b', 'c'\]; use 'softmax'"),
         ([0, 1], True, {"classes": ("a", "b", "c")}, r"two classes, got 3.*use 'softmax'"),
         ([0, 1], True, {"classes": ("a",)}, r"at least two classes, got \['a'\]"),
@@ -137,13 +137,18 @@ def test_soft_labels_of_k_classes_have_no_weight() -> None:
         ([0, 1], True, {"classes": (0, 2)}, r"labels \[1\] are not among the classes \[0, 2\]"),
         ([0, 1], True, {"classes": (1, 1)}, r"classes are \[1, 1\], expected each once"),
         (["a", "x"], False, {"classes": ("a", "b")}, r"labels \['x'\] are not among the classes"),
-        (["a", "a"], False, {}, r"at least two classes, got only \['a'\]"),
+        (["a", "a"], False, {}, r"at least two classes, got \['a'\]"),
         ([[1], [2]], False, {}, r"at least two classes, got targets of one column"),
         ([[1, 0], [2, -1]], False, {}, r"counts must not be negative, got -1.0 at row 1"),
         ([[1, 0], [2, 1]], False, {"classes": ("a", "b", "c")}, r"2 columns but there are 3 classes"),
         ([[1, np.nan]], False, {}, r"targets holds 1 value\(s\).*row 0, column 1"),
         ([1.0, np.nan, 2.0], False, {}, r"labels holds 1 value\(s\).*row 1"),
-        ([1, 2, 3], False, {"trials": [1, 1, 1]}, r"trials go with successes of two classes"),
+        (
+            [1, 2, 3],
+            False,
+            {"trials": [1, 1, 1]},
+            r"trials can only be used with the successes of two classes",
+        ),
     ],
 )
 def test_says_what_is_wrong_and_where(t: Any, *, binary: bool, options: dict[str, Any], message: str) -> None:

@@ -349,7 +349,7 @@ def test_bad_arguments_are_refused() -> None:
         FeatureMoments.estimate(X, missing[:4])
     with pytest.raises(ValueError, match="NaN or infinite"):
         moments.impute(np.where(np.eye(5, 4) > 0, np.nan, X), missing)
-    with pytest.raises(ValueError, match="which of 4 features are missing, got shape"):
+    with pytest.raises(ValueError, match="for each of 4 features whether it is missing, got shape"):
         moments.conditional([True])
     with pytest.raises(ValueError, match=r"errors must have the shape \(5, 4\)"):
         moments.nodes(X, missing[0], 8, errors=np.ones(4))

@@ -40,7 +40,7 @@ def test_nothing_to_integrate_is_one_node() -> None:
 
 
 def test_no_nodes_are_refused() -> None:
-    with pytest.raises(ValueError, match="one node or more, got n=0"):
+    with pytest.raises(ValueError, match="at least one node, got n=0"):
         normal_nodes(2, 0)
 
 

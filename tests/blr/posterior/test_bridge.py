@@ -103,5 +103,5 @@ def test_says_what_is_wrong(dense: Twin) -> None:
         bridge_evidence(q)
     with pytest.raises(ValueError, match=r"got one with 32"):
         bridge_evidence(sample_posterior(q, n_draws=32))
-    with pytest.raises(RuntimeError, match="no data with it"):
+    with pytest.raises(RuntimeError, match="does not hold the training data"):
         bridge_evidence(Posterior.from_dict(sample_posterior(q, n_draws=256).to_dict()))

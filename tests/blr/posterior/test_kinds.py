@@ -133,7 +133,7 @@ def test_a_tree_of_another_kind_is_refused(posteriors: dict[str, blr.Posterior])
         ValueError, match=r"expected a stored sampled posterior, got kind 'refined'; use Posterior"
     ):
         SampledPosterior.from_dict(tree)
-    with pytest.raises(ValueError, match=r"is of kind 'averaged'; expected one of laplace, shifted"):
+    with pytest.raises(ValueError, match=r"has the kind 'averaged'; expected one of laplace, shifted"):
         blr.Posterior.from_dict(tree | {"kind": "averaged"})
 
 

@@ -351,7 +351,7 @@ def test_the_formula_of_moderation_is_the_links_own(dense: Twin) -> None:
     probit, cauchit = (fit(Phi, t, GaussianPrior(0.0, 10.0), link) for link in ("probit", "cauchit"))
     assert np.array_equal(probit.predict_proba(Phi, "probit"), probit.predict_proba(Phi))
     with pytest.raises(
-        ValueError, match="formula for the logistic link, and this fit's is cauchit; use 'exact'"
+        ValueError, match="formula for the logistic link, but this fit has the cauchit link; use 'exact'"
     ):
         cauchit.predict_proba(Phi, "probit")
 
@@ -439,11 +439,11 @@ def test_a_prior_mean_far_from_the_data_is_no_obstacle(dense: Twin, likelihood: 
         ({"Phi": [["a", "b"]] * 3}, r"Phi must be numeric"),
         (
             {"Phi": np.ones((3, 2)) * 1j},
-            r"Phi must be real numbers, got an array of complex128; give its real",
+            r"Phi must be real numbers, got an array of complex128; if you mean its real part",
         ),
         (
             {"Phi": np.ones((3, 2), dtype="datetime64[s]")},
-            r"Phi must be numeric, got an array of datetime64.*numbers of a unit",
+            r"Phi must be numeric, got an array of datetime64.*such as days",
         ),
         (
             {"Phi": np.ma.masked_equal(np.eye(3), 1)},
@@ -451,13 +451,13 @@ def test_a_prior_mean_far_from_the_data_is_no_obstacle(dense: Twin, likelihood: 
         ),
         (
             {"Phi": np.diag([1, 1e200, 1])},
-            r"Phi holds 1e\+200 at row 1, column 1; expected magnitudes below 1e\+100",
+            r"Phi holds 1e\+200 at row 1, column 1; expected absolute values below 1e\+100",
         ),
         ({"Phi": np.full((3, 2), 1.7e308)}, r"Phi holds 1.7e\+308 at row 0, column 0; expected"),
         ({"t": [0, 1, 2]}, r"must lie in \[0, 1\], got 2.0 at row 2.*'softmax'"),
         ({"t": [0, 1, np.nan]}, r"targets holds 1 value\(s\)"),
         ({"t": []}, r"targets are empty"),
-        ({"t": ["a", "a", "a"]}, r"at least two classes, got only \['a'\]"),
+        ({"t": ["a", "a", "a"]}, r"at least two classes, got \['a'\]"),
         ({"t": [3, 1, 0], "trials": [2, 2, 2]}, r"between 0 and the trials, got 3.0 of 2.0 at row 0"),
         ({"sample_weight": [1, -1, 1]}, r"sample_weight must not be negative, got -1.0 at row 1"),
         ({"sample_weight": [1, 1]}, r"sample_weight has 2 rows but the targets have 3"),
@@ -497,17 +497,17 @@ def test_says_what_a_prior_is() -> None:
 @pytest.mark.parametrize(
     ("stream", "options", "message"),
     [
-        (iter([]), {}, r"re-iterable, such as a list, not a generator"),
+        (iter([]), {}, r"give a list, or an object whose __iter__ starts again"),
         ([], {}, r"the stream is empty"),
         ([(np.ones((2, 2)), [0, 1, 1], None)], {}, r"a chunk's Phi has 2 rows but its targets have 3"),
-        ([(np.ones((2, 2)), [0, 1], None)], {"likelihood": "softmax"}, r"labels in a stream need classes="),
-        ([(np.ones((2, 2)), ["a", "b"], None)], {}, r"labels in a stream need classes="),
+        ([(np.ones((2, 2)), [0, 1], None)], {"likelihood": "softmax"}, r"a stream of labels needs classes="),
+        ([(np.ones((2, 2)), ["a", "b"], None)], {}, r"a stream of labels needs classes="),
         ([(np.ones((2, 2)), [0, 1], None), (np.ones((2, 3)), [0, 1], None)], {}, r"3 columns.*first had 2"),
         ([(np.ones((2, 2)), [0, 1])], {}, r"got a first chunk that is a tuple of 2; give such chunks, or t"),
         (
             [(np.ones((2, 2)), [0, 1], None)],
             {"trials": [1, 1]},
-            r"trials and sample_weight do not go with a stream",
+            r"trials and sample_weight cannot be used with a stream",
         ),
     ],
 )
@@ -523,7 +523,7 @@ def test_says_what_is_wrong_with_a_prediction(dense: Twin) -> None:
         q.predict_proba(Phi[:, :3])
     with pytest.raises(ValueError, match=r"unknown method 'bridge'; expected one of plugin, probit"):
         q.predict_proba(Phi, "bridge")
-    with pytest.raises(ValueError, match=r"no sampling error; return_error goes with 'monte_carlo'"):
+    with pytest.raises(ValueError, match=r"no sampling error; use return_error with 'monte_carlo'"):
         q.predict_proba(Phi, return_error=True)
     with pytest.raises(ValueError, match=r"n_samples is 1; expected 2 or more draws"):
         q.predict_proba(Phi, "monte_carlo", n_samples=1)

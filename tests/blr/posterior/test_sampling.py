@@ -234,7 +234,7 @@ def test_survives_its_dictionary(dense: Twin) -> None:
     assert np.array_equal(again.predict_proba(Phi), s.predict_proba(Phi))
     assert again.trust == s.trust
     assert again.kind == "sampled"
-    with pytest.raises(RuntimeError, match="no data with it"):
+    with pytest.raises(RuntimeError, match="does not hold the training data"):
         sample_posterior(again)
 
 

@@ -192,7 +192,7 @@ def test_survives_its_dictionary(dense: Twin, likelihood: str) -> None:
     assert np.array_equal(again.plugin(Phi), r.laplace.plugin(Phi))
     assert (again.elbo, again.log_evidence, again.kind) == (r.elbo, r.log_evidence, "refined")
     assert again.trust == trust
-    with pytest.raises(RuntimeError, match="no data with it"):
+    with pytest.raises(RuntimeError, match="does not hold the training data"):
         refine(again)
 
 

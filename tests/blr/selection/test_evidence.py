@@ -240,7 +240,7 @@ def test_says_what_is_wrong(dense: Twin, options: dict[str, Any], message: str) 
 
 
 def test_an_intercept_alone_has_no_precision_to_be_found() -> None:
-    with pytest.raises(ValueError, match=r"1 column\(s\), the intercept alone.*intercept=None"):
+    with pytest.raises(ValueError, match=r"1 column\(s\), which is the intercept.*intercept=None"):
         fit_evidence(np.ones((3, 1)), [0, 1, 1])
 
 

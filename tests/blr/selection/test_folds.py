@@ -103,5 +103,5 @@ def test_one_group_is_refused() -> None:
 def test_a_stream_is_refused() -> None:
     Phi, t = np.hstack([np.ones((9, 1)), np.arange(9.0)[:, None]]), np.arange(9) % 2
     q = blr.fit([(Phi, t, None)], None, blr.GaussianPrior.isotropic(2), classes=[0, 1])
-    with pytest.raises(TypeError, match="expected one of rows in memory"):
+    with pytest.raises(TypeError, match="expected one fitted to rows in memory"):
         fold_probability(q, assign_folds(t))

@@ -127,5 +127,5 @@ def test_what_is_no_annotator_is_said() -> None:
     Phi, label, _ = simulated(0, n=60)
     with pytest.raises(ValueError, match="60 integers from 0"):
         estimate_label_noise(Phi, label, annotator=np.array(["a"] * 60), classes=(0, 1))
-    with pytest.raises(TypeError, match="got a fit of a stream"):
+    with pytest.raises(TypeError, match="got a posterior that was fitted to a stream"):
         estimate_label_noise([(Phi, label, None)], None, classes=(0, 1))

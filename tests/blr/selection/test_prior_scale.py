@@ -108,5 +108,5 @@ def test_scales_must_ascend(scales: list[Any]) -> None:
 
 
 def test_an_intercept_alone_has_no_scale() -> None:
-    with pytest.raises(ValueError, match="the intercept alone"):
+    with pytest.raises(ValueError, match="which is the intercept"):
         fit_scales(np.ones((10, 1)), np.arange(10) % 2)

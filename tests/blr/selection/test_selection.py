@@ -121,7 +121,7 @@ def test_an_average_is_the_sum_of_its_parts(dense: Twin) -> None:
 def test_says_what_is_wrong(dense: Twin) -> None:
     Phi, t = dense.binary(8, N=30, M=2)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
-    with pytest.raises(ValueError, match="there is nothing to compare"):
+    with pytest.raises(ValueError, match="got nothing to compare"):
         weights([])
     with pytest.raises(ValueError, match="prior_probability must be 1 positive numbers"):
         weights([q], [0.0])

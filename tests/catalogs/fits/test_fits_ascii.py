@@ -100,7 +100,7 @@ def test_what_was_left_out_is_null(tmp_path: Path) -> None:
 def test_what_is_no_number_is_damage(tmp_path: Path) -> None:
     path = replaced(make(tmp_path / "t.fits"), b"  -22", b"  -2x")
     with pytest.raises(
-        DamagedFileError, match=r"column 'n' has something else than a number in rows 0 to 3.*2X"
+        DamagedFileError, match=r"column 'n' has a value that is not a number in rows 0 to 3.*2X"
     ):
         fits.open(path)
 

@@ -81,7 +81,7 @@ def test_a_file_cut_while_it_is_read(path: Path) -> None:
     batches = fits.open(path).batches(["x"], 50)
     next(batches)
     path.write_bytes(path.read_bytes()[:6000])
-    with pytest.raises(DamagedFileError, match="is 6,000 now; it is being written or was cut"):
+    with pytest.raises(DamagedFileError, match="is 6,000 now; it is still being written, or it was cut"):
         list(batches)
 
 
@@ -101,9 +101,9 @@ LIES = [
     ("NAXIS1", 21, 10**18, "cut short|NAXIS1 says"),
     ("NAXIS1", 21, 20, "the 3 columns take 21 bytes a row by their TFORMn, but NAXIS1 says 20"),
     ("NAXIS2", 200, 10**18, "cut short: .* end at byte 21,000,000,000,000,0"),
-    ("NAXIS2", 200, -5, "NAXIS2 is -5, expected a count"),
-    ("NAXIS2", 200, "T", "NAXIS2 is True, expected a count"),
-    ("NAXIS2", 200, "2.5", "NAXIS2 is 2.5, expected a count"),
+    ("NAXIS2", 200, -5, "NAXIS2 is -5, expected a whole number"),
+    ("NAXIS2", 200, "T", "NAXIS2 is True, expected a whole number"),
+    ("NAXIS2", 200, "2.5", "NAXIS2 is 2.5, expected a whole number"),
     ("NAXIS", 2, 1000, "NAXIS is 1000, expected at most 999"),
     ("NAXIS", 2, 1, r"are 1, 1, 8; expected 2, 1, 8"),
     ("TFIELDS", 3, 2, "the 2 columns take"),
@@ -131,7 +131,7 @@ def test_a_header_that_lies(path: Path, keyword: str, old: int, new: Any, messag
         ("'9A      '", "'9000000A'", "the 3 columns take 9,000,012 bytes"),
         ("'PI(4)   '", "'2PI(4)  '", r"TFORM3 is '2PI\(4\)', expected as in"),
         ("'PI(4)   '", "'PZ(4)   '", r"TFORM3 is 'PZ\(4\)', expected as in"),
-        ("'PI(4)   '", "'9" + "9" * 7 + "'", "TFORM3 is '99999999', expected a count and a code"),
+        ("'PI(4)   '", "'9" + "9" * 7 + "'", "TFORM3 is '99999999', expected a number and a letter"),
     ],
 )
 def test_a_form_that_lies(path: Path, old: str, new: str, message: str) -> None:
@@ -185,7 +185,7 @@ def test_a_heap_that_begins_elsewhere(path: Path) -> None:
         (b"", "is empty"),
         (
             b"PAR1 and so on",
-            r"is not FITS: it begins with b'PAR1 and ', expected .*; look what it is .* fetch it again, or name it",
+            r"is not FITS: it begins with b'PAR1 and ', expected .*; open it in .* fetch it again, or correct its name",
         ),
         (b"SIMPLE  = and nothing more", "no END among its 0 cards"),
         (b"SIMPLE  =".ljust(80) * 1000, "no END among its 1,000 cards, up to byte 80,000"),
@@ -207,7 +207,7 @@ def test_a_header_without_end_is_not_read_for_ever(tmp_path: Path) -> None:
 
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     for path in (tmp_path / "absent.fits", tmp_path):
-        with pytest.raises(CatalogError, match="is not a file, expected one"):
+        with pytest.raises(CatalogError, match="is not a file"):
             fits.open(path)
 
 

@@ -41,8 +41,8 @@ def test_a_column_without_a_name_gets_one(tmp_path: Path) -> None:
     assert table["col1"].tolist() == [7, 8]
     assert catalogs.open(written[0]).names == tuple(table.colnames)
     assert [w for w in written.warnings if "is called" in w] == [
-        "column 1, which has no name, is called 'col1': names in FITS are of ASCII, and not empty",
-        "'été' is called '\\xe9t\\xe9': names in FITS are of ASCII, and not empty",
+        "column 1, which has no name, is called 'col1', since names in FITS are ASCII and not empty",
+        "'été' is called '\\xe9t\\xe9', since names in FITS are ASCII and not empty",
     ]
 
 

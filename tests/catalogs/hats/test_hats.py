@@ -264,7 +264,7 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
         (
             "file",
             DamagedFileError,
-            r"lists 3 pixels and lists 1 of which there are no files, the first Norder=1 Npix=45",
+            r"lists 3 pixels and lists 1 of them have no file, the first Norder=1 Npix=45",
         ),
         ("extra", DamagedFileError, r"does not list 1 files, the first Norder=1 Npix=46"),
         ("count", DamagedFileError, r"hats_nrows says 1,000 rows, its files have 100; fetch"),
@@ -277,11 +277,11 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
         ("kind", FormatError, r"dataproduct_type is 'index', expected one of object"),
         ("primary", FormatError, r"names no hats_primary_table_url"),
         ("outside", FormatError, r"names the table '\.\.', expected a folder"),
-        ("binary", FormatError, r"is no properties file of HATS"),
+        ("binary", FormatError, r"is not a properties file of HATS"),
         (
             "columns",
             FormatError,
-            r"Npix=45.parquet do not make one catalogue: 'mag' is float in the first, string",
+            r"Npix=45.parquet cannot be read as one catalogue: 'mag' is float in the first, string",
         ),
     ],
 )
@@ -300,7 +300,7 @@ def test_the_format_before_hats_is_named(tmp_path: Path) -> None:
 
 
 def test_a_table_name_is_refused(collection: Path) -> None:
-    with pytest.raises(FormatError, match=r"got table='stars' .*open that table's own folder"):
+    with pytest.raises(FormatError, match=r"got table='stars' .*open the folder of the other table"):
         hats.open(collection, "stars")
 
 

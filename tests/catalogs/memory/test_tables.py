@@ -111,7 +111,7 @@ def test_what_others_wrote_to_parquet_goes_to_fits_too(tmp_path: Path) -> None:
     assert Table.read(out)["sky"].frame.name == "fk5"
     written = annotated(tmp_path / "b.parquet", tmp_path / "b", form="fits")
     assert written.warnings == (
-        "that __index_level_0__ made the index of a pandas frame is left out",
+        "that __index_level_0__ are the index of the frame is left out",
         "the order of the categories of c is left out",
         "the metadata 'long', of 300 characters, are left out",
     )
@@ -122,7 +122,7 @@ def test_what_others_wrote_to_parquet_goes_to_fits_too(tmp_path: Path) -> None:
 def test_slim_fits_does_not_speak_of_columns_that_it_has_not(tmp_path: Path) -> None:
     written = annotated(with_header(), tmp_path, form="fits", mode="slim", keep=("row",))
     assert written.warnings == (
-        "what makes times, coordinates, magnitudes and the like of columns again is left out",
+        "the metadata by which astropy restores times, coordinates, magnitudes and similar columns is left out",
     )
     back = Table.read(written[0])
     assert back.colnames == ["row", "blr_p", "blr_class"]
@@ -241,8 +241,8 @@ def test_what_a_table_says_and_no_file_holds_is_told(tmp_path: Path) -> None:
     assert cat.left_behind == annotated(table, tmp_path).warnings
     assert cat.left_behind == (
         "the index of row is left out: `Table.add_index` makes it again",
-        "the table's metadata 'lock', of type object, are left out: YAML does not know such",
-        "'row': its metadata 'of', of type function, are left out: YAML does not know such",
+        "the table's metadata 'lock', of type object, are left out, since YAML cannot hold them",
+        "'row': its metadata 'of', of type function, are left out, since YAML cannot hold them",
     )
     assert cat.column("row").ucd == "meta.id"
     assert table.meta["lock"] is not None
@@ -288,7 +288,7 @@ def test_objects_of_several_kinds_are_refused_with_their_name(values: list[Any])
     cells[:] = values
     table = QTable({"row": [1, 2, 3], "odd": Column(cells)})
     with pytest.raises(
-        FormatError, match=r"'odd', of object, is not of one type .* convert or remove the column"
+        FormatError, match=r"'odd', of object, has no single type .* convert or remove the column"
     ):
         catalogs.open(table)
     new = catalogs.annotate_table(table, MARK, mark, read=["row"])
@@ -308,7 +308,7 @@ def test_durations_and_extensions_in_fits_are_told(tmp_path: Path) -> None:
     unit = catalogs.open(frame).column("wait").datatype.unit
     assert written.warnings == (
         f"'wait': durations are written as whole numbers, in {unit}",
-        "'month': pandas.period is written as what Arrow stores it as, int64",
+        "'month': pandas.period is written as the type in which Arrow stores it int64",
     )
     found = catalogs.open(written[0])
     assert found.column("wait").unit == unit
@@ -335,7 +335,7 @@ def test_a_table_read_from_fits_is_as_the_file(tmp_path: Path) -> None:
     assert here["kind"] == ["E", "", "Sc"]
     written = annotated(Table.read(tmp_path / "a.fits"), tmp_path / "out")
     assert (
-        "'kind': comes back from astropy's Table.read with empty texts for what is masked"
+        "'kind': astropy's Table.read returns it with empty texts in place of masked values"
         in written.warnings[1]
     )
     assert Table.read(written[0])["kind"].tolist() == ["E", "", "Sc"]

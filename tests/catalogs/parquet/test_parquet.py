@@ -163,9 +163,7 @@ def test_tables_whose_log_says_which_files_count_are_refused(
     (tmp_path / log).parent.mkdir()
     (tmp_path / log).write_text("{}")
     for path in (tmp_path, tmp_path / "*" / "*.parquet"):
-        with pytest.raises(
-            FormatError, match=r"is a table of .* says which files are its rows as they are now"
-        ):
+        with pytest.raises(FormatError, match=r"is a table of .* says which files hold the present rows"):
             opened(path)
 
 
@@ -311,7 +309,7 @@ def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"column": [1]}), path, store_schema=False)
     path.write_bytes(path.read_bytes().replace(b"column", b"col\xe5mn"))
-    with pytest.raises(DamagedFileError, match=r"is damaged: b'col\\xe5mn', a name in it, is no text"):
+    with pytest.raises(DamagedFileError, match=r"is damaged: b'col\\xe5mn', a name in it, is not UTF-8 text"):
         parquet.open(path)
 
 

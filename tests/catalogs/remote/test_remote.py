@@ -184,7 +184,7 @@ def test_damage_and_changes_are_told(memory: str, tmp_path: Path) -> None:
     whole = filesystem.cat_file("/release/field=1/a.parquet")
     filesystem.pipe_file("/release/field=1/a.parquet", whole + whole)
     with pytest.raises(
-        DamagedFileError, match=f"gave {2 * len(whole):,} bytes, expected {len(whole):,}; it changed"
+        DamagedFileError, match=f"gave {2 * len(whole):,} bytes, expected {len(whole):,}; the file changed"
     ):
         catalogs.annotate(cat, tmp_path, NEW, compute, read=["id"])
     assert list(tmp_path.glob("**/.blr*")) == []
@@ -196,6 +196,6 @@ def test_damage_and_changes_are_told(memory: str, tmp_path: Path) -> None:
 def test_hats_is_read_from_a_local_folder(memory: str) -> None:
     fsspec.filesystem("memory").pipe_file("/release/hats.properties", b"obs_collection = x\n")
     with pytest.raises(
-        FormatError, match="is a HATS catalogue, which is read from a local folder only; fetch it"
+        FormatError, match="is a HATS catalogue, which can be read from a local folder only; fetch it"
     ):
         catalogs.open(memory)

@@ -92,7 +92,7 @@ def test_the_unit_of_hours(written: str) -> None:
         assert unit_of_position(made(written, dec), "ra", "dec") == "hours"
     assert unit_of_position(made(None, None), "ra", "dec", stated="hours") == "hours"
     for ra, dec in ((written, written), ("deg", written), (written, "rad")):
-        with pytest.raises(CatalogError, match="expected the same of both"):
+        with pytest.raises(CatalogError, match="expected the same unit for both"):
             unit_of_position(made(ra, dec), "ra", "dec")
 
 

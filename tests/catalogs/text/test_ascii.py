@@ -152,7 +152,7 @@ def test_a_folder_of_tables_beside_their_readme(tmp_path: Path) -> None:
     files = catalogs.annotate(cat, tmp_path / "out", NEW, compute, read=["Lambda"])
     assert [f.name for f in files] == ["lhs2065.ecsv", "lp944-20.ecsv"]
     with pytest.raises(
-        FormatError, match=r"describes tables and holds none; expected one of its tables: name vb8\.dat"
+        FormatError, match=r"describes tables but holds no rows; open one of the tables instead vb8\.dat"
     ):
         catalogs.open(tmp_path / "ReadMe")
 
@@ -162,7 +162,7 @@ REFUSED = {
     "NGC 1,3,4.5,E\nNGC 2,4,5.5,S\n": "no line of column names: .* such as 'name1,name2,name3,...'",
     "M31\t00:42:44\t3\nM33\t01:33:50\t5\n": "no line of column names",
     "NGC 1,12\nNGC 2,13\n": "no line of column names",
-    "  1  00 04 35.65 -47 36 19.1   0.87 0.04\n  2  00 05 01.11 -47 30 11.0   0.91\n": "is no table that is described",
+    "  1  00 04 35.65 -47 36 19.1   0.87 0.04\n  2  00 05 01.11 -47 30 11.0   0.91\n": "columns of .* are not known",
     "1 2\n3 4\n": "no line of column names",
 }
 
@@ -191,7 +191,7 @@ def test_the_line_that_a_refusal_asks_for_mends_it(tmp_path: Path) -> None:
 def test_a_row_of_another_number_of_words_is_damage(tmp_path: Path, content: str) -> None:
     (tmp_path / "t.dat").write_text(content)
     with pytest.raises(
-        DamagedFileError, match=r"is damaged or no table: .*; expected rows as its header describes"
+        DamagedFileError, match=r"is damaged or not a table: .*; expected rows as its header describes"
     ):
         catalogs.open(tmp_path / "t.dat")
 

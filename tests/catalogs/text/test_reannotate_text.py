@@ -147,6 +147,7 @@ def test_files_of_one_catalogue_agree_on_whose_the_columns_are(tmp_path: Path) -
     assert catalogs.open(tmp_path / "[ab].csv").metadata["blr.columns"].startswith("blr_class, ")
     frame.assign(blr_flags="good").to_csv(tmp_path / "b.csv", index=False)
     with pytest.raises(
-        FormatError, match=r"b\.csv do not make one catalogue: only one of them was annotated"
+        FormatError,
+        match=r"b\.csv cannot be read as one catalogue: .*only one of them records that it was annotated",
     ):
         catalogs.open(tmp_path / "[ab].csv")

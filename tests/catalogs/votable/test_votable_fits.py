@@ -116,7 +116,10 @@ def image() -> bytes:
 
 ROW = {"row": 'datatype="short"'}
 REFUSED = {
-    "scaled": (document(scaled(), ROW), "with the columns .*'row'.* expected columns of one size"),
+    "scaled": (
+        document(scaled(), ROW),
+        "with the columns .*'row'.* expected the columns that its fields describe",
+    ),
     "another type": (document(fits_bytes(), FIELDS | {"x": 'datatype="int"'}), r"with the columns \['x'\]"),
     "a list of any length": (
         document(fits_bytes(), FIELDS | {"flux": 'datatype="double" arraysize="*"'}),

@@ -136,11 +136,11 @@ def test_what_stilts_makes_of_an_annotated_fits_file_is_annotated(tmp_path: Path
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("<html><body>VOTABLE not found</body></html>", r"a web page \(HTML\), no VOTable.*<html>"),
+        ("<html><body>VOTABLE not found</body></html>", r"a web page \(HTML\) and not a VOTable.*<html>"),
         ("<!DOCTYPE html>\n<HTML><head><meta charset='utf-8'><br>", r"a web page \(HTML\)"),
         ('<?xml version="1.0"?><Error>VOTABLE: no such table</Error>', "XML of another kind.*<Error>"),
         ('<soap:Envelope xmlns:soap="x"><VOTABLE/></soap:Envelope>', "XML of another kind.*<Envelope>"),
-        ('{"message": "no such table"}', "begins with .*message.*no XML"),
+        ('{"message": "no such table"}', "begins with .*message.*not XML"),
     ],
 )
 def test_a_file_of_another_kind_is_called_what_it_is(tmp_path: Path, content: str, message: str) -> None:

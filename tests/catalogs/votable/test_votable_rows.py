@@ -182,7 +182,7 @@ DAMAGE = {
     "no truth value": (
         [('<FIELD datatype="boolean"/>', ["T"] * N)],
         lambda _: binascii.b2a_base64(b"\0x" * N),
-        "'f0' has other bytes than T, F, 1, 0",
+        "'f0' has bytes other than T, F, 1, 0",
     ),
 }
 

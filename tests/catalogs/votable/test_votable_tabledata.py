@@ -204,7 +204,7 @@ REFUSED = {
     "half a complex number": (of('datatype="floatComplex"', "1"), "'1' in 'x' is no floatComplex"),
     "an array with a gap": (of('datatype="int" arraysize="2"', "1 nan"), "an array in 'x' lacks elements"),
     "a list with a gap": (of('datatype="int" arraysize="*"', "1 nan"), "an array in 'x' lacks elements"),
-    "encoded cells": (PLAIN.replace(b"<TD>", b'<TD encoding="base64">'), "a cell is said to be in base64"),
+    "encoded cells": (PLAIN.replace(b"<TD>", b'<TD encoding="base64">'), "a cell has the encoding base64"),
     "too few cells": (
         PLAIN.replace(b"<TD>5</TD>", b""),
         "row 2 has 1 cells; expected 0, as many as the first",
@@ -212,7 +212,7 @@ REFUSED = {
     "too many cells": (PLAIN.replace(b"<TD>6</TD>", b"<TD/><TD/>"), "row 2 has 2 cells; expected 1"),
     "too many cells throughout": (
         PLAIN.replace(b"<TD>", b"<TD/><TD>"),
-        "it has 1 fields, and 2 cells in each row",
+        "it has 1 fields but 2 cells in each row",
     ),
     "other elements": (PLAIN.replace(b"5", b"<b>5</b><TD/>"), "row 2 has 1 cells; expected 2"),
     "cut in a row": (PLAIN[: PLAIN.index(b"6")], "it ends after"),
@@ -223,21 +223,21 @@ REFUSED = {
         "is in the encoding windows-1252; expected",
     ),
     "no UTF-8": (PLAIN.replace(b"5", b"\xe9"), "not well-formed"),
-    "an entity of its own": (
+    "the entity": (
         of('datatype="int"', "&five;", head='<!DOCTYPE a [<!ENTITY five "5">]>'),
-        "an entity of its own, 'five'",
+        "the entity 'five'",
     ),
     "an entity from elsewhere": (
         of('datatype="int"', "&eacute;", head='<!DOCTYPE a SYSTEM "http://example.org/a.dtd">'),
-        "an entity of its own, 'eacute'",
+        "the entity 'eacute'",
     ),
     "a file as an entity": (
         of('datatype="char"', "&e;", head='<!DOCTYPE a [<!ENTITY e SYSTEM "file:///etc/passwd">]>'),
-        "an entity of its own, 'e'",
+        "the entity 'e'",
     ),
     "a billion laughs": (
         of('datatype="char"', "&e11;", head=f'<!DOCTYPE a [<!ENTITY e0 "laugh">{BOMB}]>'),
-        "an entity of its own, 'e0'",
+        "the entity 'e0'",
     ),
     "unknown entities": (of('datatype="char"', "&eacute;"), "undefined entity"),
     "Parquet": (
@@ -264,7 +264,7 @@ REFUSED = {
         PLAIN.replace(b"TABLEDATA", b"BINARY")
         .replace(b"int", b'char" arraysize="0')
         .replace(b"<TR>", b"<STREAM>AAAA</STREAM><TR>", 1),
-        "a row has no bytes",
+        "its rows have no bytes",
     ),
     "no width": (of('datatype="double" arraysize="0"', ""), "fields of 0 to 0 bytes"),
 }
@@ -296,12 +296,18 @@ def test_rows_and_documents_without_end(tmp_path: Path, monkeypatch: pytest.Monk
         (PLAIN.replace(b"6", b"<!--" + long), "a tag or a comment has more"),
         (binary.replace(b"<TD>", b"<!--" + long), "a tag or a comment has more"),
         (PLAIN.replace(b"<RESOURCE>", b"<RESOURCE name='" + long), "a tag or a comment has more"),
-        (PLAIN.replace(b"<RESOURCE>", b"<RESOURCE><DESCRIPTION>" + long), "MB beside the rows of its tables"),
+        (
+            PLAIN.replace(b"<RESOURCE>", b"<RESOURCE><DESCRIPTION>" + long),
+            "MB of text outside of the rows of its tables",
+        ),
         (
             PLAIN.replace(b"<RESOURCE>", b"<INFO name='a' value='b'/>" * 99),
-            "MB beside the rows of its tables",
+            "MB of text outside of the rows of its tables",
         ),
-        (PLAIN.replace(b"</RESOURCE>", b"</RESOURCE>" + b" " * 5000), "MB beside the rows of its tables"),
+        (
+            PLAIN.replace(b"</RESOURCE>", b"</RESOURCE>" + b" " * 5000),
+            "MB of text outside of the rows of its tables",
+        ),
     ):
         path.write_bytes(data)
         with pytest.raises(FormatError, match=message):

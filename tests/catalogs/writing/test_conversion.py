@@ -148,7 +148,9 @@ def test_a_votables_complex_numbers_are_said_to_become_pairs(tmp_path: Path, for
     )
     table.write(tmp_path / "a.vot", format="votable")
     cat = catalogs.open(tmp_path / "a.vot")
-    pairs = tuple(f"'{name}': complex numbers become pairs of real and imaginary part" for name in "zv")
+    pairs = tuple(
+        f"'{name}': each complex number becomes a pair of its real and imaginary parts" for name in "zv"
+    )
     written = annotate(cat, tmp_path / "out", MARK, mark, read=["row"], form=form)
     assert tuple(w for w in written.warnings if "complex" in w) == pairs
     pairwise = pa.Table.from_batches(catalogs.open(written[0]).batches(["z"]))["z"]
@@ -164,8 +166,8 @@ def test_fits_to_parquet_keeps_values_shapes_and_headers(tmp_path: Path) -> None
     assert written.warnings == (
         "the other HDUs (2 ('IMAGE')) are left out",
         "'scaled': TSCAL and TZERO are applied, values become float64",
-        "'bits': bits become lists of truth values",
-        "'c': complex numbers become pairs of real and imaginary part",
+        "'bits': bits become lists of true and false",
+        "'c': each complex number becomes a pair of its real and imaginary parts",
     )
     table = pq.read_table(written[0])
     assert table["scaled"].to_pylist() == [10.0, 10.5, 11.0, 11.5, 12.0]
@@ -218,7 +220,9 @@ def test_the_null_of_the_source_is_kept_where_it_is_free() -> None:
     survey = Survey(nulls=1, low=0, high=7)
     assert settled(kind_of(pa.int32()), survey, -99).null == -99
     assert settled(kind_of(pa.int32()), survey, 5).null == -(2**31)
-    with pytest.raises(CatalogError, match=r"no integer of 64 bits is left.*remove the nulls"):
+    with pytest.raises(
+        CatalogError, match=r"every 64-bit integer that could mark nulls is a.*remove the nulls"
+    ):
         settled(kind_of(pa.int64()), Survey(nulls=1, low=-I64, high=I64 - 1))
 
 
@@ -430,5 +434,5 @@ def test_every_kind_of_element_beside_a_votables_rows_is_said_to_be_left_out(tmp
     for path, out in ((tmp_path / "a.vot", "one"), (again, "two")):
         written = annotate(catalogs.open(path), tmp_path / out, MARK, mark, read=["row"], form="parquet")
         assert written.warnings == (
-            "what the VOTable holds beside the rows (time systems, links, INFO elements, descriptions) is left out",
+            "everything in the VOTable except the rows (time systems, links, INFO elements, descriptions) is left out",
         )

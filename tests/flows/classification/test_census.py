@@ -139,7 +139,7 @@ def test_a_report_of_an_earlier_version_stays_as_it_is(
     (mine / "out" / "_report" / "shown.json").unlink()
     before = (mine / "out" / "report.html").read_bytes()
     assert run(["census", str(mine / "out"), "--store", str(mine / "models"), "--assumes", "same"]) == 0
-    assert "report.html has the census before" in capsys.readouterr().out
+    assert "report.html shows the previous census" in capsys.readouterr().out
     assert (mine / "out" / "report.html").read_bytes() == before
 
 
@@ -162,7 +162,10 @@ def test_a_table_has_the_census_of_its_file(classified: Path, make: SimpleNamesp
 
 @pytest.mark.parametrize(
     ("lost", "reason"),
-    [(UNSEEN_ROWS_FILE, "kept no unseen rows"), (CENSUS_ROWS_FILE, "kept no rows for a census")],
+    [
+        (UNSEEN_ROWS_FILE, "kept no rows that no fit has seen"),
+        (CENSUS_ROWS_FILE, "kept no rows for a census"),
+    ],
 )
 def test_what_earlier_versions_lack_is_a_reason_not_an_error(mine: Path, lost: str, reason: str) -> None:
     for path in mine.rglob(lost):
@@ -179,7 +182,7 @@ def test_objects_unlike_the_labelled_ones_cannot_be_counted(mine: Path, make: Si
     (mine / "sets.toml").write_text(make.specification + "\n[output]\nsets = 0.9\n")
     named = {"specification": mine / "sets.toml"}
     done = classify([mine / "faint.parquet"], "morphology", mine / "models", mine / "faint", **named)
-    assert "the share is not promised for these objects" in done.summary.sets.reason
+    assert "the share may not hold for them" in done.summary.sets.reason
     assert summary(mine / "faint")["contradicted"]
     said = summary(mine / "faint")["classes"]["late"]
     assert said["source"] == "cannot be said"
@@ -190,11 +193,11 @@ def test_objects_unlike_the_labelled_ones_cannot_be_counted(mine: Path, make: Si
         read_document(Summary, mine / "faint" / "summary.json").sets.reason,
         Manifest.read(mine / "faint").totals.sets.reason,
     ]
-    assert not any("not promised" in reason for reason in reasons)
-    assert "not promised" not in (mine / "faint" / "report.html").read_text()
+    assert not any("not hold" in reason for reason in reasons)
+    assert "not hold" not in (mine / "faint" / "report.html").read_text()
     take_census(replace(request, assumes="shares"))
     assert read_document(Summary, mine / "faint" / "summary.json").sets.reason == done.summary.sets.reason
-    assert "not promised" in (mine / "faint" / "report.html").read_text()
+    assert "not hold" in (mine / "faint" / "report.html").read_text()
 
 
 def test_a_stated_purity_has_a_threshold_and_its_cost(mine: Path, make: SimpleNamespace) -> None:

@@ -258,7 +258,7 @@ def test_outputs_of_another_model_are_not_mixed(work: Path) -> None:
     ):
         run(work, model=label)
     with pytest.raises(
-        OutputExistsError, match=r"got survey.parquet of the model .* beside what is to be replaced"
+        OutputExistsError, match=r"got survey.parquet of the model .* which this run would not replace"
     ):
         run(work, "survey.fits", model=label, overwrite=True)
     assert lasting_contents(work / "out") == before
@@ -294,7 +294,7 @@ def test_another_specification_is_another_maker(work: Path) -> None:
 def test_a_changed_input(work: Path, make: SimpleNamespace) -> None:
     run(work, "survey.parquet")
     make.parquet(work / "survey.parquet", make.survey(seed=2))
-    with pytest.raises(OutputExistsError, match="got a file made of other input"):
+    with pytest.raises(OutputExistsError, match="got a file that was written from other input"):
         run(work, "survey.parquet")
     assert run(work, "survey.parquet", overwrite=True).status == "done"
 
@@ -302,7 +302,7 @@ def test_a_changed_input(work: Path, make: SimpleNamespace) -> None:
 def test_a_foreign_file_in_the_way(work: Path) -> None:
     (work / "out").mkdir()
     (work / "out/survey.fits").write_text("mine")
-    with pytest.raises(OutputExistsError, match="got a file that `blr classify` did not make here"):
+    with pytest.raises(OutputExistsError, match="got a file that `blr classify` did not write here"):
         run(work)
     assert (work / "out/survey.fits").read_text() == "mine"
     assert list((work / "out").iterdir()) == [work / "out/survey.fits"]
@@ -387,7 +387,7 @@ def test_an_output_folder_that_is_the_inputs(work: Path) -> None:
 def test_an_output_folder_that_cannot_be(work: Path) -> None:
     (work / "file").write_text("")
     with pytest.raises(
-        OutputFolderError, match=r"file/out: got '.*', expected an output folder that can be made"
+        OutputFolderError, match=r"file/out: got '.*', expected an output folder that you may create"
     ):
         run(work, out=work / "file/out")
 
@@ -404,7 +404,7 @@ def test_two_runs_at_once(work: Path) -> None:
 def test_a_manifest_of_something_else(work: Path) -> None:
     (work / "out").mkdir()
     (work / "out/manifest.json").write_text("[]")
-    with pytest.raises(CatalogError, match=r"manifest.json: got a file that is no manifest"):
+    with pytest.raises(CatalogError, match=r"manifest.json: got a file that is not a manifest"):
         run(work)
 
 
@@ -413,7 +413,7 @@ def test_counts_that_are_lost_are_named(work: Path) -> None:
     run(work)
     (work / "out/summary.json").unlink()
     with pytest.raises(
-        OutputFolderError, match=r"summary.json: got no counts of survey.fits, .* classify its input too"
+        OutputFolderError, match=r"summary.json: got no counts of survey.fits, .* classify its input again"
     ):
         run(work, "survey.parquet")
     assert run(work).summary.n_rows == 800

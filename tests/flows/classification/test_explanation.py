@@ -101,9 +101,9 @@ def test_an_object_of_which_nothing_is_known_has_no_class(trained: Path, classif
 
 
 def test_an_object_that_is_not_there_is_an_error(trained: Path) -> None:
-    with pytest.raises(UsageError, match=r"--id: got 'nobody', which is in no row of .*survey.parquet"):
+    with pytest.raises(UsageError, match=r"--id: got 'nobody', which no row of .*survey.parquet"):
         asked(trained, "nobody")
-    with pytest.raises(UsageError, match=r"got 'idd', expected the column of the identifier"):
+    with pytest.raises(UsageError, match=r"got 'idd', expected the column with the names of the objects"):
         asked(trained, "nobody", id_column="idd")
 
 
@@ -171,7 +171,7 @@ def test_labelled_objects_come_back_and_are_bounded(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="expected 3 and 2"):
         read_labelled_objects(tmp_path, classes=2, features=3)
     (tmp_path / LABELLED_OBJECTS_FILE).write_bytes(b"no parquet")
-    with pytest.raises(ModelError, match="got no table of labelled objects"):
+    with pytest.raises(ModelError, match="cannot be read as the table of labelled objects"):
         read_labelled_objects(tmp_path, classes=2, features=1)
 
 

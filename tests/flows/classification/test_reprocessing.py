@@ -477,7 +477,7 @@ def test_a_file_that_goes_while_it_is_read(release: Release) -> None:
     release.run()
     champion(release)
     told = release.run(steps=changing("p1.parquet", Path.unlink))
-    assert told.deferred == {"p1.parquet": "it went away while it was read"}
+    assert told.deferred == {"p1.parquet": "it was deleted while it was read"}
     assert len(models_in(release.out)) == 1
     assert release.run().status == "nothing to do"
 
@@ -546,7 +546,7 @@ def test_an_output_that_somebody_has_changed_is_kept_aside(release: Release) -> 
     release.run()
     (release.out / "p0.parquet").write_text("edited")
     told = release.run()
-    assert why(told) == {"p0.parquet": "output changed or gone"}
+    assert why(told) == {"p0.parquet": "output changed or deleted"}
     assert (release.out / "_retired/0002/p0.parquet").read_text() == "edited"
     assert told.release == 1, "the same release, made whole again"
     assert release.run().status == "nothing to do"
@@ -565,7 +565,7 @@ def test_a_lost_output_is_made_again_and_the_release_is_the_same(release: Releas
 def test_a_foreign_file_in_the_way(release: Release) -> None:
     release.out.mkdir()
     (release.out / "p0.parquet").write_text("mine")
-    with pytest.raises(OutputExistsError, match="that `blr classify` did not make here"):
+    with pytest.raises(OutputExistsError, match="that `blr classify` did not write here"):
         release.run()
     assert (release.out / "p0.parquet").read_text() == "mine"
 
@@ -584,7 +584,7 @@ def test_a_folder_of_another_product(release: Release) -> None:
 def test_outputs_may_not_become_inputs(release: Release, folder: str) -> None:
     release.spec.write_text(release.spec.read_text().replace("release/*.parquet", "release"))
     (release.folder / folder).mkdir(exist_ok=True)
-    with pytest.raises(UsageError, match=r"which the output folder .* is in or holds"):
+    with pytest.raises(UsageError, match=r"which contains the output folder .* or is inside it"):
         release.run(out=release.folder / folder)
 
 
@@ -595,7 +595,7 @@ def test_a_manifest_that_names_files_elsewhere(release: Release, name: str) -> N
     tree["outputs"][0]["path"] = name
     (release.out / MANIFEST).write_text(json.dumps(tree))
     (release.folder / "escape.parquet").write_text("mine")
-    with pytest.raises(CatalogError, match="got a file that is no manifest"):
+    with pytest.raises(CatalogError, match="got a file that is not a manifest"):
         release.run()
     assert (release.folder / "escape.parquet").read_text() == "mine"
 
@@ -645,7 +645,7 @@ def test_a_pickle_in_the_place_of_a_record_a_manifest_or_a_model(release: Releas
     (release.out / "summary.json").write_bytes(bomb)
     assert release.run().status == "done"
     (release.out / MANIFEST).write_bytes(bomb)
-    with pytest.raises(CatalogError, match="got a file that is no manifest"):
+    with pytest.raises(CatalogError, match="got a file that is not a manifest"):
         release.run()
     Store(release.folder / "models").find("morphology").path.write_bytes(bomb)
     plan_models = __import__("flows.classification.annotation", fromlist=["model_at"]).model_at

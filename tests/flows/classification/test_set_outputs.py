@@ -152,7 +152,7 @@ def test_rows_weighted_by_density_state_no_sets(trained: Path) -> None:
     wanted = parse_specification(SPECIFICATION + SETS, source="spec")
     sets = sets_of(replace(model, specification=weighted), wanted)
     assert sets.record.source == "cannot be said"
-    assert "do not look the same" in sets.record.reason
+    assert "look different in the target" in sets.record.reason
     assert sets.contained(np.full((2, 2), 0.5)) is None
 
 
@@ -160,7 +160,7 @@ def test_a_model_without_unseen_rows_is_refused_before_any_work(trained: Path, t
     shutil.copytree(trained / "models", tmp_path / "models")
     (lost,) = (tmp_path / "models").rglob(UNSEEN_ROWS_FILE)
     lost.unlink()
-    with pytest.raises(UsageError, match="which has no labelled rows with left-out probabilities"):
+    with pytest.raises(UsageError, match="whose folder has no labelled rows with left-out probabilities"):
         classify(
             [trained / "survey.parquet"],
             model="morphology",

@@ -167,7 +167,7 @@ def test_review_lists_answer_with_weights(mapped: Path, tmp_path: Path) -> None:
     labels.to_csv(tmp_path / "answers.csv", index=False)
     result = made(mapped, tmp_path, labels=tmp_path / "answers.csv", what="fraction")
     assert (result.unanswered, result.labelled + result.unmatched) == (10, 290)
-    assert any("100 objects were picked" in remark for remark in result.remarks)
+    assert any("100 objects were chosen because" in remark for remark in result.remarks)
 
 
 def test_audit_lists_answer_with_inclusion_probabilities(mapped: Path, tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_the_command_line(mapped: Path, tmp_path: Path, capsys: pytest.CaptureFi
         ({"identifier": "nom"}, UsageError, "--id: got 'nom'"),
         ({"sky_map": ["depth"]}, UsageError, "--sky-map: got 'depth', expected NAME=FILE"),
         ({"sky_map": ["depth=x.fits@polar"]}, UsageError, "the frame one of equatorial"),
-        ({"sky_map": ["depth=none.fits"]}, CatalogError, "got no such file"),
+        ({"sky_map": ["depth=none.fits"]}, CatalogError, "there is no such file"),
     ],
 )
 def test_what_cannot_be_is_refused(

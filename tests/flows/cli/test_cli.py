@@ -178,7 +178,7 @@ BAD = {
         lambda make: make.parquet(Path("survey.parquet"), make.survey() | {"kmag": np.full(400, np.nan)}),
         TRAIN,
         1,
-        r"features.j_k: got no value of \"jmag - kmag\" in any of the \d+ training rows, expected some; check",
+        r"features.j_k: got no value of \"jmag - kmag\" in any of the \d+ training rows, expected values in some",
     ),
     "expression not allowed": (
         lambda _: change("spec.toml", "jmag - kmag", "__import__('os').system('touch hacked')"),
@@ -208,13 +208,13 @@ BAD = {
         lambda _: Path("file").write_text(""),
         ("classify", "survey.fits", "--model", "morphology", "--out", "file/out", "--direct"),
         1,
-        r"file/out: got 'Not a directory', expected an output folder that can be made and written to",
+        r"file/out: got 'Not a directory', expected an output folder that you may create and write to",
     ),
     "store below a file": (
         lambda _: Path("file").write_text(""),
         ("train", "spec.toml", "--store", "file/models", "--direct"),
         1,
-        r"file/models.*: got 'Not a directory' on making the folder, expected a model store that may be written",
+        r"file/models.*: got 'Not a directory' on making the folder, expected a model store that you may write",
     ),
     "name clash": (
         lambda make: make.parquet(Path("survey.parquet"), make.survey() | {"Blr_Flags": np.zeros(400)}),
@@ -232,7 +232,7 @@ BAD = {
         lambda _: newer_model(),
         ("classify", "survey.fits", *CLASSIFY),
         1,
-        r"model.asdf: got a model file of schema 2, expected at most 1: a newer version wrote it; upgrade",
+        r"model.asdf: got a model file of schema 2, which a newer version of blr wrote, expected at most 1; upgrade",
     ),
     "no such model": (
         lambda _: None,
@@ -277,7 +277,7 @@ def test_an_output_folder_that_may_not_be_written(work: Path, blr: Run) -> None:
     (work / "out").mkdir(mode=0o555)
     status, _, err = blr("classify", "survey.fits", *CLASSIFY)
     assert status == 1
-    assert "out: got 'Permission denied', expected an output folder that can be made and written to" in err
+    assert "out: got 'Permission denied', expected an output folder that you may create and write to" in err
 
 
 def test_class_names_that_become_one_column(work: Path, blr: Run) -> None:
@@ -455,6 +455,6 @@ def test_releases_where_none_can_be_published_are_refused_at_once(blr: Run, work
     before = sorted(work.rglob("*"))
     status, out, err = blr(*command.replace("URL", "sftp://host/out").split())
     assert (status, out) == (2, "")
-    assert "got 'sftp://host/out', expected a folder here, or a URL of s3://" in err
+    assert "got 'sftp://host/out', expected a folder on this machine, or a URL of s3://" in err
     assert err.count("\n") == 1
     assert sorted(work.rglob("*")) == before

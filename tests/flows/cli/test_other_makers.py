@@ -32,7 +32,10 @@ def test_a_package_that_comes_first_on_the_path_is_named(tmp_path: Path) -> None
         text=True,
         check=False,
     )
-    assert f"got the package 'catalogs' in {other}, expected galaxyblr's in" in done.stderr.splitlines()[-1]
+    assert (
+        f"got the package 'catalogs' in {other}, expected the one of galaxyblr in"
+        in done.stderr.splitlines()[-1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,7 +44,7 @@ def test_a_package_that_comes_first_on_the_path_is_named(tmp_path: Path) -> None
         (
             "blr/client.py",
             2,
-            "blr: error: got the package 'blr' of the distribution blr 0.4, whose files lie among",
+            "blr: error: got the package 'blr' of the distribution blr 0.4, whose files are in the same folder as",
         ),
         ("_blr.pth", 0, ""),  # an editable install has no files among ours
     ],

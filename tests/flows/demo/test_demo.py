@@ -21,7 +21,9 @@ from flows.specification.toml_file import load_specification
 from flows.training._gather import gather
 from tests.lasting import lasting_contents
 
-pytest.importorskip("pyongc", reason="the demo's galaxies come with pyongc: pip install 'galaxyblr[demo]'")
+pytest.importorskip(
+    "pyongc", reason="the galaxies of the demonstration come from pyongc: pip install 'galaxyblr[demo]'"
+)
 
 LEAST_CAUGHT = {"binary": 0.35, "five-class": 0.25}
 """Share of the errors that a review of the least certain fifth has to find."""

@@ -19,7 +19,7 @@ from flows.demo._columns import COLUMNS
 from flows.demo.openngc import ATTRIBUTION, DemoDataError, read_openngc, write_catalogues
 
 pyongc = pytest.importorskip(
-    "pyongc", reason="the demo's galaxies come with pyongc: pip install 'galaxyblr[demo]'"
+    "pyongc", reason="the galaxies of the demonstration come from pyongc: pip install 'galaxyblr[demo]'"
 )
 
 

@@ -122,7 +122,7 @@ def test_names_of_new_bands_are_words_of_columns(tmp_path: Path) -> None:
         ("[[bands.filters]]\npattern = 'f\\d+'", "expected a group"),
         (
             "[[conditions]]\nwords = ['x']\nlow = 0",
-            "conditions.high, entry 1: got nothing, expected this key",
+            "conditions.high, entry 1: this key is missing",
         ),
         ("[[conditions]]\nword = ['x']", "expected one of words, low, high"),
         ("[error_parts]\ntemplates = ['err']", "expected one {}"),

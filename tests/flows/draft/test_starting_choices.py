@@ -101,11 +101,11 @@ def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(
     assert '# extinction = { e_bv = "EBV", coefficient = 3.2 }' in start.text
     assert written["catalog"]["sentinels"] == {"FLUX_G": [-9999.0]}
     assert "; measured for 100% of 'STAR', for 0% of 'GALAXY'" in start.left_out["PARALLAX_X"]
-    assert "a distance: leave it out where the target does not know it alike" in start.suspects["REDSHIFT"]
+    assert "a distance: leave it out if the target does not know it alike" in start.suspects["REDSHIFT"]
     assert start.left_out["CZ_KMS"].startswith("in the same order as REDSHIFT")
-    assert start.left_out["SURVEY"].startswith("whole numbers called as bookkeeping is")
+    assert start.left_out["SURVEY"].startswith("whole numbers, with a name that is usual for bookkeeping")
     assert start.left_out["IS_PRIMARY"].startswith("yes or no")
-    assert start.left_out["EBV"].startswith("the Galaxy's dust")
+    assert start.left_out["EBV"].startswith("dust of our Galaxy")
     assert "APFLUX: the same in every row" in start.text
     (legacy.parent / "spec.toml").write_text(start.text)
     told = train(legacy.parent / "spec.toml", legacy.parent / "models")
@@ -149,7 +149,7 @@ def test_a_dirty_csv_trains_or_is_refused(tmp_path: Path) -> None:
     start = started(tmp_path / "dirty.csv", "kind")
     assert set(start.classes) == {"spiral", "elliptical", "cE", "dwarf"}
     assert '"spiral" = ["spiral", "Spiral"]' in start.text
-    assert '# In no class, since they say doubt, or that nobody knows: "' in start.text
+    assert "# In no class, since they mean doubt or 'not known': " in start.text
     assert "colour" in start.features
     assert tomllib.loads(start.text)["catalog"]["sentinels"]["colour"] == ["-"]
     assert "half" not in start.features
@@ -173,7 +173,7 @@ def test_whole_numbers_are_measurements_and_flags_alone_are_taken_with_a_doubt(t
     Table({"quality_flag": rng.poisson(1 + 6 * kind), "kind": kind}).write(tmp_path / "flag.fits")
     start = started(tmp_path / "flag.fits", "kind")
     assert start.features == {"quality_flag": "quality_flag"}
-    assert "# doubtful, but nothing else is left: whole numbers: a flag or a code" in start.text
+    assert "# doubtful, but no other column is left whole numbers: a flag or a code" in start.text
 
 
 def test_nothing_to_learn_from_is_refused(tmp_path: Path) -> None:
@@ -292,7 +292,10 @@ def test_classes_that_differ_in_case_only_are_shown_with_their_counts(tmp_path: 
     kind = np.repeat(["Sbc", "SBc", "bll", "BLL"], [90, 60, 50, 7])
     Table({"x": rng.normal(size=207), "kind": kind}).write(tmp_path / "t.fits")
     text = started(tmp_path / "t.fits", "kind").text
-    assert '"bll" = ["bll", "BLL"]  # 57 rows ("bll" 50, "BLL" 7): case alone makes no class' in text
+    assert (
+        '"bll" = ["bll", "BLL"]  # 57 rows ("bll" 50, "BLL" 7): upper and lower case alone do not make a class'
+        in text
+    )
     assert '"Sbc" = ["Sbc"]  # 90 rows; differs from "SBc 2" in case only' in text
     assert "no two columns could be told apart" not in text
 
@@ -368,5 +371,5 @@ def test_texts_of_degrees_are_told_how_to_be_stated(tmp_path: Path) -> None:
     (tmp_path / "texts.csv").write_text("\n".join(rows) + "\n")
     told = inspect_catalog(catalogs.open(tmp_path / "texts.csv")).position
     assert told.remarks == (
-        '301 of 301 sampled rows hold no readable angle, as numbers all but 1: state position_unit = "deg", or "rad"',
+        '301 of 301 sampled rows hold no readable angle, but only 1: state position_unit = "deg", or "rad"',
     )

@@ -290,7 +290,9 @@ def test_what_to_do_is_readable_beside_long_texts(tmp_path: Path) -> None:
     """Cells of twenty thousand letters stood before the advice."""
     columns = {f"spectrum_{i}": [f"{LONG}{i}{row}" for row in range(40)] for i in range(9)}
     columns |= {"kind": ["a", "b"] * 20, "note": [LONG + str(row) for row in range(40)]}
-    with pytest.raises(TrainingError, match=r"write the specification by hand|join these to it") as failure:
+    with pytest.raises(
+        TrainingError, match=r"write the specification by hand|join these labels to it"
+    ) as failure:
         started(tmp_path, columns, "kind")
     assert len(str(failure.value)) < 900
     with pytest.raises(TrainingError, match="choose the column of the class") as failure:

@@ -220,8 +220,10 @@ def test_answers_of_others_are_no_features(tmp_path: Path) -> None:
     }
     columns["arm_strength_sup"] = columns["arm_strength"] + rng.exponential(1, N)
     start = started(tmp_path, s, columns | {f"mag_{b}": m for b, m in s["magnitudes"].items()})
-    assert start.left_out["star_prob"] == "a score or a probability: another classifier's answer"
-    assert all("a share of one whole" in start.left_out[n] for n in columns if n.startswith("smooth"))
+    assert start.left_out["star_prob"] == "a score or a probability: the answer of another classifier"
+    assert all(
+        "fractions that sum to one with" in start.left_out[n] for n in columns if n.startswith("smooth")
+    )
     assert start.left_out["leda_t"].startswith("a morphological type")
     assert start.left_out["arm_strength_sup"] == "a limit of arm_strength, not a measurement"
     assert "arm_strength" in start.features
@@ -254,7 +256,7 @@ def test_few_rows_have_their_logarithms_too(tmp_path: Path) -> None:
     ("write", "told"),
     [
         (lambda x: f'"{x:.3f}"'.replace(".", ","), "convert those numbers"),
-        (None, "VizieR's: take its FITS or VOTable"),
+        (None, "from VizieR: use its FITS or VOTable"),
     ],
 )
 def test_a_catalogue_whose_numbers_cannot_be_read_begins_with_nothing_else(
@@ -278,7 +280,9 @@ def test_labels_without_measurements_are_to_be_joined(tmp_path: Path) -> None:
     s = survey()
     rows = [f"{i:012d},{'S' if late else 'E'}" for i, late in zip(s["id"] - 10**15, s["late"], strict=True)]
     (tmp_path / "x.csv").write_text("\n".join(["objid,type", *rows]) + "\n")
-    with pytest.raises(TrainingError, match=r"join these to it by table = \{ \.\.\. \} under \[label\]"):
+    with pytest.raises(
+        TrainingError, match=r"join these labels to it by table = \{ \.\.\. \} under \[label\]"
+    ):
         starting_specification(catalogs.open(tmp_path / "x.csv"), "type", folder=tmp_path)
 
 
@@ -369,7 +373,7 @@ def test_one_mark_in_a_band_is_found_where_other_bands_have_many(tmp_path: Path)
     start = started(tmp_path, s, m | {"odd": odd})
     written = tomllib.loads(start.text)["catalog"]["sentinels"]
     assert written == {f"mag_{b}": [-9999.0] for b in "grz"}
-    assert "-9999: 1 row, far from all others, and a mark in other columns" in start.text
+    assert "-9999: 1 row, far from all others, and it marks missing values in other columns" in start.text
 
 
 @pytest.mark.parametrize(

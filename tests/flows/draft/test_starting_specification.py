@@ -138,7 +138,10 @@ def test_init_writes_what_trains(
     assert told.metrics.log_loss < told.metrics.log_loss_baseline
     capsys.readouterr()
     assert run(["init", str(made), "--label", "kind", "--out", str(out)]) == 1
-    assert "which exists, expected a new file; add --overwrite" in capsys.readouterr().err
+    assert (
+        "which exists, expected a new file; choose another name, or add --overwrite"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("unknown", [pytest.param("", marks=pytest.mark.long), "unknown"])

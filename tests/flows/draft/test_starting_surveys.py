@@ -162,7 +162,7 @@ def test_columns_called_as_ours_make_another_prefix(tmp_path: Path) -> None:
     }
     start, written = started(tmp_path / "foreign.parquet", columns | {"BLR_Class": g["type"], "a`b": g["ra"]})
     assert written["output"] == {"prefix": "blr2_"}
-    assert start.left_out[""] == start.left_out["a`b"] == "without a name that an expression could hold"
+    assert start.left_out[""] == start.left_out["a`b"] == "its name cannot be written in an expression"
 
 
 def test_sixty_labels_are_enough_and_none_are_not(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_the_models_marks_hold_of_what_is_made(folder: Path) -> None:
     [
         ("nJy", "mag", "expressions = { r = '31.4 - 2.5 * log10(`flux r`)' }"),
         ("mag", "nanomaggy", "expressions = { r = '10 ** (0.4 * (22.5 - `flux r`))' }"),
-        ("K", "mag", "else convert it, or make it of what the target has, in [target.expressions]"),
+        ("K", "mag", "else convert it, or compute it from the target's columns under [target.expressions]"),
     ],
 )
 def test_the_remedy_for_a_unit_is_one_that_works(folder: Path, unit: str, trained: str, remedy: str) -> None:
@@ -220,7 +220,7 @@ def test_an_expression_that_gives_text_is_told_of_by_its_name(folder: Path) -> N
     ("target", "message"),
     [
         ("expressions = { x = 'a' }", "target.expressions: got 'x', expected our name"),
-        ("expressions = { ra = 'a' }", "names or places an object"),
+        ("expressions = { ra = 'a' }", "for the name or the position of the objects"),
         ("columns = { r = 'a' }\nexpressions = { r = 'a' }", "got 'r' under .target.columns. too"),
         ("expressions = { i_err = 'a' }", "got the error of the magnitude 'i' without the magnitude"),
         ("expressions = { r = 'os.system(1)' }", "target.expressions.r"),
@@ -235,7 +235,7 @@ def test_an_element_of_what_is_made_is_refused() -> None:
     text = SPECIFICATION.format(catalog="", target="expressions = { r = 'a' }").replace(
         '"g - r"', '"g - r[1]"'
     )
-    with pytest.raises(SpecificationError, match="for a vector of which a feature takes an element"):
+    with pytest.raises(SpecificationError, match="for a vector column whose elements are features"):
         parse_specification(text, source="x")
 
 
@@ -265,13 +265,16 @@ def test_units_that_one_side_alone_states_are_told_of(folder: Path) -> None:
     with listening(heard):
         probabilities(folder, there, model)
     told = "\n".join(heard.notes)
-    assert "column 'r' is in 'nanomaggy', and had no unit in training" in told
-    assert "column 'g' has no unit, and was in 'mag' in training" in told
-    assert told.count("taken as they are; where that is right, say so under [target.units]") == 1
+    assert "column 'r' is in 'nanomaggy', but had no unit in training" in told
+    assert "column 'g' has no unit, but was in 'mag' in training" in told
+    assert (
+        told.count("the values are used unchanged; if that is right, state the unit under [target.units]")
+        == 1
+    )
     (folder / "spec.toml").write_text(
         SPECIFICATION.format(catalog="", target="units = { r = 'mag', g = 'mag' }")
     )
     heard = Listening()
     with listening(heard):
         probabilities(folder, there, model)
-    assert "taken as they are" not in "\n".join(heard.notes)
+    assert "the values are used unchanged" not in "\n".join(heard.notes)

@@ -266,6 +266,6 @@ def test_a_column_of_the_training_does_not_become_an_indicator(key: str) -> None
     text = SPECIFICATION.format(states="") + "[target]\n"
     parse_specification(f"{text}{key} = {{ r = 1 }}\n", source="x")
     with pytest.raises(
-        SpecificationError, match=f"target.{key}: got 'g', but 'g_{key}' is a column to the m"
+        SpecificationError, match=f"target.{key}: got 'g', but the model uses the column 'g_{key}'"
     ):
         parse_specification(f"{text}{key} = {{ g = 1 }}\n", source="x")

@@ -75,7 +75,7 @@ def test_a_file_that_grows_on_is_left_for_the_next_run(tmp_path: Path) -> None:
     finally:
         done.set()
         writer.join()
-    assert told == {growing: "it changed less than 0.6 s ago: left for the next run"}
+    assert told == {growing: "it changed less than 0.6 s ago, so it is left for the next run"}
 
 
 def test_a_file_that_goes_away_is_none_of_them(tmp_path: Path) -> None:

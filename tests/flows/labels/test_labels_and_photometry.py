@@ -110,7 +110,8 @@ def test_labels_that_columns_cannot_tell_apart(made: Path, label: str, told: str
     text = HEAD + 'weight = "0 - 1"\n[label]\ncolumn = "kind"\n' + TAIL
     (made / "spec.toml").write_text(text)
     with pytest.raises(
-        TrainingError, match=told + r".*rename the class in .*\[label\] classes; .*case_sensitive"
+        TrainingError,
+        match=told + r".*rename the class under \[label.classes\] in .*\[label\] classes; .*case_sensitive",
     ):
         train(made / "spec.toml", made / "models")
     assert not [*made.glob("models/**/*.npy")]
@@ -216,7 +217,7 @@ def test_names_that_were_rounded_are_refused(made: Path, rounded: str) -> None:
     stated = {"labels": names, "survey": names} | {rounded: names.astype(float)}
     write(made / "survey.parquet", columns | {"id": stated["survey"]})
     pq.write_table(pa.table({"name": stated["labels"], "kind": columns["kind"]}), made / "labels.parquet")
-    with pytest.raises(TrainingError, match=r"in floating point in '(name|id)', beyond 2\^53"):
+    with pytest.raises(TrainingError, match=r"got floating-point identifiers above 2\^53 in '(name|id)'"):
         gathered(made, '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", id = "name" }\n')
 
 

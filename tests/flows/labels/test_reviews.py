@@ -52,7 +52,9 @@ def test_weights_are_of_drawn_objects_and_have_mean_one_in_each_list(tmp_path: P
     label = Label(column="hubble", classes=CLASSES, extra=("a.csv",), review_weights=True)
     assert read_reviews(paths, "name", label).weights == {"A": 1.0, "B": 1.5, "E": 0.5}
     written(tmp_path, a="name,how,weight,label\nA,drawn,0,E\n")
-    with pytest.raises(TrainingError, match=r"no positive number, of 'A' first.*review_weights = false"):
+    with pytest.raises(
+        TrainingError, match=r"not positive numbers, the first for 'A' first.*review_weights = false"
+    ):
         read_reviews(paths, "name", label)
     with pytest.raises(ValueError, match="'review_weights' without 'extra'"):
         Label(column="hubble", review_weights=True)

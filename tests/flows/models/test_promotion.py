@@ -77,7 +77,7 @@ def test_a_dry_run_changes_nothing(store: Store) -> None:
 
 def test_a_decision_about_another_champion_does_not_hold(store: Store) -> None:
     label = challenger(store, 0.1)
-    with pytest.raises(ModelError, match="another one was promoted meanwhile; compare again"):
+    with pytest.raises(ModelError, match="another version was promoted in the meantime; compare again"):
         promote(label, store=store.root, instead_of="morphology@ffffffffffff")
 
 
@@ -164,7 +164,8 @@ def test_a_promotion_is_undone_and_the_log_keeps_all(store: Store) -> None:
     assert (store.root / "morphology" / "champion.log").read_text().startswith(before)
     assert [d.kind for d in store.history("morphology")] == ["promoted", "promoted", "undone"]
     with pytest.raises(
-        ModelError, match=r"got no champion of 'morphology' before .*, expected one to go back to"
+        ModelError,
+        match=r"got no champion of 'morphology' before .*, expected a previous champion to go back to",
     ):
         decide(undo, "morphology", store=store.root)
 
@@ -196,7 +197,7 @@ def test_a_veto_is_kept_shown_and_binds_the_rule_until_a_person_promotes(store: 
     assert "loses the dwarfs" in comparison_tables(kept.comparison)[0].note
     assert promote(label, store=store.root, by="D").status == "promoted"
     assert not compare(PromoteRequest(label, store=store.root)).vetoes
-    with pytest.raises(UsageError, match="got the champion to reject"):
+    with pytest.raises(UsageError, match="got the champion, which cannot be rejected"):
         decide(reject, label, store=store.root, why="x")
 
 

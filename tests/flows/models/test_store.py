@@ -118,7 +118,7 @@ def test_promotion_is_logged(store: Store) -> None:
 def test_a_file_in_the_place_of_another(store: Store) -> None:
     other = store.folder("morphology", "0123456789ab")
     shutil.copytree(store.find("morphology").folder, other)
-    with pytest.raises(ModelError, match="put the folder back in its place"):
+    with pytest.raises(ModelError, match="move the folder back to its place"):
         store.load("morphology@0123456789ab")
 
 
@@ -182,7 +182,7 @@ def test_a_changed_number_in_the_text_is_found(store: Store) -> None:
     text = path.read_bytes()
     at = text.index(b"log_evidence: -") + len(b"log_evidence: -")
     path.write_bytes(text[:at] + (b"1" if text[at : at + 1] != b"1" else b"2") + text[at + 1 :])
-    with pytest.raises(ModelError, match="its numbers are not those whose digest is written beside them"):
+    with pytest.raises(ModelError, match="its numbers do not match the checksum that the file states"):
         read_model(path)
 
 
@@ -215,14 +215,16 @@ def test_claims_are_refused_before_memory_is_taken_for_them(tmp_path: Path) -> N
 
     shape = b"shape: [100]"
     assert shape in whole
-    refused(whole.replace(shape, b"shape: [10000000000000]"), "claims to hold more than its .* bytes can")
+    refused(
+        whole.replace(shape, b"shape: [10000000000000]"), "claims to hold more data than its .* bytes can"
+    )
     refused(whole.replace(shape, b"shape: [10000000000000]\n  strides: [0]"), "claims to hold more")
     levels = [b"l0: &l0 [x,x,x,x,x,x,x,x,x,x]"]
     levels += [b"l%d: &l%d [" % (i, i) + b",".join([b"*l%d" % (i - 1)] * 10) + b"]" for i in range(1, 9)]
     head = b"format: blr-model\n"
     refused(whole.replace(head, head + b"\n".join(levels) + b"\n"), "claims to hold more")
     asdf.AsdfFile({"a": np.zeros(10_000_000)}).write_to(path, all_array_compression="zlib")
-    refused(path.read_bytes(), "blocks compressed by b'zlib', which we never write")
+    refused(path.read_bytes(), "blocks compressed by b'zlib', which blr does not use")
     at = whole.index(b"\xd3BLK") + 14  # the sizes of the block: allocated, used, inflated
     refused(
         whole[:at] + struct.pack(">3Q", *[1 << 50] * 3) + whole[at + 24 :],

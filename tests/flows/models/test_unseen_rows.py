@@ -50,7 +50,7 @@ def test_rows_of_another_model_are_refused(tmp_path: Path, classes: int, feature
 
 def test_another_table_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"probability": [0.5]}), tmp_path / UNSEEN_ROWS_FILE)
-    with pytest.raises(ModelError, match="got no table of unseen rows"):
+    with pytest.raises(ModelError, match="cannot be read as the table of rows that no fit has seen"):
         read_unseen_rows(tmp_path, classes=2, features=1)
 
 

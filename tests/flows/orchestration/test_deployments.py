@@ -130,7 +130,7 @@ def test_a_database_has_one_server(tmp_path: Path) -> None:
         assert home.address() == "http://127.0.0.1:1"
         again = ServedHome(home.path)
         with (
-            pytest.raises(UsageError, match=r"got a database that a server has already \(http://127"),
+            pytest.raises(UsageError, match=r"got a database that another server uses \(http://127"),
             again.ours(),
         ):
             pass

@@ -245,7 +245,7 @@ def test_a_classification_with_a_census_is_answered_by_it() -> None:
     unsaid = {name: counted(name, **nothing, reason="They do not look alike.") for name in classes}
     found = replace(found, census=replace(census, classes=unsaid))
     quality = classification_answers(found, MODEL, [], troubles)[1]
-    assert quality.short.endswith("by sums of probabilities; true counts cannot be said.")
+    assert quality.short.endswith("by sums of probabilities; the true counts are not known.")
     assert quality.level == "care"
-    assert quality.findings[1].what == "The counts cannot be said: they do not look alike"
+    assert quality.findings[1].what == "The counts are not known: they do not look alike"
     assert census_table(found.census).rows[0][1:5] == ("–", "–", "–", "–")

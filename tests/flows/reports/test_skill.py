@@ -48,7 +48,7 @@ def test_no_skill_is_said_first_and_in_words(useless: Any, capsys: pytest.Captur
     show_trained(told)
     first, *others = capsys.readouterr().out.splitlines()
     assert first.startswith("No skill")
-    assert [line for line in others if "trust verdict, of the approximation" in line]
+    assert [line for line in others if "trust verdict on the approximation" in line]
     assert model_card(model, report).splitlines()[2].startswith("**No skill")
     assert tables.markdown_report(report).splitlines()[2].startswith("**No skill")
     page = render_report(report)

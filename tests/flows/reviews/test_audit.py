@@ -231,7 +231,7 @@ def test_nothing_is_lost_and_nothing_is_mixed(
     fails(*draw, "--by", "bmag", "--bins", "40", message="strata of class, probability and bin")
     fails(*draw, "--threshold", "round=0.9", message="expected one of early, late")
     fails(*draw, "--threshold", "early=9", message="between 0 and 1")
-    fails(*draw, "--by", "bmag", "--edges", "16,15", message="expected numbers that ascend")
+    fails(*draw, "--by", "bmag", "--edges", "16,15", message="expected numbers in ascending order")
     assert run([str(word) for word in draw]) == 0
     fails(*draw, message="drawn before")
     assert run([str(word) for word in (*draw, "--overwrite")]) == 0
@@ -252,11 +252,11 @@ def test_nothing_is_lost_and_nothing_is_mixed(
     other = path.with_name("other.csv")
     swapped = "late" if right.splitlines()[1].endswith("early") else "early"
     other.write_text(f"name,label\n{first},{swapped}\n", encoding="utf-8")
-    fails(*estimate, path, other, message="another answer before")
+    fails(*estimate, path, other, message="a different answer in an earlier row")
     assert run([str(word) for word in (*estimate, path)]) == 0
     # Answers in the list itself are not written over.
     shutil.copy(path, out / "audit.csv")
-    fails(*draw, "--overwrite", message="move it away first")
+    fails(*draw, "--overwrite", message="move it to another folder first")
     # Of copies that have changed, the audit says nothing.
     make.parquet(out.parent / "more.parquet", make.survey(50, seed=6))
     classify([out.parent / "more.parquet"], model="morphology", store=trained / "models", out=out)

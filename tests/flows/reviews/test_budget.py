@@ -185,6 +185,8 @@ def test_a_list_with_answers_is_not_overwritten(
     review(out, budget=5, outliers=2, space=space)
     path = out / "outliers.csv"
     path.write_text(path.read_text().rstrip("\n") + "other?\n")
-    with pytest.raises(UsageError, match=r"outliers\.csv: got a list with 1 answers.*move it away first"):
+    with pytest.raises(
+        UsageError, match=r"outliers\.csv: got a list with 1 answers.*move it to another folder first"
+    ):
         review(out, budget=5, space=space)
     assert review(out, top=3).top >= 0  # the other list has none

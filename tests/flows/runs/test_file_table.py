@@ -214,5 +214,5 @@ def test_a_table_elsewhere_is_refused(tmp_path: Path, outputs: tuple[Output, ...
     document = json.loads((tmp_path / MANIFEST).read_text())
     document["table"]["path"] = "_files/../../0123456789abcdef.parquet"
     (tmp_path / MANIFEST).write_text(json.dumps(document))
-    with pytest.raises(CatalogError, match="got a file that is no manifest"):
+    with pytest.raises(CatalogError, match="got a file that is not a manifest"):
         Manifest.read(tmp_path)

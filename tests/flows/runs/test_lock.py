@@ -247,7 +247,7 @@ def test_a_worker_that_would_get_the_lock_of_its_run_says_so(tmp_path: Path) -> 
     with (
         acting_for(replace(owner, run=None)),
         pytest.raises(
-            OutputFolderError, match=r"the lock that the run on .* holds, expected it to be refused"
+            OutputFolderError, match=r"the lock that a run on .* holds, expected the file system to refuse it"
         ),
     ):
         check_coherent(tmp_path)

@@ -62,7 +62,7 @@ def test_totals_that_another_version_wrote_otherwise_are_passed_over(
     "changed", [{"model_id": "one"}, {"inputs": []}, {"outputs": None}, {"format": "another"}]
 )
 def test_what_is_no_manifest_is_refused(tmp_path: Path, changed: dict[str, Any]) -> None:
-    with pytest.raises(CatalogError, match=r"manifest.json: got a file that is no manifest"):
+    with pytest.raises(CatalogError, match=r"manifest.json: got a file that is not a manifest"):
         Manifest.read(copied(tmp_path, **changed))
 
 

@@ -31,7 +31,11 @@ CASES = {
         "catalog.pats: got an unknown key, expected one of .*; did you mean 'paths'?",
     ),
     "unknown table": ("[catalog]", "[catalogue]", "catalogue: got an unknown key.*did you mean 'catalog'?"),
-    "missing table": ("[catalog]", "[target]", "catalog: got nothing, expected the table .catalog.; add it"),
+    "missing table": (
+        "[catalog]",
+        "[target]",
+        "catalog: this key is missing, expected the table .catalog.; add it",
+    ),
     "missing key": (
         'column = "hubble"',
         "",
@@ -60,7 +64,7 @@ CASES = {
     "no kind": (
         'kind = "polynomial", ',
         "",
-        r"candidate.0.basis: got .*, expected a table with a kind; add kind",
+        r"candidate.0.basis: got .*, expected a table with the key 'kind'; add kind",
     ),
     "out of bounds": (
         "degree = 2",
@@ -93,7 +97,7 @@ CASES = {
         '[errors]\nb_k = "x"\n[[candidate]]',
         "errors: got 'b_k', expected one of",
     ),
-    "no name for the split": ('id = "name"', "", "split.by: got 'id' without a catalog.id, expected"),
+    "no name for the split": ('id = "name"', "", "split.by: got 'id' without catalog.id, expected"),
     "bad name": ('name = "m"', 'name = "../m"', "name: got '../m', expected"),
     "not TOML": ("[catalog]", "[catalog", "got text that is not TOML: .*line 3"),
     "no such choice": (
@@ -136,7 +140,7 @@ def test_all_faults_are_told_at_once() -> None:
 def test_missing_file_names_the_nearest(tmp_path: Path) -> None:
     (tmp_path / "morphology.toml").write_text(GOOD)
     with pytest.raises(
-        SpecificationError, match=r"morfology.toml: got no such file.*did you mean 'morphology.toml'"
+        SpecificationError, match=r"morfology.toml: there is no such file.*did you mean 'morphology.toml'"
     ):
         load_specification(tmp_path / "morfology.toml")
 
@@ -145,5 +149,5 @@ def test_a_folder_and_a_catalogue_are_no_specification(tmp_path: Path) -> None:
     with pytest.raises(SpecificationError, match=re.escape(f"{tmp_path}: got")):
         load_specification(tmp_path)
     (tmp_path / "a.fits").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(SpecificationError, match=r"not UTF-8 at offset 0.*is it the catalogue"):
+    with pytest.raises(SpecificationError, match=r"not UTF-8 at offset 0.*this may be the catalogue"):
         load_specification(tmp_path / "a.fits")

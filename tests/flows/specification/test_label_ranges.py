@@ -49,7 +49,7 @@ def test_texts_that_are_no_ranges_are_spellings() -> None:
     ("classes", "told"),
     [
         ({"a": ["..1"], "b": ["0.."]}, "'..1' and '0..' share numbers"),
-        ({"a": ["3..1"], "b": ["4.."]}, "its lower end first"),
+        ({"a": ["3..1"], "b": ["4.."]}, "whose lower end is not the first"),
     ],
 )
 def test_ranges_that_cannot_be_are_refused(classes: dict[str, list[str]], told: str) -> None:

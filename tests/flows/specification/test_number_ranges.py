@@ -40,7 +40,7 @@ def test_what_is_no_range() -> None:
     for text in ("..", "...", "-", "a..b", ">23.1", "1.5"):
         assert number_range(text) is None
         assert as_sentinels([text]) == [text]
-    with pytest.raises(ValueError, match=r"got the range '5\.\.0', expected its lower end first"):
+    with pytest.raises(ValueError, match=r"got the range '5\.\.0', whose lower end is not the first"):
         number_range("5..0")
 
 

@@ -51,7 +51,7 @@ def rows(n: int = 600, flipped: float = 0.2, annotators: int = 0, seed: int = 0)
         ("column = 't'\nnoise = { a = { b = 0.4, c = 0.3 } }", "less than 0.5"),
         ("column = 't'\nnoise = { a = { a = 0.8, b = 0.1 } }", "sum to 0.9"),
         ("column = 't'\nclasses = { a = ['1'], b = ['2'] }\nnoise = { bb = 0.1 }", "did you mean 'b'|'b'"),
-        ("votes = { a = 'n', b = 'm' }\nnoise = 0.1", "drop noise"),
+        ("votes = { a = 'n', b = 'm' }\nnoise = 0.1", "remove noise"),
         ("column = 't'\nannotator = 'who'", "without noise"),
         ("column = 't'\nnoise = 0.1\nannotator = 'who'", "without noise"),
         ("column = 't'\nnoise = 'estimated'\nannotator = 'who'\nextra = ['r.csv']", "beside 'extra'"),

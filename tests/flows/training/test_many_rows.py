@@ -174,7 +174,7 @@ def test_an_array_that_grows(tmp_path: Path) -> None:
 
 def test_a_disk_without_room() -> None:
     full = ArrayWriter(Path("/dev/full"))
-    with pytest.raises(StorageError, match=r"No space left on device.*expected room for all"):
+    with pytest.raises(StorageError, match=r"No space left on device.*expected enough space for all of them"):
         full.append(np.zeros((100_000, 2)))
 
 

@@ -200,16 +200,14 @@ def test_what_is_wrong_with_a_row_is_said_as_by_one_process(nights: Path, tmp_pa
 
 def test_a_worker_that_does_not_see_the_store(nights: Path, tmp_path: Path) -> None:
     reader = PieceReader((), LabelSource(""), tmp_path / "nowhere")
-    with pytest.raises(
-        EngineError, match="nowhere: got a worker that does not see this folder, expected the model"
-    ):
+    with pytest.raises(EngineError, match="nowhere: a worker does not see this folder, expected the model"):
         reader(Piece(0, 0, catalogs.open(nights / "night-0.fits").partitions[0]))
 
 
 def test_a_file_that_no_worker_outlives_is_named(nights: Path, tmp_path: Path) -> None:
     class Deadly(Elsewhere):
         def map(self, _work: Any, items: Any) -> Iterator[Any]:
-            yield from ((item, Lost("2 workers in turn were killed")) for item in items)
+            yield from ((item, Lost("2 workers were killed one after another")) for item in items)
 
-    with pytest.raises(EngineError, match=r"night-0.fits: 2 workers in turn were killed"):
+    with pytest.raises(EngineError, match=r"night-0.fits: 2 workers were killed one after another"):
         gathered(nights, "column", tmp_path / "there", Deadly())

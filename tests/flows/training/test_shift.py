@@ -290,7 +290,7 @@ def test_both_are_refused_at_classification(surveys: Path, trained: Trained, tmp
 
 def test_weights_are_no_option_of_a_classification(surveys: Path, trained: Trained, tmp_path: Path) -> None:
     weighted = Path(trained("colours", AGAINST + "density_weights = true").spec)
-    with pytest.raises(UsageError, match="which was trained without"):
+    with pytest.raises(UsageError, match="whose training rows had no such weights"):
         loss(surveys, "colours", trained("colours", ""), tmp_path, specification=weighted)
 
 
@@ -307,7 +307,7 @@ def test_a_release_does_not_estimate_shares_anew(trained: Trained, tmp_path: Pat
         ('class_prior = "bayes"', "shift.class_prior: got 'bayes', expected \"em\", or a table"),
         ("class_prior = { early = 0.5, late = 0.6 }", "got shares that sum to 1.1, expected 1"),
         ("class_prior = { early = 30, late = 70 }", "got 30 as the share of 'early'"),
-        ("class_prior = { early = 0.5, spiral = 0.5 }", "expected one of each class: early, late"),
+        ("class_prior = { early = 0.5, spiral = 0.5 }", "expected one share for each class: early, late"),
     ],
 )
 def test_malformed_shares_are_named(shift: str, said: str) -> None:
@@ -327,13 +327,15 @@ def test_votes_have_no_class_shares(trained: Trained) -> None:
         'column = "type"\nclasses = { early = ["early"], late = ["late"] }', "votes = { a = 'x', b = 'y' }"
     )
     assert parse_specification(votes + "density_weights = true", source="spec").shift.density_weights
-    with pytest.raises(SpecificationError, match="votes of one class are for objects of several"):
+    with pytest.raises(
+        SpecificationError, match="an object with votes for one class may be of another class"
+    ):
         parse_specification(votes + 'class_prior = "em"', source="spec")
     model = Store(Path(trained("classes", "").store)).load("types")
     of_votes = model.specification.model_copy(
         update={"label": parse_specification(votes, source="spec").label}
     )
-    with pytest.raises(UsageError, match="which was trained on votes, expected labels of classes"):
+    with pytest.raises(UsageError, match="which was trained on votes"):
         chosen_shift(replace(model, specification=of_votes), Shift(), asked="em")
 
 

@@ -134,7 +134,7 @@ def test_ctrl_c_finishes_the_candidate_in_hand(folder: Path) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         return DIRECT.fit(place, index, threads)
 
-    with pytest.raises(Interrupted, match="run the same command again to go on from there") as caught:
+    with pytest.raises(Interrupted, match="run the same command again to continue") as caught:
         train(folder / "spec.toml", folder / "models", steps=replace(DIRECT, fit=fit))
     assert caught.value.exit_status == 130
     staging = next((folder / "models" / "morphology").glob(".training-*"))
