@@ -48,5 +48,5 @@ def _status_and_message(error: BaseException) -> tuple[int, str]:
             )
     return (
         FAILED,
-        f"error: {type(error).__name__}: {error}\nThis is an error in blr; please report it: `blr --debug ...` shows where.",
+        f"error: {type(error).__name__}: {error}\nThis is an error in blr: `blr --debug ...` shows where. Report it.",
     )

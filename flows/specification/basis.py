@@ -115,9 +115,9 @@ class FourierBasis(SpecificationTable):
     """Random cosines: a smooth function of all features together."""
 
     kind: Literal["fourier"]
-    frequencies: int = Field(default=50, ge=1, le=2000, description="How many")
+    frequencies: int = Field(default=50, ge=1, le=2000, description="Number of cosines")
     lengthscale: float | None = Field(
-        default=None, gt=0, description="Of the function; default: from the rows"
+        default=None, gt=0, description="Length scale of the function; default: from the rows"
     )
 
 

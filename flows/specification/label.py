@@ -35,11 +35,13 @@ class LabelTable(SpecificationTable):
     """A separate file of labels, joined to the catalogue by identifier or by position."""
 
     path: SourceText = Field(description="The file, relative to the specification, or a URL")
-    id: str | None = Field(default=None, description="Its column that holds catalog.id")
-    ra: str | None = Field(default=None, description="Its column of right ascension, to join by position")
-    dec: str | None = Field(default=None, description="Its column of declination")
+    id: str | None = Field(default=None, description="Column of the file that holds catalog.id")
+    ra: str | None = Field(
+        default=None, description="Column of right ascension in the file, to join by position"
+    )
+    dec: str | None = Field(default=None, description="Column of declination in the file")
     position_unit: PositionUnit | None = Field(
-        default=None, description="Unit of its position; default: what its columns say"
+        default=None, description="Unit of the position in the file; default: what its columns say"
     )
     radius: float = Field(default=1.0, gt=0, le=3600, description="Arcseconds within which positions match")
 

@@ -34,14 +34,14 @@ class Extinction(SpecificationTable):
 
     e_bv: Expression | None = Field(default=None, description="Column of E(B-V), on the scale of SFD")
     transmission: Expression | None = Field(
-        default=None, description="Column of the fraction that gets through"
+        default=None, description="Column of the transmission: the fraction of the light that is not absorbed"
     )
     magnitudes: Expression | None = Field(
         default=None, description="Column of the extinction itself, magnitudes"
     )
     coefficient: float | None = Field(default=None, gt=0, description="A / E(B-V) of the band")
     system: Literal["decam", "sdss"] | None = Field(
-        default=None, description="Whose coefficients, with 'band'"
+        default=None, description="System whose coefficients are used; needs 'band'"
     )
     band: str | None = Field(default=None, description="Band of that system")
 

@@ -195,7 +195,7 @@ class Specification(SpecificationTable):
             if shares is not None and candidate.likelihood != "logistic":
                 raise ValueError(
                     f"shift.class_prior: got a share of classes with candidate.{i} of likelihood "
-                    f"'{candidate.likelihood}', expected 'logistic' ones, since shares change logits; change one of them"
+                    f"'{candidate.likelihood}', expected 'logistic' ones, since shares change logits; change either"
                 )
         return self
 
