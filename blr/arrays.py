@@ -1,8 +1,8 @@
 """Array types, tables of named columns, and the checks that every public function starts with.
 
 A matrix may come as a table: a pandas or polars frame, an astropy or Arrow table, a structured array, a mapping of
-columns.  None of their libraries is imported: a table is what has a list of names and gives a column for each.
-`blr` raises on NaN and infinity; masking them is the caller's business, who knows the columns' names.
+columns.  None of their libraries is imported: any object with a list of names that returns a column for each name
+counts as a table. `blr` raises on NaN and infinity; the caller, who knows the columns' names, masks them.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _columns(x: Any) -> dict[str, Any] | None:
         names: Any = x.dtype.names
     elif isinstance(x, Mapping):
         names = list(x)
-    else:  # looked up in the class, for a frame's columns are attributes of it: Arrow, astropy, pandas and polars
+    else:  # Looked up in the class, because a frame has its columns as attributes.
         lists = (name for name in ("column_names", "colnames", "columns") if hasattr(type(x), name))
         names = next((list(getattr(x, name)) for name in lists), None)
     if names is None:
@@ -234,7 +234,8 @@ def require_moderate(array: NDArray[np.float64], name: str) -> None:
     """Raise ValueError naming a place where x is not finite, or above 1e100, of which sums of cubes would overflow."""
     flat = array.reshape(-1)
     with np.errstate(over="ignore", invalid="ignore"):
-        if float(flat @ flat) < _LARGEST**2:  # of a NaN, false: one pass without a temporary
+        # A comparison with NaN is false, so one pass without a temporary array is enough.
+        if float(flat @ flat) < _LARGEST**2:
             return
     require_finite(array, name)
     size = np.abs(array)

@@ -1,7 +1,7 @@
-"""The inner loops in C, where a compiler could build them: see `blr/loops/loops.c`.
+"""The inner loops in C, if a compiler could build them: see `blr/loops/loops.c`.
 
-Each has a twin in NumPy, at the place that calls it, and equals it to rounding.  Where the loops were not built, or the
-environment variable BLR_COMPILED is 0, the twins do the work.
+Each loop has an equivalent in NumPy in the module that calls it, with the same result up to rounding.  NumPy is used
+where the loops were not built or the environment variable BLR_COMPILED is 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ else:
     loops = None if os.environ.get("BLR_COMPILED") == "0" else _loops
 
 MOST_OUTPUTS = 0 if loops is None else loops.most_outputs
-"""Classes or outputs that the loops take at most; the twins take any number."""
+"""Largest number of classes or outputs that the loops accept; NumPy accepts any number."""
 
 _BYTES = 32  # of a vector
 

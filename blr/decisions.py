@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 REJECTED = -1
-"""The decision of a row that no decision is cheap enough for."""
+"""The decision for a row whose cheapest decision costs more than the rejection."""
 
 
 class Flag(IntFlag):
@@ -74,7 +74,7 @@ FLAG_MEANINGS: Mapping[Flag, str] = MappingProxyType(
         Flag.BEYOND_LABELS: "some feature is beyond the range of the labelled rows",
     }
 )
-"""What each bit says, in the words that go into the outputs."""
+"""Meaning of each bit, as it is written into the outputs."""
 
 
 def entropy(p: ArrayLike) -> Vector:
@@ -82,7 +82,7 @@ def entropy(p: ArrayLike) -> Vector:
     p = np.asarray(p, dtype=np.float64)
     # The floor makes 0 ln 0 = 0 without a mask; NaN passes through.
     total: Vector = -np.sum(p * np.log(np.maximum(p, np.finfo(np.float64).tiny)), axis=-1)
-    return total + 0.0  # a certain row's -0.0 becomes 0.0
+    return total + 0.0  # -0.0 of a certain row becomes 0.0
 
 
 def mutual_information(p: ArrayLike, expected_entropy: ArrayLike) -> Vector:

@@ -153,7 +153,7 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
             if sample_weight is None
             else _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         )
-        # A row of weight zero is not there: it names no class and moves no centre.
+        # Rows of weight zero are left out: they add no class and move no centre.
         seen = np.ones(len(rows), dtype=bool) if weight is None else weight > 0
         self.classes_ = np.unique(labels[seen])
         if len(self.classes_) < 2:

@@ -38,7 +38,7 @@ def cholesky_of_precision(A: Matrix) -> tuple[Matrix, float]:
             f"precision has diagonal {diagonal}; every entry must be positive and finite: give a positive "
             "definite matrix"
         )
-    # A column of zeros without a prior says nothing of its weight: the jitter stands in for a scale.
+    # A column of zeros without a prior does not determine its weight: the jitter takes the place of a scale.
     scale = np.where(diagonal > 0, np.sqrt(diagonal), 1.0)
     jitter = 0.0
     while jitter < 1e-6:

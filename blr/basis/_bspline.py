@@ -21,16 +21,16 @@ from blr.basis.base import Basis, whole
 from blr.basis.standardisation import Standardisation
 
 _EXTRAPOLATIONS = ("linear", "constant")
-_NEAR = 1e-6  # knots nearer than this, as a fraction of the feature's range, are one
+_NEAR = 1e-6  # Knots nearer than this fraction of the feature's range are merged.
 
 
 @dataclass(frozen=True, eq=False)
 class BSpline(Basis):
     """B-splines of a degree between the breakpoints of each feature, in standard deviations.
 
-    `breakpoints[f]` runs from the least to the greatest training value; a feature with but one breakpoint
-    was constant and has no functions.  Outside, the curve goes on as its tangent ("linear", whose variance
-    then grows away from the data) or stays where it was ("constant").
+    `breakpoints[f]` runs from the least to the greatest training value; a feature with only one breakpoint was
+    constant and has no functions.  Outside, the curve goes on as its tangent ("linear", whose variance then grows away
+    from the data) or stays where it was ("constant").
     """
 
     breakpoints: tuple[Vector, ...]
@@ -75,7 +75,7 @@ class BSpline(Basis):
 
     @property
     def bounded(self) -> bool:
-        """A tangent has no bound."""
+        """Return whether the functions are bounded: a curve that continues as its tangent is not."""
         return self.extrapolation == "constant"
 
     def _counts(self) -> list[int]:
@@ -132,7 +132,8 @@ def spline_slopes(x: Vector, knots: Vector, degree: int) -> Matrix:
     span = _span(x, knots, degree)
     lower = _local_values(x, knots, degree - 1, span)
     zero = np.zeros_like(x)
-    # Each B-spline of the lower degree, over the length of its support: it lifts one and lowers its neighbour.
+    # Each B-spline of the lower degree, divided by the length of its support, is added to one and subtracted from the
+    # next.
     rates = [degree * lower[r] / (knots[span + r + 1] - knots[span + r + 1 - degree]) for r in range(degree)]
     local = [up - down for up, down in zip([zero, *rates], [*rates, zero], strict=True)]
     return _scattered(local, span - degree, len(knots) - degree - 1)

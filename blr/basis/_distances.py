@@ -16,17 +16,17 @@ from blr.arrays import Matrix
 _CENTRE_SAMPLE = 20_000
 _DISTANCE_SAMPLE = 1_000
 _LLOYD_STEPS = 10
-_SAME = 1e-6  # rows nearer than this, in standard deviations, are one place
+_SAME = 1e-6  # Rows nearer than this, in standard deviations, count as one place.
 
 
 def squared_distances(Z: Matrix, centres: Matrix) -> Matrix:
     """Return |z_n − c_k|², shape (N, K), by one matrix product."""
     squares = np.sum(Z**2, axis=1)[:, None] - 2 * (Z @ centres.T) + np.sum(centres**2, axis=1)
-    return np.maximum(squares, 0, out=squares)  # the expansion rounds to either side of 0
+    return np.maximum(squares, 0, out=squares)  # Rounding errors of the expansion may be negative.
 
 
 def median_distance(Z: Matrix, rng: Generator) -> float:
-    """Return the median distance between distinct rows of Z, shape (N, F); 1 where there is but one."""
+    """Return the median distance between distinct rows of Z, shape (N, F); 1 where there is only one row."""
     Z = _sample(Z, _DISTANCE_SAMPLE, rng)
     first, second = np.triu_indices(len(Z), k=1)
     distance = np.sqrt(squared_distances(Z, Z)[first, second])

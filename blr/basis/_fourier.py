@@ -1,8 +1,8 @@
 """Random Fourier features: a Gaussian process with a squared-exponential kernel, in finitely many functions.
 
-Φ Φᵀ tends to exp(−|z − z'|² / 2λ²) as the frequencies grow in number (Rahimi & Recht 2007, NIPS 20).  Cosine
-and sine of each frequency (Sutherland & Schneider 2015, UAI), and frequencies orthogonal in groups of F (Yu
-et al. 2016, arXiv:1610.09072), both err less than random phases do.
+Φ Φᵀ tends to exp(−|z − z'|² / 2λ²) as the frequencies grow in number (Rahimi & Recht 2007, NIPS 20).  Each frequency
+has a cosine and a sine (Sutherland & Schneider 2015, UAI), and frequencies are orthogonal in groups of F (Yu et al.
+2016, arXiv:1610.09072): both have smaller errors than random phases.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Principal components of the standardised features, those of large variance favoured by the prior.
 
-Where many features vary together, few directions carry most of what they say.  With one prior for all weights,
+Where many features vary together, few directions carry most of the information.  With one prior for all weights,
 directions of tiny variance count as much as large ones; with few labels this pulls predictions to one half.  Here
 component j, of variance λ_j, is scaled by λ_j^power.  Under a prior N(0, s²) it contributes a variance proportional to
-λ_j^(1 + 2 power) to the logit's.  Power 0 is the linear basis, turned.
+λ_j^(1 + 2 power) to the logit's.  Power 0 is the linear basis in rotated coordinates.
 Principal components: Bishop 2006, PRML, 12.1; priors that follow their variances: Zellner 1986's, with another power.
 """
 
@@ -21,7 +21,7 @@ from blr.basis.base import Basis
 from blr.basis.standardisation import Standardisation
 
 _MOST_POWER = 2.0
-_LEAST_VARIANCE = 1e-10  # of a component, as a share of the largest, below which it is rounding
+_LEAST_VARIANCE = 1e-10  # Share of the largest variance below which a component is rounding error.
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Principal(Basis):
         variance, direction = variance[::-1], direction[:, ::-1]
         kept = variance > _LEAST_VARIANCE * max(float(variance[0]), np.finfo(np.float64).tiny)
         variance, direction = variance[kept], direction[:, kept]
-        # An eigenvector has no sign: the entry of largest size is positive.
+        # The sign of an eigenvector is arbitrary: its largest entry is made positive.
         largest = np.abs(direction).argmax(axis=0)
         direction = direction * np.sign(direction[largest, np.arange(direction.shape[1])])
         scale = variance**power

@@ -1,7 +1,7 @@
 """What every basis is: functions φ_m(x) of the standardised features, and their derivatives.
 
-A kind says what it does to one block of standardised rows; checks, blocks, the intercept and the chain rule
-through the standardisation are here, once.  Shapes: N rows, M functions, F features.
+A kind of basis computes its functions for one block of standardised rows. Checks, blocks, the intercept and the chain
+rule through the standardisation are done here for all kinds.  Shapes: N rows, M functions, F features.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from blr.arrays import Matrix, NamedMatrix, as_matrix, features_of
 from blr.basis.standardisation import Standardisation
 
 # Rows at a time: a block of Φ this tall stays in cache while its columns are written, and its matrix products
-# are too small for BLAS to wake threads for.
+# are so small that BLAS starts no threads for them.
 _BLOCK = 1024
 
 _SHARED = ("standardisation", "features")
@@ -143,7 +143,7 @@ class Basis(ABC):
         return tuple(f.name for f in fields(cls) if f.name not in _SHARED)
 
     def _keep(self, name: str, array: ArrayLike, dtype: type = np.float64) -> None:
-        """Replace a field by a read-only copy of its own: stored arrays may be views of a file."""
+        """Replace a field by a read-only copy, since stored arrays may be views of a file."""
         copy: NDArray[Any] = np.array(array, dtype=dtype)
         copy.setflags(write=False)
         object.__setattr__(self, name, copy)

@@ -1,7 +1,7 @@
 """Gaussian radial basis functions about centres spread over the training set.
 
 φ_k(x) = exp(−Σ_f (z_f − c_kf)² / 2s_f²) of the standardised features z (Bishop 2006, PRML, 3.4), with one width s
-for all features or one for each ("automatic relevance determination": a wide one switches its feature off).
+for all features or one for each ("automatic relevance determination": a feature of very large width has no effect).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from blr.basis._distances import median_distance, spread_centres
 from blr.basis.base import Basis, positive, whole
 from blr.basis.standardisation import Standardisation
 
-# A bump of 1e-150 is as good as 0; below, exp and the squares of Φ meet subnormal numbers, up to 70 times slower.
+# A bump below 1e-150 counts as 0: squares of smaller values are subnormal numbers, which are up to 70 times slower.
 _LEAST_EXPONENT = -345.0
 
 

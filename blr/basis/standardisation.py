@@ -1,8 +1,8 @@
 """Features of zero mean and unit variance, as learned from the training set.
 
 Every basis works on standardised features z = (x − mean) / scale, so that one prior and one default width
-serve magnitudes, ratios and fluxes alike.  Features with heavy tails may go through an arcsinh first, which is
-straight in the bulk and logarithmic beyond it (Lupton, Gunn & Szalay 1999, doi:10.1086/301004).
+serve magnitudes, ratios and fluxes alike.  Features with heavy tails may go through an arcsinh first, which is linear
+for most values and logarithmic in the tails (Lupton, Gunn & Szalay 1999, doi:10.1086/301004).
 Shapes: N rows, F features.
 """
 
@@ -19,19 +19,19 @@ from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector, as_matrix, as_vector
 
-# A value this many sd out is not data, and its high powers must stay finite; `blr.missing.domain` reports it.
+# Values farther out than this many sd are cut, so that their powers stay finite; `blr.missing.domain` reports them.
 _LIMIT = 1e15
 
 
 # Quartiles of a normal distribution lie 1.349 standard deviations apart.
 _QUARTILES = 1.349
-# A bulk narrower than this share of the standard deviation is a column of few values, not a bulk.
+# Where the quartiles are closer than this share of the standard deviation, the column has only few values.
 _NARROWEST = 1e-3
 
 
-# A value that more of the rows have makes the others rare.
+# Share of rows with one value from which all other values count as rare.
 _COMMON = 0.75
-# Rows whose medians are taken to find that value.
+# At most this many rows are read to find that value.
 _MOST_ROWS = 100_000
 _MOST_UNITS = 1e150  # times the sample's range: the square is finite
 
@@ -41,7 +41,8 @@ Accumulate = Callable[[Callable[[Matrix, Matrix, Vector | None], tuple[Any, ...]
 
 def _scale_of_rare(X: Matrix, weight: Vector | None) -> Vector:
     """Return the scale (F,) of the features of which most rows have one value, 0 for the other features."""
-    common = np.median(X[:: -(-len(X) // _MOST_ROWS)], axis=0)  # what more than half have is the median
+    # A value that more than half of the rows have is the median.
+    common = np.median(X[:: -(-len(X) // _MOST_ROWS)], axis=0)
     rare = common != X
     share = np.average(rare, axis=0, weights=weight)
     scale = np.zeros(X.shape[1])
@@ -126,7 +127,7 @@ class Standardisation:
         rows.
         """
         X = as_matrix(X, "X")
-        # About a row, so that a far origin costs no digits.
+        # Relative to one row, so that a large offset loses no digits.
         mean = X[0] + np.average(X - X[0], axis=0, weights=weight)
         deviation = X - mean
         # Divided by the largest first: squares of very large or small features leave the range of floats.
@@ -134,7 +135,7 @@ class Standardisation:
         unit = np.where(peak > 0, peak, 1.0)
         scale = unit * np.sqrt(np.average((deviation / unit) ** 2, axis=0, weights=weight))
         scale = np.maximum(scale, _scale_of_rare(X, weight))
-        # Not "== 0": the mean of equal numbers may miss them by a rounding, which is no scale.
+        # Not "== 0": the mean of equal numbers may differ from them by a rounding error, which is not a scale.
         constant = peak <= 16 * np.finfo(np.float64).eps * np.abs(mean)
         return cls(mean, np.where(constant, 1.0, scale))
 

@@ -1,6 +1,7 @@
 """Whether labelled rows and target look alike, once each class has its share of the target: the assumption's test.
 
-A logistic model tells labelled rows from target rows by features and their products, each row by a fit without it.
+A logistic model distinguishes labelled rows from target rows by features and their products; the fit that classifies a
+row does not contain it.
 Shapes: n labelled rows, N target rows, F features.
 """
 
@@ -18,14 +19,14 @@ __all__ = ["Propensity", "propensity"]
 
 FOLDS = 5
 PRECISION = 100.0
-"""Prior precision of the weights of standardised features: few rows must not be told apart by chance."""
+"""Prior precision of the weights of standardised features: few rows must not be distinguished by chance."""
 MOST_ROWS = 1000
 """Most rows of each set that are compared; more would not change the answer."""
 MOST_PRODUCTS = 12
 """Most features whose products are taken; of more, the squares alone."""
 _NEWTON_STEPS, _TOLERANCE = 30, 1e-6
 FARTHEST = 5.0
-"""Standard deviations at which a feature is cut: one wild row must not speak for all."""
+"""Standard deviations at which a feature is cut: one extreme row must not dominate."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """Probabilities made to agree with the classes of labelled rows that the model has not seen.
 
 The logits of all classes are multiplied by one slope and moved by one offset a class (vector scaling: Guo et al. 2017,
-arXiv:1706.04599, with one temperature).  Weak Gaussian priors keep few rows from doing harm.
+arXiv:1706.04599, with one temperature).  Weak Gaussian priors limit the effect of a few rows.
 Shapes: N rows, K classes.
 """
 
@@ -19,7 +19,7 @@ SLOPE_SPREAD = 0.5
 OFFSET_SPREAD = 1.0
 """Standard deviations of the priors: of the slope about 1, of the offsets about 0."""
 SMALLEST = 1e-6
-"""Smallest probability that is believed: a rarer event than that is in no labelled set."""
+"""Smallest probability that is used: no labelled set contains rarer events."""
 _MOST_STEPS = 50
 
 

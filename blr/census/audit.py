@@ -32,7 +32,7 @@ Counts = NDArray[np.int64]
 Places = NDArray[np.intp]
 
 FEW = 10
-"""Objects seen of a stratum up to which a whole unseen one is put there; where many were seen, half of one."""
+"""Number of objects seen in a stratum up to which one unseen object is added; with more, half an object is added."""
 MOST_STEPS = 60
 """Steps of the search for a limit at most; about nine are taken."""
 TOLERANCE = 1e-9
@@ -50,7 +50,7 @@ class Strata:
     n_seen: Counts
 
     def __post_init__(self) -> None:
-        """Refuse strata of which nothing is known."""
+        """Check the numbers: each stratum needs an object that was seen."""
         n, N = self.n_seen, self.n_rows
         if n.shape != N.shape or n.ndim != 1 or not len(n):
             raise ValueError(
@@ -125,7 +125,7 @@ def audited_share(
     high = _upper_limit(flat_a, flat_b, strata, known, tail)
     low = 1 - _upper_limit(flat_b, flat_a, strata, known.reversed, tail)
     least, most = _extremes(flat_a, flat_b, strata, known)
-    # NaN stays out of the comparisons: fmin and fmax take the other one.
+    # fmin and fmax ignore NaN.
     low = np.clip(np.fmin(low, share), least, most)
     high = np.clip(np.fmax(high, share), least, most)
     shape = a.shape[:-1]
@@ -220,7 +220,7 @@ def _with_unseen(a: Vector, b: Vector, strata: Strata, possible: Possible) -> _T
     W, rest = N / N.sum(), 1 - n / N
     H, rows = len(N), np.arange(len(a))
     open_ = rest > 0
-    size = n / np.where(open_, rest, 1.0)  # of a sample with replacement that is as good
+    size = n / np.where(open_, rest, 1.0)  # Size of a sample with replacement of the same accuracy.
     pa, pb = a / n, b / n
     A, B = pa @ W, pb @ W
     c = 0.5 * (1 + np.minimum(1.0, FEW / size))

@@ -1,7 +1,7 @@
 """Class shares, purity and completeness in bins of the target, shrunk to the whole.
 
 What a bin is expected to be follows from the whole: the mean calibrated probability of its objects, at the class shares
-of the whole target.  Labelled rows in the bin say how far that is wrong there: the difference of class and probability,
+of the whole target.  Labelled rows in the bin show how wrong this is there: the difference of class and probability,
 which is shrunk to zero as far as the bins do not differ more than their errors.  Such intervals hold on average over
 bins, not in each one (Efron and Morris 1975, doi:10.1080/01621459.1975.10479864).  The bins add up to the whole.
 Shapes: n labelled rows, N target rows, K classes, B bins, S draws.
@@ -36,9 +36,9 @@ Places = NDArray[np.intp]
 _DRAWS = 300
 _SEED = 20_100_002
 _TAU = np.array([0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.65])
-"""How much more than their errors bins may differ, in standard deviations of an object's class."""
+"""Differences between bins beyond their errors that are tried, in standard deviations of an object's class."""
 _TAU_SCALE = 0.4
-"""Scale of the half-Cauchy prior of that (Gelman 2006, doi:10.1214/06-BA117A)."""
+"""Scale of the half-Cauchy prior of these differences (Gelman 2006, doi:10.1214/06-BA117A)."""
 _EXPECTED_ROWS = 5.0
 """Labelled rows of each class that the model's expectation counts as in each bin."""
 _PSEUDO = 0.5
@@ -139,10 +139,11 @@ def _drawn(
 
 @dataclass(frozen=True, eq=False)
 class _Expected:
-    """What the model expects at class shares (K,) of the whole, and what labelled rows say of that.
+    """What the model expects at class shares (K,) of the whole, and how far labelled rows differ from it.
 
     `p` (N, K) and `p_labelled` (n, K) are calibrated; with the shares `before` they move with those, without they stay.
-    Labelled rows count as their like do in the target: by the class's share, or by how much more frequent they are.
+    The weight of a labelled row is the frequency of such objects in the target: by the class's share, or by their
+    density ratio.
     """
 
     labelled: LabelledRows
@@ -182,7 +183,7 @@ class _Expected:
         return _bin_means(self.of_target(shares)[:, :-1], self.target, places)
 
     def _residuals(self, shares: Vector) -> tuple[Vector, Matrix]:
-        """Return weights (n,), and class less probability (n, K - 1)."""
+        """Return weights (n,), and class minus probability (n, K - 1)."""
         weight = self.labelled.weight * self.ratio
         if self.before is not None:
             weight = weight * (shares / self.before)[self.labelled.y]
@@ -225,7 +226,7 @@ def _fractions(target: TargetRows, places: BinnedRows) -> Vector:
 
 
 def _bin_means(values: Matrix, target: TargetRows, places: BinnedRows) -> Matrix:
-    """Return the means (B, M) of values (N, M) in bins; of an empty one that of all."""
+    """Return the means (B, M) of values (N, M) in bins; for an empty bin the mean of all."""
     B = places.n_bins
     weight = np.bincount(places.target, target.weight, minlength=B)
     sums = np.column_stack([np.bincount(places.target, target.weight * v, minlength=B) for v in values.T])

@@ -1,7 +1,7 @@
-"""Class counts of a target under an assumption that is named, or the reason why they cannot be said.
+"""Class counts of a target under a stated assumption, or the reason why they are not known.
 
-Where nobody states the assumption, a test chooses: "shares" if labelled rows and target look alike once each class has
-its share of the target, and no counts if they do not.  Shapes: n labelled rows, K classes, S draws.
+Where the user states no assumption, a test chooses: "shares" if labelled rows and target look alike once each class
+has its share of the target, and no counts if they do not.  Shapes: n labelled rows, K classes, S draws.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOO_FAR = 0.75
 """Area from which biased labels do not carry a count: with labels of the brightest third (areas of 0.76 to 0.92)
 intervals of 95 % held 61 % on eight sets, for the model is extrapolated and nothing shows by how much it errs."""
 MOST_CHANGE = 6.0
-"""Factor by which a class's labelled rows may count more or less: a few must not speak for all."""
+"""Factor by which a class's labelled rows may count more or less: a few rows must not represent all."""
 _ONE_SIDED = 1.645
 _APART = 4.0
 """Standard deviations between two estimates of a share that are too many for both to be right."""

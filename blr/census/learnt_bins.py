@@ -1,7 +1,7 @@
 """Thresholds by bin for a stated purity or completeness, known before any row of the target is seen.
 
-Labelled rows that the model has not seen stand for the target, each class at its share there.  Each bin is shrunk to
-what the model expects of it, as `blr.census.bins` does.  Shapes: n labelled rows, K classes.
+Labelled rows that the model has not seen represent the target, with the class shares of the target.  Each bin is
+shrunk to what the model expects of it, as `blr.census.bins` does.  Shapes: n labelled rows, K classes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What is said of a catalogue: the objects of each class with an interval, and what that rests on.
+"""Results of a census: the number of objects of each class with an interval, and the assumption behind it.
 
-The other modules compute it; reports, and `summary.json` as its `census`, tell it.
+The other modules compute it; reports show it, and `summary.json` stores it as `census`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 "shares": objects of a class look alike in both sets, and class shares may differ.  "same": labelled rows are a random
 sample of the target.  "features": at equal features the classes have equal probabilities, and labels may be biased.
-Every function gives draws of the shares realised among the target's objects, not of those they were drawn from.
+Every function returns draws of the shares among the target's objects themselves, not of a population behind them.
 Shapes: n labelled rows, N target rows, K classes, S draws.
 """
 
@@ -84,7 +84,7 @@ def shares_if_shares(labelled: LabelledRows, target: TargetRows) -> ShareDraws:
     of_target = _moved(odds, at)
     m = target.mean(of_target)
     thinned = _thinned(of_target, target)
-    # Of K scores that sum to one, K - 1 say all.
+    # K scores sum to one, so K - 1 of them are enough.
     V, mean, m, thinned = V[:, :-1, :-1], mean[:-1], m[:-1], thinned[:-1, :-1]
     floor = thinned + _RIDGE * np.eye(len(m))
 
@@ -157,7 +157,7 @@ def _normal_draws(
 
 
 def _smallest(n: float) -> float:
-    """Return the share of half an object: no class is excluded for ever."""
+    """Return the share of half an object, so that no class has the share 0."""
     return 0.5 / n
 
 
@@ -183,7 +183,7 @@ def _class_moments(
         mean[:, k] = weight @ scores
         centred = scores - mean[:, k]
         V[k] = (centred * weight[:, None]).T @ centred
-    return mean, V, np.maximum(rows - 1, 0.5)  # one is used up by the mean
+    return mean, V, np.maximum(rows - 1, 0.5)  # The mean uses one degree of freedom.
 
 
 def _thinned(values: Matrix, target: TargetRows) -> Matrix:
@@ -194,7 +194,7 @@ def _thinned(values: Matrix, target: TargetRows) -> Matrix:
 
 
 def _log_normal(residual: Matrix, covariance: Matrix) -> Vector:
-    """Return the log density (S,), less a constant, of residuals (S, D) under covariances (S, D, D)."""
+    """Return the log density (S,), up to a constant, of residuals (S, D) under covariances (S, D, D)."""
     L = np.linalg.cholesky(covariance)
     whitened = np.linalg.solve(L, residual[..., None])[..., 0]
     return -0.5 * (whitened**2).sum(axis=1) - np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)

@@ -3,10 +3,10 @@
 Three steps, each with probabilities that are known given the step before, so that their product makes weights by which
 totals are estimated without bias (two-phase sampling; Särndal, Swensson & Wretman 1992, section 9.3):
 
-1. Of rows with the same name one stays.
-2. Of rows nearer to each other than a radius one stays: each has an exponential clock whose rate is its size, and
-   stays if its clock is the first of all within the radius, with the probability of its size over theirs (a hard core
-   of Matérn's second type, 1960, doi:10.1007/978-1-4615-7892-5).
+1. Of rows with the same name, one is kept.
+2. Of rows nearer to each other than a radius, one is kept: each row draws an exponential waiting time whose rate is
+   its size, and is kept if its time is the shortest within the radius, with a probability of its size divided by
+   the sum of theirs (a hard core of Matérn's second type, 1960, doi:10.1007/978-1-4615-7892-5).
 3. Of those the local pivotal method draws (Grafström, Lundström & Schelin 2012,
    doi:10.1111/j.1541-0420.2011.01699.x): neighbours compete, so that the sample is spread.
 

@@ -25,7 +25,7 @@ Bools = NDArray[np.bool_]
 FEWEST = 4
 """Objects drawn of a stratum at least, where it has so many."""
 DOUBT = 0.02
-"""Weight of the class shares in a stratum's probabilities: no model is as sure as it says."""
+"""Weight of the class shares in a stratum's probabilities, since models state too much certainty."""
 LEVELS = 200
 FINEST = 1e-4
 """Smallest 1 - p that has a level of its own."""
@@ -108,7 +108,7 @@ def allocated(n_rows: Counts, deviation: Vector, n: int) -> Counts:
 
 
 def _rounded(size: Vector, n_rows: Counts, n: int) -> Counts:
-    """Return whole numbers near the sizes, which sum to n."""
+    """Return whole numbers that are close to the sizes and sum to n."""
     whole = np.floor(size + 1e-9).astype(np.int64)
     order = np.argsort(whole - size, kind="stable")
     while whole.sum() < n:

@@ -1,4 +1,4 @@
-"""The labelled rows that are nearest to a row, whichever of its features are missing.
+"""The labelled rows that are nearest to a row, which may have missing features.
 
 The distance is Mahalanobis' under the training set's moments, over the features that both rows have, divided by the
 root of their number: 1 is a typical difference.  Shapes: N labelled rows, F features.

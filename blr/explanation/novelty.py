@@ -1,9 +1,10 @@
 """How unlike all labelled rows a row is: whether there are more rows like it than labelled ones.
 
 A row's novelty is its distance to the k-th nearest labelled row over that to the k'-th nearest row of a sample of the
-catalogue.  Both distances estimate densities (Loftsgaarden & Quesenberry 1965, doi:10.1214/aoms/1177700079), so that
-their ratio is large where there are many rows and few labels: in a type of its own.  In the tails of known classes both
-are large, which is why a distance alone lists tails.  Shapes: N labelled rows, n rows, D dimensions.
+catalogue.  Both distances estimate densities (Loftsgaarden & Quesenberry 1965, doi:10.1214/aoms/1177700079), so their
+ratio is large where there are many rows and few labels, as for a type of objects without labels. In the tails of known
+classes both distances are large, so the first distance alone would list the tails.  Shapes: N labelled rows, n rows, D
+dimensions.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MOST_COMPARED = 10_000
 """Most labelled rows, evenly spaced, and most rows of the catalogue that a row is compared with."""
 _LABELLED, _ALIKE = 3, 30
 _SHARE = 100
-"""Of a small sample, k' is one in so many rows."""
+"""In a small sample, k' is the number of rows divided by this."""
 _LEAST = 1e-3
 """Least distance, so that equal rows have a finite novelty."""
 

@@ -1,4 +1,4 @@
-"""The search for the mode: Newton, stochastic gradients, and what keeps a fit from having one.
+"""The search for the mode: Newton, stochastic gradients, and the reasons why a fit may have none.
 
 - `collinearity`: Collinear columns: those of the design matrix that are linear combinations of the others,
   by name of index.

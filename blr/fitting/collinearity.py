@@ -16,7 +16,7 @@ from blr.sums import Data, Terms
 
 __all__ = ["Collinearity", "find_collinearity"]
 
-_PIVOT = 1e-12  # below, rounding of the Gram matrix would decide
+_PIVOT = 1e-12  # Below this, rounding errors of the Gram matrix decide.
 _TAKES_PART = 1e-4  # of a unit column, in the combination that makes up another
 
 

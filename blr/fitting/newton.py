@@ -2,7 +2,8 @@
 
 The step solves (ΦᵀRΦ + S0⁻¹) Δw = Φᵀ(t - y) - S0⁻¹(w - m0): the step form, since R⁻¹ of the textbook's working response
 overflows.  The search stops on the Newton decrement, the distance to the mode in posterior standard deviations,
-which, unlike |Δw|, does not depend on the features' scales.  How it ended is data, not an exception.
+which, unlike |Δw|, does not depend on the features' scales.  The result states how the search ended; no exception is
+raised.
 """
 
 from __future__ import annotations
@@ -124,7 +125,8 @@ def maximise(
         g = gradient - prior.precision @ (theta - prior.mean)
         step, decrement = newton_step(g, hessian + prior.precision)
         objective = value - prior.energy(theta)
-        # Newton's decrement squares itself; where a small one stops falling, rounding rules.
+        # Near the mode each decrement is about the square of the last; a small one that stops falling is rounding
+        # error.
         idle = idle + 1 if decrement > 0.5 * previous else 0
         stalled = idle > 0 and decrement < (1e-6 if idle < _IDLE else 1e-4)
         near = tolerance <= decrement < close and not stalled

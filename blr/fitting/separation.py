@@ -89,7 +89,9 @@ def find_separation(
     theta = np.zeros(D) if start is None else start[0]
     try:
         mode = maximise(evaluate, flat, theta, max_iter=_NEWTON_PASSES)
-    except np.linalg.LinAlgError:  # without a prior nothing holds a direction of which no row says anything
+    except (
+        np.linalg.LinAlgError
+    ):  # Without a prior, a direction that changes no row's activation is undetermined.
         return _by_program(data, likelihood, theta, n_classes, n_functions)
     if _overlaps(data, likelihood, mode.theta, mode.gradient, mode.hessian):
         return Separation("none")
@@ -202,7 +204,7 @@ def _by_program(data: Data, likelihood: Likelihood, theta: Vector, K: int, M: in
     W = _cut(data, working, scale, limit, lambda A: _steepest(A, total))
     if isinstance(W, str):
         return Separation(W)
-    # The widest margin only words the finding better, and its program is the harder one.
+    # The widest margin only improves the wording of the finding, and its linear program is slower.
     wide = _cut(data, working, scale, limit, _widest) if working.size <= _LARGEST_WIDEST else "unknown"
     return _described(data, W if isinstance(wide, str) else wide, scale)
 
@@ -279,7 +281,7 @@ def _worst(data: Data, W: Matrix, scale: Vector, limit: int, *, above: float) ->
         counted = _counted(weight)
         X, share, margin = _margins(W, scale, Phi[counted], t[counted])
         own = np.where(share, X @ W.T, np.inf).argmin(axis=1)
-        # Against itself a class has nothing to show; against another that the row has a share in, equality.
+        # No constraint of a class against itself; equality against another class in which the row has a share.
         margin[np.arange(len(X)), own] = np.inf
         rows, other = np.nonzero(margin < above)
         first = np.argsort(margin[rows, other], kind="stable")[:limit]

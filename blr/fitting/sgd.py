@@ -42,7 +42,7 @@ class _Run:
     def advance(self, likelihood: Likelihood, prior: SolverPrior, batch: Chunk, n_rows: float | None) -> None:
         n = float(len(batch[0]) if batch[2] is None else batch[2].sum())
         if n == 0:
-            return  # rows of no weight are not there
+            return  # Rows of weight zero are left out.
         value, gradient, hessian = likelihood_terms(likelihood, self.theta)(*batch)
         self.step += 1
         self.weight += n

@@ -1,9 +1,9 @@
-"""A start for many rows: the mode of every n-th row, then quasi-Newton steps whose passes need no Hessian.
+"""A starting point for many rows: the mode of every n-th row, then quasi-Newton steps, which need no Hessian.
 
-A pass with a Hessian takes some three times as long as one without.  The Hessian of every n-th row is near that of all,
-and so the steps that it gives converge; each difference of gradients improves it (BFGS; Nocedal and Wright 2006,
-Numerical Optimization, algorithm 7.4).  One Hessian of all rows, that near the mode, ends the search.
-D weights in the solver's coordinates.
+A pass with a Hessian takes about three times as long as one without.  The Hessian of every n-th row is near that of
+all, and so the steps that it gives converge; each difference of gradients improves it (BFGS; Nocedal and Wright 2006,
+Numerical Optimization, algorithm 7.4).  One Hessian of all rows, that near the mode, ends the search. D weights in the
+solver's coordinates.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ there are 160 rows or more for each weight.
 _MOST_STEP = 16  # every so many rows, at most
 _FEWEST_ROWS = 10_000
 _ROWS_A_WEIGHT = 40
-_WORTHWHILE = 4  # with fewer rows left out, all of them are as quick
+_WORTHWHILE = 4  # If fewer rows would be left out, a fit of all rows is as fast.
 _MAX_ITER = 12
 _SLOW = 0.5  # a step that shortens the distance by less ends the search
 _ROUNDING = 64 * np.finfo(float).eps

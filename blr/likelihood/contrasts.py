@@ -1,9 +1,9 @@
 """Symmetric softmax weights, solved in K - 1 contrasts.
 
-The softmax is blind to a common shift of all activations, so the K weight vectors have M directions that only the
-prior fills.  In Helmert contrasts W = V Tᵀ, T (K, K-1) with orthonormal columns that sum to zero, those directions
-are gone, class order cannot matter, and under a prior I_K ⊗ S0 the sum direction keeps its prior: it cancels from
-the evidence exactly.  Weights are flat, in order k M + m.
+The softmax does not change when all activations are shifted by the same amount, so the K weight vectors have M
+directions that only the prior determines.  In Helmert contrasts W = V Tᵀ, T (K, K-1) with orthonormal columns that sum
+to zero, those directions are gone, class order cannot matter, and under a prior I_K ⊗ S0 the sum direction keeps its
+prior: it cancels from the evidence exactly.  Weights are flat, in order k M + m.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Nodes over a Gaussian activation a ~ N(m, sd²) for functions of a link: few, however wide the Gaussian.
+"""Nodes over a Gaussian activation a ~ N(m, sd²) for functions of a link: few even for a wide Gaussian.
 
 A link bends at its threshold, and farther off only in proportion to the distance from there.  So a trapezoid rule takes
 equal steps in u(a), du/da = 1/(0.7 sd) + 1/(0.25 sqrt(1 + a²/4)): fine against the Gaussian (2 exp(-2π²/0.7²)) and
