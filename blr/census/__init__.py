@@ -2,14 +2,14 @@
 
 - `audit`: Shares of classes from objects that people have looked at: intervals that hold whatever the model is.
 - `bins`: Class shares, purity and completeness in bins of the target, shrunk to the whole.
-- `counts`: Class counts of a target under an assumption that is named, or the reason why they cannot be said.
+- `counts`: Class counts of a target under a stated assumption, or the reason why they are not known.
 - `fraction_map`: Fractions over covariates and the sky: k of n labelled objects as the target of a logistic
   regression, and its sums.
 - `learnt_bins`: Thresholds by bin for a stated purity or completeness, known before any row of the target is seen.
 - `prediction_sets`: Prediction sets: the classes that an object's probabilities do not exclude; the true one is kept
   at a stated rate.
 - `purity`: How pure and how complete a selection by probability is.
-- `results`: What is said of a catalogue: the objects of each class with an interval, and what that rests on.
+- `results`: Results of a census: the number of objects of each class with an interval, and the assumption behind it.
 - `rows`: What a census is made of: labelled rows that the model has not seen, and rows of the target.
 - `shares`: Class shares of a target, with draws that say how well they are known.
 - `spread`: Samples with known inclusion probabilities, spread over a space, without near-duplicates.

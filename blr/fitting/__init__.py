@@ -9,7 +9,7 @@
 - `separation`: Separation: whether a linear function of the columns tells the classes apart without error.
 - `sgd`: Stochastic gradient ascent to the mode, for streams that cannot be read twice (PRML 3.1.3, 4.3.2).
 - `streams`: Rows that come in chunks from elsewhere, disk or network, read anew at each pass.
-- `subsample`: A start for many rows: the mode of every n-th row, then quasi-Newton steps whose passes need no
+- `subsample`: A starting point for many rows: the mode of every n-th row, then quasi-Newton steps, which need no
   Hessian.
 
 For this folder alone:

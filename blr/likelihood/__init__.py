@@ -3,8 +3,7 @@
 - `confusion`: Confusion matrices of labels: how often a true class k is recorded as class j, C[k, j] =
   p(recorded j | true k).
 - `contrasts`: Symmetric softmax weights, solved in K - 1 contrasts.
-- `graded`: Nodes over a Gaussian activation a ~ N(m, sd²) for functions of a link: few, however wide the
-  Gaussian.
+- `graded`: Nodes over a Gaussian activation a ~ N(m, sd²) for functions of a link: few even for a wide Gaussian.
 - `likelihoods`: Likelihoods of logistic models and their derivatives with respect to the activations.
 - `links`: Links of binary regression: a latent threshold θ ~ p(θ) and y = f(a) = ∫_{-∞}^{a} p(θ) dθ (PRML
   4.113).
