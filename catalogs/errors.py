@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 LONGEST_SHOWN = 60
-"""Characters of a catalogue's text in a message: what to do about it stands behind."""
+"""Characters of a catalogue's text that a message shows, so that its end, which says what to do, stays visible."""
 
 
 class CatalogError(Exception):

@@ -41,8 +41,10 @@ __all__ = [
 ]
 
 BATCH_ROWS = 131_072
-"""Rows a batch: 16 MB of memory serve any catalogue.  Arrays of twice the size are given back to the system
-and asked for anew each time, which took as long as all the rest."""
+"""Rows a batch: 16 MB of memory serve any catalogue.
+
+Larger arrays are returned to the system and requested again for each batch, which doubled the time.
+"""
 
 _ROWS_IN_HEADER = {"fits", "parquet", "hats"}
 """Formats whose files say how many rows they have; others are read to be counted."""

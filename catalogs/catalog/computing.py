@@ -80,7 +80,8 @@ def in_order(items: Iterable[Item], work: Callable[[Item], Result], threads: int
     try:
         for item in items:
             pending.append(pool.submit(work, item))
-            if len(pending) > threads:  # one waits for a thread, which keeps them busy in the memory of few
+            # One batch waits for each thread, which keeps all threads busy and needs little memory.
+            if len(pending) > threads:
                 yield _oldest(pending)
         while pending:
             yield _oldest(pending)

@@ -1,8 +1,8 @@
 """Columns that an earlier annotation made: known by its provenance, replaced by the next one with such names.
 
-A foreign column of the same name is not ours, and stays a clash.  A format without a place for provenance (CSV) is
-searched for whole annotations: all columns of one, side by side and in order, as nobody else makes them.  Users own
-bits 16 to 23 of our flags: what they have set there is carried over.
+A column of the same name from another source is not replaced: it is an error.  A format without a place for provenance
+(CSV) is searched for whole annotations: all columns of one, next to each other and in order, which no other program
+writes. Users own bits 16 to 23 of our flags: what they have set there is carried over.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def provenance_entries(
     first = with_replaced_models(old, provenance.metadata(prefix=""), replaced)
     result = {OWN + key: value for key, value in first.items()}
     for depth, level in enumerate(staying, 1):
-        # What all of them say alike (the meanings of flags) need not be said again.
+        # What all of them share (the meanings of flags) is not repeated.
         differing = {key: value for key, value in level.items() if first.get(key) != value}
         result |= {f"{OWN}{PREVIOUS * depth}{key}": value for key, value in differing.items()}
     return result
@@ -198,7 +198,7 @@ class UserBits:
         new_columns = self.compute(batch.select(list(self.read)))
         values = new_columns[self.new]
         if not np.issubdtype(values.dtype, np.integer):
-            return new_columns  # which is an error, said elsewhere
+            return new_columns  # This is an error, which another check reports.
         kept = users_bits(batch.column(self.old))
         return {**new_columns, self.new: (values & ~values.dtype.type(USER_BITS)) | kept.astype(values.dtype)}
 

@@ -241,7 +241,7 @@ def _full_columns(classes: Sequence[str], prefix: str) -> Iterable[NewColumn]:
             "stat.value",
             f"posterior mean of the logit of class {c}, minus the mean over all classes",
         )
-    # No name that `safe_name` makes has two underscores inside, so the pair can be told.
+    # Names from `safe_name` never contain two underscores, so the two classes can be recognised.
     for a, b in combinations_with_replacement(classes, 2):
         of = f"covariance of the logits of {a} and {b}" if a != b else f"variance of the logit of {a}"
         yield column(
@@ -252,7 +252,7 @@ def _full_columns(classes: Sequence[str], prefix: str) -> Iterable[NewColumn]:
 
 
 def _check_class_names(classes: Sequence[str], names: Sequence[str], scores: Sequence[NewColumn]) -> None:
-    """Name the classes that collide, for the user knows those and not the columns made of them."""
+    """Raise an error that names the classes that collide, since the user knows the classes and not their columns."""
     makers = {c.name.casefold(): f"the column '{c.name}' ({c.description})" for c in scores}
     for c, name in zip(classes, names, strict=True):
         other = makers.setdefault(name.casefold(), f"class '{c}'")

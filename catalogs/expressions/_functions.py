@@ -41,7 +41,7 @@ Value = Array | float | str
 
 
 class MisfitError(TypeError):
-    """Values of a kind that an operator has no use for; the evaluation adds the place."""
+    """Values of a kind that an operator cannot use; the evaluation adds the place in the text."""
 
 
 def is_text(value: Value) -> bool:

@@ -82,7 +82,7 @@ class Translator:
         self.text = text
         self.tokens = tokens
         self.starts = [t.at for t in tokens]
-        self.lead = tokens[0].at  # Python's grammar has no patience for blanks in front
+        self.lead = tokens[0].at  # Python's grammar does not allow spaces at the beginning.
         self.translations: Mapping[type[ast.expr], Callable[[Any, int], Node]] = {
             ast.Constant: self.literal,
             ast.Name: self.name,
@@ -114,7 +114,7 @@ class Translator:
         return f"did not expect {word} here; expected {ALLOWED}"
 
     def check_finished(self) -> None:
-        """Refuse what breaks off, which Python's grammar reports at places that do not help."""
+        """Refuse an incomplete expression: Python's grammar reports it at an unhelpful place."""
         pairs, opened = {")": "(", "]": "["}, []
         for token in self.tokens:
             if token.word in {"(", "["}:
@@ -138,7 +138,7 @@ class Translator:
         return self.tokens[bisect_right(self.starts, at) - 1]
 
     def refuse(self, node: ast.expr, got: str, remedy: str) -> ExpressionError:
-        """Return the error for what Python knows and the language does not."""
+        """Return the error for syntax that is valid Python but not part of this language."""
         return complaint(self.text, self.place(node), f"got {got}; {remedy}")
 
     def node(self, node: ast.expr, depth: int) -> Node:

@@ -67,7 +67,7 @@ class Token:
 
 
 def cut(text: str) -> Iterator[Token]:
-    """Yield the text's tokens; refuse what the language has no use for."""
+    """Yield the text's tokens; refuse characters that the language does not have."""
     at, depth = 0, 0
     while at < len(text):
         match = TOKEN.match(text, at)
@@ -83,7 +83,7 @@ def cut(text: str) -> Iterator[Token]:
 
 
 def stranger(text: str, at: int) -> str:
-    """Return the message for what is no token."""
+    """Return the message for text that is not a token."""
     if text[at].isdigit():
         return "got a malformed number; expected one such as 22.5, 1e-9 or 0xFF"
     for size in (2, 1):
@@ -99,7 +99,7 @@ def plain(tokens: Sequence[Token]) -> str:
 
 
 def anonymous(tokens: Sequence[Token]) -> Iterator[str]:
-    """Yield the blanks between tokens, and the tokens without what the user called things."""
+    """Yield the spaces between tokens, and the tokens with the user's names replaced."""
     at = 0
     for token in tokens:
         yield " " * (token.at - at)

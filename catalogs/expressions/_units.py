@@ -20,7 +20,7 @@ KEEPING = frozenset({"abs", "hypot", "clip"})
 
 
 def unit_of(tree: Node, known: Mapping[str, str | None]) -> str | None:
-    """Return the unit of an expression's values, '' where they have none, None where it cannot be told."""
+    """Return the unit of an expression's values, '' where they have none, None where it is not known."""
     astropy_unit = unit(tree, known)
     return None if astropy_unit is None else str(astropy_unit.to_string())
 

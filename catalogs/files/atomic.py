@@ -1,6 +1,6 @@
 """How every file reaches its final name: written under another, flushed to the disk, renamed.
 
-A run may be killed at any moment; what has its final name is whole.  Left-overs of killed runs have
+A run may be killed at any moment; every file with its final name is complete.  Left-overs of killed runs have
 names that only this module makes, and `sweep` removes those whose maker is gone.
 """
 
@@ -142,7 +142,7 @@ def _new_folder(path: Path) -> int:
 def _locked(parent: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
     """Make a temporary and lock it; give its path and the descriptor that holds the lock.
 
-    Before it is locked, a `sweep` of another thread or process takes it for a left-over: then another one is made.
+    Before it is locked, a `sweep` of another thread or process may remove it as a left-over; then another one is made.
     """
     while True:
         path = parent / f"{PREFIX}{uuid.uuid4().hex[:16]}{SUFFIX}"
@@ -172,7 +172,7 @@ def _removed(path: Path) -> bool:
     try:
         descriptor = os.open(path, (os.O_RDONLY if path.is_dir() else os.O_RDWR) | os.O_CLOEXEC)
     except OSError:
-        return False  # gone meanwhile, or not ours
+        return False  # Removed in the meantime, or of another user.
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if path.is_dir():

@@ -1,4 +1,4 @@
-"""An annotated copy of a FITS file by raw passthrough: what is not understood survives, for nothing is.
+"""An annotated copy of a FITS file by copying bytes: unknown parts survive, since none is interpreted.
 
 All bytes before the table, a new header, each row's old bytes and its new ones, heap, padding, and all bytes
 behind are written in one pass, in the memory of a few batches; the checksums add up on the way.  A row's place
@@ -52,7 +52,7 @@ def write_annotated(
     with atomic_path(out) as temporary, _sink(temporary, zipped=zipped) as stream:
         header = rewriting.write_before(source, stream)
         total = OnesSum()
-        # In the place of the one whose sums are known at the end.
+        # Written in the place of the final header, whose checksums are known only at the end.
         stream.write(with_checksums(cards, total))
         stream.flush()
         place = stream.tell()
@@ -86,7 +86,7 @@ class _Rewriting:
         return self.selection.table
 
     def write_before(self, source: Source, stream: IO[bytes]) -> int:
-        """Write what stands before the table; return where the table begins."""
+        """Write everything before the table; return where the table begins."""
         if not self.selection.slim:
             _copy(source, stream, 0, self.table.hdu.header.offset)
             return self.table.hdu.header.offset
@@ -122,7 +122,7 @@ class _Rewriting:
         return total
 
     def write_behind(self, source: Source, stream: IO[bytes], place: int, total: OnesSum) -> None:
-        """Write the heap, which the sum includes, padding, and what stands behind the table."""
+        """Write the heap, which the checksum includes, the padding, and everything after the table."""
         hdu, rows_bytes = self.table.hdu, self.table.n_rows * self.row.itemsize
         stream.seek(place + rows_bytes)
         rows_end = hdu.data_offset + self.table.n_rows * self.table.row_bytes
@@ -166,7 +166,7 @@ def _sink(temporary: Path, *, zipped: bool) -> Iterator[IO[bytes]]:
     with tempfile.TemporaryFile(dir=temporary.parent) as plain:
         yield plain
         plain.seek(0)
-        # Without a name and a time inside, the same content is the same bytes.
+        # Without a name and a time in the header of gzip, equal content gives equal bytes.
         with (
             temporary.open("wb") as stream,
             gzip.GzipFile("", "wb", GZIP_LEVEL, stream, mtime=0) as packed,

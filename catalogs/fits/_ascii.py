@@ -1,8 +1,8 @@
 """ASCII tables as binary ones: their cards, and their rows.
 
 FITS Standard 4.0, section 7.2.  Integers become J or K, real numbers D.  A field that is blank, or that holds the
-text of TNULL, was left out by its writer: a null integer, NaN, or an empty text, and not the zero of Fortran.
-Null integers are stored as the smallest of their type, which nobody measures.
+text of TNULL, has no value: it becomes a null integer, NaN, or an empty text, and not zero as in Fortran.
+Null integers are stored as the smallest of their type, which no measurement has.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def write_data(source: Source, hdu: Hdu, stream: IO[bytes]) -> int:
 
 
 def _check_sum(hdu: Hdu, total: OnesSum) -> None:
-    """Raise where the rows are not those that were compressed, as far as the header knows."""
+    """Raise where the checksum in the header shows that the rows are not those that were compressed."""
     said = hdu.header.text("ZDATASUM")
     if said is not None and said.isdigit() and int(said) != total.value:
         raise DamagedFileError(
@@ -116,7 +116,7 @@ class Tiles:
 
     @classmethod
     def of(cls, hdu: Hdu) -> Tiles:
-        """Take a header at its word where that is consistent."""
+        """Read the sizes from a header, and check that they are consistent."""
         header, table = hdu.header, table_of(hdu)
         sizes = {key: header.integer(key) for key in ("ZNAXIS1", "ZNAXIS2", "ZTILELEN")}
         columns, offset = [], 0
@@ -192,7 +192,7 @@ class Tiles:
 
 
 def unzipped(packed: bytes, size: int) -> bytes | None:
-    """Return up to one byte more than expected; None where there is no such thing."""
+    """Return up to one byte more than expected; None where the bytes cannot be decompressed."""
     try:
         return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(packed, size + 1)
     except zlib.error:

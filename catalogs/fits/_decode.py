@@ -57,7 +57,7 @@ def elements(column: FitsColumn, stored: Stored) -> pa.Array:
 def array_of(
     values: Stored, datatype: pa.DataType, *, valid: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """Wrap the values without a copy; `pa.array` with a mask would first import pandas, for a second."""
+    """Wrap the values without a copy; `pa.array` with a mask would import pandas, which takes a second."""
     bitmap = None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
     data = (
         np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
@@ -66,7 +66,7 @@ def array_of(
 
 
 def _lists(flat: pa.Array, datatype: pa.DataType, n: int) -> pa.Array:
-    """Wrap as lists of fixed size, zero included, which is why `n` is said."""
+    """Wrap as lists of fixed size; `n` is an argument because the size may be zero."""
     return pa.Array.from_buffers(datatype, n, [None], children=[flat])
 
 
@@ -105,7 +105,7 @@ def _decoded(value: bytes) -> str:
 
 def _scaled(column: FitsColumn, stored: Stored) -> Stored:
     if column.is_shifted:
-        # Adding the top bit is turning it: exact where arithmetic would overflow.
+        # Adding the top bit means inverting it: this is exact where arithmetic would overflow.
         unsigned = stored.view(f"u{stored.itemsize}")
         top = unsigned.dtype.type(1 << (8 * stored.itemsize - 1))
         turned: Stored = np.bitwise_xor(unsigned, top).view(column.element.to_pandas_dtype())

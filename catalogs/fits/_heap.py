@@ -1,6 +1,6 @@
 """Cells of variable length: descriptors in the rows, elements in the heap behind them.
 
-FITS Standard 4.0, section 7.3.5.  A descriptor is believed only within the heap that the file has.
+FITS Standard 4.0, section 7.3.5.  Descriptors are checked against the size of the heap.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def heap_cells(source: Source, table: Table, column: FitsColumn, descriptors: np
 
 
 def _check(table: Table, column: FitsColumn, counts: Integers, places: Integers, sizes: Integers) -> None:
-    # In this order no sum overflows: counts are below the heap's size before they are added to anything.
+    # In this order no sum overflows: counts are checked against the heap's size before they are added.
     heap = table.heap_bytes
     bad = (counts < 0) | (sizes < 0) | (sizes > heap)
     bad |= (counts > 0) & ((places < 0) | (places > heap - sizes))

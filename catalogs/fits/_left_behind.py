@@ -1,4 +1,4 @@
-"""What a FITS file holds beside the columns of its table, and what of it another format has no place for."""
+"""The parts of a FITS file besides the columns of its table, and those that another format cannot hold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def headers_as_text(table: Table, hdus: Sequence[Hdu]) -> dict[str, str]:
 
 
 def left_behind(table: Table, hdus: Sequence[Hdu]) -> Iterator[str]:
-    """Yield what does not survive, each a sentence."""
+    """Yield a sentence for each part that is lost."""
     others = [h for h in hdus if h.index != table.hdu.index and (h.data_bytes or h.index)]
     if others:
         yield f"the other HDUs ({', '.join(map(str, others))}) are left out"
@@ -31,7 +31,7 @@ def left_behind(table: Table, hdus: Sequence[Hdu]) -> Iterator[str]:
 
 
 def unlike(column: FitsColumn) -> str | None:
-    """Return what cells become that other formats do not know."""
+    """Return what cells become whose type other formats do not have."""
     if column.code in "CM":
         return "each complex number becomes a pair of its real and imaginary parts"
     if column.code == "X":

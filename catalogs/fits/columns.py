@@ -258,5 +258,5 @@ def _number(header: Header, keyword: str) -> int | float | None:
 
 
 def _useful(comment: str) -> str | None:
-    """Return a comment that says something: CFITSIO's 'label for field 1' does not."""
+    """Return the comment if it is informative: CFITSIO's 'label for field 1' is not."""
     return None if BOILERPLATE.fullmatch(comment) else comment or None

@@ -96,7 +96,7 @@ def encoded(values: pa.Array, kind: CellKind) -> Stored:
     filled = values.fill_null(kind.null or 0) if kind.is_integer else values.fill_null(float("nan"))
     numbers = filled.to_numpy(zero_copy_only=False)
     if kind.zero:
-        # Subtracting the top bit is turning it: exact where arithmetic would overflow.
+        # Subtracting the top bit means inverting it: this is exact where arithmetic would overflow.
         unsigned = numbers.view(f"u{numbers.itemsize}")
         top = unsigned.dtype.type(1 << (8 * numbers.itemsize - 1))
         numbers = np.bitwise_xor(unsigned, top).view(f"{'u' if kind.code == 'B' else 'i'}{numbers.itemsize}")

@@ -1,7 +1,7 @@
 """FITS headers: 80-byte cards kept as they are, their values, and the sizes of the HDUs that they describe.
 
 Cards and sizes follow the FITS Standard 4.0, sections 3 and 4, https://fits.gsfc.nasa.gov/fits_standard.html.
-Nothing is believed that the file is too short for.
+Sizes claimed by the header are checked against the file's length.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_HEADER = 16 << 20
 """Bytes: two hundred thousand cards; a header without END would else be the whole file."""
 MAX_AXES = 999
 BITS = (8, 16, 32, 64, -32, -64)
-BINTABLES = ("BINTABLE", "A3DTABLE")  # the latter is the former's name before 1994
+BINTABLES = ("BINTABLE", "A3DTABLE")  # The second is the name of the first before 1994.
 
 Value = str | bool | int | float | None
 

@@ -99,13 +99,13 @@ class NewField:
         return values
 
     def _encode_texts(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Narrow code points to bytes; NumPy's own conversion would take five times as long as all else here."""
+        """Convert code points to bytes; NumPy's own conversion would take five times as long as all other work here."""
         width = self.stored.itemsize
         if values.dtype.kind == "U":
             text = values
         else:
             words = [str(v) for v in values.tolist()]
-            # NumPy would give every text the room of the longest.
+            # NumPy would reserve the space of the longest text for each.
             self._require_width(max(words, key=len, default=""))
             text = np.array(words, np.str_)
         codes = code_points(text)

@@ -1,7 +1,8 @@
 """The bytes of a FITS file at given places; a gzipped file is inflated to an unnamed temporary first.
 
-Files are read, not memory-mapped: a file cut while it is read then is an error, where a map kills the
-process, and mapped pages would count as memory of ours.  Reads carry their place, so threads may share.
+Files are read, not memory-mapped: if a file is cut while it is read, this gives an error, where a memory map would
+kill the process; and mapped pages would count as memory of this process.  Reads carry their place, so threads may
+share.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Bytes = npt.NDArray[np.uint8]
 
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_INFLATED = 32 << 30
-"""Bytes that a gzipped file may inflate to: more is taken for a decompression bomb."""
+"""Most bytes that a gzipped file may have after decompression, against decompression bombs."""
 KEEP_FREE = 1 << 30
 """Bytes of the temporary folder's disk that inflating leaves alone."""
 PIECE = 1 << 22
@@ -54,7 +55,7 @@ class Source:
     path: Path
     descriptor: int
     size: int
-    owner: object = None  # kept alive, lest a cache close the file under a reader
+    owner: object = None  # Keeps a reference, so that no cache closes the file while it is read.
 
     def fill(self, buffer: Bytes, offset: int) -> None:
         """Fill the contiguous buffer with the bytes from `offset` on."""

@@ -1,4 +1,4 @@
-"""From Arrow columns to the cells of a FITS table: which form they take, and what of them does not survive.
+"""From Arrow columns to the cells of a FITS table: which form they take, and what is lost.
 
 FITS has no nulls but in integers, no nested types, no times, and text of one width in ASCII.
 """

@@ -51,7 +51,7 @@ class Properties:
         return "".join(f"{line}\n" for line, _, _ in self.lines)
 
     def get(self, key: str, default: str = "") -> str:
-        """Return the value of a key; of repeated ones the last, as everywhere."""
+        """Return the value of a key; if it is repeated, the last one."""
         return next((value for _, k, value in reversed(self.lines) if k == key), default)
 
     def updated(self, changes: Mapping[str, str | None]) -> Properties:

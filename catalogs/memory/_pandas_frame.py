@@ -1,6 +1,6 @@
 """A pandas frame in memory: to Arrow with its index and attributes, and a copy of it with new columns.
 
-Imported where somebody has a frame, for pandas takes a second to import.
+Imported only where there is a frame, since pandas takes a second to import.
 """
 
 from __future__ import annotations

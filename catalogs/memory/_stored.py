@@ -1,4 +1,4 @@
-"""What becomes of a table in memory that is written down: as Arrow, with what of it has no place there."""
+"""A table in memory as it is written: as Arrow, with notes on what Arrow cannot hold."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tables in memory, pandas', astropy's and Arrow's, as catalogues: written to a temporary Parquet file once.
 
-So every verb works on them as on a file; the file goes when nothing uses its partition any more.
+So every function works on them as on a file; the temporary file is removed when its partition is no longer used.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def in_memory(table: Any) -> InMemory:
     """Return a table in memory by what its library is."""
     if isinstance(table, Table):
         return AstropyTable(table)
-    pandas = sys.modules.get("pandas")  # whoever has a frame has imported it
+    pandas = sys.modules.get("pandas")  # A caller with a frame has imported pandas already.
     if pandas is not None and isinstance(table, pandas.DataFrame):
         from catalogs.memory._pandas_frame import PandasFrame  # noqa: PLC0415 - pandas takes a second to import
 

@@ -1,6 +1,6 @@
 """Masks that astropy writes to Parquet: not as nulls, but as columns of truth values beside those that they mask.
 
-What stands below a mask is no value, whatever it looks like; the columns of masks stay columns like others.
+A masked element is not a value, whatever its content; the columns of masks stay columns like others.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def empty_primary() -> bytes:
 
 
 def _card(content: str, comment: str = "") -> bytes:
-    """Return 80 bytes; a comment that does not fit is cut, for it only comments."""
+    """Return 80 bytes; a comment that does not fit is cut."""
     with_comment = f"{content} / {_printable(comment)}" if comment else content
     return with_comment[:CARD].ljust(CARD).encode("ascii")
 

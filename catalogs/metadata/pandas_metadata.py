@@ -1,4 +1,4 @@
-"""What pandas says of a frame in the metadata of Parquet: its index, its attributes, the types of its columns.
+"""What pandas writes about a frame into the metadata of Parquet: its index, its attributes, the types of its columns.
 
 https://pandas.pydata.org/docs/development/developer.html#storing-pandas-dataframe-objects-in-apache-parquet-format
 """

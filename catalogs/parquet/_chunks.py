@@ -87,7 +87,7 @@ class Chunks:
             sink,
             schema,
             compression=self.compression,
-            # Probabilities hardly repeat: a dictionary of them triples the time and saves nothing.
+            # Probabilities rarely repeat: a dictionary would triple the time and save no space.
             use_dictionary=[f.name for f in schema if not pt.is_floating(f.type)] if whole else False,
             write_statistics=whole,
             store_schema=False,
@@ -140,7 +140,7 @@ class JoinedPages:
         self.file.flush()
         stream.seek(0, SEEK_END)
         places = self.sizes | {DATA_PAGE: Mover(self.file, stream).copy(0, self.file.tell())}
-        # What counts the pages, or the bytes of text, of the first piece would be wrong of all; readers do without.
+        # Counts of pages and of bytes of text are those of the first piece, and wrong for all; they are optional.
         column = without(self.first.get(METADATA), ENCODING_STATS, SIZE_STATISTICS)
         for number, value in places.items():
             column = column.replace(number, I64, value)

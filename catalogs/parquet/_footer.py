@@ -175,7 +175,7 @@ def check_chunk(path: Path, packed: bytes, limit: int) -> None:
     if chunk.elsewhere:
         raise FormatError(f"{path} holds no columns, but points to other files; open those files instead")
     if not chunk.column.get(VALUES):
-        return  # writers say all sorts of things of a chunk without values
+        return  # For a chunk without values, the places that writers state have no meaning.
     # Some writers say dictionary page 0 for none.
     start = min((o for o in (chunk.column.get(DATA_PAGE), chunk.column.get(DICTIONARY_PAGE)) if o), default=0)
     end = start + chunk.column.get(COMPRESSED, limit)
@@ -260,7 +260,7 @@ def merge(
     metadata = metadata.replace(ROW_GROUPS, LIST, Items(STRUCT, [joined_group(g, c) for g, c in groups]))
     entries = Items(STRUCT, replaced(old.metadata.list(KEY_VALUES), changed))
     metadata = metadata.replace(KEY_VALUES, LIST, entries)
-    # Without the old ones nobody can say how they are ordered, so then there are none.
+    # If the old columns state no order, no order can be stated for all, so there are none.
     if COLUMN_ORDERS in metadata.fields:
         orders = old.metadata.list(COLUMN_ORDERS) + schema.list(COLUMN_ORDERS)
         metadata = metadata.replace(COLUMN_ORDERS, LIST, Items(STRUCT, orders))

@@ -199,7 +199,7 @@ class Mover:
         return encode(chunk.replace(METADATA, STRUCT, column))
 
     def block(self, struct: Struct, fields: tuple[int, int]) -> Struct:
-        """Copy what a place and a length name, if both are known; else nothing is known of it any more."""
+        """Copy the bytes at a place of a length, if both are known; else leave both out."""
         place, length = (struct.get(number) for number in fields)
         if not place or not length or place < 0 or length < 0:
             return without(struct, *fields)
@@ -215,9 +215,7 @@ class Mover:
             index = decode(self.old.read(length))
             pages: list[Any] = [p.replace(PLACE, I64, p.get(PLACE) + shift) for p in index.list(LOCATIONS)]
         except (MalformedError, AttributeError, TypeError):
-            return without(
-                chunk, *OFFSET_INDEX
-            )  # readers do without, and damaged as it is they cannot have it
+            return without(chunk, *OFFSET_INDEX)  # The index is damaged, and readers do not need it.
         data = encode(index.replace(LOCATIONS, LIST, Items(STRUCT, pages)))
         chunk = chunk.replace(OFFSET_INDEX[0], I64, self.new.tell()).replace(OFFSET_INDEX[1], I32, len(data))
         self.new.write(data)

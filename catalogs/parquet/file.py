@@ -124,7 +124,7 @@ class ParquetPartition:
                     f"{self.remote or path} has {known.n_rows:,} rows, but had {self.n_rows:,} when it was "
                     "opened; open it again when it is complete"
                 )
-            # Made in the threads, Arrow takes a fifth of the memory of NumPy's texts, and what was read goes.
+            # Converted in the threads: texts in Arrow take a fifth of the memory of those in NumPy.
             computed = each_batch(
                 here.batches(annotation.read, annotation.rows),
                 lambda batch: new_table(annotation.compute(batch), annotation.columns),
@@ -159,7 +159,7 @@ def describe(place: Path | RemoteFile) -> tuple[pq.FileMetaData, pa.Schema, dict
     pairs = {
         k.decode("utf-8", "replace"): v.decode("utf-8", "replace")
         for k, v in (metadata.metadata or {}).items()
-        if k != ARROW.encode()  # the schema says it better
+        if k != ARROW.encode()  # The schema states it more precisely.
     }
     return metadata, schema, pairs | recorded_provenance(pairs)
 
@@ -186,5 +186,5 @@ def opened(place: Path | RemoteFile) -> Iterator[pq.ParquetFile]:
                 f"{place} cannot be read: {error.strerror or error}; check the disk"
             ) from error
         if isinstance(place, Path):
-            read_footer(place)  # knows better what is wrong, where it is the footer
+            read_footer(place)  # If the footer is damaged, this tells what is wrong with it.
         raise damaged(place, str(error)) from error

@@ -22,7 +22,7 @@ LOGS = {
     ".hoodie": "Apache Hudi",
     "_spark_metadata": "Spark's streaming sink",
 }
-"""Where tables whose rows change keep the list of their files; what else lies there are rows of the past."""
+"""Folders in which tables with changing rows list their present files; the other files hold old rows."""
 
 
 def is_parquet(path: Path) -> bool:

@@ -152,5 +152,5 @@ def columns_of(
         table = pa.concat_tables([schema.empty_table(), *tables_of_piece])
         yield from ((piece, number, values) for number, values in enumerate(table.columns))
         del table
-        # Threads free what others have allocated: without this the allocator keeps another 50 MB of it.
+        # Threads free memory that others allocated; without this call the allocator keeps 50 MB of it.
         pa.default_memory_pool().release_unused()

@@ -2,7 +2,7 @@
 
 A column is cut into bins of equal count (a text column into its frequent values, what is missing into a bin of its
 own), the classes' shares in each bin are learned on half of the rows, and the log loss is taken on the other half.
-1 says all, 0 nothing; the estimate falls below 0 where there was only noise to learn.
+1 means all of the entropy, 0 nothing; the estimate is below 0 where there is only noise.
 Shapes: n rows, K classes.
 """
 
@@ -24,9 +24,9 @@ Codes = NDArray[np.intp]
 
 BINS = 48
 SMOOTHING = 4.0
-"""Rows' worth of the overall shares in each bin, so that thirty classes do not make noise of it."""
+"""Pseudo-rows with the overall class shares in each bin, which reduce the noise of many classes."""
 FEWEST = 12
-"""Rows of a class below which nothing can be said of it."""
+"""Least number of rows of a class; rarer classes are left out."""
 MOST_TEXTS = 256
 
 

@@ -1,4 +1,4 @@
-"""Columns that were measured mainly for some classes: their presence gives the class away, whatever they say.
+"""Columns that were measured mainly for some classes: their presence gives the class away, whatever their values.
 
 A redshift that only galaxies have, or a parallax that only stars have, tells how objects were chosen.
 

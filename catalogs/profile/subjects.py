@@ -1,6 +1,6 @@
 """What a column is about, by its UCD, unit and name: a flux, an error, the distance, dust, the observation.
 
-The object itself is the subject of what is left.  Names are those of `catalogs/column_names.toml`; where they say
+All other columns are about the object itself.  Names are those of `catalogs/column_names.toml`; where they say
 nothing, neither does this.
 """
 

@@ -1,7 +1,7 @@
 """What the numbers of a catalogue look like: values that stand for none, identifiers, observing bookkeeping.
 
-Nothing here is sure, so nothing is acted upon: `blr inspect` shows it, and `blr init` writes it into a
-specification that a person reads.
+All of this is uncertain, so no data are changed: `blr inspect` shows it, and `blr init` writes it into a specification
+that a person reads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How fsspec asks servers of the web: patient, but not for ever; for bytes as they are stored; where it may ask.
+"""How fsspec asks servers of the web: with time limits, for bytes as they are stored, and only from allowed addresses.
 
 What a user's fsspec configuration says of `client_kwargs` stands above this.
 """

@@ -1,8 +1,8 @@
-"""A server's word for the state of a file: the same word, the same bytes.  What might lie is not taken.
+"""Tags by which a server identifies the state of a file: the same tag means the same bytes.
 
-An entity tag is taken unless it is a weak one, which servers give to what they call equivalent (RFC 9110, 8.8.1).  The
-time of the last change is taken with the size, where it tells parts of a second or is a minute past: within the second
-that it names, the file may change again (8.8.2.2).
+Only reliable tags are used. An entity tag is used unless it is weak: servers give weak tags to content that they consider equivalent (RFC 9110,
+8.8.1). The time of the last change is used together with the size, where it tells parts of a second or is a minute
+past: within the second that it names, the file may change again (8.8.2.2).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SETTLED = 60.0
 
 
 def tag_of(info: Mapping[str, Any], *, now: datetime | None = None) -> str:
-    """Return the tag in what a file system tells of a file, empty where it is missing to be trusted."""
+    """Return the tag from a file system's information on a file, empty where there is no reliable one."""
     for key in CONTENT:
         value = str(info.get(key) or "")
         if value and not value.startswith("W/"):

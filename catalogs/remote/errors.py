@@ -1,4 +1,4 @@
-"""What goes wrong on the way to a URL, said in our words; drivers of file systems raise whatever they like."""
+"""Errors in reaching a URL, translated into our own; drivers of file systems raise many kinds."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def in_our_words(url: str, error: Exception) -> CatalogError:
     if isinstance(cause, CatalogError):
         return cause
     if isinstance(error, FileNotFoundError) and isinstance(cause, Exception):
-        error = cause  # of whatever goes wrong, the driver of http says that there is no such file
+        error = cause  # The driver of http reports every failure as a missing file.
     place, status = shown(url), getattr(error, "status", None)
     if isinstance(error, FileNotFoundError) or status in NOT_THERE:
         return CatalogError(f"there is no {place}; correct the URL")

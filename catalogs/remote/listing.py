@@ -31,9 +31,9 @@ __all__ = ["Listing", "Place", "as_it_is_now", "local_path", "remote_listing"]
 WHOLE = ("hats.properties", "properties", "collection.properties")
 """Files that tell a HATS catalogue."""
 DEEPEST = 32
-"""Folders within folders, beyond which a listing goes in circles."""
+"""Most levels of folders; deeper ones mean that a listing repeats itself."""
 LARGEST_PAGE = 1 << 26
-"""Bytes of links."""
+"""Largest listing page that is read, in bytes."""
 AT_ONCE = 8
 """Files that are asked for their size at the same time."""
 

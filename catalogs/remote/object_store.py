@@ -1,7 +1,7 @@
 """A folder in an object store that is written to: s3, and az, by fsspec's drivers.
 
 Objects appear whole or not at all.  One of them can be put on condition that it is as it was when it was read
-(If-Match), or that nothing is there yet (If-None-Match): of two writers, the second one hears of it.
+(If-Match), or that nothing is there yet (If-None-Match): of two writers, the second one gets an error.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ BLOCK = 1 << 20
 MAGIC_BYTES = 8
 PATIENCE = 120.0
 SLOWEST = 2_000
-"""Seconds, and bytes a second beyond them, that a fetched file may take: what drips would else never end."""
+"""Seconds that any transfer may take, and bytes a second that a longer one needs: very slow transfers are ended."""
 
 Progress = Callable[[int], None]
 
@@ -126,7 +126,7 @@ class RemoteFile:
 
 
 class _Spoken(io.RawIOBase):
-    """A stream whose troubles are said in our words."""
+    """A stream whose errors are translated into our own."""
 
     def __init__(self, stream: Any, url: str) -> None:
         self._stream, self._url = stream, url
@@ -156,7 +156,7 @@ class _Spoken(io.RawIOBase):
 
 
 class _Watch(Callback):  # type: ignore[misc]
-    """Ends what sends more than it has, or next to nothing."""
+    """Ends a transfer that sends more bytes than the file has, or is too slow."""
 
     def __init__(self, file: RemoteFile, progress: Progress | None) -> None:
         super().__init__()

@@ -1,11 +1,11 @@
 """Photometry: magnitudes from fluxes, their errors, extinction, and what a missing value means.
 
-Magnitudes are natural logarithms in disguise: m = zero - 2.5 log10 f.  A flux that noise made zero or
+Magnitudes are logarithms of fluxes: m = zero - 2.5 log10 f.  A flux that noise made zero or
 negative has no magnitude, so prefer asinh magnitudes (Lupton, Gunn & Szalay 1999, doi:10.1086/301004), which
 agree with them where the flux is well measured and stay finite where it is not.
 
-Missing is not one thing: a band was not observed, or the object not detected in it, or the value is masked
-as bad.  `State` keeps these apart; the number is NaN in all three.
+A value can be missing for different reasons: a band was not observed, or the object not detected in it, or the value
+is masked as bad.  `State` keeps these apart; the number is NaN in all three.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Positions on the sky in degrees, from columns in degrees, radians, sexagesimal text, or hours beside degrees.
 
 The unit is the one stated, else the column's own, else by what the column holds: text is sexagesimal, numbers
-are degrees.  A unit that cannot be read is refused, since a position misread is worse than none.
+are degrees.  A unit that cannot be read is refused, since a wrong position is worse than none.
 Shapes: n rows.
 """
 
@@ -104,7 +104,7 @@ def position_unit(
     if known is None:
         known = by_astropy(word)
     if known is None or known == "sexagesimal":
-        # To state degrees of what is in arcseconds would move it to another place of the sky.
+        # Stating degrees for values in arcseconds would give other positions, so the remedy is to convert.
         remedy = (
             "convert both columns to degrees"
             if str(units.Unit(word, parse_strict="silent").physical_type) in {"angle", "time"}

@@ -28,7 +28,7 @@ LARGEST_BYTES = 1 << 27
 """Lines times the longest one: astropy gives all texts of a column the room of the longest."""
 
 LONGEST_WORDS = 160
-"""Characters of astropy's words that an error shows."""
+"""Characters of astropy's message that an error shows."""
 ZERO_IN_FRONT = re.compile(r"(?:^|\s)[-+]?0\d+(?=\s|$)", re.MULTILINE)
 NAME_OF_NUMBER = re.compile(r"[-+]?0\d+")
 
@@ -131,7 +131,7 @@ def _texts(rows: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Say in our words that the rows do not fit the header."""
+    """Return our own words for astropy's message that the rows do not fit the header."""
     try:
         yield
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, AssertionError) as error:

@@ -1,4 +1,4 @@
-"""The types of a text table's columns: inferred once, from all of its rows, then the same for good.
+"""The types of a text table's columns: inferred once, from all of its rows, and then fixed.
 
 Whole numbers are int64, or uint64 where that is needed (identifiers never pass through float); numbers
 with a zero in front are text, for they are names; times are text, as they are written.

@@ -44,7 +44,7 @@ CSV, ECSV = "csv", "ecsv"
 SUFFIXES = tuple(s + c for s in (".csv", ".tsv", ".ecsv", ".txt", ".dat") for c in COMPRESSED_SUFFIXES)
 
 ECSV_NULL = "null"
-"""What Gaia's archive writes for no number, where ECSV has the empty field."""
+"""What Gaia's archive writes for a missing number, where ECSV has an empty field."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Changes to a parsed VOTable without its rows: columns out, columns in, provenance."""
+"""Changes to a parsed VOTable without its rows: remove columns, add columns, write provenance."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ class Outline:
             raise self.endless(f"what follows row {self.n_rows} of a table", LONGEST_ROW)
 
     def endless(self, what: str, most: int) -> DamagedFileError:
-        """Return the error for what has no end."""
+        """Return the error for an element that does not end."""
         return DamagedFileError(
             f"{self.path} is damaged: {what} has more than {most >> 20} MB, expected it to end before; fetch "
             "the file again"
@@ -226,7 +226,7 @@ class Outline:
         self.root = self.root or name
 
     def check_source(self, name: str, attributes: dict[str, str]) -> None:
-        """Refuse data that are not in the document, or are no rows there: what a document says is not fetched."""
+        """Refuse data that are not in the document, or are no rows there: addresses in a document are not fetched."""
         if name in {"STREAM", "FITS", "PARQUET"} and "href" in attributes:
             raise FormatError(
                 f"{self.path} refers to another file or address for its data, expected the data inside; save "
@@ -245,7 +245,7 @@ class Outline:
             )
 
     def check_size(self, name: str, attributes: Mapping[str, str]) -> None:
-        """Refuse arrays of texts, and a cell of a size beyond belief: astropy would make room for it."""
+        """Refuse arrays of texts, and cells of impossible size, for which astropy would reserve memory."""
         arraysize = attributes.get("arraysize", "")
         if name == "FIELD" and "x" in arraysize and attributes.get("datatype") in {"char", "unicodeChar"}:
             raise FormatError(

@@ -134,7 +134,7 @@ class BinaryRows(Rows):
     def column(self, piece: Piece, run: int, cells: Any, number: int, gone: Array | None) -> Cells:
         """Return the values of a field in some rows."""
         field = self.table_fields[number]
-        # The bit of a text is not heeded (by astropy neither): it may be empty, and many writers set it then.
+        # The null bit of a text is ignored, as astropy does: a text may be empty, and many writers set the bit then.
         nowhere = None if gone is None or is_text(field) else gone[:, number]
         if is_list(field):
             return decoded_lists(field, cells, piece.lengths(run), nowhere)

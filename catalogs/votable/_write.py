@@ -37,7 +37,7 @@ OPENING = b"<TABLE"
 
 
 class NewRows:
-    """Rows that are read once: they wait here for their new values, which come in batches of other numbers of rows."""
+    """Rows that are read once, and wait here for their new values, which arrive in batches of another size."""
 
     def __init__(self, blocks: Iterable[list[Cells]], names: Sequence[str]) -> None:
         self.blocks = blocks

@@ -58,7 +58,7 @@ WAITING_BYTES = 1 << 23
 """Of rows that `compute` gets at a time, of which several wait to be written."""
 
 TAKING = Lock()
-"""Held while a document is taken from the cache, lest two threads change the same one."""
+"""Held while a document is taken from the cache, so that two threads never change the same one."""
 
 DIMENSIONLESS = "---"
 """What astropy writes for a unit that is empty."""
@@ -100,7 +100,7 @@ def document(path: Path, expected: Stamp) -> Document:
             file, data, originals = parse_document(path)
     except CatalogError:
         raise
-    except Exception as error:  # a damaged document makes astropy fail in more ways than can be listed
+    except Exception as error:  # A damaged document makes astropy raise many kinds of exceptions.
         size = path.stat().st_size
         raise DamagedFileError(
             f"{path} ({size} bytes) is damaged: {str(error).strip()}; expected a whole VOTable: fetch it again"
@@ -275,7 +275,7 @@ def chosen(
     else:
         some = [i for i, t in enumerate(tables) if t.fields]
         having = [i for i in some if set(columns) <= set(column_names(tables[i]))]
-        # Of the only one, who reads the columns says which it lacks.
+        # If there is only one table, the reader of the columns names those that are missing.
         numbers = having or (some if len(some) == 1 else [])
     if len(numbers) == 1:
         return numbers[0]

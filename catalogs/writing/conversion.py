@@ -141,7 +141,7 @@ class Converting:
             )
             return
         layout = fits_create.Layout(self.fields(rows, new), tuple(map(NewField.of, new)), self.source.n_rows)
-        # A text takes the room of the longest, which only the pass over the rows has told.
+        # Each text takes the space of the longest, which is known only after the pass over the rows.
         rows = max(1, min(rows, BATCH_BYTES // layout.row.itemsize))
         computed = computed_batches(self.source, replace(whole, rows=rows))
         remarks = [*self.remarks(texts), *self.history(texts, annotation.provenance)]
