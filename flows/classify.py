@@ -49,8 +49,10 @@ STEPS = classification.Steps(
     identify=run_id,
     mark_crashed=mark_crashed,
 )
-"""Not cached by Prefect: the output folder's manifest knows what is done, and whether it is still there.  Nor are
-results kept: a run that is tried again would read them, and whatever somebody has put in their place."""
+"""Not cached by Prefect: the output folder's manifest lists what is done, and is compared with the files.
+
+Results are not kept either: a retried run would read them, even if somebody had replaced them.
+"""
 
 
 def _name(request: ClassifyRequest) -> str:

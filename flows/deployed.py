@@ -1,8 +1,8 @@
 """What Prefect loads, by path: `…/flows/deployed.py:classify`, and so on for every flow.
 
-A run starts in the team's folder, which Prefect puts first on the module path.  A folder `flows` or `catalogs` of the
-team's own would be taken for ours there, also by a file of ours that imports its neighbours by name.  So the three
-names are bound to the folder that this file lies in, before anything is imported by them.
+A run starts in the team's folder, which Prefect puts first on the module path.  If the team has a folder `flows` or
+`catalogs`, Python would import it instead of our package. So the three names are bound to the packages beside this
+file before anything is imported.
 """
 
 # ruff: noqa: E402 -- the names first, then what is imported by them

@@ -1,7 +1,7 @@
 """The flow `promote`: a challenger in the champion's place, by rule or after a person has been asked.
 
-It pauses while it asks.  A deployment of it has no concurrency limit: the server would take the limit's lease from
-a paused run, and end the run for it (../docs/decisions, and shared/prefect.md).
+It pauses while it asks.  A deployment of it has no concurrency limit: the server would end a paused run when the lease
+of the limit expires (../docs/decisions, and shared/prefect.md).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _words(result: PromotionResult | RejectedPromotion) -> str:
 
 
 def _asked(request: PromoteRequest) -> PromotionResult | RejectedPromotion:
-    """Ask a person, and do what they say; the very model and champion that were shown count."""
+    """Ask a person, and do what they say; the decision is about the model and the champion that were shown."""
     comparison = compare(request, in_release=in_release)
     text = _form(comparison)
     keep_markdown(f"{comparison.name}-promotion", text, f"Promote {comparison.challenger}?")

@@ -12,13 +12,11 @@
 - `source`: The bytes of a FITS file at given places; a gzipped file is inflated to an unnamed temporary
   first.
 - `table`: FITS tables: sniff, open, read in batches, write annotated.
-- `values`: From Arrow columns to the cells of a FITS table: which form they take, and what of them does not
-  survive.
+- `values`: From Arrow columns to the cells of a FITS table: which form they take, and what is lost.
 
 For this folder alone:
 
-- `_annotate`: An annotated copy of a FITS file by raw passthrough: what is not understood survives, for
-  nothing is.
+- `_annotate`: An annotated copy of a FITS file by copying bytes: unknown parts survive, since none is interpreted.
 - `_ascii`: ASCII tables as binary ones: their cards, and their rows.
 - `_checksum`: DATASUM and CHECKSUM: the ones'-complement sum of an HDU's 32-bit words, added up while it is
   written.
@@ -27,8 +25,7 @@ For this folder alone:
 - `_decode`: From the stored elements of a FITS column to an Arrow array: native, nulls apart, texts
   trimmed.
 - `_heap`: Cells of variable length: descriptors in the rows, elements in the heap behind them.
-- `_left_behind`: What a FITS file holds beside the columns of its table, and what of it another format has
-  no place for.
+- `_left_behind`: The parts of a FITS file besides the columns of its table, and those that another format cannot hold.
 - `_restored`: Tables that are no plain binary table, ASCII or tile-compressed: made one in an unnamed file.
 - `_selection`: Which columns of a FITS table a copy keeps: their bytes in the row, their new numbers, the
   cards of the others.

@@ -15,8 +15,7 @@ For this folder alone:
   new columns, Arrow's.
 - `_pandas_frame`: A pandas frame in memory: to Arrow with its index and attributes, and a copy of it with
   new columns.
-- `_stored`: What becomes of a table in memory that is written down: as Arrow, with what of it has no place
-  there.
+- `_stored`: A table in memory as it is written: as Arrow, with notes on what Arrow cannot hold.
 """
 
 __all__ = ["annotate_table", "astropy_table", "map_partitions", "tables"]

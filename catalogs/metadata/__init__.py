@@ -7,7 +7,7 @@
   those that they mask.
 - `fits_cards`: FITS cards as bytes: values in fixed format, long texts by CONTINUE, prose as HISTORY.
 - `fits_history`: Our provenance in a FITS header: HISTORY cards, one block an annotation, the latest last.
-- `pandas_metadata`: What pandas says of a frame in the metadata of Parquet: its index, its attributes, the
+- `pandas_metadata`: What pandas writes about a frame into the metadata of Parquet: its index, its attributes, the
   types of its columns.
 - `votable_fields`: The FIELDs of a data-less VOTable, which VOParquet files carry as metadata: read,
   written, added to.

@@ -6,8 +6,8 @@
 - `leaks`: Columns that give the class away: by themselves, or only together.
 - `other_positions`: Positions that are in other columns than a right ascension and a declination of their
   own.
-- `presence`: Columns that were measured mainly for some classes: their presence gives the class away,
-  whatever they say.
+- `presence`: Columns that were measured mainly for some classes: their presence gives the class away, whatever their
+  values.
 - `quality`: The quality of a labelled catalogue: what is missing, constant, double, far out, or known to
   give the class away.
 - `split`: Rows held out of every fit, by salted hash of what names an object: the same rows for every

@@ -1,8 +1,8 @@
 """Tags by which a server identifies the state of a file: the same tag means the same bytes.
 
-Only reliable tags are used. An entity tag is used unless it is weak: servers give weak tags to content that they consider equivalent (RFC 9110,
-8.8.1). The time of the last change is used together with the size, where it tells parts of a second or is a minute
-past: within the second that it names, the file may change again (8.8.2.2).
+Only reliable tags are used. An entity tag is used unless it is weak: servers give weak tags to content that they
+consider equivalent (RFC 9110, 8.8.1). The time of the last change is used together with the size, where it has parts of
+a second or is a minute past: within the second that it names, the file may change again (8.8.2.2).
 """
 
 from __future__ import annotations

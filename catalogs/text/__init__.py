@@ -18,8 +18,7 @@ For this folder alone:
 - `_records`: Text tables as lines: where records begin and end, and how a file is written (its dialect).
 - `_sniff`: Whether a file is a text table, and which texts are not: pages, documents, letters of two
   bytes.
-- `_types`: The types of a text table's columns: inferred once, from all of its rows, then the same for
-  good.
+- `_types`: The types of a text table's columns: inferred once, from all of its rows, and then fixed.
 - `_writer`: Annotated copies of text tables: every record as it was, with its new values behind it.
 """
 

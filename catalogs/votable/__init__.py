@@ -9,7 +9,7 @@ For this folder alone:
   whatever the size.
 - `_binary`: The rows of BINARY and BINARY2: fields as they are stored, whole columns at once, from and to
   arrays.
-- `_changes`: Changes to a parsed VOTable without its rows: columns out, columns in, provenance.
+- `_changes`: Changes to a parsed VOTable without its rows: remove columns, add columns, write provenance.
 - `_columns`: The values of a VOTable's field in some rows, as NumPy and as Arrow: their types are what the
   FIELD says.
 - `_document`: The document of a VOTable without the rows of its tables, and where in the file these are.

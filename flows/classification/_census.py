@@ -1,6 +1,6 @@
 """The census of an output folder: class counts, purity and completeness, under an assumption that is named.
 
-Where no count can be defended, it says "cannot be said", and why.  Shapes: n rows, K classes.
+Where no count is reliable, the census has none, and states the reason.  Shapes: n rows, K classes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def census_of(
 
 
 def unsaid(model: Model, n_objects: int, assumes: Assumption | None, reason: str) -> Census:
-    """Return the census that says of no class how many there are, and why."""
+    """Return a census without counts, with the reason."""
     said = ClassCensus(
         count=None, low=None, high=None, source="cannot be said", assumes=assumes, reason=reason
     )
@@ -110,7 +110,8 @@ def _census(
                 assumes=counted.assumes,
                 reason=counted.reason,
                 selections=()
-                if counted.assumes == "features"  # the recall of biased labels is not the target's
+                if counted.assumes
+                == "features"  # The completeness among biased labels is not that of the target.
                 else tuple(_selections(k, name, shares.draws, labelled, target, wish, model.features)),
             )
             for k, name in enumerate(model.classes)

@@ -24,9 +24,9 @@ from catalogs.files.atomic import atomic_path, sweep
 __all__ = ["CENSUS_ROWS_FILE", "CensusRows", "joined", "read_census_rows", "rows_a_file", "write_census_rows"]
 
 CENSUS_ROWS_FILE = "_census/rows.parquet"
-"""In a folder of its own, which patterns such as `OUT/*.parquet` pass over."""
+"""In a separate folder, so that patterns such as `OUT/*.parquet` do not match it."""
 MOST_ROWS = 20_000
-"""Rows of all files together; more would change no interval, for the labelled rows are far fewer."""
+"""Most rows of all files together; more would not change the intervals, since the labelled rows are far fewer."""
 FEWEST_OF_FILE = 20
 
 Floats = NDArray[np.float32]

@@ -73,7 +73,7 @@ class RowScorer(Protocol):
 EM_ROWS = 100_000
 """Rows that shares are estimated from, at equal distances over all files."""
 DIGITS = 8
-"""Of an estimated share: part of the settings, so that files done now and later are known to be of the same ones."""
+"""Decimals of an estimated share: it is rounded, so that later runs find the same settings."""
 
 
 def prior_shares(model: Model) -> Floats:

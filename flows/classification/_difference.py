@@ -33,7 +33,7 @@ Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float32]
 
 MOVED = 0.1
-"""In the probability of some class, from which an object is counted."""
+"""Change in the probability of some class from which an object counts as moved."""
 ROWS_AT_ONCE = 2_000_000
 """Rows of the old file held in memory when matching by id: some 100 MB."""
 MOST_EXAMPLES = 20
@@ -98,7 +98,7 @@ class _Count:
         moves = np.abs(new.p - old.p).max(axis=1, initial=0.0)
         moves = np.nan_to_num(
             moves
-        )  # what had no probability, or has none now, did not move: its class changed
+        )  # An object without a probability before or after did not move: its class changed.
         self.moved += int(np.count_nonzero(moves > MOVED))
         self.largest_move = max(self.largest_move, float(moves.max(initial=0.0)))
         self._keep_examples(old, new, moves, np.flatnonzero(changed | (moves > MOVED)))
@@ -113,7 +113,7 @@ class _Count:
         first = chosen[np.argsort(-moves[chosen], kind="stable")[:MOST_EXAMPLES]]
         self.examples += [
             MovedObject(
-                id=str(new.ids[i]),  # text of a catalogue: whoever shows it escapes it
+                id=str(new.ids[i]),  # Text from a catalogue: the code that shows it has to escape it.
                 was=self.names[old.classes[i]],
                 now=self.names[new.classes[i]],
                 moved=round(float(moves[i]), 6),

@@ -23,7 +23,7 @@ Mode = Literal["annotated", "slim"]
 
 
 def check_room(out: Path, jobs: Sequence[Job], columns: Sequence[NewColumn], mode: Mode) -> str:
-    """Return advice, '' where it is missing to give; `StorageError` where the copies of what is to do have no room.
+    """Return advice, or ''; raise `StorageError` where the disk has no space for the copies that are to be written.
 
     Both name the slim mode where it would help.
     """

@@ -34,7 +34,9 @@ def hashes_on(engine: Engine) -> Hashes:
             for place, result in engine.map(hash_file, places)
             if isinstance(result, str) and result
         }
-        missing = (path for path in places.values() if path not in found)  # gone, or out of a worker's reach
+        missing = (
+            path for path in places.values() if path not in found
+        )  # Deleted, or not reachable from a worker.
         return {**found, **hashes_here(missing)}
 
     return hashes

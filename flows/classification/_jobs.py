@@ -30,7 +30,7 @@ ROWS_A_TASK = 500_000
 """Rows that are worth a task, a second's work; smaller files share one."""
 
 Policy = Literal["add", "overwrite", "release"]
-"""What may happen to other outputs in a folder: nothing, replacement by name, or replacement of all of a release."""
+"""What a run may do with other outputs in a folder: nothing, replace those of its names, or replace all."""
 
 
 REPLACEABLE = {
@@ -86,7 +86,7 @@ class Job:
         return self.origin.url if self.origin else None
 
     def finished_as(self, listed: Output) -> Job:
-        """Return the job of a file whose output is there; of one that was fetched, its server's word is learned."""
+        """Return the job of a file whose output is there; for a fetched file, the server's tag is stored."""
         learned = self.origin is not None and (listed.input_path, listed.input.tag) != (
             self.origin.url,
             self.origin.tag,

@@ -1,7 +1,8 @@
 """The sums of a map: a first pass for pixels, ranges and labelled rows, their fit, and a second pass for the fractions.
 
 The model is of the class: which objects are of it, given the classifier's probability, the quantities and the region.
-Contamination is modelled on the selected labelled objects alone, as that of the others.  Shapes: n rows, S draws.
+Contamination is modelled on the selected labelled objects only: the fraction of them that are of other classes.
+Shapes: n rows, S draws.
 """
 
 from __future__ import annotations

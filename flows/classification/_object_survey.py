@@ -33,7 +33,7 @@ ORDER: Final = 4
 """Of the pixels of maps: 3,072 of 3.7 degrees."""
 MOST_OBJECTS: Final = 20
 ENOUGH: Final = 3 * MOST_OBJECTS
-"""Rows of a batch that are looked at: an object may be in several."""
+"""Most rows of a batch that are looked at, since an object may be in several rows."""
 CHUNK: Final = 1000
 """Rows whose names are compared with the labelled ones at a time."""
 EXPLAINED: Final = 3

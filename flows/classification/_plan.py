@@ -1,6 +1,6 @@
 """What a classification would do, found out before any work starts and without writing anything.
 
-Everything that can be wrong is found here: inputs, columns, names, what lies in the output folder already.
+All errors are found here: inputs, columns, names, what lies in the output folder already.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TOLERATED: Mapping[Policy, tuple[type[Exception], ...]] = {
     "overwrite": (DamagedFileError, UnreachableError, OSError),
     "release": (CatalogError, OSError),
 }
-"""What may be wrong with one file without holding up the others; any other error ends the run."""
+"""Errors of one file, after which the others continue; any other error ends the run."""
 SHOWN = 4
 """Columns that the line on units names."""
 
@@ -51,7 +51,7 @@ class Plan:
     out: OutputFolder
     staging: Staging
     jobs: tuple[Job, ...]
-    before: Manifest | None  # what was in the folder, of whatever maker
+    before: Manifest | None  # All outputs in the folder, of any model and specification.
     same_maker: bool
     policy: Policy = "add"
     quarantined: tuple[Quarantined, ...] = ()
@@ -94,7 +94,7 @@ class Plan:
         return {*(j.name for j in self.jobs), *known, *self.deferred}
 
     def still_good(self, name: str) -> Output | None:
-        """Return the output, of an earlier state of its input, that may stay where a new one did not come to be."""
+        """Return the output of an earlier state of the input, which stays if no new one could be made."""
         listed = self.before.find(name) if self.before and self.same_maker else None
         return listed if listed is not None and listed.summary and listed.is_in(self.out / name) else None
 
@@ -174,7 +174,7 @@ def make_plan(
 
 
 def known_outputs(out: Path, model: Model, specification: Specification, *, verify: bool = False) -> Known:
-    """Return what is known of files at URLs from the last run; nothing after another maker's, or to `verify`."""
+    """Return what the last run noted of files at URLs; nothing from another model or specification, or to `verify`."""
     before = Manifest.read(out)
     same = before is not None and before.same_maker(model.label, specification_hash(specification))
     return Known(out, before if same and not verify else None, specification.output.form)
@@ -263,7 +263,7 @@ def _check_names_distinct(files: Sequence[OpenedFile], brought: Brought) -> None
 def _check_replaceable(
     before: Manifest, names: set[str], model: Model, out: Path, *, overwrite: bool
 ) -> None:
-    """Raise OutputExistsError where another maker's outputs lie, unless all of them are to be replaced."""
+    """Raise OutputExistsError where outputs of another model or specification would not all be replaced."""
     other = f"the model {before.model}" if before.model != model.label else "another specification"
     if not overwrite:
         raise OutputExistsError(

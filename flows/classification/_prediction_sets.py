@@ -106,7 +106,7 @@ def _stated(model: Model, level: float, thresholds: Mapping[str, float]) -> Conf
 
 
 def _why_none(model: Model, specification: Specification) -> str | None:
-    """Say why labelled objects do not tell how often a class is kept in the target; None where they do."""
+    """Return why labelled objects do not show how often a class is kept in the target; None where they do."""
     if "features" in (specification.shift.assumes, model.specification.shift.assumes):
         return (
             'shift.assumes = "features" says that labelled objects were chosen by their features: objects '

@@ -103,7 +103,7 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
 
 
 def _keep_labelled_names(model: Model, publication: Publication) -> None:
-    """Write down which objects have labels, so that a review leaves these out."""
+    """Write the names of the objects with labels, so that a review leaves these out."""
     folder = publication.request.model.folder
     labelled = read_labelled_objects(folder, classes=len(model.classes), features=len(model.features))
     if labelled is not None:

@@ -43,9 +43,9 @@ __all__ = ["annotate", "spread"]
 SLOWEST = 3
 """Files that are named at the end, for they took longest."""
 SPLIT = 32
-"""Parts of a batch that are read one by one where the memory of the workers does not suffice."""
+"""Parts of a batch that are read one by one where workers have too little memory."""
 PATIENCE = 30.0
-"""Seconds after which a worker that does not see the folder of a run is believed not to have it."""
+"""Seconds after which a worker that does not see the folder of a run counts as without it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,7 +100,7 @@ def annotate_each(annotate_one: Callable[[FileJob], Output], group: JobGroup) ->
 
 
 def _not_the_files(error: OSError, path: str) -> bool:
-    """Say whether the machine is at fault, or another file: that ends the run and quarantines nothing."""
+    """Say whether the fault is of the machine or of another file: this ends the run and quarantines nothing."""
     return error.errno in _THE_MACHINES or error.filename not in (None, path)
 
 
@@ -113,7 +113,9 @@ def _attempt(annotate_one: Callable[[FileJob], Output], job: FileJob) -> FileRes
     except Exception as error:
         if isinstance(error, OSError) and _not_the_files(error, str(job.path)):
             raise
-        check_held(job.staging.out)  # or the file would be blamed for what another run has removed
+        check_held(
+            job.staging.out
+        )  # Otherwise the file would count as faulty because another run removed something.
         change = _changed(job.path, job.input)
         return Deferred(job.name, change) if change else Failed(job.name, reason(error), job.input)
     if change := _changed(job.path, job.input):
@@ -124,7 +126,7 @@ def _attempt(annotate_one: Callable[[FileJob], Output], job: FileJob) -> FileRes
 
 
 def _changed(path: Path, state: FileState) -> str | None:
-    """Say what has become of the input while it was read; what came of it is of no use then."""
+    """Return how the input changed while it was read; its output is then invalid."""
     if state.looks_like(path):
         return None
     return "it changed while it was read" if path.exists() else "it was deleted while it was read"

@@ -110,7 +110,7 @@ def table_census(
 
 
 def _check_no_audit(out: Path) -> None:
-    """Raise OutputFolderError where people's answers are quoted: the model's counts must not replace them unasked."""
+    """Raise OutputFolderError where the folder has counts from an audit, which the model's must not replace unasked."""
     known = read_document(Summary, out / SUMMARY).census
     if known is not None and any(c.source == "audit" for c in known.classes.values()):
         raise OutputFolderError(

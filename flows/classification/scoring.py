@@ -48,7 +48,7 @@ Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float64]
 
 MOST_BUDGET_ROWS = 262_144
-"""Most rows that the threshold of a review budget is found from: it must not double the time of a classification."""
+"""Most rows that the threshold of a review budget is found from: more would take too long."""
 CONFIDENCE_BINS = 1 << 20
 """Of [0.5, 1], for the threshold of a review budget: a step of 5e-7, whatever the catalogue's size."""
 

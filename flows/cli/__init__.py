@@ -17,8 +17,7 @@ For this folder alone:
 - `_models`: `blr models show` and `blr models promote`.
 - `_options`: Options of the command line: those that several commands have, those that name what is
   written, and long ones.
-- `_other_makers`: Packages of other makers that have the names of ours: `flows` and `blr` are on the package
-  index too.
+- `_other_makers`: Packages of other projects with the names of ours: `flows` and `blr` are on the package index too.
 - `_prefect_server`: Prefect for one command: its settings first, then its server beside the import, for
   both are slow.
 - `_printing`: Results on standard output: JSON for programs, tables and lines for people.

@@ -59,4 +59,4 @@ def _shown(work: Callable[P, R], *, quiet: bool) -> Callable[P, R]:
 
 def _console() -> Console:
     console = Console()
-    return console if console.is_terminal else Console(width=160)  # nobody cuts the lines of a file or a pipe
+    return console if console.is_terminal else Console(width=160)  # Lines of a file or a pipe are never cut.

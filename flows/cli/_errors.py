@@ -20,7 +20,7 @@ def exit_status(error: BaseException) -> int:
         return int(error.exit_code)
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else FAILED
-    if hasattr(error, "format_message"):  # wrong use, as Typer, or the Click below it, finds it
+    if hasattr(error, "format_message"):  # Wrong use, as found by Typer or by Click.
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "blr"
         sys.stderr.write(f"blr: error: {error.format_message()} `{command} --help` shows how to use it.\n")

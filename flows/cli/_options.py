@@ -82,7 +82,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done,
 
 
 def _say_start(context: typer.Context, quiet: bool) -> bool:  # noqa: FBT001  Typer passes it so
-    """Say at once what starts: the libraries alone take seconds to load, on a busy machine many."""
+    """Print at once what starts, since the libraries take seconds to load."""
     if not quiet and not context.resilient_parsing:
         sys.stderr.write(f"blr {context.info_name}: loading the numerical libraries\n")
         sys.stderr.flush()
@@ -131,14 +131,14 @@ Watched = Annotated[
 
 @dataclass(frozen=True)
 class PrintOptions:
-    """Of a command that prints what it has seen."""
+    """Options of a command that only reads and prints."""
 
     json: AsJson = False
 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Of a command that writes and is no flow."""
+    """Options of a command that writes and is not a flow."""
 
     dry_run: DryRun = False
     json: AsJson = False
@@ -146,7 +146,7 @@ class WriteOptions:
 
 @dataclass(frozen=True)
 class ReviewOptions:
-    """Of a command that is quick, and may run as a flow."""
+    """Options of a quick command that may run as a flow."""
 
     dry_run: DryRun = False
     direct: Direct = False
@@ -155,7 +155,7 @@ class ReviewOptions:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Of a command that takes a while, and may run as a flow."""
+    """Options of a long command that may run as a flow."""
 
     dry_run: DryRun = False
     direct: Direct = False
@@ -165,7 +165,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class AutomateOptions:
-    """Of the automations that alert a team."""
+    """Options of the automations that alert a team."""
 
     notify: str
     idle_days: int
@@ -176,7 +176,7 @@ class AutomateOptions:
 
 @dataclass(frozen=True)
 class TrainOptions(RunOptions):
-    """Of a training: the options of a run, and how much is printed."""
+    """Options of a training: those of a run, and how much is printed."""
 
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Print the tables of the report too, not only its answers.")
@@ -185,7 +185,7 @@ class TrainOptions(RunOptions):
 
 @dataclass(frozen=True)
 class PromoteOptions:
-    """Of a promotion, where nobody is asked."""
+    """Options of a promotion without a question to a person."""
 
     if_better: Annotated[
         bool,

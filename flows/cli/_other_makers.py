@@ -1,4 +1,4 @@
-"""Packages of other makers that have the names of ours: `flows` and `blr` are on the package index too.
+"""Packages of other projects with the names of ours: `flows` and `blr` are on the package index too.
 
 Both would lie in the same folder, where whichever was installed last has overwritten files of the other.
 """
@@ -18,7 +18,7 @@ OURS = Path(__file__).resolve().parent.parent.parent
 
 
 def check_packages() -> None:
-    """Raise UsageError that names a package of another maker in the place of one of ours, or within it."""
+    """Raise UsageError that names a package of another project in the place of one of ours, or inside it."""
     for package in PACKAGES:
         found = find_spec(package)
         folder = Path(found.origin).parent if found is not None and found.origin else None

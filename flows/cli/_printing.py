@@ -41,7 +41,7 @@ def print_tables(*tables: ReportTable) -> None:
     """Print tables on standard output."""
     console = Console()
     if not console.is_terminal:
-        console = Console(width=160)  # nobody cuts a line of a file or a pipe
+        console = Console(width=160)  # Lines of a file or a pipe are never cut.
     for table in tables:
         console.print(to_rich(table))
 

@@ -81,7 +81,7 @@ def _show_automations(result: AutomationsResult) -> None:
 
 def run_serve(file: Path, *, limit: int, port: int | None) -> None:
     """Serve the deployments until Ctrl-C."""
-    deployments(file)  # what is wrong with the file is said before a server starts
+    deployments(file)  # Errors in the file are reported before a server starts.
     line = prefect_environment(console_level="INFO")
     if configured_server() is not None:
         _say(line)

@@ -86,7 +86,7 @@ def options(
     ] = False,
 ) -> None:
     """Classify galaxy catalogues with Bayesian logistic models that know when they do not know."""
-    del debug, version  # `run` looks for the one, since errors are shown there; the other has been seen to
+    del debug, version  # `run` reads `--debug`, since it shows errors; `--version` was handled above.
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """The demonstration: OpenNGC's galaxies, classified twice, from nothing to annotated catalogues and reports.
 
-It does what a user would: write a specification, train, classify.  Running it again redoes what is not done.
+It does what a user would: write a specification, train, classify.  Running it again does only what is missing.
 """
 
 from __future__ import annotations

@@ -19,10 +19,9 @@ For this folder alone:
 - `_exclusions`: Why a column is no feature of a first specification, and why one that is deserves a look.
 - `_fluxes`: The tables [photometry.NAME] of a first specification: magnitudes of columns that say they are
   fluxes.
-- `_names`: What a column's name says it is, believed where its values agree: an error, a flag, a score, the
-  observation.
+- `_names`: The meaning of a column by its name, where its values agree: an error, a flag, a score, the observation.
 - `_page`: The text of a first specification: TOML, with what was seen in comments.
-- `_summary`: What a first specification leaves out, in a few lines that come before all else.
+- `_summary`: What a first specification leaves out, in a few lines at its beginning.
 - `_suspects`: What a suspected column is worth: the log loss of a quick linear fit with it and without it.
 """
 

@@ -1,8 +1,8 @@
 """The classes of a first specification: every label of five rows or more, and how they could be grouped.
 
 Where the column has ten different labels at most, those of two rows are classes too: so few are meant as classes.
-How little is known of a class of few rows, its posterior says.  Spellings that differ in case only are one class, but
-where the labels of the file show that case is meant, as in Hubble's 'Sbc' and 'SBc'.
+The posterior shows how little is known of a class with few rows.  Spellings that differ in case only are one class,
+but where the labels of the file show that case is meant, as in Hubble's 'Sbc' and 'SBc'.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flows.labels.reader import LabelReader, is_doubtful
 __all__ = ["StartingClass", "StartingClasses", "can_name", "fewest_rows", "starting_classes"]
 
 MOST_CLASSES = 40
-"""Bound on a first training's work: beyond it a column hardly holds classes."""
+"""Most classes of a first training: a column with more values hardly holds classes."""
 FEWEST = 5
 """Rows of a class, where the labels have many spellings."""
 FEW_DIFFERENT, FEWEST_OF_FEW = 10, 2

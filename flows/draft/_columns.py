@@ -1,8 +1,8 @@
 """What a first specification makes of columns: features of all, but for reasons of physics or bookkeeping.
 
 Magnitudes become colours and one magnitude; sizes a ratio and a logarithm; other numbers are taken as they are, or
-as logarithms where they span decades.  No column is left out for telling little.  What tells very much is a suspect:
-it comes first and is kept, with what a quick fit loses without it.
+as logarithms where they span decades.  No column is left out because it tells little. A column that tells very much is
+a suspect: it is kept and comes first, with the loss of a quick fit without it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_FEATURES, MOST_WEIGHTS = 100, 600
 APPARENT = "apparent brightness: leave it out if the target catalogue is deeper"
 ABSOLUTE = "absolute magnitude: it contains the distance"
 BRIGHTEST = -5.0
-"""Of the apparent magnitudes of a catalogue, in the middle."""
+"""Brightest plausible median of apparent magnitudes, in mag."""
 FEWEST_VALUES = 0.1
 """Share of the rows that a feature needs values in."""
 ALIKE, CALLED_ALIKE = 0.5, 0.6

@@ -1,7 +1,7 @@
 """Why a column is no feature of a first specification, and why one that is deserves a look.
 
-Reasons are of physics or of bookkeeping; weakness is not a reason.  What tells much of the class is a suspect: it is
-kept, and a person decides.  Names are believed where the values agree (`flows.draft._names`).
+The reasons are physics or bookkeeping; a weak feature is kept. A column that tells much of the class is a suspect: it
+is kept, and a person decides. A name counts only where the values agree with it (`flows.draft._names`).
 """
 
 from __future__ import annotations

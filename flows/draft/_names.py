@@ -1,7 +1,8 @@
-"""What a column's name says it is, believed where its values agree: an error, a flag, a score, the observation.
+"""The meaning of a column by its name, where its values agree: an error, a flag, a score, the observation.
 
-Names are those of `catalogs/column_names.toml`.  They decide nothing alone: 'depth' is a limiting magnitude of a
-survey, or that of a planet's transit, and 'sn' a supernova.  Where name and values part, the column is a measurement.
+Names are those of `catalogs/column_names.toml`.  A name alone is not enough: 'depth' may be a survey's limiting
+magnitude or that of a planet's transit, and 'sn' may be a supernova. Where name and values disagree, the column counts
+as a measurement.
 Shapes: n rows.
 """
 

@@ -1,4 +1,4 @@
-"""What a first specification leaves out, in a few lines that come before all else."""
+"""What a first specification leaves out, in a few lines at its beginning."""
 
 from __future__ import annotations
 

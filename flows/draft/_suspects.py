@@ -1,7 +1,7 @@
 """What a suspected column is worth: the log loss of a quick linear fit with it and without it.
 
-A column that tells much of the class may be the best feature there is, or the class in another form.  Both look alike;
-what a model loses without it, a person should know.  Shapes: n rows, F features, K classes.
+A column that tells much of the class may be the best feature there is, or the class in another form.  Both look alike,
+so a person should know how much a model loses without it.  Shapes: n rows, F features, K classes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_SUSPECTS = 6
 PRECISION = 0.3
 """Of the weights of standardised features: weak, and enough for classes that are separable."""
 WIDEST = 8.0
-"""Standard deviations at which features are drawn in: one odd value is not to decide."""
+"""Standard deviations at which features are clipped, so that one odd value does not decide."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ from flows.specification.toml_file import parse_specification
 __all__ = ["Start", "starting_specification"]
 
 FEWEST = 2
-"""Sampled rows of each class on each side of the best split."""
+"""Least number of sampled rows of each class on each side of the best split."""
 MOST_TOLD = 4
 """Reasons, and columns of one reason, in an error."""
 LABELS_ALONE = ("names the object", "a place or a direction on the sky", "text")

@@ -1,6 +1,6 @@
 """Work on the workers of a Dask scheduler; the only module that imports `distributed`.
 
-A worker needs this package and the same paths, nothing else: it is handed the name of a function, and texts.
+A worker needs this package and the same paths, nothing else: it gets the name of a function, and texts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ GO_ON = "start it again, then run the same command again to continue"
 
 
 async def dask_setup(worker: object) -> None:  # noqa: ARG001 - the signature of Dask's preloads
-    """Let a worker of our own ignore Ctrl-C, which a terminal sends to all: the run finishes what is in hand."""
+    """Let a local worker ignore Ctrl-C, which a terminal sends to all processes: the run finishes its present work."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -198,7 +198,7 @@ class DaskEngine:
         client.cancel([future for future in pending if future.key not in begun])
         for future in pending:
             if future.key in begun:
-                with suppress(Exception):  # the caller has stopped, and asks for no result
+                with suppress(Exception):  # The caller has stopped and needs no more results.
                     future.exception()
 
 
@@ -229,7 +229,7 @@ def _check_versions(client: Client) -> None:
             if differs := difference(where, found):
                 raise EngineError(differs)
         if not gone:
-            return  # else a worker has ended just now, and another one may have taken its place
+            return  # Otherwise a worker has just ended, and another one may have replaced it.
 
 
 def _without_package(where: str, error: BaseException) -> EngineError:

@@ -4,7 +4,7 @@ At training each feature's distribution is kept as shares of bins, tenths of the
 rows have is a bin of its own, and so is every value of a feature that has ten or fewer: a rare mark would be in one bin
 with its absence otherwise.  When classifying, rows are counted in the same bins.  The population stability index
 Σ (q − p) ln(q / p) is the symmetric Kullback-Leibler divergence of the two; of B bins and n and m rows it is about
-(B − 1)(1/n + 1/m) where nothing has changed, which is taken off before anybody is alarmed.  Yurdakul (2018),
+(B − 1)(1/n + 1/m) where nothing has changed, which is subtracted first.  Yurdakul (2018),
 Statistical properties of PSI.
 Shapes: n rows, F features, B bins.
 """

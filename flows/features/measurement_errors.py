@@ -1,7 +1,8 @@
 """Measurement errors of a target in excess of the training rows' own.
 
-The training rows' noise has flattened the weights already: a fit to noisy colours predicts from colours as noisy.  So a
-row as noisy as they were needs nothing more, and one that is noisier is widened by the difference of the variances.
+The noise of the training rows has already made the weights smaller: a fit to noisy colours predicts from colours of
+the same noise. So a row of the same noise needs no correction, and a noisier row is widened by the difference of the
+variances.
 Shapes: n rows, F features.
 """
 

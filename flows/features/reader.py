@@ -1,7 +1,7 @@
 """From a catalogue's columns to the feature matrix, its mask and its errors: where `catalogs` and `blr` meet.
 
 Conventions: n rows, F features.  What is not finite is missing: X is 0 there and `missing` is true, since
-`blr` refuses NaN.  Expressions speak our names of columns; `mapping` says what the catalogue has in their place.
+`blr` refuses NaN.  Expressions use our names of columns; `mapping` gives the catalogue's names for them.
 """
 
 from __future__ import annotations

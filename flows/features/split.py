@@ -112,7 +112,7 @@ FEW_VALUES = 50
 
 
 def _of_few_values(specification: Specification, group: NDArray[np.uint64], share: float) -> str:
-    """Return why a split by a column will not do: few values of unequal numbers of rows."""
+    """Return why a split by a column is not possible: few values with unequal numbers of rows."""
     asked, n = specification.split.held_out, len(np.unique(group))
     if n >= FEW_VALUES or asked / 2 <= share <= 2 * asked:
         return ""
@@ -123,7 +123,7 @@ def _of_few_values(specification: Specification, group: NDArray[np.uint64], shar
 
 
 def _of_few_pixels(specification: Specification, by_place: split.HealpixSplit) -> str:
-    """Return why a split by place will not do."""
+    """Return why a split by place is not possible."""
     asked, order = specification.split.held_out, specification.split.healpix_order
     if order is not None:
         if asked / 2 <= by_place.share <= 2 * asked:

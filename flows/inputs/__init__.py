@@ -11,10 +11,9 @@
   fetched.
 - `origins`: Inputs at URLs, as a plan sees them: fetched files, and what need not, could not or should not
   be fetched.
-- `resolve`: Files and URLs named by the user: globs and relative paths resolved, and a clear word where
-  there is nothing.
-- `source`: What the user named, as it was found at the door: a file, a folder or a pattern of this machine,
-  or a URL.
+- `resolve`: Files and URLs named by the user: globs and relative paths resolved, and a clear error where there is
+  nothing.
+- `source`: What the user named, as it was found first: a file, a folder or a pattern of this machine, or a URL.
 - `still_written`: Files that are still being written: waited for a while, then left for the next run.
 """
 

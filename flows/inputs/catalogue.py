@@ -1,7 +1,7 @@
 """A catalogue that is an input, resolved once: where it is, its files and their states, its table, its copies' format.
 
-Everything after the door takes an `InputCatalogue` as it is.  A task gets it without the list of its files, and opens
-it without asking again what lies there.
+All later code uses an `InputCatalogue` unchanged. A task gets it without the list of its files, and opens it without
+looking for files again.
 """
 
 from __future__ import annotations

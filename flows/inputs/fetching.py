@@ -269,12 +269,12 @@ def fetching(
             raise
         raise type(error)(said) from None
     except BaseException as error:
-        keep = resumable and not isinstance(error, Exception)  # told to stop, by whatever signal
+        keep = resumable and not isinstance(error, Exception)  # A signal asked the run to stop.
         raise
     finally:
         mirror.close(keep=keep)
         if is_new and not keep:
-            with suppress(OSError):  # something came to be there
+            with suppress(OSError):  # Another process has created it.
                 out.rmdir()
 
 

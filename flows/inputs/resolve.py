@@ -1,4 +1,4 @@
-"""Files and URLs named by the user: globs and relative paths resolved, and a clear word where there is nothing."""
+"""Files and URLs named by the user: globs and relative paths resolved, and a clear error where there is nothing."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def check_parameters(catalogues: Iterable[object]) -> None:
 
 
 def _spelt_once(place: Path | str) -> str:
-    """Return what all ways to write a path share: relative or absolute, with dots or without."""
+    """Return one spelling for all ways to write a path: relative or absolute, with dots or without."""
     return os.path.abspath(place) if isinstance(place, Path) else place  # noqa: PTH100  links stay what they are
 
 

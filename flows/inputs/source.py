@@ -1,6 +1,6 @@
-"""What the user named, as it was found at the door: a file, a folder or a pattern of this machine, or a URL.
+"""What the user named, as it was found first: a file, a folder or a pattern of this machine, or a URL.
 
-`flows.inputs.resolve` makes these of texts; nothing after it looks again at what kind of thing a place is.
+`flows.inputs.resolve` makes these of texts; later code does not check again which kind it is.
 """
 
 from __future__ import annotations

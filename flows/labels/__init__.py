@@ -1,7 +1,7 @@
 """Which row has which class: columns, tables, votes, annotators and conflicts.
 
-- `annotators`: Who labelled each row, by the column that names them; those who labelled little are taken
-  together.
+- `annotators`: Who labelled each row, by the column that names the annotators; those with few labels are treated as
+  one.
 - `classes`: The classes of a training whose specification lists none, in a pass over the labels alone.
 - `conflicts`: Objects of which several labelled rows are of different classes, found by hashes of their
   names.

@@ -1,4 +1,4 @@
-"""Who labelled each row, by the column that names them; those who labelled little are taken together."""
+"""Who labelled each row, by the column that names the annotators; those with few labels are treated as one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 __all__ = ["FEWEST", "MOST", "OTHERS", "annotator_groups"]
 
 FEWEST = 20
-"""Training rows below which an annotator is one of the others: nothing could be said of one alone."""
+"""Training rows below which an annotator is joined with others, since too little is known of one alone."""
 MOST = 30
 """Annotators that have shares of their own, those of most rows."""
 OTHERS = "others"

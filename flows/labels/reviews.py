@@ -1,7 +1,7 @@
 """The answers of reviews, by object: several people may have answered, and a drawn list has weights.
 
 Each row of a table is an answer.  Answers that differ are votes: the object counts as each class by its share of them.
-Who answers that nobody can tell casts no vote.
+The answer that nobody can tell is not a vote.
 """
 
 from __future__ import annotations

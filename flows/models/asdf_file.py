@@ -114,7 +114,9 @@ def read_tree(path: Path) -> Tree:
                 check_tree(file.tree, path.stat().st_size)
             with asdf.open(path, lazy_load=False, memmap=False, validate_checksums=True) as file:
                 return dict(file.tree)
-    except Exception as error:  # whatever a reader does on arbitrary bytes, the user's remedy is the same
+    except (
+        Exception
+    ) as error:  # A reader may raise anything on arbitrary bytes; the user's remedy is the same.
         raise _damaged(path, str(error) or type(error).__name__) from error
 
 

@@ -209,7 +209,7 @@ def _report(stored: StoredModel) -> str | None:
 
 
 def _alone(challenger: Model, vetoes: tuple[Promotion, ...]) -> tuple[str, ...]:
-    """Return what speaks against a model whatever the champion."""
+    """Return the reasons against a model that hold for every champion."""
     reasons = [veto_words(veto) for veto in vetoes]
     if challenger.trust.verdict == "red":
         reasons.append(f"its verdict is red: {'; '.join(challenger.trust.reasons)}")

@@ -26,7 +26,8 @@
   for us.
 - `signature`: The signature of a flow, built from the fields of a request; Prefect draws the form of the flow from
   it.
-- `tables`: Tables for who watches a run: counts, flags, drift, differences, troubles.
+- `tables`: What a run shows to people who watch it: counts and flags against the last run, drift, differences,
+  troubles.
 """
 
 __all__ = [

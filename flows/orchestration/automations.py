@@ -1,6 +1,6 @@
 """Automations that alert a team: a scheduled run failed, is late, or released nothing for days; and two more.
 
-Deployments, blocks and automations are found by their names, so that nobody copies an id.  An automation is created
+Deployments, blocks and automations are found by their names, so that no id has to be copied.  An automation is created
 once and updated after that; one that somebody has paused stays paused.
 """
 

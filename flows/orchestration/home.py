@@ -1,9 +1,9 @@
 """One server with services at a time on a database: who has it, and at which address.
 
-Two schedulers on one SQLite file plan runs twice and lock each other out.  The lock is the system's, so that a
+Two schedulers on one SQLite file would plan runs twice and block each other.  The lock is the system's, so that a
 server that was killed leaves none behind.
 
-Runs of the command line that were killed are marked as Crashed at the next start: nobody told the embedded server of
+Runs of the command line that were killed are marked as Crashed at the next start: the embedded server was not told of
 their end.  Runs of deployments are left to their worker.
 """
 
@@ -106,7 +106,7 @@ def crash_unended(url: str, before: datetime) -> list[str]:
 
 
 def _ask(url: str, path: str, body: Mapping[str, object]) -> Any:
-    """Ask the API; None where it does not tell: another run's wrong state is no reason to do no work."""
+    """Ask the API; None where it does not answer, since a wrong state of another run must not stop the work."""
     connection = HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE)
     try:
         connection.request("POST", f"/api{path}", json.dumps(body), {"Content-Type": "application/json"})

@@ -3,9 +3,9 @@
 Prefect's own JSON has a key "data" for a typed value, which its reader of result files takes for the mark of an old
 format, so that the type is lost.  `RESULTS` writes other keys, and reads only values of ours.
 
-A result file itself names what is to read it, and Prefect obeys: one that says "pickle" runs code.  So a process of
-ours, which runs one flow and then ends, reads JSON and nothing else.  Not for a user's own program, which may have
-good pickles of its own.
+A result file names the format in which Prefect reads it, and a file that says "pickle" runs code. So our processes,
+which run one flow and then end, read JSON only. Programs of users are not restricted, since they may have their own
+pickles.
 """
 
 from __future__ import annotations

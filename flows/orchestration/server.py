@@ -1,7 +1,7 @@
 """The process of the embedded Prefect server: `python -P server.py FD` serves the API on that socket.
 
-Prefect can start such a process itself.  But that one outlives a parent that is killed, and Ctrl-C ends it while
-its parent still finishes what it has in hand.  This one ends when its standard input does.
+Prefect can start such a process itself.  But Prefect's process keeps running if its parent is killed, and Ctrl-C ends
+it while the parent still finishes its work. This one ends when its standard input is closed.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ AT_WORK = "at-work"
 def share(home: Path) -> datetime | None:
     """Take part in a home until this process ends; return the time of it, if nobody else took part then."""
     try:
-        # Never closed: that would let go.
+        # Never closed, since closing would release the lock.
         held = os.open(home / AT_WORK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         alone_at = datetime.now(UTC) if _alone(held) else None
         fcntl.flock(held, fcntl.LOCK_SH)  # waits for those only who find out whether they are alone
@@ -254,7 +254,7 @@ def _profile() -> dict[str, str]:
 def _toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(_text(path))
-    except tomllib.TOMLDecodeError:  # Prefect reads it next, and names the fault
+    except tomllib.TOMLDecodeError:  # Prefect reads the file next, and its error names the fault.
         return {}
 
 

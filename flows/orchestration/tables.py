@@ -1,4 +1,4 @@
-"""What a run has to tell those who watch: counts and flags against the last run, drift, differences, troubles.
+"""What a run shows to people who watch it: counts and flags against the last run, drift, differences, troubles.
 
 Tables of texts, made from what `classify` and `reprocess` return; who renders them takes every cell literally.
 """

@@ -123,9 +123,9 @@ def _in_words(reasons: Sequence[str]) -> list[str]:
 
 
 def refusal(findings: Sequence[Finding]) -> str:
-    """Return how an answer begins of whose findings, on skill, approximation and likeness, some are bad.
+    """Return the beginning of an answer where the findings on skill, approximation or likeness are bad.
 
-    What was measured on objects that no fit saw holds whatever the approximation: then the classes serve.
+    Scores on objects that no fit saw hold for any approximation, so the classes can be used even if it fails.
     """
     skill, approximation, likeness = (finding.level == "bad" for finding in findings)
     probabilities_alone = approximation and not (skill or likeness)

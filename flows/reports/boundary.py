@@ -131,7 +131,7 @@ def _axis(values: Floats, n: int) -> Floats:
 
 
 def _sample(rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return at most `MOST_POINTS` of the rows, evenly spaced: no chance, so no seed."""
+    """Return at most `MOST_POINTS` of the rows, evenly spaced, so that no seed is needed."""
     if rows.size <= MOST_POINTS:
         return rows
     return rows[np.linspace(0, rows.size - 1, MOST_POINTS).astype(np.intp)]

@@ -339,5 +339,5 @@ def _percent(value: float, digits: int = 1) -> str:
 
 
 def _weight(value: float) -> str:
-    """Return a probability that may be tiny; zero is never claimed."""
+    """Return a probability as text; a tiny one is never shown as zero."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -111,7 +111,7 @@ def _texts(path: Path, identifier: str, drawn: Sequence[str]) -> list[tuple[str,
             f"{path}: got a table without the column 'label', which holds the answers; {nearest('label', table.names)}"
         )
     texts: list[tuple[str, str]] = []
-    # A program that took 007 for a number has written 7.
+    # A program that read 007 as a number has written 7.
     by_number = {_number(name): name for name in reversed(drawn)}
     for batch in table.batches([key, column]):
         values = batch_values(batch, [key, column])

@@ -187,7 +187,7 @@ def _take(pool: _Pool, rows: ReviewRows, place: Places, first: Floats, passed: F
 
 
 def _drawn(pool: _Pool, mean: Floats, quota: Places, rng: np.random.Generator) -> list[Chosen]:
-    """Return the objects of the list, in random order, so that who stops early has a sample all the same."""
+    """Return the objects of the list in random order, so that its beginning is a random sample too."""
     if not pool.rows:
         return []
     names = np.array([row.name for row in pool.rows], dtype=object)

@@ -138,7 +138,7 @@ def write_lists(
 
 @dataclass(frozen=True)
 class Listed:
-    """One object of an audit.  The model's class is not in the list: who sees it agrees with it too often."""
+    """One object of an audit. The list does not show the model's class, since people agree with it too often."""
 
     name: str
     ra: float

@@ -69,7 +69,7 @@ def _object_table(catalog: Catalog, prefix: str, identifier: str | None, known: 
     unit = _unit(catalog, place, known.unit)
     if unit is not None:
         return ObjectTable(catalog, column, place, prefix, unit)
-    # The list is of use without links, and a link to the wrong place of none.
+    # A list without links is useful; a link to the wrong place is not.
     ra, dec = (f"'{name}' in '{catalog.column(name).unit or 'no unit'}'" for name in place)
     remark = (
         f"no links: {catalog.path}: got {ra} and {dec}, expected both in degrees, radians or sexagesimal text; "
