@@ -1,6 +1,6 @@
 """Features that are missing or measured with errors, integrated out; and rows unlike the training set.
 
-- `domain`: How unlike the training set a row is, whichever of its features are missing.
+- `domain`: How unlike the training set a row is, with any of its features missing.
 - `moments`: The normal distribution that fills missing features in, and integrals over it.
 - `nodes`: Nodes and weights for integrals over a normal distribution of the features: missing ones,
   measurement errors.

@@ -1,8 +1,9 @@
-"""How unlike the training set a row is, whichever of its features are missing.
+"""How unlike the training set a row is, with any of its features missing.
 
 The squared Mahalanobis distance of k features present is χ² with k degrees of freedom for normal features; the
 cube root of Wilson & Hilferty (1931), doi:10.1073/pnas.17.12.684, makes it a standard normal z, comparable between
-patterns.  Real features are not normal, so the limit is the training set's own 99.9th percentile, not a table's.
+patterns.  Real features are not normal, so the limit is the 99.9th percentile of the training set itself, not that of
+a normal distribution.
 Shapes: N rows, F features.
 """
 
@@ -24,10 +25,10 @@ from blr.missing.moments import FeatureMoments
 from blr.missing.patterns import kept, missing_patterns, present_values
 
 _QUANTILE = 0.999
-# Below this an eigenvalue of the correlations is the ridge of the moments, not a spread: three colours of three bands
-# are two numbers.
+# Smaller eigenvalues of the correlations come from the ridge that the moments add, not from the data: of three colours
+# of three bands only two are independent.
 _NO_SPREAD = 1e-7
-_FAR = 1e100  # standard deviations: its square is finite
+_FAR = 1e100  # standard deviations at which distances are cut, so that their squares are finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,16 +42,16 @@ class Domain:
     def estimate(cls, X: ArrayLike, missing: ArrayLike, moments: FeatureMoments) -> Domain:
         """Return the domain of the training rows X, shape (N, F), where not `missing`, shape (N, F)."""
         z = cls(moments, np.inf).distance(X, missing)
-        some = z[~np.all(missing, axis=1)]
-        # Never nearer than an ordinary row (z = 0), lest a set of few and equal rows shut out its own; and past
-        # rounding, which differs between one batch of rows and another.
-        limit = max(0.0, float(np.quantile(some, _QUANTILE))) if some.size else np.inf
+        measured = z[~np.all(missing, axis=1)]
+        # At least the distance of an ordinary row (z = 0), so that few and equal training rows are not outside
+        # themselves; plus a margin for rounding, which differs between batches.
+        limit = max(0.0, float(np.quantile(measured, _QUANTILE))) if measured.size else np.inf
         return cls(moments, limit + 1e-9 * (1 + limit))
 
     def distance(self, X: ArrayLike, missing: ArrayLike) -> Vector:
         """Return z, shape (N,): 0 for a row as far out as the median, n for an "n sigma" one.
 
-        A row of which nothing is present is at 0.
+        A row without any feature is at 0.
         """
         X, absent = present_values(X, missing, n_features=self.moments.n_features)
         z = np.zeros(len(X))
@@ -74,9 +75,10 @@ class Domain:
         return cls(FeatureMoments.from_dict(stored), float(stored["limit"]))
 
     def _squared(self, X: Matrix, present: NDArray[np.intp]) -> tuple[Vector, int]:
-        """Return the squared Mahalanobis distances (N,) of columns `present`, X (N, k), and their freedom.
+        """Return the squared Mahalanobis distances (N,) of columns `present`, X (N, k), and the degrees of freedom.
 
-        They are under the marginal of those columns; their degrees of freedom are its rank.
+        The distances use the marginal distribution of these columns; the degrees of freedom are the rank of its
+        covariance.
         """
         sd, whiten, freedom = kept(
             self._metrics, present, lambda: _metric(self.moments.covariance[np.ix_(present, present)])
@@ -92,9 +94,9 @@ class Domain:
 
 
 def _metric(covariance: Matrix) -> tuple[Vector, Matrix, int]:
-    """Return the sd (k,), the matrix (k, k) that whitens what is divided by them, and the rank."""
+    """Return the sd (k,), the matrix (k, k) that whitens standardised values, and the rank."""
     sd = np.sqrt(np.diag(covariance))
-    # The inverse of a small triangle once, then one product for all rows: faster than a solve of them.
+    # Inverting the small triangular matrix once and multiplying all rows is faster than solving for them.
     correlation = covariance / np.outer(sd, sd)
     L = np.linalg.cholesky(correlation)
     whiten = solve_triangular(L, np.eye(len(sd)), lower=True)
@@ -102,6 +104,6 @@ def _metric(covariance: Matrix) -> tuple[Vector, Matrix, int]:
 
 
 def wilson_hilferty(chi2: Vector, k: int) -> Vector:
-    """Return z, of the shape of `chi2`, as likely under N(0, 1) as χ² with k degrees of freedom."""
+    """Return z, of the shape of `chi2`, as probable under N(0, 1) as `chi2` is under χ² with k degrees of freedom."""
     variance = 2 / (9 * k)
     return (np.cbrt(chi2 / k) - (1 - variance)) / np.sqrt(variance)

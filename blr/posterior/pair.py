@@ -1,7 +1,8 @@
 """Two weights: their exact posterior by importance draws, beside its Laplace and refined approximations.
 
-What is shown of a posterior of many weights.  Draws of the refined Gaussian are weighted by the exact density over
-their own, with Pareto-smoothed weights (Vehtari et al. 2024, arXiv:1507.02646).  Shapes: D weights, S draws.
+Reports show these two of a posterior with many weights.  Draws of the refined Gaussian are weighted by the exact
+density over their own, with Pareto-smoothed weights (Vehtari et al. 2024, arXiv:1507.02646).  Shapes: D weights, S
+draws.
 """
 
 from __future__ import annotations
@@ -21,18 +22,20 @@ from blr.trust.whitened import log_posterior
 __all__ = ["WeightPair", "weight_pair"]
 
 _WORK = 6e8
-"""Rows times weights times draws: half a second."""
+"""Most rows times weights times draws, which take half a second."""
 _FEWEST, _MOST = 200, 4000
+"""Numbers of draws."""
 _ENOUGH = 60.0
-"""Effective draws below which contours would be noise."""
+"""Least effective number of draws; contours of fewer would be noise."""
 _K_HAT = 0.7
+"""Largest Pareto shape of reliable importance weights."""
 _FREEDOM = 4.0
 """Degrees of freedom of the draws with heavy tails."""
 
 
 @dataclass(frozen=True, eq=False)
 class WeightPair:
-    """Two of the D weights (indices), and what is known of their posterior.
+    """Two of the D weights, by their `indices`, with three descriptions of their posterior.
 
     A mean (2,) and a covariance (2, 2) each for the Laplace and the refined posterior; `draws` (S, 2) of the exact
     one, each with its `weight` (S,), which sum to one.
@@ -46,20 +49,20 @@ class WeightPair:
 
 
 def weight_pair(laplace: LaplacePosterior, served: Posterior, rng: np.random.Generator) -> WeightPair | None:
-    """Return the two weights whose refined means are furthest from the mode; None where no draws can be believed.
+    """Return the two weights whose refined means are furthest from the mode; None if importance sampling fails.
 
-    `laplace` has its data; `served` improves on it: its draws are taken as they are, where it has some.
+    `laplace` has its data; `served` improves on it, and its own draws are used if it has any.
     """
-    problem, improved = laplace.problem, served.gaussian
-    moved = np.abs(served.mean - laplace.mean) / np.sqrt(_variances(served))
-    if len(moved) < 2:
+    problem, refined = laplace.problem, served.gaussian
+    shift = np.abs(served.mean - laplace.mean) / np.sqrt(_variances(served))
+    if len(shift) < 2:
         return None
-    first, second = np.argsort(-moved, kind="stable")[:2].tolist()
-    R = _rows(laplace, (first, second))
+    first, second = np.argsort(-shift, kind="stable")[:2].tolist()
+    R = _projection(laplace, (first, second))
     if isinstance(served, SampledPosterior):
         theta, weight = served.draws, np.full(len(served.draws), 1 / len(served.draws))
     else:
-        drawn = _importance(laplace, improved, rng)
+        drawn = _importance(laplace, refined, rng)
         if drawn is None:
             return None
         theta, weight = drawn
@@ -67,7 +70,7 @@ def weight_pair(laplace: LaplacePosterior, served: Posterior, rng: np.random.Gen
     return WeightPair(
         (first, second),
         _moments(laplace.gaussian, R, offset),
-        _moments(improved, R, offset),
+        _moments(refined, R, offset),
         theta @ R.T + offset,
         weight,
     )
@@ -76,11 +79,11 @@ def weight_pair(laplace: LaplacePosterior, served: Posterior, rng: np.random.Gen
 def _importance(
     laplace: LaplacePosterior, start: Gaussian, rng: np.random.Generator
 ) -> tuple[Matrix, Vector] | None:
-    """Return draws (S, C M) and their weights (S,); None where they are worth too few."""
+    """Return draws (S, C M) and their weights (S,); None where their effective number is too small."""
     problem = laplace.problem
     n_rows = max(1.0, problem.n_effective)
     size = int(np.clip(_WORK / (n_rows * problem.n_solved), _FEWEST, _MOST))
-    for freedom in (np.inf, _FREEDOM):  # a posterior of heavy tails asks for draws with heavier ones
+    for freedom in (np.inf, _FREEDOM):  # a posterior with heavy tails needs draws with heavier tails
         z, log_density = _proposal(size, problem.n_solved, freedom, rng)
         theta = start.mean + z @ start.inverse_cholesky
         with single_threaded_blas():
@@ -91,7 +94,7 @@ def _importance(
 
 
 def _proposal(n: int, D: int, freedom: float, rng: np.random.Generator) -> tuple[Matrix, Vector]:
-    """Return n draws (n, D) of Student's t in D dimensions, and their log density less a constant (n,)."""
+    """Return n draws (n, D) of Student's t in D dimensions, and their log density (n,) up to a constant."""
     z = rng.standard_normal((n, D))
     if np.isinf(freedom):
         return z, -0.5 * np.einsum("sd,sd->s", z, z)
@@ -99,8 +102,8 @@ def _proposal(n: int, D: int, freedom: float, rng: np.random.Generator) -> tuple
     return z, -0.5 * (freedom + D) * np.log1p(np.einsum("sd,sd->s", z, z) / freedom)
 
 
-def _rows(q: LaplacePosterior, indices: tuple[int, int]) -> Matrix:
-    """Return R (2, C M), which gives two of the D weights, less their offset, from the solver's."""
+def _projection(q: LaplacePosterior, indices: tuple[int, int]) -> Matrix:
+    """Return R (2, C M): R times the solver's weights gives two of the D weights without their offset."""
     problem, M = q.problem, q.problem.n_functions
     if problem.binary:
         return np.asarray(np.eye(problem.n_solved)[list(indices)])
@@ -112,7 +115,7 @@ def _rows(q: LaplacePosterior, indices: tuple[int, int]) -> Matrix:
 
 
 def _variances(q: Posterior) -> Vector:
-    """Return the variance of each of the D weights that the data speak of."""
+    """Return the variance of each of the D weights, without the shift of all classes that only the prior determines."""
     problem, M = q.problem, q.problem.n_functions
     if problem.binary:
         return np.einsum("dm,dm->m", q.gaussian.inverse_cholesky, q.gaussian.inverse_cholesky)

@@ -2,7 +2,7 @@
 
 A feature that tells little gets a large width, or low steps, and drops out (Bishop 2006, PRML, 6.4.4 and 7.2.1).
 Widths are searched along one feature at a time, heights by the evidence's gradient.  Each has a log-normal prior, so
-that few rows move it little.  Shapes: N rows, F features.
+that a few rows change it little.  Shapes: N rows, F features.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from blr.threads import single_threaded_blas
 
 __all__ = ["with_relevant_heights", "with_relevant_widths"]
 
-_SPREAD = 1.0  # sd of ln width about the start
-_FIRST, _LONGEST = 0.7, 1.5  # steps in ln width
-_GROWTH = 1.5  # of a step that was taken
-_SWEEPS = 3
+_SPREAD = 1.0  # prior sd of ln width; the mean is the width at the start
+_FIRST, _LONGEST = 0.7, 1.5  # first and largest step of the search, in ln width
+_GROWTH = 1.5  # factor of the next step after one that raised the score
+_SWEEPS = 3  # passes over all features
 
-_OCCAM = 0.5  # nats that the scale of one more feature has to gain
-_SCALE_PRIOR = (3.0, 1.0)  # of the weights of a feature's steps: median as in the hyperprior, sd of its ln
+_OCCAM = 0.5  # nats that each further scale must gain
+_SCALE_PRIOR = (3.0, 1.0)  # of the weights' scale: median as in the hyperprior, sd of ln
 
 
 def with_relevant_widths(
@@ -80,7 +80,8 @@ def with_relevant_widths(
 
     mode: Vector | None = None
 
-    def evidence(log_width: Vector, scale: float) -> float:
+    def score(log_width: Vector, scale: float) -> float:
+        """Return the log evidence plus the log prior of the widths; each fit starts at the mode of the last one."""
         nonlocal mode
         prior = GaussianPrior.isotropic(basis.n_functions, precision=scale**-2, intercept=0)
         Phi = replace(basis, width=np.exp(log_width))(rows)
@@ -91,7 +92,7 @@ def with_relevant_widths(
         return q.log_evidence - float(np.sum(np.square(log_width - start))) / (2 * _SPREAD**2)
 
     start = np.log(np.broadcast_to(basis.width, (basis.n_features,)).astype(np.float64))
-    at_scale = [evidence(start, scale) + float(log_hyperprior(scale)) for scale in SCALES]
+    at_scale = [score(start, scale) + float(log_hyperprior(scale)) for scale in SCALES]
     scale = SCALES[int(np.argmax(at_scale))]
     width, best = start, at_scale[SCALES.index(scale)] - float(log_hyperprior(scale))
     step = np.full(basis.n_features, _FIRST)
@@ -100,7 +101,7 @@ def with_relevant_widths(
             for signed in (step[f], -step[f]):
                 tried = width.copy()
                 tried[f] += signed
-                value = evidence(tried, scale)
+                value = score(tried, scale)
                 if value > best:
                     width, best = tried, value
                     step[f] = np.copysign(min(_GROWTH * abs(step[f]), _LONGEST), signed)
@@ -126,9 +127,9 @@ def with_relevant_heights(
 
     The weights of a feature's steps have a prior precision of their own; the precisions of highest evidence, under a
     log-normal prior, are found together.  Heights are the prior's standard deviations, relative to their mean, so that
-    a common prior for all weights does the same.  They are kept where evidence times prior exceeds that of one common
-    precision by half a nat for each further one, its Occam factor where the rows fix ln s to 0.6.  Else, and for a
-    feature without steps, the height is 1.
+    a common prior for all weights does the same.  They are used
+    if log evidence plus log prior exceeds that of one common precision by half a nat for each further precision: this
+    is its Occam factor if the rows determine ln s to 0.6.  Otherwise, and for a feature without steps, it is 1.
 
     Parameters
     ----------
@@ -142,13 +143,14 @@ def with_relevant_heights(
     ValueError
         As `fit`.
     """
-    even = replace(basis, height=np.ones(basis.n_features))
+    equal = replace(basis, height=np.ones(basis.n_features))
     stepped, first = np.unique(basis.feature, return_index=True)
     if len(stepped) < 2:
-        return even
-    Phi = even(as_matrix(X, "X"))
+        return equal
+    Phi = equal(as_matrix(X, "X"))
 
     def scales(groups: ArrayLike | None, columns: NDArray[np.intp]) -> tuple[Vector, float]:
+        """Return ln s of the weights in these columns, and the log evidence plus the log prior of all ln s."""
         q = fit_evidence(
             Phi,
             t,
@@ -166,19 +168,19 @@ def with_relevant_heights(
         z = (log_scale - np.log(_SCALE_PRIOR[0])) / _SCALE_PRIOR[1]
         return log_scale, q.log_evidence - 0.5 * float(z @ z)
 
-    _, common = scales(None, np.array([1]))
-    log_scale, own = scales(np.concatenate([[0], basis.feature]), 1 + first)
-    if own - common < _OCCAM * (len(stepped) - 1):
-        return even
+    _, score_of_one_scale = scales(None, np.array([1]))
+    log_scale, score_of_each_scale = scales(np.concatenate([[0], basis.feature]), 1 + first)
+    if score_of_each_scale - score_of_one_scale < _OCCAM * (len(stepped) - 1):
+        return equal
     height = np.ones(basis.n_features)
     height[stepped] = np.exp(log_scale - log_scale.mean())
-    return replace(even, height=height)
+    return replace(equal, height=height)
 
 
 def _fitted(problem: Problem, mode: Vector | None) -> LaplacePosterior:
-    """Return the Laplace fit, begun at the mode (C M,) of a fit with other widths, where that is known.
+    """Return the Laplace fit; the search starts at `mode` (C M,), that of a fit with other widths, if it is given.
 
-    Of labels that may be wrong there may be several modes, so that the search begins at zero.
+    With labels that may be wrong there may be several modes, so the search starts at zero.
     """
     start = np.zeros(problem.n_solved) if mode is None or problem.mislabelled else mode
     with single_threaded_blas():

@@ -1,8 +1,8 @@
-"""Importance sampling as a test of an approximation: how heavy are the tails of the posterior against its own.
+"""Importance sampling as a test of an approximation: whether the posterior has heavier tails.
 
 Pareto-smoothed importance sampling (Vehtari et al. 2024, JMLR 25(72), arXiv:1507.02646): a generalised Pareto fitted to
 the largest ratios, by Zhang and Stephens (2009, doi:10.1198/tech.2009.08017).  Its shape k tells whether the posterior
-has tails that the approximation misses: the larger, the worse; from 0.7 on no average of the draws is to be believed.
+has tails that the approximation misses: the larger, the worse; from 0.7 on averages over the draws are unreliable.
 Shapes: S draws, D = C M weights in the solver's coordinates.
 """
 
@@ -19,9 +19,9 @@ from blr.sums import ChunkFunction, Data, Terms, activations, blockwise, thinned
 
 __all__ = ["Importance", "laplace_ratios", "smooth"]
 
-_WORK = 5e6  # activations to evaluate; more draws where rows are few
-_ROWS = 2500  # from which rows are drawn, see `laplace_ratios`
-_BEYOND_SMOOTHING = 10.0  # a shape at which one draw has all the weight
+_WORK = 5e6  # activations to evaluate: more draws where there are few rows
+_ROWS = 2500  # with more rows, every n-th is used: see `laplace_ratios`
+_BEYOND_SMOOTHING = 10.0  # shape from which one draw has all the weight
 _FEWEST, _MOST = 400, 2000  # draws
 
 
@@ -44,7 +44,7 @@ def smooth(log_ratio: Vector) -> Importance:
     cutoff = log_w[order[S - n_tail - 1]]
     exceedance = np.exp(log_w[tail]) - np.exp(cutoff)
     k = 0.0
-    if exceedance[-1] > 1e-12:  # else the ratios are equal: the approximation is the posterior
+    if exceedance[-1] > 1e-12:  # otherwise all ratios are equal: the approximation is exact
         k, scale = fit_pareto(exceedance)
         if k < _BEYOND_SMOOTHING:
             middle = (np.arange(n_tail) + 0.5) / n_tail
@@ -60,7 +60,7 @@ def fit_pareto(x: Vector) -> tuple[float, float]:
 
     Zhang and Stephens' posterior mean over a grid, with the weak prior of Vehtari et al. (appendix C) at k = 0.5.
     """
-    x = np.maximum(x, 1e-300 * x[-1])  # what underflowed is small, not nothing
+    x = np.maximum(x, 1e-300 * x[-1])  # exceedances that underflowed to 0 become tiny but positive
     n = len(x)
     m = 30 + int(np.sqrt(n))
     j = np.arange(1, m + 1)
@@ -82,9 +82,9 @@ def _pareto_quantile(p: Vector, k: float, scale: float) -> Vector:
 def laplace_ratios(data: Data, likelihood: Likelihood, gaussian: Gaussian, n_rows: int) -> Vector:
     """Return ln posterior less ln of its Laplace approximation, up to a constant, at draws from the latter, (S,).
 
-    At the mode gradient and curvature of all rows cancel against the approximation, so the ratio is a sum of what each
-    row's ln p leaves of its own quadratic: terms of third order, of which every n-th row of a large set tells the sum
-    to a small part of its own size.
+    At the mode, the gradients and curvatures of all rows cancel against the approximation.  So the ratio is the sum
+    over rows of ln p minus its own quadratic expansion: terms of third order.  Of a large set every n-th row is enough
+    to estimate this sum with a small relative error.
     """
     step = max(1, n_rows // _ROWS)
     work = n_rows // step * likelihood.n_outputs
@@ -95,7 +95,7 @@ def laplace_ratios(data: Data, likelihood: Likelihood, gaussian: Gaussian, n_row
 
 
 def _remainders(likelihood: Likelihood, theta: Vector, draws: Matrix) -> ChunkFunction:
-    """Return the sum over rows of ln p less its quadratic at theta, for each of the deviations `draws` (S, D)."""
+    """Return the sum over rows of ln p minus its quadratic expansion at theta, for each deviation in `draws` (S, D)."""
     C, S = likelihood.n_outputs, len(draws)
     by_output = np.ascontiguousarray(draws.reshape(S, C, -1).transpose(2, 0, 1).reshape(-1, S * C))
 

@@ -1,8 +1,8 @@
 """How many different values, and how many repeated ones, in bounded memory.
 
 Each value is hashed; only hashes below a threshold are kept, and the threshold halves whenever there are too many.
-Equal values have equal hashes, so that the kept ones are a fair sample of the *values*, each with its full count:
-repeats are found however far apart they are (Gibbons 2001, "distinct sampling", VLDB).
+Equal values have equal hashes, so the kept hashes are a random sample of the *values*, each with its full count:
+repeats are found even if the rows are far apart (Gibbons 2001, "distinct sampling", VLDB).
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ __all__ = ["FULL", "DistinctCounter", "hashed"]
 
 Array = np.ndarray[Any, Any]
 CAPACITY = 16_384
+"""Most hashes that are kept."""
 FULL = 2**64 - 1
+"""Largest hash."""
 
 
 def hashed(values: Array) -> Array:
@@ -39,15 +41,15 @@ class DistinctCounter:
         self._counts: Array = np.empty(0, dtype=np.int64)
 
     def add(self, values: Array) -> None:
-        """Count values (n,) without a missing one."""
+        """Count values (n,), none of which is missing."""
         self.n += len(values)
         self.add_hashes(hashed(values))
 
     def add_hashes(self, hashes: Array) -> None:
         """Count values by their hashes."""
-        new = hashes[hashes <= FULL >> self.halvings]
-        distinct, inverse = np.unique(np.concatenate([self._kept, new]), return_inverse=True)
-        weight = np.concatenate([self._counts, np.ones(len(new), dtype=np.int64)])
+        below = hashes[hashes <= FULL >> self.halvings]
+        distinct, inverse = np.unique(np.concatenate([self._kept, below]), return_inverse=True)
+        weight = np.concatenate([self._counts, np.ones(len(below), dtype=np.int64)])
         counts = np.bincount(inverse.ravel(), weights=weight, minlength=len(distinct)).astype(np.int64)
         while len(distinct) > self.capacity:
             self.halvings += 1

@@ -1,6 +1,6 @@
 """The elements of vector columns, as columns of their own: SDSS keeps the magnitudes of five bands in one.
 
-Only short vectors of numbers: a spectrum or a light curve is no row of measurements.
+Only short vectors of numbers: the elements of a spectrum or a light curve are too many to be columns.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from catalogs.catalog.catalog import Column
 __all__ = ["MOST_ELEMENTS", "Element", "element_columns", "element_values"]
 
 MOST_ELEMENTS = 12
-"""As many as J-PLUS and S-PLUS have bands."""
+"""Longest vector whose elements become columns: the number of bands of J-PLUS and S-PLUS."""
 
 
 class Element(str):
-    """The name of an element, `MODELMAG[2]`, which knows the vector and the place: a column may be called so too."""
+    """The name of an element, `MODELMAG[2]`, with its vector and place, since a column may have the same name."""
 
     __slots__ = ("__dict__",)
     vector: str
@@ -36,7 +36,7 @@ class Element(str):
 
 
 def element_columns(column: Column, names: tuple[str, ...]) -> tuple[Column, ...]:
-    """Return the elements of a vector column of a catalogue with these names; none of any other column."""
+    """Return the elements of a short vector column as columns; none if one of `names` is called like an element."""
     datatype = column.datatype
     if not pt.is_fixed_size_list(datatype) or not 1 < datatype.list_size <= MOST_ELEMENTS:
         return ()
@@ -51,6 +51,6 @@ def element_columns(column: Column, names: tuple[str, ...]) -> tuple[Column, ...
 def element_values(
     values: np.ndarray[Any, Any], columns: tuple[Column, ...]
 ) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """Yield each element with its values (n,) of a vector column's (n, k)."""
+    """Yield the name of each element with its values (n,), from those of the vector column (n, k)."""
     for i, column in enumerate(columns):
         yield column.name, values[:, i]

@@ -1,9 +1,10 @@
 """How many objects have another one within an arcsecond, in bounded memory, however far apart the rows are.
 
-The sky is cut into cubic cells about the unit sphere, so that neither the poles nor 0h are special.  An object lies in
-its own cell, and is a guest in those whose edge it is near: a pair across an edge is found in both.  Only the cells of
-the smallest hashes are kept, fewer whenever there are too many objects; all objects of such a cell are, so that what
-is counted in them is a fair sample of the sky ("distinct sampling", Gibbons 2001, VLDB, of places).
+Space around the unit sphere is divided into cubic cells, so that the poles and 0h need no special treatment.  An object
+belongs to the cell that it is in.  It is also a guest in each other cell that is nearer than the radius, so that a pair
+across an edge is found.  Only the cells with the smallest hashes are kept, fewer of them whenever there are too many
+objects, but each with all of its objects: so the kept cells are a random sample of the sky ("distinct sampling",
+Gibbons 2001, VLDB, of places).
 Shapes: n rows, P places.
 """
 
@@ -24,7 +25,7 @@ Floats = NDArray[np.float64]
 Hashes = NDArray[np.uint64]
 
 CAPACITY = 200_000
-"""Places that are kept: 10 MB."""
+"""Most places that are kept; they take 10 MB."""
 CELLS = 60.0
 """Size of a cell in radii, so that few objects are guests anywhere."""
 
@@ -37,7 +38,7 @@ class NeighbourCounter:
         self.halvings = 0
         self._chord = 2 * np.sin(np.radians(radius / 3600) / 2)
         self._place: Floats = np.empty((0, 3))
-        self._key: Hashes = np.empty(0, dtype=np.uint64)  # of the place and the cell
+        self._key: Hashes = np.empty(0, dtype=np.uint64)  # hash of place and cell together
         self._cell: Hashes = np.empty(0, dtype=np.uint64)
         self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._owned: NDArray[np.bool_] = np.empty(0, dtype=bool)
@@ -55,15 +56,16 @@ class NeighbourCounter:
             self._keep_guests(place, cell, own, ends, corner)
         while len(self._key) > self.capacity:
             self.halvings += 1
-            self._take(self._cell <= FULL >> self.halvings)
+            self._keep_only(self._cell <= FULL >> self.halvings)
 
     def _keep_guests(
         self, place: Floats, cell: Any, own: Any, ends: list[Any], corner: tuple[int, ...]
     ) -> None:
-        """Keep the rows that are guests in the cell of one corner of the cube about them, each corner's cell once."""
+        """Keep rows as guests of the cell at a corner of the cube around them, unless an earlier corner had it."""
         other = (cell != own).any(axis=1)
         for axis, side in enumerate(corner):
-            # Where both ends are in one cell the upper corner is the lower one again.
+            # Where the cube does not cross an edge along an axis, the upper corner is in the same cell as the lower
+            # one.
             other &= (ends[0][:, axis] != ends[1][:, axis]) | (side == 0)
         if other.any():
             self._keep(place[other], cell[other], owned=False)
@@ -82,16 +84,17 @@ class NeighbourCounter:
         self._cell = np.concatenate([self._cell, hashes])[first]
         self._owned = np.concatenate([self._owned, np.full(len(key), owned)])[first]
 
-    def _take(self, kept: NDArray[np.bool_]) -> None:
+    def _keep_only(self, kept: NDArray[np.bool_]) -> None:
         self._place, self._key, self._cell = self._place[kept], self._key[kept], self._cell[kept]
         self._rows, self._owned = self._rows[kept], self._owned[kept]
 
     @property
     def near_another(self) -> int:
-        """Number of rows that have another within the radius, at the same place included."""
+        """Number of rows with another row within the radius or at the same place."""
         if not self._owned.any():
             return 0
-        # A place is its own nearest neighbour, and each is in the tree once, as owner or as guest of several cells.
+        # Each place is in the tree once, whatever its cells, and is its own nearest neighbour: so the second nearest
+        # counts.
         places = np.unique(self._place, axis=0)
         distance, _ = KDTree(places).query(
             self._place[self._owned], k=2, distance_upper_bound=self._chord * (1 + 1e-12)
@@ -101,7 +104,7 @@ class NeighbourCounter:
 
 
 def _combined(*hashes: Hashes) -> Hashes:
-    """Return one hash (n,) of several, in order."""
+    """Return one hash (n,) that depends on several hashes and their order."""
     total = hashes[0]
     for other in hashes[1:]:
         total = hashed(total * np.uint64(0x9E3779B97F4A7C15) + other)

@@ -1,7 +1,8 @@
 """The rows that a model was judged on, each with its loss: what champion and challenger are compared by.
 
-No fit that was judged has seen these rows, though the model that is kept may be fitted to them.  Rows that two models
-have in common are therefore new to both.  They lie beside the model, as `judged_rows.parquet`.  Shapes: N rows.
+The fits that were judged have not seen these rows, although the final model may be fitted to them as well.  Rows that
+two models have in common are therefore new to both.  They are stored in the model's folder, as `judged_rows.parquet`.
+Shapes: N rows.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ MOST_ROWS = 1_000_000
 class JudgedRows:
     """A hash of each object's identifier (N,), of its group in the split (N,), and its log loss (N,), nats.
 
-    `label` and `assigned` (N,) are the indices of the class that it has and of the one that the model gives it; earlier
-    versions did not keep them.
+    `label` and `assigned` (N,) are indices of classes: that of the object's label, and the one that the model gives it.
+    Earlier versions did not keep them.
     """
 
     name: NDArray[np.uint64]
@@ -47,7 +48,7 @@ class JudgedRows:
     assigned: NDArray[np.int16] | None = None
 
     def kept(self, most: int = MOST_ROWS) -> JudgedRows:
-        """Return the rows in the order of their hashes, and no more than so many."""
+        """Return at most `most` rows, those of the smallest hashes, in the order of the hashes."""
         return self[np.argsort(self.name, kind="stable")[:most]]
 
     def __getitem__(self, rows: NDArray[np.int64]) -> JudgedRows:
@@ -86,7 +87,7 @@ def compare_losses(challenger: JudgedRows, champion: JudgedRows) -> Skill | None
     if not len(name):
         return None
     own, theirs = (_mean_by_name(rows, name) for rows in (challenger, champion))
-    # Objects that a split keeps together may share an error: the coarser of the two splits counts.
+    # Objects that a split keeps together may have correlated errors: the groups of the coarser split are used.
     groups = (challenger.group[in_challenger], champion.group[in_champion])
     return paired_gain(own, theirs, group=min(groups, key=lambda g: len(np.unique(g))))
 
@@ -95,8 +96,8 @@ def compare_losses(challenger: JudgedRows, champion: JudgedRows) -> Skill | None
 class ClassComparison:
     """A class on the objects that both models were judged on: how many have it, and the challenger's gain on them.
 
-    Completeness is the share of these objects that a model gives the class; purity is the share of right ones among the
-    objects that it gives the class, NaN where it gives it to no object.
+    Completeness is the share of these objects that a model gives the class; purity is the share of correct ones among
+    the objects that it gives the class, NaN if there are none.
     """
 
     gain: Skill
@@ -107,26 +108,26 @@ class ClassComparison:
 def compare_classes(challenger: JudgedRows, champion: JudgedRows) -> dict[int, ClassComparison]:
     """Return the two models' results by class, by the class's index; classes that no common object has are left out.
 
-    Both models have the same classes.  Empty where one of them is of an earlier version.  Of an object with several
-    rows, the first counts.
+    Both models have the same classes.  The result is empty if an earlier version made one of them.  If an object
+    has several rows, the first one counts.
     """
     _, ours, theirs = np.intersect1d(challenger.name, champion.name, return_indices=True)
     pair = challenger[ours], champion[theirs]
     label = pair[0].label
     if label is None or any(rows.assigned is None for rows in pair):
         return {}
-    given = [np.asarray(rows.assigned) for rows in pair]
+    assigned = [np.asarray(rows.assigned) for rows in pair]
     compared = {}
     for k in np.unique(label).tolist():
         here = label == k
-        right = [int(np.count_nonzero(assigned[here] == k)) for assigned in given]
-        made = [int(np.count_nonzero(assigned == k)) for assigned in given]
+        n_right = [int(np.count_nonzero(a[here] == k)) for a in assigned]
+        n_assigned = [int(np.count_nonzero(a == k)) for a in assigned]
         gain = paired_gain(pair[0].log_loss[here], pair[1].log_loss[here], group=pair[0].group[here])
         n = int(np.count_nonzero(here))
         compared[k] = ClassComparison(
             gain=gain,
-            completeness=(right[0] / n, right[1] / n),
-            purity=(_share(right[0], made[0]), _share(right[1], made[1])),
+            completeness=(n_right[0] / n, n_right[1] / n),
+            purity=(_share(n_right[0], n_assigned[0]), _share(n_right[1], n_assigned[1])),
         )
     return compared
 

@@ -9,8 +9,8 @@
   release.
 - `interrupt`: Stopping at a good moment: the file or candidate in hand is finished, then the run says how
   to go on.
-- `kept_counts`: The counts of files as later runs find them again: of many files with fewer digits, for a small
-  table.
+- `kept_counts`: The counts of files as later runs read them: for many files with fewer digits, so that their table is
+  small.
 - `labelled`: Which objects of an output folder have a label already: nobody is asked about them again.
 - `lock`: One run at a time in a folder: a lock that goes with its process, and says whose it is.
 - `manifest`: What lies in an output folder and where it came from: `manifest.json`, the truth about what is

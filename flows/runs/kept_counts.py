@@ -1,7 +1,7 @@
-"""The counts of files as later runs find them again: of many files with fewer digits, for a small table.
+"""The counts of files as later runs read them: for many files with fewer digits, so that their table is small.
 
-The rounding is done before anything is summed up, so that a summary is the same whether the counts of a file were made
-now or read from the table.  Shapes: K classes, S draws.
+Counts are rounded before they are summed, so that a summary is the same whether the counts of a file are new or read
+from the table.  Shapes: K classes, S draws.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["are_many", "as_kept", "draws_of", "steps_of"]
 MOST_LISTED = 100
 """Most files that manifest and summary list in JSON; more are in a table."""
 MOST_DOUBTFUL = 1000
-"""Doubtful objects that are kept of all files together."""
+"""Most doubtful objects that are kept, of all files together."""
 LEVELS = 15
 """Steps on each side of zero to which the draws of a class are rounded."""
 DIGITS = 24
-"""Binary digits of sums, those of a number in single precision."""
+"""Binary digits of rounded sums: as many as a number in single precision has."""
 
 
 def are_many(outputs: Sized) -> bool:
@@ -36,11 +36,11 @@ def are_many(outputs: Sized) -> bool:
 
 
 def as_kept(outputs: Sequence[Output]) -> tuple[Output, ...]:
-    """Return outputs with their counts as they can be read again: of many files, as the table has them.
+    """Return outputs with their counts as a later run will read them: those of many files are rounded.
 
     Sums of features and variances have 24 binary digits.  Each class's draws are rounded to 15 steps on either side of
-    what is expected; the errors of files are independent, so that they hardly move the spread of the sum of a hundred.
-    Of the doubtful objects the first thousand of all files are kept.
+    the expected count.  The rounding errors of files are independent, so they hardly change the spread of a sum over a
+    hundred files.  The thousand most doubtful objects of all files are kept.
     """
     if not are_many(outputs):
         return tuple(outputs)
@@ -62,7 +62,7 @@ def as_kept(outputs: Sequence[Output]) -> tuple[Output, ...]:
 
 
 def _rounded(values: Sequence[float]) -> tuple[float, ...]:
-    """Return numbers with fewer binary digits; a number that has no more stays as it is."""
+    """Return numbers with fewer binary digits; a number without more digits does not change."""
     mantissa, exponent = np.frexp(np.array(values, dtype=float))
     return tuple(np.ldexp(np.rint(np.ldexp(mantissa, DIGITS)), exponent - DIGITS).tolist())
 
@@ -79,21 +79,22 @@ def _rounded_tally(tally: Tally) -> Tally:
 
 
 def steps_of(tally: Tally) -> tuple[list[float], NDArray[Any]]:
-    """Return the step of each class, a power of two, and the draws in steps from what is expected, (S, K).
+    """Return the step of each class, a power of two, and the draws (S, K) as numbers of steps from the expected count.
 
-    A step is the smallest by which no draw is more than 15 steps away.  So draws that are whole steps stay as they are.
+    A step is the smallest by which no draw is more than 15 steps away.  So draws that were rounded before do not
+    change.
     """
     K = len(tally.expected)
-    apart = np.array(tally.draws, dtype=float).reshape(-1, K) - np.array(tally.expected)
-    most = np.abs(apart).max(axis=0, initial=0.0)
-    exponent = np.frexp(np.where(most > 0, most, 1.0) / LEVELS)[1] - 1
+    deviation = np.array(tally.draws, dtype=float).reshape(-1, K) - np.array(tally.expected)
+    largest = np.abs(deviation).max(axis=0, initial=0.0)
+    exponent = np.frexp(np.where(largest > 0, largest, 1.0) / LEVELS)[1] - 1
     step = np.ldexp(1.0, exponent)
-    step = np.where(np.rint(most / step) > LEVELS, 2 * step, step)
-    return step.tolist(), np.rint(apart / step).astype(np.int8)
+    step = np.where(np.rint(largest / step) > LEVELS, 2 * step, step)
+    return step.tolist(), np.rint(deviation / step).astype(np.int8)
 
 
 def draws_of(
     expected: Sequence[float], steps: Sequence[float], codes: NDArray[Any]
 ) -> tuple[tuple[float, ...], ...]:
-    """Return the draws (S, K) that are so many steps (S, K) away from what is expected (K,)."""
+    """Return the draws (S, K) from the expected counts (K,), the steps (K,) and the numbers of steps (S, K)."""
     return tuple(map(tuple, (np.array(expected) + np.array(steps) * codes).tolist()))

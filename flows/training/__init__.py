@@ -33,8 +33,8 @@ For this folder alone:
   they scatter than chance.
 - `_photometry`: What a training learns of its photometry: the softening of asinh magnitudes, and the units
   of the fluxes.
-- `_pieces`: Labelled rows read by the workers of an engine, a file of the catalogues each, and taken
-  here in their order.
+- `_pieces`: Labelled rows that the workers of an engine read, file by file, returned here in the order of the
+  catalogues.
 - `_quality`: The quality of a labelled catalogue, for the report of a training: columns, duplicates,
   outliers, leaks.
 - `_ranking`: Which candidate becomes the model, or which of them do, from the rows of the evidence table
@@ -49,7 +49,8 @@ For this folder alone:
   for the classes.
 - `_staging`: What a training keeps in its staging folder: the rows, their filled features, and what was
   said of them.
-- `_stored_places`: The split and the repeated names of rows on the disk, piece by piece.
+- `_stored_places`: The split of rows that are stored on the disk, and the names that several of them have; read piece
+  by piece.
 - `_stored_rows`: Labelled rows that are too many for the memory: arrays on the disk, read a shard at a time.
 - `_target_rows`: Rows of the catalogue to classify, read at the training: what the labelled ones are
   compared with.

@@ -1,7 +1,7 @@
-"""Labelled rows read by the workers of an engine, a file of the catalogues each, and taken here in their order.
+"""Labelled rows that the workers of an engine read, file by file, returned here in the order of the catalogues.
 
-A worker writes each batch into a folder that all see.  Here the batches are read again one by one, so that rows, shards
-and hashes are the same as of one process: shards are cut by rows, whoever has read them.
+A worker writes each batch into a folder that all machines share.  Here the batches are read again one by one, so that
+rows, shards and hashes are the same as with a single process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from flows.training._stored_rows import check_seen
 __all__ = ["read_by_workers"]
 
 CONTENT = "content-"
-"""What the names of arrays begin with that hold a column as bytes."""
+"""Prefix of the names of arrays that hold a column as bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Report:
-    """What a worker has read: counts of each batch, whose rows lie in a file; and what its source of labels has met."""
+    """What a worker reports on a file: the counts of each batch, and those of its source of labels."""
 
     batches: tuple[Counted, ...]
     source: LabelSource
@@ -78,27 +78,27 @@ def read_by_workers(
     EngineError
         If the workers of a file were killed each time.
     """
-    whole = [_by_whole_path(reading.catalog, reading.specification) for reading in readings]
-    partitions = [(c, p) for c, catalog in enumerate(whole) for p in catalog.partitions if p.counted]
+    absolute = [_with_absolute_path(reading.catalog, reading.specification) for reading in readings]
+    partitions = [(c, p) for c, catalog in enumerate(absolute) for p in catalog.partitions if p.counted]
     pieces = [Piece(i, c, p) for i, (c, p) in enumerate(partitions)]
     waiting: dict[int, Report] = {}
-    following = 0
+    next_number = 0
     reader = PieceReader(tuple(reading.without_files() for reading in readings), source, folder.absolute())
     with closing(engine.map(reader, pieces)) as reports:
         for piece, report in reports:
             if isinstance(report, Lost):
                 raise EngineError(f"{piece.partition.path}: {report.reason}")
             waiting[piece.number] = report
-            while following in waiting:
-                done = waiting.pop(following)
+            while next_number in waiting:
+                done = waiting.pop(next_number)
                 source.add(done.source)
                 for j, counted in enumerate(done.batches):
-                    yield _taken(_file(folder, following, j), counted)
-                following += 1
+                    yield _read_and_remove(_file(folder, next_number, j), counted)
+                next_number += 1
 
 
-def _by_whole_path(catalog: Catalog, specification: Specification) -> Catalog:
-    """Return a catalogue whose files are found from every folder that a worker may be in."""
+def _with_absolute_path(catalog: Catalog, specification: Specification) -> Catalog:
+    """Return the catalogue with absolute paths, since a worker may run in another folder."""
     if catalog.path.is_absolute():
         return catalog
     return training_table(specification).open(catalog.path.absolute())
@@ -109,7 +109,7 @@ def _file(folder: Path, piece: int, batch: int) -> Path:
 
 
 def _write(path: Path, read: BatchOfRows) -> None:
-    """Write a batch under its name as a whole: a worker that was killed may have begun it, or still be at it."""
+    """Write a batch to its final name at once: another worker may have begun this file, or may still write it."""
     arrays: dict[str, Any] = {
         f.name: a for f in fields(Part) if (a := getattr(read.part, f.name)) is not None
     }
@@ -118,8 +118,8 @@ def _write(path: Path, read: BatchOfRows) -> None:
         np.savez(stream, **arrays)
 
 
-def _taken(path: Path, counted: Counted) -> BatchOfRows:
-    """Return a batch from its file, which is removed."""
+def _read_and_remove(path: Path, counted: Counted) -> BatchOfRows:
+    """Return a batch from its file, and remove the file."""
     with np.load(path, allow_pickle=False) as stored:
         arrays: dict[str, Any] = {name: stored[name] for name in stored.files}
     path.unlink()

@@ -1,4 +1,4 @@
-"""The split and the repeated names of rows on the disk, piece by piece.
+"""The split of rows that are stored on the disk, and the names that several of them have; read piece by piece.
 
 Shapes: n rows of a piece.
 """
@@ -25,11 +25,11 @@ NamedRows = tuple[NDArray[np.uint64], NDArray[np.integer]]
 Places = NDArray[np.int64] | NDArray[np.uint64]
 
 PIECE_ROWS = 1_000_000
-"""Rows whose hashes are sorted at once, about."""
+"""Approximate number of rows whose hashes are sorted at once."""
 
 
 def side_by_row(specification: Specification) -> Callable[[Places], NDArray[np.bool_]] | None:
-    """Return what says which rows are held out, of their places; None where other rows decide it too."""
+    """Return a function from places to which rows are held out; None if this depends on other rows too."""
     if specification.split.by == "healpix" or not specification.split.held_out:
         return None
     return lambda places: sides(specification, places, None)[0]
@@ -38,7 +38,7 @@ def side_by_row(specification: Specification) -> Callable[[Places], NDArray[np.b
 def put_on_sides(specification: Specification, stored: StoredRows, summary: SplitSummary) -> SplitSummary:
     """Write which rows are held out, and their groups; return the summary of all rows.
 
-    `summary` is that of a sample, which has told the order of the pixels.
+    `summary` is that of a sample of rows, from which the order of the pixels was chosen.
     """
     order = summary.healpix_order
     stored.add("held_out", lambda shard: sides(specification, stored.read("place", shard), order)[0])
@@ -57,7 +57,7 @@ def named_pieces(stored: StoredRows | None, parts: Sequence[Part]) -> Iterator[N
 
 
 def _pieces(stored: StoredRows, name: str) -> Iterator[NamedRows]:
-    """Yield hashes, and the classes of their rows: in one piece those of which the remainder is the same."""
+    """Yield hashes with the classes of their rows: a piece has those of one remainder, so equal ones stay together."""
     n = max(1, -(-stored.n_rows // PIECE_ROWS))
     for piece in range(n):
         found = []
