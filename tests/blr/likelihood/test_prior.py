@@ -53,7 +53,7 @@ def test_does_not_follow_changes_of_its_arguments() -> None:
     [
         (np.zeros((2, 2)), 1.0, r"mean must be a scalar or a vector, got shape \(2, 2\)"),
         (0.0, np.ones((2, 3)), r"scalar, \(M,\) or \(M, M\), got shape \(2, 3\)"),
-        (np.zeros(2), np.ones(3), r"mean has 2 weights but its covariance 3"),
+        (np.zeros(2), np.ones(3), r"mean has 2 weights but its covariance has 3"),
         ([0.0, np.nan], 1.0, r"prior mean holds 1 value\(s\)"),
         (0.0, [1.0, np.nan], r"prior covariance holds 1 value\(s\)"),
         (0.0, [1.0, np.inf], r"infinite somewhere, expected finite variances.*such as 1e6 times the square"),
