@@ -98,10 +98,10 @@ class Table:
             return
         here, there = sorted(stored - listed), sorted(listed - stored)
         odd = f"Norder={(there or here)[0][0]} Npix={(there or here)[0][1]}"
-        what = f"{len(there)} of them have no file" if there else f"{len(here)} files are not in this list"
+        what = f"{len(there)} of them without a file" if there else f"but not {len(here)} of the files"
         raise DamagedFileError(
-            f"{self.root} is not complete: {PARTITION_INFO} lists {len(listed)} pixels and {what}, the first "
-            f"of them {odd}; fetch the catalogue again, or correct the list"
+            f"{self.root} is not complete: {PARTITION_INFO} lists {len(listed)} pixels, {what}, the first "
+            f"{odd}; fetch the catalogue again, or correct the list"
         )
 
 

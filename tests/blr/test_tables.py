@@ -109,7 +109,7 @@ def test_a_table_of_votes_names_the_classes() -> None:
         (lambda b, _: b(X[:, :1]), r"X has 1 column\(s\) but the basis was fitted to 2"),
         (
             lambda _, q: q.predict_proba(pd.DataFrame(np.ones((2, 3)), columns=list("abc"))),
-            "has the columns a, b, c, expected 1, u_r, r_i; give those that",
+            "has the columns a, b, c, expected 1, u_r, r_i; give the columns that",
         ),
         (lambda *_: blr.fit_basis("linear", FRAME.assign(name="G1")), "column 'name' of X must be numeric"),
         (

@@ -213,7 +213,7 @@ def test_what_a_table_in_memory_loses_is_said(tmp_path: Path) -> None:
     }
     pairs = "each complex number becomes a pair of its real and imaginary parts"
     told = {name: f"'{name}': {pairs}" for name in ("z", "vector", "quantity", "list")}
-    told["latin"] = r"'latin': bytes that are not UTF-8 become the replacement character, U\+FFFD"
+    told["latin"] = r"'latin': bytes that are not UTF-8 become the replacement character, U+FFFD"
     for form, folder in ((None, "parquet"), ("fits", "fits")):
         written = catalogs.annotate(
             catalogs.open(table), tmp_path / folder, COLUMNS, lambda _: new, read=["row"], form=form

@@ -128,7 +128,10 @@ def test_rows_without_error_do_not_move() -> None:
 @pytest.mark.parametrize(
     ("errors", "message"),
     [
-        (np.ones((2, 2)), r"standard deviations of shape \(2, 3\) or covariances of shape \(2, 3, 3\), got shape \(2, 2\)"),
+        (
+            np.ones((2, 2)),
+            r"standard deviations of shape \(2, 3\) or covariances of shape \(2, 3, 3\), got shape \(2, 2\)",
+        ),
         (np.full((2, 3), -1.0), "must not be negative, got -1.0"),
         (np.full((2, 3), np.nan), "errors holds 6 value"),
         (np.tile([[1.0, 2, 0], [2, 1, 0], [0, 0, 1]], (2, 1, 1)), "positive semi-definite"),

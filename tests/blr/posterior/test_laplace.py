@@ -470,7 +470,7 @@ def test_a_prior_mean_far_from_the_data_is_no_obstacle(dense: Twin, likelihood: 
             {"t": None},
             r"Phi is a stream of chunks.*got a first chunk that is a ndarray; give such chunks, or t",
         ),
-        ({"prior": GaussianPrior(0.0, np.ones(3))}, r"prior is of 3 weights but the model has 2"),
+        ({"prior": GaussianPrior(0.0, np.ones(3))}, r"prior has 3 weights but the model has 2"),
         (
             {"likelihood": "probit", "t": ["a", "b", "c"]},
             r"needs two classes, got \['a', 'b', 'c'\]; use 'softmax'",
@@ -479,7 +479,7 @@ def test_a_prior_mean_far_from_the_data_is_no_obstacle(dense: Twin, likelihood: 
         ({"likelihood": "softmax", "t": [[1, 0, -1]] * 3}, r"counts must not be negative, got -1.0 at row 0"),
         (
             {"likelihood": "softmax", "prior": GaussianPrior(0.0, np.ones(5)), "t": [0, 1, 2]},
-            r"prior is of 5 weights",
+            r"prior has 5 weights",
         ),
     ],
 )

@@ -245,7 +245,7 @@ def test_a_slim_copy_keeps_users_bits_and_may_drop_a_foreign_clash(tmp_path: Pat
 @pytest.mark.parametrize(
     ("keep", "error", "message"),
     [
-        ((), Exception, r"got a slim copy that keeps no old column .*keep=\('id', 'ra', 'dec'\)"),
+        ((), Exception, r"got a slim copy that keeps no old column, .*keep=\('id', 'ra', 'dec'\)"),
         (("rwo",), ColumnNotFoundError, "no column 'rwo'; did you mean 'row'"),
     ],
 )

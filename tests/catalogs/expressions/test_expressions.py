@@ -171,9 +171,9 @@ def test_what_parses_evaluates_or_is_refused(words: list[Any]) -> None:
 
 
 REFUSED = {
-    "a.real": "attributes",
-    "`a`.b": "attributes",
-    "().__class__": "attributes",
+    "a.real": "cannot be used here",
+    "`a`.b": "cannot be used here",
+    "().__class__": "cannot be used here",
     "__import__('os')": "call of '__import__'",
     "__name__": "two underscores",
     "open('x')": "call of 'open'",
@@ -200,7 +200,7 @@ REFUSED = {
     "a @ b": "'@'",
     "a[-1]": "count from 0",
     "a[b]": "count from 0",
-    "a[0][1]": "no column",
+    "a[0][1]": "not a column",
     "a[1:2]": "':'",
     "10 ** 101": "exponent",
     "a ** -101": "exponent",
@@ -224,7 +224,7 @@ REFUSED = {
     "'a": "end the text with the quote",
     "'\\n' == a": "backslash",
     "`a": "back quote",
-    "a +": "breaks off",
+    "a +": "is not complete",
     "(a": "never closed",
     "(a]": "has no opening bracket",
     "a b": "did not expect b",

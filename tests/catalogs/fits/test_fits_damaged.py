@@ -129,8 +129,8 @@ def test_a_header_that_lies(path: Path, keyword: str, old: int, new: Any, messag
     [
         ("'E       '", "'ZZ      '", "TFORM1 is 'ZZ'"),
         ("'9A      '", "'9000000A'", "the 3 columns take 9,000,012 bytes"),
-        ("'PI(4)   '", "'2PI(4)  '", r"TFORM3 is '2PI\(4\)', expected as in"),
-        ("'PI(4)   '", "'PZ(4)   '", r"TFORM3 is 'PZ\(4\)', expected as in"),
+        ("'PI(4)   '", "'2PI(4)  '", r"TFORM3 is '2PI\(4\)', expected a form such as"),
+        ("'PI(4)   '", "'PZ(4)   '", r"TFORM3 is 'PZ\(4\)', expected a form such as"),
         ("'PI(4)   '", "'9" + "9" * 7 + "'", "TFORM3 is '99999999', expected a number and a letter"),
     ],
 )

@@ -161,12 +161,12 @@ def test_what_fpack_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "error", "message"),
     [
-        ({"ZNAXIS1": 5}, DamagedFileError, r"says of itself .*'ZNAXIS1': 5.* does not fit"),
-        ({"ZNAXIS2": 10**12}, DamagedFileError, "does not fit"),
-        ({"ZTILELEN": 0}, DamagedFileError, "does not fit"),
+        ({"ZNAXIS1": 5}, DamagedFileError, r"tiles states .*'ZNAXIS1': 5.* but its columns take"),
+        ({"ZNAXIS2": 10**12}, DamagedFileError, "but its columns take"),
+        ({"ZTILELEN": 0}, DamagedFileError, "but its columns take"),
         ({"ZNAXIS2": -1}, DamagedFileError, "ZNAXIS2 is -1, expected a whole number"),
         ({"ZFORM1": "Z"}, DamagedFileError, "ZFORM1 is 'Z'"),
-        ({"ZFORM1": "1PJ"}, DamagedFileError, "does not fit"),
+        ({"ZFORM1": "1PJ"}, DamagedFileError, "but its columns take"),
         (
             {"ZCTYP2": "HCOMPRESS_1"},
             FormatError,
@@ -175,7 +175,7 @@ def test_what_fpack_made(tmp_path: Path) -> None:
         ({"ZCTYP2": "NOCOMPRESS"}, DamagedFileError, "a tile of 'i' cannot be decompressed to 600 bytes"),
         ({"ZCTYP1": "RICE_1"}, DamagedFileError, "a tile of 'row' cannot be decompressed|have the sum"),
         ({"ZDATASUM": "12345"}, DamagedFileError, "have the sum .* expected 12345 by ZDATASUM"),
-        ({"TFORM3": "1QJ"}, CatalogError, "does not fit"),
+        ({"TFORM3": "1QJ"}, CatalogError, "but its columns take"),
     ],
 )
 def test_headers_that_lie(
@@ -206,7 +206,7 @@ def test_bytes_overwritten_at_random(tmp_path: Path, seed: int) -> None:
 
 def test_cells_of_variable_length_are_left_to_funpack(tmp_path: Path) -> None:
     packed = pack(make(tmp_path / "t.fits", variable=True), tmp_path / "p.fits", {}, 300)
-    with pytest.raises(FormatError, match=r"which cannot be read here .*; run `funpack`"):
+    with pytest.raises(FormatError, match=r"which cannot be read here; run `funpack`"):
         fits.open(packed)
 
 

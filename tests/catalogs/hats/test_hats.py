@@ -264,9 +264,9 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
         (
             "file",
             DamagedFileError,
-            r"lists 3 pixels and lists 1 of them have no file, the first Norder=1 Npix=45",
+            r"lists 3 pixels, 1 of them without a file, the first Norder=1 Npix=45",
         ),
-        ("extra", DamagedFileError, r"does not list 1 files, the first Norder=1 Npix=46"),
+        ("extra", DamagedFileError, r"lists 3 pixels, but not 1 of the files, the first Norder=1 Npix=46"),
         ("count", DamagedFileError, r"hats_nrows says 1,000 rows, its files have 100; fetch"),
         ("list", DamagedFileError, r"does not list pixels"),
         (
@@ -281,7 +281,7 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
         (
             "columns",
             FormatError,
-            r"Npix=45.parquet cannot be read as one catalogue: 'mag' is float in the first, string",
+            r"Npix=45.parquet cannot be read as one catalogue: 'mag' is float in the first and string",
         ),
     ],
 )

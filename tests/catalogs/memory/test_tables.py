@@ -111,7 +111,7 @@ def test_what_others_wrote_to_parquet_goes_to_fits_too(tmp_path: Path) -> None:
     assert Table.read(out)["sky"].frame.name == "fk5"
     written = annotated(tmp_path / "b.parquet", tmp_path / "b", form="fits")
     assert written.warnings == (
-        "that __index_level_0__ are the index of the frame is left out",
+        "pandas' note that __index_level_0__ are the index of the frame is left out",
         "the order of the categories of c is left out",
         "the metadata 'long', of 300 characters, are left out",
     )
@@ -308,7 +308,7 @@ def test_durations_and_extensions_in_fits_are_told(tmp_path: Path) -> None:
     unit = catalogs.open(frame).column("wait").datatype.unit
     assert written.warnings == (
         f"'wait': durations are written as whole numbers, in {unit}",
-        "'month': pandas.period is written as the type in which Arrow stores it int64",
+        "'month': pandas.period is written as the type in which Arrow stores it, int64",
     )
     found = catalogs.open(written[0])
     assert found.column("wait").unit == unit

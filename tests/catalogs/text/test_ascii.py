@@ -152,7 +152,7 @@ def test_a_folder_of_tables_beside_their_readme(tmp_path: Path) -> None:
     files = catalogs.annotate(cat, tmp_path / "out", NEW, compute, read=["Lambda"])
     assert [f.name for f in files] == ["lhs2065.ecsv", "lp944-20.ecsv"]
     with pytest.raises(
-        FormatError, match=r"describes tables but holds no rows; open one of the tables instead vb8\.dat"
+        FormatError, match=r"describes tables but holds no rows; open one of the tables instead: vb8\.dat"
     ):
         catalogs.open(tmp_path / "ReadMe")
 

@@ -125,7 +125,7 @@ REFUSED = {
         document(fits_bytes(), FIELDS | {"flux": 'datatype="double" arraysize="*"'}),
         r"with the columns \['flux'\]",
     ),
-    "too few fields": (document(fits_bytes(), ROW | {"x": FIELDS["x"]}), "as FITS, .*expected columns"),
+    "too few fields": (document(fits_bytes(), ROW | {"x": FIELDS["x"]}), "as FITS, .*expected the columns"),
     "another extension": (document(fits_bytes(), attributes=' extnum="2"'), "in extension 2 of a FITS file"),
     "no table": (document(image(), ROW), "has no table"),
     "nothing": (document(b"", ROW), "t.vot"),

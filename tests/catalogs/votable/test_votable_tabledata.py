@@ -182,28 +182,37 @@ def of(kind: str, *words: str, head: str = "") -> bytes:
 PLAIN = of('datatype="int"', "5", "6")
 BOMB = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10}">' for i in range(1, 12))
 REFUSED = {
-    "a word": (of('datatype="int"', "5", "x"), "'x' in 'x' is no int; expected"),
-    "a fraction": (of('datatype="long"', "5.5"), "'5.5' in 'x' is no long"),
-    "out of range": (of('datatype="short"', "70000"), "'70000' in 'x' is no short"),
-    "far out of range": (of('datatype="long"', "9" * 20), "'9+' in 'x' is no long"),
-    "below range": (of('datatype="unsignedByte"', "-1"), "'-1' in 'x' is no unsignedByte"),
-    "a truth": (of('datatype="boolean"', "T", "yes"), "'yes' in 'x' is no boolean"),
-    "a bit": (of('datatype="bit" arraysize="2"', "12"), "'2' in 'x' is no bit of the arraysize 2"),
+    "a word": (of('datatype="int"', "5", "x"), "'x' in 'x' is not of datatype int; expected"),
+    "a fraction": (of('datatype="long"', "5.5"), "'5.5' in 'x' is not of datatype long"),
+    "out of range": (of('datatype="short"', "70000"), "'70000' in 'x' is not of datatype short"),
+    "far out of range": (of('datatype="long"', "9" * 20), "'9+' in 'x' is not of datatype long"),
+    "below range": (of('datatype="unsignedByte"', "-1"), "'-1' in 'x' is not of datatype unsignedByte"),
+    "a truth": (of('datatype="boolean"', "T", "yes"), "'yes' in 'x' is not of datatype boolean"),
+    "a bit": (of('datatype="bit" arraysize="2"', "12"), "'2' in 'x' is not of datatype bit with arraysize 2"),
     "too many elements": (
         of('datatype="float" arraysize="2"', "1 2 3"),
-        "'1 2 3' in 'x' is no float of the arraysize 2",
+        "'1 2 3' in 'x' is not of datatype float with arraysize 2",
     ),
     "too few elements": (
         of('datatype="float" arraysize="2"', "1"),
-        "'1' in 'x' is no float of the arraysize 2",
+        "'1' in 'x' is not of datatype float with arraysize 2",
     ),
     "half a pair": (
         of('datatype="float" arraysize="2x*"', "1 2 3"),
-        "'1 2 3' in 'x' is no float of the arraysize 2x",
+        "'1 2 3' in 'x' is not of datatype float with arraysize 2x",
     ),
-    "half a complex number": (of('datatype="floatComplex"', "1"), "'1' in 'x' is no floatComplex"),
-    "an array with a gap": (of('datatype="int" arraysize="2"', "1 nan"), "an array in 'x' lacks elements"),
-    "a list with a gap": (of('datatype="int" arraysize="*"', "1 nan"), "an array in 'x' lacks elements"),
+    "half a complex number": (
+        of('datatype="floatComplex"', "1"),
+        "'1' in 'x' is not of datatype floatComplex",
+    ),
+    "an array with a gap": (
+        of('datatype="int" arraysize="2"', "1 nan"),
+        "an array in 'x' has too few elements",
+    ),
+    "a list with a gap": (
+        of('datatype="int" arraysize="*"', "1 nan"),
+        "an array in 'x' has too few elements",
+    ),
     "encoded cells": (PLAIN.replace(b"<TD>", b'<TD encoding="base64">'), "a cell has the encoding base64"),
     "too few cells": (
         PLAIN.replace(b"<TD>5</TD>", b""),
@@ -250,11 +259,11 @@ REFUSED = {
     ),
     "wide beyond belief": (
         of('datatype="double" arraysize="100000000"', ""),
-        "a FIELD of the arraysize '100000000', expected at most",
+        "a FIELD with arraysize '100000000', expected at most",
     ),
     "wide in two dimensions": (
         of('datatype="double" arraysize="100000x1000000*"', ""),
-        "a FIELD of the arraysize '100000x1000000\\*', expected at most",
+        "a FIELD with arraysize '100000x1000000\\*', expected at most",
     ),
     "wide all together": (
         of('datatype="doubleComplex" arraysize="8000000"', ""),
