@@ -24,6 +24,7 @@ from catalogs.profile.subjects import about_a_magnitude, without_unit
 from catalogs.sky.positions import is_position
 
 __all__ = [
+    "ANOTHER_NOTATION",
     "Suspected",
     "bookkeeping",
     "naming_column",
@@ -36,6 +37,8 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
+ANOTHER_NOTATION = "numbers in another notation"
+"""Words of `unread_numbers` for texts such as 18,179 that are numbers to people but cannot be read as such."""
 FEWEST = 2
 """Rows with a number that other catalogues use as a mark, from which it may be one here."""
 FEWEST_UNUSUAL = 5
@@ -208,7 +211,7 @@ def not_numbers(profile: Profile, name: str) -> str | None:
     if odd and sum(odd.values()) < 0.5 * len(words):
         return f"{len(words) - sum(odd.values()):,} of {len(words):,} texts are numbers, but not {shown}"
     if odd and all(map(_number_written_otherwise, odd)):
-        return f"{shown}: numbers in another notation, expected one such as 1234.5 or 1.2345e3; convert them"
+        return f"{shown}: {ANOTHER_NOTATION}, expected one such as 1234.5 or 1.2345e3; convert them"
     return None
 
 

@@ -25,7 +25,12 @@ from catalogs.profile import split
 from catalogs.profile.columns import Profile, as_numbers
 from catalogs.profile.presence import shares_of_one, uneven_presence
 from catalogs.profile.subjects import about_a_magnitude
-from catalogs.profile.suspicions import naming_column, suspected_identifiers, suspected_texts
+from catalogs.profile.suspicions import (
+    ANOTHER_NOTATION,
+    naming_column,
+    suspected_identifiers,
+    suspected_texts,
+)
 from catalogs.sky.positions import positions
 from flows.draft._classes import StartingClasses, can_name, fewest_rows, starting_classes
 from flows.draft._columns import Chosen, choose_columns, quoted
@@ -124,7 +129,7 @@ def _remedy_of_texts(left_out: Mapping[str, str]) -> str:
             "this is a table of labels only: name the catalogue with the measurements, and join these labels "
             "to it by table = { ... } under [label]"
         )
-    odd = any("numbers written otherwise" in reason for reason in left_out.values())
+    odd = any(ANOTHER_NOTATION in reason for reason in left_out.values())
     return "convert those numbers" if odd else "write the specification by hand"
 
 

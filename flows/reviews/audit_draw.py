@@ -144,7 +144,7 @@ def _check_free(folder: Path, *, overwrite: bool) -> None:
     there = [folder / name for name in (f"{AUDIT_NAME}.csv", DESIGN) if (folder / name).exists()]
     if there and not overwrite:
         raise UsageError(
-            f"{there[0]}: got a folder in which an audit was drawn already; estimate from it (`blr audit estimate`), "
+            f"{there[0]}: an audit was drawn here already; estimate from it (`blr audit estimate`), "
             "or draw another with --overwrite, after which the answers to this one no longer count"
         )
     check_unanswered(folder, AUDIT_NAME)

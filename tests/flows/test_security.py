@@ -98,7 +98,9 @@ def test_results_of_flows_are_json(flow: Any) -> None:
 def test_a_result_is_of_a_type_of_ours(kind: str) -> None:
     """A file of results names the type: nothing else is made of it, or called."""
     blob = json.dumps({"blr_kind": kind, "blr_document": {"args": "true"}}).encode()
-    with pytest.raises(FlowError, match=f"got a result of the type '{kind}', expected one of flows"):
+    with pytest.raises(
+        FlowError, match=f"got a result of the type '{kind}', expected a type of the package 'flows'"
+    ):
         RESULTS.loads(blob)
 
 

@@ -64,7 +64,7 @@ def undrawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_the_tutorial_does_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     said = work_through("tutorial.md", lambda: capsys.readouterr().out)
-    assert "-99 in 65 rows: no value?" in said["inspect galaxies.csv"]
+    assert "-99 in 65 rows: a mark for 'no value'?" in said["inspect galaxies.csv"]
     assert "Suspected identifier: objid" in said["inspect galaxies.csv"]
     first, second = Store(Path("models")).versions("types")
     description = Store(Path("models")).read(second).training.labels

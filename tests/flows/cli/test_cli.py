@@ -101,7 +101,7 @@ BAD = {
         lambda _: None,
         ("train", "spce.toml"),
         2,
-        r"spce.toml: got no such file, expected a specification in TOML; did you mean 'spec.toml'",
+        r"spce.toml: there is no such file, expected a specification in TOML; did you mean 'spec.toml'",
     ),
     "no catalogue to train on": (
         lambda _: change("spec.toml", '"survey.parquet"', '"survye.parquet"'),

@@ -100,7 +100,7 @@ def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(
     ]
     assert '# extinction = { e_bv = "EBV", coefficient = 3.2 }' in start.text
     assert written["catalog"]["sentinels"] == {"FLUX_G": [-9999.0]}
-    assert "; measured for 100% of 'STAR', for 0% of 'GALAXY'" in start.left_out["PARALLAX_X"]
+    assert "; measured for 100% of class 'STAR' and 0% of class 'GALAXY'" in start.left_out["PARALLAX_X"]
     assert "a distance: leave it out if the target does not know it alike" in start.suspects["REDSHIFT"]
     assert start.left_out["CZ_KMS"].startswith("in the same order as REDSHIFT")
     assert start.left_out["SURVEY"].startswith("whole numbers, with a name that is usual for bookkeeping")
@@ -173,7 +173,7 @@ def test_whole_numbers_are_measurements_and_flags_alone_are_taken_with_a_doubt(t
     Table({"quality_flag": rng.poisson(1 + 6 * kind), "kind": kind}).write(tmp_path / "flag.fits")
     start = started(tmp_path / "flag.fits", "kind")
     assert start.features == {"quality_flag": "quality_flag"}
-    assert "# doubtful, but no other column is left whole numbers: a flag or a code" in start.text
+    assert "# doubtful, but no other column is left: whole numbers: a flag or a code" in start.text
 
 
 def test_nothing_to_learn_from_is_refused(tmp_path: Path) -> None:
@@ -371,5 +371,5 @@ def test_texts_of_degrees_are_told_how_to_be_stated(tmp_path: Path) -> None:
     (tmp_path / "texts.csv").write_text("\n".join(rows) + "\n")
     told = inspect_catalog(catalogs.open(tmp_path / "texts.csv")).position
     assert told.remarks == (
-        '301 of 301 sampled rows hold no readable angle, but only 1: state position_unit = "deg", or "rad"',
+        '301 of 301 sampled rows hold no readable angle, but only 1 if the texts are numbers: state position_unit = "deg", or "rad"',
     )

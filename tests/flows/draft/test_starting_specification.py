@@ -128,7 +128,7 @@ def test_init_writes_what_trains(
     text = out.read_text()
     assert 'paths = ["../survey.parquet"]' in text
     assert "#   mu: leak: computed from" in text
-    assert "# Suspect, kept: answer, by itself it tells" in text
+    assert "# Suspect, kept: answer, by itself it gives" in text
     assert "nats a row with it, " in text
     assert "#   again: the same as bmag" in text
     assert read_specification(out).select.by == "stack"

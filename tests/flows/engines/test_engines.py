@@ -125,6 +125,6 @@ def test_versions_that_differ() -> None:
     assert versions.difference("node-1", dict(ours)) == ""
     said = versions.difference("node-1", {**ours, "numpy": "1.0"})
     assert said.startswith(
-        f"node-1: got numpy 1.0, expected numpy {ours['numpy']} as on the machine that started the run"
+        f"node-1: got numpy 1.0, expected numpy {ours['numpy']}, as on the machine that started the run"
     )
     assert "blr missing" in versions.difference("node-1", {k: v for k, v in ours.items() if k != "blr"})

@@ -51,7 +51,7 @@ def test_a_survey_of_few_fields_is_split_by_finer_pixels(
 def test_rows_in_one_place_are_refused(folder: Path, make: SimpleNamespace) -> None:
     rng = np.random.default_rng(0)
     prepared(folder, make, 30 + rng.normal(0, 0.001, 400), 20 + rng.normal(0, 0.001, 400))
-    with pytest.raises(TrainingError, match="got 'healpix', which holds"):
+    with pytest.raises(TrainingError, match="got 'healpix', which (holds|puts)"):
         train(folder / "spec.toml", folder / "models")
 
 
@@ -63,7 +63,7 @@ def test_an_order_that_is_stated_is_taken_unless_the_share_is_far_off(
     split = train(folder / "spec.toml", folder / "models", dry_run=True).training.split
     assert split.healpix_order == 9
     prepared(folder, make, lon, lat, "healpix_order = 2\n")
-    with pytest.raises(TrainingError, match="healpix_order: got 2, by whose pixels"):
+    with pytest.raises(TrainingError, match="healpix_order: got 2, whose pixels"):
         train(folder / "spec.toml", folder / "models", dry_run=True)
 
 
@@ -75,5 +75,5 @@ def test_a_column_of_few_values_is_refused_where_the_share_is_far_off(
     make.parquet(folder / "survey.parquet", columns)
     for share in (0.1, 0.85):  # a name's hash holds it out at one of these
         (folder / "spec.toml").write_text(make.specification + f'[split]\nby = "field"\nheld_out = {share}\n')
-        with pytest.raises(TrainingError, match=r"by whose 2 different values|without"):
+        with pytest.raises(TrainingError, match=r"whose 2 different values|without"):
             train(folder / "spec.toml", folder / "models", dry_run=True)

@@ -219,7 +219,7 @@ def test_an_expression_that_gives_text_is_told_of_by_its_name(folder: Path) -> N
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("expressions = { x = 'a' }", "target.expressions: got 'x', expected our name"),
+        ("expressions = { x = 'a' }", "target.expressions: got 'x', expected the name"),
         ("expressions = { ra = 'a' }", "for the name or the position of the objects"),
         ("columns = { r = 'a' }\nexpressions = { r = 'a' }", "got 'r' under .target.columns. too"),
         ("expressions = { i_err = 'a' }", "got the error of the magnitude 'i' without the magnitude"),

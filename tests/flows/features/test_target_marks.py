@@ -220,7 +220,7 @@ def test_the_comparison_at_the_training_goes_by_them(trained: tuple[Path, str]) 
 def test_marks_that_would_mark_nothing_are_refused(trained: tuple[Path, str], key: str) -> None:
     folder, model = trained
     text = SPECIFICATION.format(states="")
-    with pytest.raises(SpecificationError, match=rf"target\.{key}: got 'gg', expected our name.*mean 'g'"):
+    with pytest.raises(SpecificationError, match=rf"target\.{key}: got 'gg', expected the name.*mean 'g'"):
         parse_specification(
             f"{text.replace('_not_detected', '').replace('_masked', '')}[target]\n{key} = {{ gg = 1 }}\n",
             source="x",

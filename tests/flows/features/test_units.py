@@ -254,7 +254,7 @@ def test_a_name_that_nothing_asks_for_is_refused(key: str) -> None:
     for name in ("flux", "sigma", "mag", "id"):
         parse_specification(f'{text}{key} = {{ {name} = "Jy" }}\n', source="x")
     for name in ("fluxx", "m", "ivar"):  # m is a magnitude made here, ivar in the file alone
-        with pytest.raises(SpecificationError, match=rf"target\.{key}: got '{name}', expected our name"):
+        with pytest.raises(SpecificationError, match=rf"target\.{key}: got '{name}', expected the name"):
             parse_specification(f'{text}{key} = {{ {name} = "Jy" }}\n', source="x")
 
 

@@ -53,7 +53,7 @@ def test_weights_are_of_drawn_objects_and_have_mean_one_in_each_list(tmp_path: P
     assert read_reviews(paths, "name", label).weights == {"A": 1.0, "B": 1.5, "E": 0.5}
     written(tmp_path, a="name,how,weight,label\nA,drawn,0,E\n")
     with pytest.raises(
-        TrainingError, match=r"not positive numbers, the first for 'A' first.*review_weights = false"
+        TrainingError, match=r"not positive numbers, the first for 'A',.*review_weights = false"
     ):
         read_reviews(paths, "name", label)
     with pytest.raises(ValueError, match="'review_weights' without 'extra'"):

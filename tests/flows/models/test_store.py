@@ -111,7 +111,7 @@ def test_promotion_is_logged(store: Store) -> None:
     assert [p.version for p in store.history("morphology")] == [first.version, "0123456789ab"]
     assert store.find("morphology").version == "0123456789ab"
     shutil.rmtree(store.folder("morphology", "0123456789ab"))
-    with pytest.raises(ModelError, match="whose champion is 0123456789ab, expected one of its versions"):
+    with pytest.raises(ModelError, match="its champion is 0123456789ab, expected one of its versions"):
         store.find("morphology")
 
 

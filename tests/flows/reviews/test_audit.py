@@ -233,7 +233,7 @@ def test_nothing_is_lost_and_nothing_is_mixed(
     fails(*draw, "--threshold", "early=9", message="between 0 and 1")
     fails(*draw, "--by", "bmag", "--edges", "16,15", message="expected numbers in ascending order")
     assert run([str(word) for word in draw]) == 0
-    fails(*draw, message="drawn before")
+    fails(*draw, message="was drawn here already")
     assert run([str(word) for word in (*draw, "--overwrite")]) == 0
     path = answered(out)
     right = path.read_text(encoding="utf-8")

@@ -140,7 +140,7 @@ def test_a_chain_of_urls_is_refused(mixed: Any, monkeypatch: pytest.MonkeyPatch,
     if not with_roots:
         monkeypatch.delenv("BLR_ROOTS")
     for url in ("simplecache::file:///etc/passwd", "zip://a.parquet::https://survey.org:8443/release/a.zip"):
-        with pytest.raises(UsageError, match="a file inside another"):
+        with pytest.raises(UsageError, match="a file inside an archive"):
             resolve_sources([url], mixed, key="x")
 
 

@@ -78,7 +78,7 @@ CASES = {
         "label: got 1 class.es. in 'classes', expected at least two; add the other",
     ),
     "class twice": ('["S"]', '["S", "E"]', "label: 'E' is in class 'early' and in 'late'; keep it in one"),
-    "empty class": ('["S"]', "[]", "label: class 'late' lists no spelling, expected one or more"),
+    "empty class": ('["S"]', "[]", "label: class 'late' lists no spelling, expected at least one"),
     "bad expression": ("bmag - jmag", "bmag - ", "features.b_j: "),
     "forbidden call": ("bmag - jmag", "__import__('os')", "features.b_j: "),
     "forbidden attribute": ("bmag - jmag", "bmag.__class__", "features.b_j: "),

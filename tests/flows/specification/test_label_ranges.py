@@ -48,7 +48,7 @@ def test_texts_that_are_no_ranges_are_spellings() -> None:
 @pytest.mark.parametrize(
     ("classes", "told"),
     [
-        ({"a": ["..1"], "b": ["0.."]}, "'..1' and '0..' share numbers"),
+        ({"a": ["..1"], "b": ["0.."]}, "'..1' and '0..' overlap"),
         ({"a": ["3..1"], "b": ["4.."]}, "whose lower end is not the first"),
     ],
 )
