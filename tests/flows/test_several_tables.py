@@ -77,7 +77,7 @@ def test_of_two_that_have_them_one_is_named(as_fits: Path) -> None:
     with fits.open(as_fits / "three.fits") as hdus:
         hdus["DEEP"].name = "ULTRADEEP"
         hdus.writeto(as_fits / "renamed.fits")
-    with pytest.raises(CatalogError, match="say which"):
+    with pytest.raises(CatalogError, match="name one, or give its number"):
         classify([as_fits / "renamed.fits"], model=told.model, **places)
     named = specification(as_fits, "three.fits", 'table = "deep"')
     named.write_text(named.read_text() + "[target]\ntable = 3\n")

@@ -276,7 +276,7 @@ def test_files_named_by_hand_are_told_of_at_once(survey: Survey, web: Web) -> No
     web.odd = [*web.odd, ("b.parquet", "404")]
     with pytest.raises(CatalogError, match=f"there is no {survey.url}/b.parquet; correct the URL"):
         survey.classify(f"{survey.url}/a.parquet", f"{survey.url}/b.parquet")
-    with pytest.raises(UsageError, match=r"whose outputs would be called a.parquet"):
+    with pytest.raises(UsageError, match=r"whose outputs would have the name a.parquet"):
         survey.classify(f"{survey.url}/a.parquet", survey.url)
     with pytest.raises(UsageError, match=r"whose outputs would have the same name"):
         survey.classify(f"{survey.url}/a.parquet", str(web.folder / "release" / "a.parquet"))
@@ -456,7 +456,7 @@ def test_roots(survey: Survey, web: Web, tmp_path: Path, monkeypatch: pytest.Mon
     with serving(tmp_path) as inside:
         survey.write("secret.parquet")
         web.odd = [*web.odd, ("b.parquet", f"to {inside.url}/www/release/secret.parquet")]
-        with pytest.raises(CatalogError, match=r"b.parquet leads on to .*, expected an address below"):
+        with pytest.raises(CatalogError, match=r"b.parquet redirects to .*, expected an address below"):
             survey.classify(f"{survey.url}/b.parquet")
         assert run(["inspect", f"{survey.url}/b.parquet"]) == 1
         assert inside.asked == []

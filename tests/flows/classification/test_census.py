@@ -163,7 +163,7 @@ def test_a_table_has_the_census_of_its_file(classified: Path, make: SimpleNamesp
 @pytest.mark.parametrize(
     ("lost", "reason"),
     [
-        (UNSEEN_ROWS_FILE, "kept no rows that no fit has seen"),
+        (UNSEEN_ROWS_FILE, "kept no unseen rows"),
         (CENSUS_ROWS_FILE, "kept no rows for a census"),
     ],
 )
@@ -186,7 +186,7 @@ def test_objects_unlike_the_labelled_ones_cannot_be_counted(mine: Path, make: Si
     assert summary(mine / "faint")["contradicted"]
     said = summary(mine / "faint")["classes"]["late"]
     assert said["source"] == "cannot be said"
-    assert "do not look alike" in said["reason"]
+    assert "make the labelled rows look like the target" in said["reason"]
     request = CensusRequest(mine / "faint", store=mine / "models", assumes="features")
     take_census(request)
     reasons = [

@@ -258,7 +258,8 @@ def test_outputs_of_another_model_are_not_mixed(work: Path) -> None:
     ):
         run(work, model=label)
     with pytest.raises(
-        OutputExistsError, match=r"got survey.parquet of the model .* which this run would not replace"
+        OutputExistsError,
+        match=r"got survey.parquet, written by the model .* which this run would not replace",
     ):
         run(work, "survey.fits", model=label, overwrite=True)
     assert lasting_contents(work / "out") == before

@@ -99,7 +99,7 @@ def test_slim_copies_are_named_where_there_is_no_room_and_then_have_it(
     free = SimpleNamespace(free=(slim + whole) // 2)
     monkeypatch.setattr(atomic.shutil, "disk_usage", lambda _: free)
     with pytest.raises(
-        StorageError, match=r'needs about .*; or ask for slim copies mode = "slim" under \[output\]'
+        StorageError, match=r'needs about .*; or ask for slim copies: mode = "slim" under \[output\]'
     ):
         run(trained, tmp_path, "", source.name, dry_run=True)
     assert run(trained, tmp_path, 'mode = "slim"', source.name, dry_run=True).status == "planned"

@@ -51,7 +51,7 @@ def test_a_survey_of_few_fields_is_split_by_finer_pixels(
 def test_rows_in_one_place_are_refused(folder: Path, make: SimpleNamespace) -> None:
     rng = np.random.default_rng(0)
     prepared(folder, make, 30 + rng.normal(0, 0.001, 400), 20 + rng.normal(0, 0.001, 400))
-    with pytest.raises(TrainingError, match="got 'healpix', which (holds|puts)"):
+    with pytest.raises(TrainingError, match="got 'healpix', which "):
         train(folder / "spec.toml", folder / "models")
 
 

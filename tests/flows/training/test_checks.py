@@ -55,7 +55,7 @@ def test_reasons_name_the_share_of_their_part() -> None:
     assert found.reasons == (
         "30% of the mixture: no mixing",
         "60% of the mixture: it holds",
-        "parts with 10% of the mixture in total were not compared with the exact posterior",
+        "small parts with 10% of the mixture in total were not compared with the exact posterior",
     )
 
 

@@ -200,7 +200,7 @@ def test_what_is_wrong_with_a_row_is_said_as_by_one_process(nights: Path, tmp_pa
 
 def test_a_worker_that_does_not_see_the_store(nights: Path, tmp_path: Path) -> None:
     reader = PieceReader((), LabelSource(""), tmp_path / "nowhere")
-    with pytest.raises(EngineError, match="nowhere: a worker does not see this folder, expected the model"):
+    with pytest.raises(EngineError, match="nowhere: a worker does not see this folder, expected a model"):
         reader(Piece(0, 0, catalogs.open(nights / "night-0.fits").partitions[0]))
 
 
