@@ -371,6 +371,8 @@ def test_texts_of_degrees_are_told_how_to_be_stated(tmp_path: Path) -> None:
     (tmp_path / "texts.csv").write_text("\n".join(rows) + "\n")
     told = inspect_catalog(catalogs.open(tmp_path / "texts.csv")).position
     assert told.remarks == (
-        "301 of 301 sampled rows hold no readable angle, but only 1 if the texts are numbers: "
-        'state position_unit = "deg", or "rad"',
+        (
+            "301 of 301 sampled rows hold no readable angle, but only 1 if the texts are numbers: "
+            'state position_unit = "deg", or "rad"'
+        ),
     )
