@@ -216,7 +216,7 @@ start_embedded_server().wait()
 def test_an_embedded_server_that_cannot_start_says_where_it_says_why(tmp_path: Path) -> None:
     with start(NO_DATABASE, tmp_path) as work:
         said = work.communicate()[1]
-    assert re.search(r"FlowError: .* did not start: the end of .*server.log; .*--direct", said)
+    assert re.search(r"FlowError: .* did not start: the end of .*server.log tells why; .*--direct", said)
     assert "unable to open database file" in (tmp_path / "server.log").read_text()
 
 
