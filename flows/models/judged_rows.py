@@ -97,7 +97,7 @@ class ClassComparison:
     """A class on the objects that both models were judged on: how many have it, and the challenger's gain on them.
 
     Completeness is the share of these objects that a model gives the class; purity is the share of correct ones among
-    the objects that it gives the class, NaN if there are none.
+    the objects that it gives the class, NaN if it gives the class to no object.
     """
 
     gain: Skill
