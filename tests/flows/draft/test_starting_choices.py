@@ -101,7 +101,10 @@ def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(
     assert '# extinction = { e_bv = "EBV", coefficient = 3.2 }' in start.text
     assert written["catalog"]["sentinels"] == {"FLUX_G": [-9999.0]}
     assert "; measured for 100% of class 'STAR' and 0% of class 'GALAXY'" in start.left_out["PARALLAX_X"]
-    assert "a distance: leave it out if the target does not have it with the same quality" in start.suspects["REDSHIFT"]
+    assert (
+        "a distance: leave it out if the target does not have it with the same quality"
+        in start.suspects["REDSHIFT"]
+    )
     assert start.left_out["CZ_KMS"].startswith("in the same order as REDSHIFT")
     assert start.left_out["SURVEY"].startswith("whole numbers, with a name that is usual for bookkeeping")
     assert start.left_out["IS_PRIMARY"].startswith("yes or no")
