@@ -35,7 +35,7 @@ run-tests: venv
 e2e: venv ## the tests from end to end: plain installs, the demonstration, a cluster, killed runs, Prefect's server and worker, pages in a browser (Debian: chromium, chromium-driver)
 	$(PYTEST) -m 'not long' $(END_TO_END)
 
-long: venv ## the long tests: many repeats, a second database, every default candidate
+long: venv ## the long tests: many repeats, a second database, every default candidate, Slurm (Debian: slurm-wlm, munge)
 	$(PYTEST) -m long tests
 
 check: lint format types architecture review ## what pre-commit checks too
