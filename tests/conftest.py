@@ -43,7 +43,6 @@ LONGEST = (
     "tests/flows/orchestration/",
     "tests/flows/test_cluster.py",
     "tests/flows/test_killed.py",
-    "tests/test_typed_face.py",
 )
 """Files of tests that take minutes, much of it waiting: first, so that no process is left alone with one at the end."""
 

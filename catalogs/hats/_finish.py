@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from catalogs.catalog.catalog import OldColumns
+from catalogs.catalog.computing import in_order
 from catalogs.catalog.earlier_columns import provenance_entries
 from catalogs.catalog.new_columns import OWN, NewColumn, Provenance
 from catalogs.files.atomic import atomic_path, atomic_write_text
@@ -29,6 +31,8 @@ STATISTICS = "per_partition_statistics.parquet"
 ESTIMATED_SIZE = "hats_estsize"
 DEFAULT_COLUMNS = "hats_cols_default"
 OURS = ".blr-"
+READERS = 8
+"""Threads that read footers: on a shared disk each waits most of its time."""
 
 
 @dataclass(frozen=True)
@@ -159,19 +163,20 @@ def merged_footers(common: Path, files: Sequence[Path]) -> pq.FileMetaData:
 
     RuntimeError where the files have not the same columns.
     """
-    footers = []
-    for path in files:
-        footers.append(pq.read_metadata(path))
-        footers[-1].set_file_path(path.relative_to(common.parent).as_posix())
-    try:
-        return added(pq.read_metadata(common), footers)
-    except RuntimeError:
-        # Some writers' schema without rows is not to the letter that of their files.
-        return added(footers[0], footers[1:])
 
+    def footer(path: Path) -> pq.FileMetaData:
+        read = pq.read_metadata(path)
+        read.set_file_path(path.relative_to(common.parent).as_posix())
+        return read
 
-def added(merged: pq.FileMetaData, footers: Sequence[pq.FileMetaData]) -> pq.FileMetaData:
-    """Return the first footer with the row groups of the others."""
-    for footer in footers:
-        merged.append_row_groups(footer)
+    merged = pq.read_metadata(common)
+    with closing(in_order(files, footer, READERS)) as footers:
+        for n_merged, footer_of_file in enumerate(footers):
+            try:
+                merged.append_row_groups(footer_of_file)
+            except RuntimeError:
+                if n_merged:
+                    raise
+                # Some writers' schema without rows is not to the letter that of their files.
+                merged = footer_of_file
     return merged

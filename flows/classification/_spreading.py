@@ -85,15 +85,38 @@ def spread(engine: Engine, groups: Sequence[JobGroup], stop: Callable[[], None])
     jobs = {job.name: job for group in groups for job in group.jobs}
     lost = [found for found, _ in received.take(engine, groups, stop)]
     alone = [_alone(jobs[name]) for found in lost if len(found) > 1 for name in found]
+    if alone:
+        tell().note(
+            f"workers ended over groups of files: {len(alone):,} files are tried again, each by itself"
+        )
     last = [found for found in lost if len(found) == 1]
     last += [found for found, _ in received.take(engine, alone, stop)]
-    small = [_alone(_in_small_batches(jobs[name])) for found in last for name in found]
-    for found, why in received.take(engine, small, stop):
-        received.results += [Failed(name, why.reason, None) for name in found]
+    small = [_in_small_batches(jobs[name]) for found in last for name in found]
+    received.results += _last_attempt(engine, small, received, stop)
     longest = sorted(received.seconds.items(), key=lambda item: (-item[1], item[0]))[:SLOWEST]
     if len(received.seconds) > SLOWEST:
         tell().note("slowest files: " + ", ".join(f"{name} {seconds:,.1f} s" for name, seconds in longest))
     return sorted(received.results, key=lambda result: result.name)
+
+
+def _last_attempt(
+    engine: Engine, small: Sequence[FileJob], received: _Received, stop: Callable[[], None]
+) -> list[Failed]:
+    """Have files annotated that are to be read in small batches; return those that end their workers once more.
+
+    Dask blames the end of a worker on what waits for that worker too.  So where several files were lost, each has an
+    attempt with nothing beside it.
+    """
+    if small:
+        shown = ", ".join(job.name for job in small[:SLOWEST]) + (", ..." if len(small) > SLOWEST else "")
+        tell().note(f"workers ended over {shown}: tried again in batches of {small[0].batch_rows:,} rows")
+    failed = received.take(engine, [_alone(job) for job in small], stop)
+    if len(failed) > 1:
+        names = {name for found, _ in failed for name in found}
+        groups = [_alone(job) for job in small if job.name in names]
+        failed = [again for group in groups for again in received.take(engine, [group], stop)]
+    said = "read as a whole and in small batches"
+    return [Failed(name, f"{said}: {why.reason}", None) for found, why in failed for name in found]
 
 
 def _alone(job: FileJob) -> JobGroup:

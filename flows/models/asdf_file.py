@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import asdf
+import numpy as np
+from asdf.tags.core import NDArrayType
 
 from catalogs.files.atomic import atomic_path
 from flows.errors import ModelError
@@ -110,14 +113,20 @@ def read_tree(path: Path) -> Tree:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # asdf only warns of some damage, as of an unknown tag
             check_blocks(path)
-            with asdf.open(path, lazy_load=True, memmap=False) as file:
+            with asdf.open(path, lazy_load=True, memmap=False, validate_checksums=True) as file:
                 check_tree(file.tree, path.stat().st_size)
-            with asdf.open(path, lazy_load=False, memmap=False, validate_checksums=True) as file:
-                return dict(file.tree)
-    except (
-        Exception
-    ) as error:  # A reader may raise anything on arbitrary bytes; the user's remedy is the same.
+                return {str(key): _in_memory(value) for key, value in file.tree.items()}
+    except Exception as error:  # whatever it is, the user's remedy is the same
         raise _damaged(path, str(error) or type(error).__name__) from error
+
+
+def _in_memory(node: Any) -> Any:
+    """Return part of a tree with its arrays read; their checksums are verified then."""
+    if isinstance(node, Mapping):
+        return {key: _in_memory(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_in_memory(value) for value in node]
+    return np.array(node) if isinstance(node, NDArrayType) else node
 
 
 def _check_version(path: Path, tree: Tree) -> None:

@@ -33,6 +33,8 @@ For this folder alone:
 
 - `_early_sending`: Annotated copies sent to an object store while others are annotated.
 - `_file_table`: The files of a large output folder as a Parquet table, one row a file: `_files/HASH.parquet`.
+- `_heartbeat`: Signs of life of a lock file, where the file system has no locks and nobody knows of processes on
+  other hosts.
 - `_listed`: How a manifest lists up to a hundred files in its JSON: inputs and outputs, one after another.
 """
 

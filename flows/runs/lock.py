@@ -1,8 +1,8 @@
 """One run at a time in a folder: a lock that goes with its process, and says whose it is.
 
 The lock is the system's (`flock`), so that a killed run leaves none behind; the file tells who holds it, and after a
-kill who held it.  Where a file system has no such locks (Lustre without `flock`), the file itself is the lock, and
-one whose process is gone is taken over.
+kill who held it.  Where a file system has no such locks (Lustre without `flock`), the file itself is the lock.  One
+whose process is gone is taken over; of another host, one that has given no sign of life for a minute.
 
 Some file systems grant a lock to each of two hosts (NFS with `nolock`, Lustre with `localflock`), without an error.
 Then the owner in the lock file is another one's, or files of ours are gone: whoever sees that stops, in words.
@@ -17,14 +17,16 @@ import os
 import socket
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from catalogs.files.atomic import StorageError
 from flows.errors import OutputFolderError
+from flows.runs._heartbeat import beating, falls_silent
+from flows.runs.progress import tell
 
 __all__ = ["LOCK", "Owner", "acting_for", "check_coherent", "check_held", "exclusive", "files_kept"]
 
@@ -38,13 +40,17 @@ ATTEMPTS = 20
 
 @dataclass(frozen=True)
 class Owner:
-    """The run that holds a lock, or held it until it was killed; `run` is its id in Prefect."""
+    """The run that holds a lock, or held it until it was killed; `run` is its id in Prefect.
+
+    One that `beats` gives signs of life; a run of an earlier version does not.
+    """
 
     pid: int
     host: str
     since: str
     began: int | None = None  # of the process, in the system's ticks: process ids are used again
     run: str | None = None
+    beats: bool = False
 
     @classmethod
     def this(cls, run: str | None) -> Owner:
@@ -100,7 +106,7 @@ def exclusive(folder: Path, *, run: str | None = None) -> Iterator[Owner | None]
     is_new = not folder.exists()
     killed, descriptor = _held(folder, Owner.this(run))
     try:
-        with files_kept(folder):
+        with files_kept(folder), nullcontext() if descriptor is not None else beating(folder / LINK):
             yield killed
     finally:
         if _other_owner(folder) is None:
@@ -224,10 +230,10 @@ def _taken(folder: Path, owner: Owner) -> Owner | None:
     """Take the lock where there are no locks: by a link of that name, which only one can make."""
     lock = folder / LINK
     own = folder / f"{LINK}-{uuid.uuid4().hex[:16]}"
-    own.write_text(json.dumps(asdict(owner)), encoding="utf-8")
+    own.write_text(json.dumps(asdict(replace(owner, beats=True))), encoding="utf-8")
     try:
         killed = Owner.read(lock)
-        if killed is not None and killed.gone:
+        if killed is not None and (killed.gone or _silent(killed, lock)):
             _remove_stale(lock, own.with_name(f"{own.name}-stale"), killed, folder)
         os.link(own, lock)
     except FileExistsError:
@@ -235,6 +241,14 @@ def _taken(folder: Path, owner: Owner) -> Owner | None:
     finally:
         own.unlink()
     return killed
+
+
+def _silent(owner: Owner, lock: Path) -> bool:
+    """Say whether the owner, on another host, gives no sign of life; that takes a minute, or a beat where it does."""
+    if not owner.beats or owner.host == socket.gethostname():
+        return False
+    tell().note(f"{lock.parent}: held by {owner}; this run waits a minute at most for a sign of life of it")
+    return falls_silent(lock)
 
 
 def _remove_stale(lock: Path, aside: Path, killed: Owner, folder: Path) -> None:

@@ -20,6 +20,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from blr.basis.kinds import fit_basis
@@ -360,6 +363,57 @@ def test_files_that_no_worker_outlives_are_quarantined_the_others_not(survey: Pa
     assert {k: v for k, v in again.items() if k.startswith("p")} == {
         k: v for k, v in content(survey, "threads").items() if k.startswith("p")
     }
+
+
+@pytest.fixture
+def small_worker() -> Iterator[str]:
+    """Run a worker that its nanny kills at 700 MB, which long names exceed; yield the scheduler's address."""
+    import dask
+
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            memory_limit="700MB",
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+        ) as started,
+    ):
+        yield str(started.scheduler_address)
+
+
+@pytest.mark.long
+def test_a_worker_that_runs_out_of_memory(
+    small_worker: str, trained: Path, make: SimpleNamespace, tmp_path: Path
+) -> None:
+    """A file that fits in small batches is annotated; one that never does waits for a run with more memory."""
+    shutil.copytree(trained / "models", tmp_path / "models")
+    (tmp_path / "release").mkdir()
+    for seed in range(3):
+        make.parquet(tmp_path / "release" / f"p{seed}.parquet", make.survey(80, seed=seed))
+    for name, n_rows, length in (("a-huge", 4_096, 64_000), ("big", 131_072, 2_000)):
+        columns = {key: pa.array(column) for key, column in make.survey(n_rows).items()}
+        columns["name"] = pc.binary_join_element_wise(columns["name"], "x" * length, "-")
+        pq.write_table(pa.table(columns), tmp_path / "release" / f"{name}.parquet", use_dictionary=False)
+    _jobs.ROWS_A_TASK = 10**9
+    heard = Heard()
+    with listening(heard):
+        told = classified(tmp_path, "small", engine=small_worker)
+    assert list(told.quarantined) == ["a-huge.parquet"]
+    assert told.quarantined["a-huge.parquet"].startswith("read as a whole and in small batches: 2 workers")
+    assert "workers ended over groups of files: 5 files are tried again, each by itself" in heard.lines
+    assert (
+        "workers ended over a-huge.parquet, big.parquet: tried again in batches of 4,096 rows" in heard.lines
+    )
+    assert classified(tmp_path, "small", threads=1).quarantined == {}
+    classified(tmp_path, "threads", threads=1)
+    copies = [
+        {k: v for k, v in content(tmp_path, name).items() if not k.startswith(("_", "summary", "manifest"))}
+        for name in ("small", "threads")
+    ]
+    assert copies[0] == copies[1]
 
 
 def test_a_worker_may_annotate_several_files_at_once(survey: Path) -> None:

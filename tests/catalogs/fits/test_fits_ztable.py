@@ -121,7 +121,7 @@ def test_the_table_is_as_it_was(tmp_path: Path, algorithm: str, length: int) -> 
     """Columns, nulls, scales, units, to the last short tile."""
     plain = make(tmp_path / "t.fits")
     if length == 1 and algorithm == "rice":
-        length = 7
+        length = 23  # fewer than a block of Rice's, which are of 32; one image a cell is slow to make
     packed = pack(plain, tmp_path / "p.fits", ALGORITHMS[algorithm], length)
     assert fits.open(packed).columns == fits.open(plain, 1).columns
     assert rows(packed).equals(rows(plain))

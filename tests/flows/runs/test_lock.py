@@ -6,10 +6,12 @@ import errno
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from threading import Timer
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +20,7 @@ import flows.classification.annotation
 from catalogs.catalog.catalog import Catalog
 from catalogs.files.atomic import atomic_write_text
 from flows.errors import OutputFolderError
+from flows.runs import _heartbeat
 from flows.runs.lock import LINK, LOCK, Owner, acting_for, check_coherent, check_held, exclusive
 from tests.flows.children import Child
 from tests.flows.verbs import classify
@@ -131,6 +134,81 @@ def test_without_locks_an_owner_on_another_machine_is_believed(
     with pytest.raises(OutputFolderError, match="process 1 on elsewhere"), exclusive(tmp_path):
         pass
     assert (tmp_path / LINK).exists()
+
+
+ELSEWHERE = """
+import errno, fcntl, pathlib, socket, sys
+def flock(*_):
+    raise OSError(errno.ENOSYS, "Function not implemented")
+fcntl.flock = flock
+socket.gethostname = lambda: "elsewhere"
+from flows.errors import OutputFolderError
+from flows.runs import _heartbeat
+from flows.runs.lock import check_held, exclusive
+_heartbeat.BEAT = 0.1
+folder = pathlib.Path(sys.argv[1])
+try:
+    with exclusive(folder):
+        print("begun", flush=True)
+        sys.stdin.readline()
+        check_held(folder)
+        print("held", flush=True)
+        sys.stdin.read()
+except OutputFolderError as error:
+    print(error, flush=True)
+"""
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be a host without locks that waits for twenty beats of 0.1 s."""
+    without_locks(monkeypatch)
+    monkeypatch.setattr(_heartbeat, "BEAT", 0.1)
+    monkeypatch.setattr(_heartbeat, "SILENCE", 2.0)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_without_locks_a_run_on_another_host_gives_signs_of_life(tmp_path: Path) -> None:
+    """It keeps the folder, however long it takes; once it is killed another run takes over."""
+    other = Child(ELSEWHERE, tmp_path)
+    for _ in range(3):
+        with pytest.raises(OutputFolderError, match=f"process {other.pid} on elsewhere"), exclusive(tmp_path):
+            pass
+    other.kill()
+    with exclusive(tmp_path) as killed:
+        assert killed is not None
+        assert (killed.pid, killed.host) == (other.pid, "elsewhere")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("impatient")
+def test_without_locks_a_run_that_was_asleep_finds_that_another_has_taken_over(tmp_path: Path) -> None:
+    """It stops in a sentence, and leaves the other one's lock alone."""
+    other = Child(ELSEWHERE, tmp_path)
+    assert other.process.stdin
+    assert other.process.stdout
+    os.kill(other.pid, signal.SIGSTOP)
+    with exclusive(tmp_path):
+        os.kill(other.pid, signal.SIGCONT)
+        other.process.stdin.write("\n")
+        other.process.stdin.flush()
+        said = other.process.stdout.readline()
+        assert "another run writes at the same time" in said
+        assert f"process {os.getpid()} on" in said
+        other.end()
+        assert Owner.read(tmp_path / LINK).pid == os.getpid()
+        check_held(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_holder_that_ends_meanwhile_is_not_taken_for_dead(tmp_path: Path) -> None:
+    lock = tmp_path / LINK
+    lock.write_text("")
+    removing = Timer(0.5, lock.unlink)
+    removing.start()
+    assert not _heartbeat.falls_silent(lock)
+    removing.join()
 
 
 def test_a_lock_file_with_anything_in_it_tells_of_nobody(tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""The job scripts of docs/cluster.md on a real Slurm of one node: workers expire, the run is cancelled, it goes on."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.running import PROGRAMS, wait_for
+from tests.e2e.slurm import Slurm, slurm
+from tests.e2e.survey import write_galaxies
+from tests.flows.verbs import classify
+from tests.lasting import lasting_contents
+
+pytest.importorskip("distributed")
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]  # its own waits are over before
+
+ROOT = Path(__file__).parents[2]
+N_FILES = 10
+ROWS = 260_000
+"""Rows of a file: two of them are more than one order has."""
+
+
+@pytest.fixture(scope="module")
+def queue() -> Iterator[Slurm]:
+    """Run a Slurm whose jobs find this package and its programs, as a user's find theirs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}")
+        patch.setenv("PYTHONPATH", str(ROOT))
+        with slurm() as started:
+            yield started
+
+
+def scripts(changed: Mapping[str, str]) -> dict[str, str]:
+    """Return the job scripts of the page by name, with each text of `changed` replaced."""
+    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    found = dict(
+        re.findall(r"^`(\w+\.sh)`.*?\n\n```sh\n(#!/bin/bash\n.*?)```", page, re.MULTILINE | re.DOTALL)
+    )
+    assert list(found) == ["classify.sh", "workers.sh"]
+    for before, after in changed.items():
+        assert any(before in text for text in found.values()), f"the page has no {before}"
+        found = {name: text.replace(before, after) for name, text in found.items()}
+    return found
+
+
+def test_the_job_scripts_of_the_page(queue: Slurm, survey: Path, tmp_path: Path) -> None:
+    """One worker at a time, which soon expires; the run is cancelled once, and the same command goes on."""
+    folder = Path(shutil.copytree(survey, tmp_path / "survey"))
+    for field in range(N_FILES):
+        write_galaxies(folder / "release" / f"field-{field}.parquet", ROWS, seed=field)
+    began = time.monotonic()
+    classify([folder / "release"], model="morphology", store=folder / "models", out=folder / "threads")
+    a_file = (time.monotonic() - began) / N_FILES
+    few = {"--cpus-per-task=8": "--cpus-per-task=1", "--nworkers 8": "--nworkers 1", "%20": "%1"}
+    few |= {"--lifetime 220m --lifetime-stagger 10m": f"--lifetime {math.ceil(3 + 4 * a_file)}s"}
+    for name, text in scripts(few).items():
+        (folder / name).write_text(text)
+
+    cancelled = queue.submit("classify.sh", folder=folder)
+    staged = folder / "annotated" / ".blr-staging"
+    wait_for(lambda: [*staged.rglob("*.parquet.json")] or not queue.jobs(), "a finished file", between=0.05)
+    assert queue.jobs(), (folder / f"slurm-{cancelled}.out").read_text()
+    queue.ask("scancel", cancelled)
+    wait_for(lambda: not queue.jobs(), "the end of the workers too")
+    assert not (folder / "annotated" / "manifest.json").exists()
+    assert "run the same command again" in (folder / f"slurm-{cancelled}.out").read_text()
+
+    again = queue.submit("classify.sh", folder=folder)
+    wait_for(lambda: not queue.jobs(), "the end of the run")
+    said = (folder / f"slurm-{again}.out").read_text()
+    assert (folder / "annotated" / "manifest.json").is_file(), said
+    annotated, expected = (lasting_contents(folder / name) for name in ("annotated", "threads"))
+    del annotated["report.html"], expected["report.html"]
+    assert annotated == expected
+    number = max(int(re.findall(r"\d+", path.name)[0]) for path in folder.glob("slurm-*_*.out"))
+    workers = [path.read_text() for path in folder.glob(f"slurm-{number}_*.out")]
+    assert len(workers) > 1, "another job has taken the place of the first"
+    assert any("worker-lifetime-reached" in log for log in workers)
+    assert not list(folder.glob("scheduler-*.json"))
