@@ -199,7 +199,7 @@ def test_a_name_in_a_listing_that_no_file_may_have_is_not_passed_over(web: Web) 
     """Its rows would be missing."""
     (web.folder / "odd").mkdir(exist_ok=True)
     (web.folder / "odd" / "index.html").write_text('<a href="a.parquet">a</a><a href="b%5C.parquet">b</a>')
-    with pytest.raises(FormatError, match=r"b%5C.parquet is of a name"):
+    with pytest.raises(FormatError, match=r"b%5C.parquet has a name that is not allowed here"):
         remote_listing(f"{web.url}/odd/", SUFFIXES)
 
 

@@ -83,7 +83,7 @@ def test_features_beyond_what_a_training_carries_are_listed(tmp_path: Path) -> N
     assert len(start.features) == 100
     assert "y" in start.features
     assert "Left out: 5 of 105 columns (beyond the limit 5)" in start.text
-    assert "# More than 100 would make a first training slow" in start.text
+    assert "# More than 100 features make a first training slow" in start.text
 
 
 def test_gamma_ray_sources_keep_their_spectra_and_lose_error_ellipses(tmp_path: Path) -> None:
