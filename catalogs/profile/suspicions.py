@@ -298,9 +298,10 @@ def _numbered(profile: Profile, name: str) -> bool:
 
 def naming_column(profile: Profile) -> str | None:
     """Return the column to take for the objects' names: different in every row, or repeated where objects are."""
-    known = suspected_identifiers(profile)
-    unique = (name for name, why in known if why.startswith("different"))
-    repeated = (name for name, why in known if why.endswith(" 0 have none"))
+    suspected = [profile.columns[name] for name, _ in suspected_identifiers(profile)]
+    named = [c for c in suspected if not c.missing and not is_real(c.column.datatype)]
+    unique = (c.column.name for c in named if not c.distinct.repeated)
+    repeated = (c.column.name for c in named if c.distinct.repeated)
     return next(unique, None) or next(repeated, None)
 
 

@@ -155,7 +155,7 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
     reason = next((reason for reason, holds in reasons.items() if holds), None)
     if reason is None:
         return None
-    return Reason(*reason, doubt=2 if reason[0].startswith("whole numbers") else 0)
+    return Reason(*reason, doubt=2 if reason[1] in {"flags and codes", "bookkeeping"} else 0)
 
 
 def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:

@@ -116,5 +116,5 @@ def test_selections_of_all_bins_are_joined() -> None:
 
 def test_counts_that_cannot_be_said_have_no_bins() -> None:
     labelled, target, _, places, _ = case(3, blind=False, share=0.4)
-    with pytest.raises(ValueError, match="cannot be said"):
+    with pytest.raises(ValueError, match="census without counts"):
         bin_shares(labelled, target, Counted(None, None, "no"), places)

@@ -166,7 +166,7 @@ def test_a_sample_of_the_target_has_wider_intervals_than_the_target() -> None:
 def test_rows_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="two classes or more"):
         TargetRows(np.ones((3, 1)), np.ones(3), np.ones((3, 1)), 3)
-    with pytest.raises(ValueError, match="3 rows of each"):
+    with pytest.raises(ValueError, match="3 rows in each"):
         TargetRows(np.full((3, 2), 0.5), np.ones(2), np.ones((3, 1)), 3)
     with pytest.raises(ValueError, match="values from 0 to 1"):
         LabelledRows(np.full((3, 2), 0.5), np.array([0, 1, 2]), np.ones(3), np.ones((3, 1)))

@@ -275,7 +275,7 @@ def test_says_what_is_wrong(dense: Twin) -> None:
     Phi, t = dense.binary(0)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
     with pytest.raises(
-        ValueError, match=r"at least the number of chains, and that at least 2, got 3 draws of 8"
+        ValueError, match=r"at least the number of chains, and that at least 2, got 3 draws and 8 chains"
     ):
         sample_posterior(q, n_draws=3, chains=8)
     with pytest.raises(ValueError, match=r"maximum-likelihood fit has no posterior to refine or sample"):

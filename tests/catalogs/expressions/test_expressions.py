@@ -366,7 +366,7 @@ def test_evaluate_batch() -> None:
     batch = pa.record_batch({"x": pa.array([1.0, None]), "n": pa.array(["p", "q"])})
     np.testing.assert_array_equal(parse("x + 1").evaluate_batch(batch), [2, NAN])
     np.testing.assert_array_equal(parse("7").evaluate_batch(batch), [7, 7])
-    with pytest.raises(ColumnNotFoundError, match="'y' was read"):
+    with pytest.raises(ColumnNotFoundError, match="'y' was not read"):
         parse("y").evaluate_batch(batch)
 
 

@@ -244,7 +244,11 @@ def test_clashes_and_existing_files_are_errors_before_any_work(tmp_path: Path) -
     ("column", "value", "message"),
     [
         (NewColumn("a", pa.string()), "x", "'a' is text of unknown width"),
-        (NewColumn("a", pa.string(), width=3), "spiral", "got the text 'spiral', longer than the 3"),
+        (
+            NewColumn("a", pa.string(), width=3),
+            "spiral",
+            "got the text 'spiral', which is longer than the width of 3",
+        ),
         (NewColumn("a", pa.string(), width=9), "élan", "got the text 'élan'; FITS holds ASCII only"),
         (NewColumn("a", pa.date32()), "x", r"'a' is date32\[day\]; FITS columns are added as bool"),
     ],

@@ -170,7 +170,7 @@ def test_tables_whose_log_says_which_files_count_are_refused(
 def test_a_file_compressed_as_a_whole_is_not_left_out_in_silence(tmp_path: Path) -> None:
     write_rich(tmp_path / "a.parquet", 5)
     (tmp_path / "b.parquet.gz").write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
-    with pytest.raises(FormatError, match=r"b\.parquet\.gz is compressed as a whole.*decompress it"):
+    with pytest.raises(FormatError, match=r"b\.parquet\.gz is compressed as a whole.*decompress the file"):
         parquet.open(tmp_path)
 
 

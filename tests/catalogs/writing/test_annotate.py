@@ -121,7 +121,7 @@ def test_annotate_writes_every_partition_to_its_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("compute", "error", "message"),
     [
-        (lambda _: {"other": 1}, ValueError, r"returned the columns \['other'\], but \['blr_p'\]"),
+        (lambda _: {"other": 1}, ValueError, r"returned the columns \['other'\], expected \['blr_p'\] too"),
         (lambda _: {"blr_p": np.zeros(3, np.float32)}, ValueError, r"shape \(3,\) for 'blr_p'.*100 rows"),
         (lambda _: {"blr_p": np.zeros((100, 1), np.float32)}, ValueError, r"shape \(100, 1\)"),
         (lambda _: {"blr_p": np.zeros(100)}, TypeError, "returned float64 for 'blr_p'; expected float32"),

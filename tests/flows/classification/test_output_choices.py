@@ -115,7 +115,7 @@ def test_slim_copies_are_advised_where_whole_ones_are_large(
     monkeypatch.setattr(room, "LARGE", 1000)
     monkeypatch.setattr(room, "SMALL_SHARE", 0.9)
     told = run(trained, tmp_path, "", "survey.fits", dry_run=True).advice
-    assert re.search(r'copies take about .* GB; .* mode = "slim" under \[output\]: .* of that', told)
+    assert re.search(r'copies take about .* GB; .* mode = "slim" under \[output\] writes .* of that', told)
     assert run(trained, tmp_path, 'mode = "slim"', "survey.fits", dry_run=True).advice == ""
 
 

@@ -575,7 +575,7 @@ def test_a_folder_of_another_product(release: Release) -> None:
     text = (release.out / MANIFEST).read_text().replace('"model": "morphology@', '"model": "redshifts@')
     (release.out / MANIFEST).write_text(text)
     with pytest.raises(
-        OutputExistsError, match=r"outputs of the model redshifts@.*expected one of 'morphology'"
+        OutputExistsError, match=r"outputs of the model redshifts@.*expected outputs of 'morphology'"
     ):
         release.run()
 

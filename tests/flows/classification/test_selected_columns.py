@@ -219,7 +219,7 @@ def test_what_no_labelled_row_supports_is_refused(
         (
             "\n[flags]\npurity = { late = 0.9 }\ncompleteness = { late = 0.8 }\n[output]\nselected = true\n",
             "",
-            "expected one of them",
+            "expected one of the two",
         ),
         (FLAGS + '\n[output]\nselected = "bins"\n', "", "without census.by"),
         (SELECTED, 'column = "hubble"\nnoise = "estimated"', "got true with label.noise"),

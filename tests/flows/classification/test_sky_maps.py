@@ -218,7 +218,7 @@ def test_the_command_line(mapped: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert "Contamination of early over bmag" in said
     assert "48 pixels of order 1" in said
     assert cli(arguments) != 0
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_folders_and_classes_that_are_not_there(mapped: Path, tmp_path: Path) ->
 
 def test_maps_are_not_replaced_unasked(mapped: Path, tmp_path: Path) -> None:
     made(mapped, tmp_path)
-    with pytest.raises(OutputExistsError, match="is there already"):
+    with pytest.raises(OutputExistsError, match="exists already"):
         made(mapped, tmp_path)
     assert made(mapped, tmp_path, overwrite=True).status == "done"
 

@@ -58,4 +58,4 @@ def test_the_commands_of_the_page_in_their_order(
 def test_one_decision_at_a_time(trained: Path, pair: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["models", "promote", "morphology", "--store", str(trained / "models"), *pair]
     assert run(asked) == 2
-    assert "expected one of them" in capsys.readouterr().err
+    assert "expected one; choose one" in capsys.readouterr().err

@@ -266,7 +266,7 @@ def test_a_column_that_one_class_has_alone_cannot_be_compared(tmp_path: Path) ->
     two = np.where(kind == "c", np.nan, RNG.normal(size=600))
     start = started(tmp_path, {"alone": alone, "two": two, "x": RNG.normal(size=600), "kind": kind}, "kind")
     assert start.left_out["alone"].startswith(
-        "no two classes to compare; measured for 100% of 'a', for 0% of"
+        "no two classes to compare; measured for 100% of class 'a' and 0% of"
     )
     assert start.suspects["two"].startswith("measured for 100% of ")
 

@@ -240,7 +240,7 @@ def test_names_that_the_model_does_not_know_are_refused(trained: tuple[Path, str
     folder, model = trained
     (folder / "z.toml").write_text(SPECIFICATION.format(states=STATES) + f'z = "z"\n[target]\n{said}\n')
     with pytest.raises(
-        SpecificationError, match=rf"with the model {model}, target\.\w+: got 'z', expected our"
+        SpecificationError, match=rf"with the model {model}, target\.\w+: got 'z', expected the name"
     ):
         classified(folder, model, "survey.parquet", "z.toml", "z")
 
@@ -250,7 +250,7 @@ def test_a_value_has_one_meaning_in_the_target_too(trained: tuple[Path, str]) ->
     folder, model = trained
     text = SPECIFICATION.format(states=STATES)
     said = "[target]\nsentinels = { g = 99 }\n"
-    told = r"target: got 99.0 of column 'g' in sentinels and in not_detected.*\[\] for no value"
+    told = r"target: got 99.0 of column 'g' in sentinels and in not_detected.*\[\] for none"
     with pytest.raises(SpecificationError, match=told):
         parse_specification(text + said, source="x")
     parse_specification(text + said + "not_detected = { g = [] }\n", source="x")

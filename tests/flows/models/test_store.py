@@ -144,7 +144,7 @@ def test_a_newer_schema(store: Store) -> None:
     path = store.find("morphology").path
     changed(path, schema_version=SCHEMA_VERSION + 1)
     with pytest.raises(
-        ModelError, match=rf"schema {SCHEMA_VERSION + 1}, expected at most {SCHEMA_VERSION}.*upgrade"
+        ModelError, match=rf"schema {SCHEMA_VERSION + 1}, .*expected at most {SCHEMA_VERSION}.*upgrade"
     ):
         store.load("morphology")
 
@@ -234,7 +234,7 @@ def test_claims_are_refused_before_memory_is_taken_for_them(tmp_path: Path) -> N
 
 def test_an_asdf_file_of_something_else(tmp_path: Path) -> None:
     asdf.AsdfFile({"x": 1}).write_to(tmp_path / "x.asdf")
-    with pytest.raises(ModelError, match="something else"):
+    with pytest.raises(ModelError, match="is not a model"):
         read_model(tmp_path / "x.asdf")
 
 

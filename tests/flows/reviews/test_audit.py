@@ -351,7 +351,7 @@ def test_bins_of_numbers_texts_and_conditions() -> None:
         texts.add(np.array([f"f{i}" for i in range(30)], dtype=object))
     same = ValueSample.empty(np.random.default_rng(0))
     same.add(np.ones(5))
-    with pytest.raises(UsageError, match="which has one value"):
+    with pytest.raises(UsageError, match="which has the same value in all rows"):
         Bins.of("r", same, 3, None)
 
 
