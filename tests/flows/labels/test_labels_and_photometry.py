@@ -598,7 +598,7 @@ def test_a_split_by_places_that_nobody_reads_says_how_to_state_them(made: Path) 
     texts = {name: np.array([repr(float(x)) for x in columns[name]], dtype=object) for name in ("ra", "dec")}
     write(made / "survey.parquet", columns | texts)
     with pytest.raises(
-        TrainingError, match=r"'ra' and 'dec' hold no readable position .* position_unit = \"deg\""
+        TrainingError, match=r"'ra' and 'dec' hold no readable position.* position_unit = \"deg\""
     ):
         gathered(made, label)
     texts["ra"][0] = "-"
