@@ -270,7 +270,7 @@ def test_workers_that_differ_are_refused(
     monkeypatch.setattr(versions, "version", {"numpy": "1.0", "no-such-package": "2.0"}.get)
     versions.installed.cache_clear()
     expected = (
-        r"^tcp://127\S+: got numpy 2\S+, no-such-package missing, expected numpy 1.0, no-such-package 2.0 as"
+        r"^tcp://127\S+: got numpy 2\S+, no-such-package missing, expected numpy 1.0, no-such-package 2.0, as"
     )
     with pytest.raises(EngineError, match=expected):
         classified(survey, "differ", engine=address)

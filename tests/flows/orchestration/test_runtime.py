@@ -117,7 +117,7 @@ def test_leaves_malformed_files_to_prefect(file: str) -> None:
 
 def test_too_late_once_prefect_is_imported(no_prefect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prefect", sys)
-    assert "before" in prefect_environment(no_prefect / "home")
+    assert "already has" in prefect_environment(no_prefect / "home")
     assert "PREFECT_HOME" not in os.environ
 
 
