@@ -22,21 +22,22 @@ demo: venv ## classify OpenNGC's galaxies: catalogues, models and reports in blr
 
 # A file's tests stay together, for they share servers; the longest files come first (tests/conftest.py).
 # `check` runs the architecture's.
-# One process more than processors, for some tests wait for servers.
-PYTEST = $(BIN)/python -m pytest -n $(shell $(BIN)/python -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))') --dist loadfile --no-loadscope-reorder --ignore tests/test_architecture.py
+PROCESSORS = $(shell $(BIN)/python -c 'import os; print(min(4, os.cpu_count() or 1))')
+PYTEST = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --ignore tests/test_architecture.py
 END_TO_END = tests/e2e tests/flows/demo tests/flows/orchestration tests/flows/test_cluster.py tests/flows/test_killed.py
 test: venv ## all checks, and beside them all tests but the long ones and those from end to end
 	@$(MAKE) --no-print-directory --jobs=2 run-tests check
 
 # First of the two, so that the checks, which use one processor, take the second place.
 run-tests: venv
-	$(PYTEST) -m 'not long' $(END_TO_END:%=--ignore %) tests
+	$(PYTEST) -n $(PROCESSORS) -m 'not long' $(END_TO_END:%=--ignore %) tests
 
+# A process more than two processors, for these wait for servers and for each other.
 e2e: venv ## the tests from end to end: plain installs, the demonstration, a cluster, killed runs, Prefect's server and worker, pages in a browser (Debian: chromium, chromium-driver)
-	$(PYTEST) -m 'not long' $(END_TO_END)
+	$(PYTEST) -n 3 -m 'not long' $(END_TO_END)
 
 long: venv ## the long tests: many repeats, a second database, every default candidate, Slurm (Debian: slurm-wlm, munge)
-	$(PYTEST) -m long tests
+	$(PYTEST) -n 3 -m long tests
 
 check: lint format types architecture review ## what pre-commit checks too
 

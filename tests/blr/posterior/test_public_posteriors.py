@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,8 +17,18 @@ from blr.posterior.variational import refine
 from tests.reference.posteriors import Problem
 from tests.reference.public_posteriors import RESULTS, fingerprint, problems
 
-PROBLEMS = {problem.name: problem for problem in problems()}
 RESULT = json.loads(RESULTS.read_text(encoding="utf-8"))
+
+
+@cache
+def known_problems() -> dict[str, Problem]:
+    """Return the problems by name: reading the galaxies takes seconds, so the import does not."""
+    return {problem.name: problem for problem in problems()}
+
+
+@pytest.fixture
+def problem(name: str) -> Problem:
+    return known_problems()[name]
 
 
 def fitted(problem: Problem) -> LaplacePosterior:
@@ -32,33 +43,33 @@ def errors(problem: Problem, q: LaplacePosterior | RefinedPosterior) -> Vector:
 
 
 def test_every_problem_has_its_result() -> None:
-    assert PROBLEMS.keys() == RESULT.keys()
+    assert known_problems().keys() == RESULT.keys()
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_the_data_are_those_of_the_chains(name: str) -> None:
-    assert fingerprint(PROBLEMS[name]) == RESULT[name]["data"], "python -m tests.reference.public_posteriors"
+@pytest.mark.parametrize("name", RESULT)
+def test_the_data_are_those_of_the_chains(name: str, problem: Problem) -> None:
+    assert fingerprint(problem) == RESULT[name]["data"], "python -m tests.reference.public_posteriors"
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_refined_probabilities(name: str) -> None:
-    q = fitted(PROBLEMS[name])
-    found = errors(PROBLEMS[name], refine(q))
+@pytest.mark.parametrize("name", RESULT)
+def test_refined_probabilities(problem: Problem) -> None:
+    q = fitted(problem)
+    found = errors(problem, refine(q))
     assert found.max() < 0.01
     assert found.mean() < 1e-3
-    assert found.mean() < errors(PROBLEMS[name], q).mean(), "the Laplace posterior's"
+    assert found.mean() < errors(problem, q).mean(), "the Laplace posterior's"
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_sampled_probabilities(name: str) -> None:
-    found = sample_posterior(fitted(PROBLEMS[name]), rng=np.random.default_rng(0))
-    assert errors(PROBLEMS[name], found).max() < 0.01
+@pytest.mark.parametrize("name", RESULT)
+def test_sampled_probabilities(problem: Problem) -> None:
+    found = sample_posterior(fitted(problem), rng=np.random.default_rng(0))
+    assert errors(problem, found).max() < 0.01
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_evidence(name: str) -> None:
-    q, known = fitted(PROBLEMS[name]), RESULT[name]
+@pytest.mark.parametrize("name", RESULT)
+def test_evidence(name: str, problem: Problem) -> None:
+    q, known = fitted(problem), RESULT[name]
     error = abs(q.log_evidence + q.second_order - known["log_evidence"])
     if q.trust.verdict == "green":
         assert error < 0.015 + 3 * known["log_evidence_error"]
