@@ -37,6 +37,7 @@ from flows.draft._names import (
 )
 
 __all__ = [
+    "LABELS_ALONE",
     "Evidence",
     "Reason",
     "near_copies",
@@ -57,6 +58,9 @@ SAME_ORDER = 0.9995
 TURNED, BELOW = 100.0, -20.0
 """Degrees above or below which an angle is no inclination and no size, but a direction."""
 MOST_COMPARED, ROWS_COMPARED = 60, 2000
+NAMES_THE_OBJECT, ON_THE_SKY, TEXT = "names the object", "a place or a direction on the sky", "text"
+LABELS_ALONE = frozenset({NAMES_THE_OBJECT, ON_THE_SKY, TEXT})
+"""Reasons against every column of a file that measures nothing."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +119,10 @@ def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     missing = 0.0 if known is None else 1.0 - float(np.isfinite(known).mean())
     reasons = {
         ("of an earlier annotation", "of an earlier annotation"): name in evidence.ours,
-        ("names the object", "names of objects"): name in evidence.identifiers,
+        (NAMES_THE_OBJECT, "names of objects"): name in evidence.identifiers,
         (f"missing in {missing:.0%} of the rows with a class", "empty"): missing > MISSING,
         ("without any value", "empty"): not c.is_number and not is_text(c.column.datatype),
-        ("a place or a direction on the sky", "places on the sky"): _on_the_sky(seen, name),
+        (ON_THE_SKY, "places on the sky"): _on_the_sky(seen, name),
         (_text_reason(seen, name), "texts"): known is None and is_text(c.column.datatype),
         ("its name cannot be written in an expression", "unnamed"): not name or "`" in name,
         ("the same in every row", "constant"): c.constant,
@@ -184,7 +188,7 @@ def _limited(name: str, evidence: Evidence) -> str | None:
 
 def _text_reason(seen: Profile, name: str) -> str:
     odd = not_numbers(seen, name)
-    return "text" if odd is None else f"text: {odd}"
+    return TEXT if odd is None else f"{TEXT}: {odd}"
 
 
 def _on_the_sky(seen: Profile, name: str) -> bool:

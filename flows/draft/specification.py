@@ -34,7 +34,7 @@ from catalogs.profile.suspicions import (
 from catalogs.sky.positions import positions
 from flows.draft._classes import StartingClasses, can_name, fewest_rows, starting_classes
 from flows.draft._columns import Chosen, choose_columns, quoted
-from flows.draft._exclusions import Evidence, near_copies, reason_against
+from flows.draft._exclusions import LABELS_ALONE, Evidence, near_copies, reason_against
 from flows.draft._page import FEW_LABELS, HELD_OUT, Page, Split
 from flows.draft.inspected import PositionSummary
 from flows.draft.inspection import described_positions, labelled_rows, leaking_column, seen_profile
@@ -50,8 +50,6 @@ FEWEST = 2
 """Least number of sampled rows of each class on each side of the best split."""
 MOST_TOLD = 4
 """Reasons, and columns of one reason, in an error."""
-LABELS_ALONE = ("names the object", "a place or a direction on the sky", "text")
-"""Reasons against every column of a file that measures nothing."""
 FEWEST_MEASURED = 0.1
 """Share of a class's rows that have some feature, below which nothing can be learned of it."""
 
