@@ -98,20 +98,22 @@ class _Counted:
 
 def by_importance(problem: Problem, start: Gaussian, rows: Matrix, rng: np.random.Generator) -> Exact | None:
     """Return what importance draws from `start` tell of rows (P, M); None where they are not to be believed."""
-    z = rng.standard_normal((_DRAWS, len(start.mean)))
-    draws = start.mean + z @ start.inverse_cholesky
-    constant = 0.5 * (start.log_det_precision - z.shape[1] * np.log(2 * np.pi))
-    single = single_serves(problem, draws)
+    D = len(start.mean)
+    constant = 0.5 * (start.log_det_precision - D * np.log(2 * np.pi))
 
-    def log_ratios(some: slice) -> Vector:
-        blocks = np.array_split(draws[some], max(1, len(draws[some]) // _BLOCK))
+    def drawn(n: int) -> tuple[Matrix, Vector]:
+        z = rng.standard_normal((n, D))
+        draws = start.mean + z @ start.inverse_cholesky
+        single = single_serves(problem, draws)
+        blocks = np.array_split(draws, max(1, n // _BLOCK))
         log_joint = np.concatenate([log_posterior(problem, x, single=single) for x in blocks])
-        return np.asarray(log_joint + 0.5 * np.einsum("sd,sd->s", z[some], z[some]) - constant)
+        return draws, np.asarray(log_joint + 0.5 * np.einsum("sd,sd->s", z, z) - constant)
 
-    log_ratio = log_ratios(slice(_FIRST))
+    draws, log_ratio = drawn(_FIRST)
     if smooth(log_ratio).effective < _HOPELESS * _EFFECTIVE / _DRAWS:
         return None
-    log_ratio = np.concatenate([log_ratio, log_ratios(slice(_FIRST, None))])
+    others, log_ratio_of_others = drawn(_DRAWS - _FIRST)
+    draws, log_ratio = np.concatenate([draws, others]), np.concatenate([log_ratio, log_ratio_of_others])
     smoothed = smooth(log_ratio)
     size = smoothed.effective * _DRAWS
     if not (smoothed.k_hat < _K_HAT and size > _EFFECTIVE):
@@ -170,12 +172,13 @@ def _of_chains(blocks: list[tuple[Matrix, Matrix]]) -> Exact:
     draws = np.concatenate([z for z, _ in blocks], axis=1)
     p = np.concatenate([part for _, part in blocks], axis=3)
     (C, n, D), (K, P) = draws.shape, p.shape[:2]
-    spread = p.std(axis=(2, 3))
+    mean, square = p.mean(axis=(2, 3)), np.einsum("kpcn,kpcn->kp", p, p) / (C * n)
+    spread = np.sqrt(np.maximum(square - mean**2, 0.0))
     size, r_hat = _diagnosed(p[1:].reshape(-1, C, n))
     size, moving = np.maximum(size, 1.0), spread[1:].ravel() > _STILL
     flat = draws.reshape(-1, D)
     return Exact(
-        p.mean(axis=(2, 3)).T,
+        mean.T,
         spread.T / np.sqrt(size.reshape(K - 1, P).min(axis=0))[:, None],
         flat.mean(axis=0),
         np.cov(flat.T).reshape(D, D),

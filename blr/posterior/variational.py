@@ -39,7 +39,8 @@ _MANY_ROWS = 100_000  # of a stream, whose number is not known
 _DRAFT = 1e-3  # nats gained by a step, at which a draft is done
 _COARSE_NODES = 128  # of a row, with which a draft of the softmax begins
 _COARSE = 0.3  # nats gained by a step, at which it goes on with all of its nodes
-_SLOW = 1e-4  # nats a weight that three steps gain, below which a search that was ever halved ends: 0.014 sd of each
+# Nats a weight that three steps gain, below which a search that was ever halved ends: 0.014 sd of each, 0.03 in a draft.
+_SLOW, _SLOW_DRAFT = 1e-4, 5e-4
 _MAX_ITER = 200
 _MAX_HALVINGS = 12
 _NEAR_END = 0.1  # nats gained by a step of a draft, below which the next one is halved a few times only
@@ -98,7 +99,7 @@ def refine(
     problem = laplace.problem
     with single_threaded_blas():
         most_nodes = _most_nodes(problem, draft=draft)
-        search = _Search(problem, most_nodes)
+        search = _Search(problem, most_nodes, slowest=_SLOW_DRAFT if draft else _SLOW)
         coarse = draft and start is None and problem.n_classes > 2 and (most_nodes or 0) > _COARSE_NODES
         if coarse:
             search.most_nodes = _COARSE_NODES
@@ -139,7 +140,7 @@ def _most_nodes(problem: Problem, *, draft: bool) -> int | None:
     data = problem.require_data()
     n = len(data.Phi) if isinstance(data, Rows) else _MANY_ROWS
     if draft:
-        return _power_of_two(_DRAFT_NODES / n, 64, 1024)
+        return _power_of_two(_DRAFT_NODES / n, 64, 512)
     sobol = problem.n_classes - 1 > _MOST_AXES
     return _power_of_two(_NODES / n, 512, 4096) if sobol and n > _NODES / 4096 else None
 
@@ -164,6 +165,7 @@ class _Search:
 
     problem: Problem
     most_nodes: int | None
+    slowest: float = _SLOW
     halved: bool = False
     length: float = 1.0
     gains: list[float] = field(default_factory=list)
@@ -193,7 +195,7 @@ class _Search:
         """Say whether a search that was ever halved gains so little that its end is near."""
         self.gains.append(gain)
         last = self.gains[-3:]
-        return self.halved and len(last) == 3 and sum(last) < _SLOW * self.problem.n_solved
+        return self.halved and len(last) == 3 and sum(last) < self.slowest * self.problem.n_solved
 
 
 def _moved(q: Gaussian, direction: Vector, A: Matrix, length: float) -> Gaussian | None:

@@ -7,7 +7,8 @@ Shapes: S weights of D = C M in the solver's coordinates, K classes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import Bernoulli, Categorical, Likelihood
 from blr.likelihood.links import LOGISTIC
 from blr.likelihood.mislabelled import MislabelledCategorical
-from blr.sums import ChunkFunction, Terms, blockwise
+from blr.sums import ChunkFunction, Data, Rows, Terms, blockwise
 
 __all__ = ["draw_terms", "log_posterior", "single_serves", "whitened_density"]
 
@@ -37,16 +38,40 @@ def whitened_density(
 
     `single` as of `draw_terms`.
     """
+    if single and _can_be_single(problem.likelihood):
+        return _whitened_in_single(problem, white)
     data, prior, U = problem.require_data(), problem.solver_prior, white.inverse_cholesky
 
     def evaluate(z: Matrix) -> tuple[Vector, Matrix]:
         theta = white.mean + z @ U
-        value, gradient = data.accumulate(draw_terms(problem.likelihood, theta, single=single))
+        value, gradient = data.accumulate(draw_terms(problem.likelihood, theta))
         away = theta - prior.mean
         pull = prior.pull(away)
         return value - 0.5 * np.einsum("sd,sd->s", away, pull), (gradient - pull) @ U.T
 
     return evaluate
+
+
+def _whitened_in_single(problem: Problem, white: Gaussian) -> Callable[[Matrix], tuple[Vector, Matrix]]:
+    """Return what `whitened_density` does, with rows and whitening matrix held in single precision."""
+    data, prior = _in_single(problem.require_data()), problem.solver_prior
+    mean, U, prior_mean = (x.astype(np.float32) for x in (white.mean, white.inverse_cholesky, prior.mean))
+
+    def evaluate(z: Matrix) -> tuple[Vector, Matrix]:
+        theta = mean + z.astype(np.float32) @ U
+        value, gradient = data.accumulate(_single_terms(problem.likelihood, theta, gradients=True))
+        away = theta - prior_mean
+        pull = prior.pull(away).astype(np.float32)
+        uphill = (gradient - pull) @ U.T
+        return value - 0.5 * np.einsum("sd,sd->s", away, pull, dtype=np.float64), uphill.astype(np.float64)
+
+    return evaluate
+
+
+def _in_single(data: Data) -> Data:
+    """Return rows with their design matrix in single precision, so that no evaluation has to convert it again."""
+    single: Any = np.float32  # `Rows` is declared for double
+    return replace(data, Phi=data.Phi.astype(single)) if isinstance(data, Rows) else data
 
 
 def single_serves(problem: Problem, theta: Matrix) -> bool:
@@ -101,7 +126,7 @@ def draw_values(likelihood: Likelihood, theta: Matrix, *, single: bool = False) 
     return blockwise(terms, 4 * len(theta))
 
 
-def _class_rows(T: Matrix, theta: Matrix) -> Matrix:
+def _class_rows(T: _Reals, theta: _Reals) -> _Reals:
     """Return the weights (S K, M) of all classes from outputs' weights theta (S, C M)."""
     S = len(theta)
     return np.einsum("kc,scm->skm", T, theta.reshape(S, T.shape[1], -1)).reshape(S * len(T), -1)
@@ -186,12 +211,12 @@ def _is_logistic(likelihood: Likelihood) -> bool:
 
 def _single_terms(likelihood: Likelihood, theta: Matrix, *, gradients: bool) -> ChunkFunction:
     """Return the function of a chunk that gives values, and gradients where asked for, in single precision."""
-    T = likelihood.transform if isinstance(likelihood, Categorical) else np.eye(1)
-    W = _class_rows(T, theta).astype(np.float32)
+    T = (likelihood.transform if isinstance(likelihood, Categorical) else np.eye(1)).astype(np.float32)
+    W = _class_rows(T, theta.astype(np.float32, copy=False))
     by_rows = _softmax_rows if isinstance(likelihood, Categorical) else _logistic_rows
 
     def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
-        Phi32, K = Phi.astype(np.float32), len(T)
+        Phi32, K = Phi.astype(np.float32, copy=False), len(T)
         a = (W @ Phi32.T).reshape(-1, K, len(Phi))
         value, pull = by_rows(a, np.atleast_2d(t.T).astype(np.float32))
         values = _row_sums(value, weight)
