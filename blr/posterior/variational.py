@@ -39,7 +39,8 @@ _MANY_ROWS = 100_000  # of a stream, whose number is not known
 _DRAFT = 1e-3  # nats gained by a step, at which a draft is done
 _COARSE_NODES = 128  # of a row, with which a draft of the softmax begins
 _COARSE = 0.3  # nats gained by a step, at which it goes on with all of its nodes
-# Nats a weight that three steps gain, below which a search that was ever halved ends: 0.014 sd of each, 0.03 in a draft.
+# Nats a weight that three steps gain, below which a search that was ever halved ends: 0.014 sd of each weight, in a
+# draft 0.03.
 _SLOW, _SLOW_DRAFT = 1e-4, 5e-4
 _MAX_ITER = 200
 _MAX_HALVINGS = 12
@@ -140,7 +141,7 @@ def _most_nodes(problem: Problem, *, draft: bool) -> int | None:
     data = problem.require_data()
     n = len(data.Phi) if isinstance(data, Rows) else _MANY_ROWS
     if draft:
-        return _power_of_two(_DRAFT_NODES / n, 64, 512)
+        return _power_of_two(_DRAFT_NODES / n, 64, 1024)
     sobol = problem.n_classes - 1 > _MOST_AXES
     return _power_of_two(_NODES / n, 512, 4096) if sobol and n > _NODES / 4096 else None
 

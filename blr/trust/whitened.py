@@ -55,15 +55,15 @@ def whitened_density(
 def _whitened_in_single(problem: Problem, white: Gaussian) -> Callable[[Matrix], tuple[Vector, Matrix]]:
     """Return what `whitened_density` does, with rows and whitening matrix held in single precision."""
     data, prior = _in_single(problem.require_data()), problem.solver_prior
-    mean, U, prior_mean = (x.astype(np.float32) for x in (white.mean, white.inverse_cholesky, prior.mean))
+    mean, U = white.mean.astype(np.float32), white.inverse_cholesky.astype(np.float32)
 
     def evaluate(z: Matrix) -> tuple[Vector, Matrix]:
         theta = mean + z.astype(np.float32) @ U
         value, gradient = data.accumulate(_single_terms(problem.likelihood, theta, gradients=True))
-        away = theta - prior_mean
-        pull = prior.pull(away).astype(np.float32)
-        uphill = (gradient - pull) @ U.T
-        return value - 0.5 * np.einsum("sd,sd->s", away, pull, dtype=np.float64), uphill.astype(np.float64)
+        away = theta - prior.mean
+        pull = prior.pull(away)
+        uphill = (gradient - pull).astype(np.float32) @ U.T
+        return value - 0.5 * np.einsum("sd,sd->s", away, pull), uphill.astype(np.float64)
 
     return evaluate
 
@@ -225,7 +225,8 @@ def _single_terms(likelihood: Likelihood, theta: Matrix, *, gradients: bool) -> 
         if weight is not None:
             pull *= weight.astype(np.float32)
         by_class = (pull.reshape(-1, len(Phi)) @ Phi32).reshape(-1, K, Phi.shape[1])
-        return values, np.einsum("kc,skm->scm", T, by_class).reshape(len(value), -1)
+        by_output = np.einsum("kc,skm->scm", T, by_class).reshape(len(value), -1)
+        return values, by_output.astype(np.float64)
 
     return blockwise(terms, 2 * len(W))
 
