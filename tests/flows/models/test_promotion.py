@@ -1,4 +1,4 @@
-"""A challenger in the champion's place: by rule, by hand, and not behind anybody's back."""
+"""Promotion of a challenger to champion: by the rule, by hand, and always recorded."""
 
 from __future__ import annotations
 

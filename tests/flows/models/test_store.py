@@ -1,4 +1,4 @@
-"""The model store: versions, champions, references; and a model file that is damaged or of another time."""
+"""The model store: versions, champions, references; and model files that are damaged or of another version."""
 
 from __future__ import annotations
 

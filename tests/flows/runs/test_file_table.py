@@ -1,4 +1,4 @@
-"""The table of many files: what was written is read again, and no sum of all files moves by more than is said."""
+"""The table of many files: it is read back as written, and rounding changes no sum by more than stated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run at a time: who holds a folder, and what is left of those who were killed."""
+"""One run at a time: the lock of a folder, and the files that killed runs leave."""
 
 from __future__ import annotations
 

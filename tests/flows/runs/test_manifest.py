@@ -1,4 +1,4 @@
-"""Manifests and records of other versions: what they do not say has a default, and the bytes stay the same."""
+"""Manifests and records of other versions: missing keys have defaults, and the bytes stay the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parameters of a verb, written once: fields of a request, options of a command, arguments of a function."""
+"""The parameters of a command, defined once: fields of a request, options of a command, arguments of a function."""
 
 import inspect
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The specification: what it accepts, what it hashes to."""
+"""The specification: the values that it accepts, and its hash."""
 
 from __future__ import annotations
 

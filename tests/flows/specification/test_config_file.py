@@ -1,4 +1,4 @@
-"""What is wrong with a specification: each message names file, key, what was got, what was expected, the remedy."""
+"""Errors in a specification: each message names the file, the key, the value, what was expected, and the remedy."""
 
 from __future__ import annotations
 

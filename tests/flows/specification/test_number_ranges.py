@@ -1,4 +1,4 @@
-"""Ranges among the marks of no value: '90..' for marks from which a pipeline has taken the extinction."""
+"""Ranges among the marks of missing values: '90..' for marks from which a pipeline has subtracted the extinction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that are too many for the memory: the model of all rows in memory, from shards on the disk."""
+"""Rows that are too many for the memory: shards on the disk give the same model as all rows in memory."""
 
 from __future__ import annotations
 

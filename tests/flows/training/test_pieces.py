@@ -1,4 +1,4 @@
-"""Labelled rows that workers have read: rows, counts and hashes of one process, from every kind of label."""
+"""Labelled rows that workers read: the same rows, counts and hashes as by one process, for every kind of label."""
 
 from __future__ import annotations
 

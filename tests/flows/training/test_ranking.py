@@ -1,4 +1,4 @@
-"""The choice among candidates, held to the one that `blr.selection.compare` makes of the posteriors themselves."""
+"""The choice among candidates is the same as that of `blr.selection.compare` from the posteriors."""
 
 from __future__ import annotations
 

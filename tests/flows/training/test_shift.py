@@ -1,4 +1,4 @@
-"""Training sets unlike their target, end to end: the right cure for each shift, and what is said of it in files.
+"""Training sets unlike their target, end to end: the right correction for each shift, and the record of it in files.
 
 Two surveys.  In one the target has a tenth of late types where half of the labelled are; early and late look the same
 in both.  In the other labels are of blue objects and the target is red; equal colours mean equal probabilities, which

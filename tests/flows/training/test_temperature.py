@@ -1,4 +1,4 @@
-"""A model whose left-out rows ask for sharper probabilities: judged, stored and reported so."""
+"""A model whose left-out rows favour sharper probabilities: they are judged, stored and reported."""
 
 from __future__ import annotations
 
