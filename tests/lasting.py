@@ -1,4 +1,4 @@
-"""What two runs that do the same leave alike: files without the time of the run and the place on the disk."""
+"""The files that are equal after two equal runs, without the time of the run and the path on the disk."""
 
 from __future__ import annotations
 

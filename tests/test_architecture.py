@@ -1,4 +1,4 @@
-"""docs/architecture.md, held to its word: every import of every module, deferred and type-only ones included.
+"""Every import of every module fits docs/architecture.md, including deferred and type-only imports.
 
 The floors are read from the page's own tables, so that page and test cannot part.
 """

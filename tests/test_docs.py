@@ -1,4 +1,4 @@
-"""The pages say what is so: examples run, links resolve, names exist, and every key of a specification is described."""
+"""The pages are true: examples run, links resolve, names exist, and every key of a specification is described."""
 
 from __future__ import annotations
 

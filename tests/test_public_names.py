@@ -1,4 +1,4 @@
-"""Every public name says what it is: a sentence, what it takes and gives, and an example that runs."""
+"""Every public name has a docstring: a sentence, parameters and results, and an example that runs."""
 
 from __future__ import annotations
 

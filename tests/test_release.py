@@ -1,4 +1,4 @@
-"""What a release consists of agrees: version, dependencies, papers, notes; and the workflow asks for no secret."""
+"""The parts of a release agree: version, dependencies, papers, notes; and the workflow asks for no secret."""
 
 from __future__ import annotations
 

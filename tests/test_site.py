@@ -1,4 +1,4 @@
-"""What the site is made of holds: commands on pages exist, scripts draw, notebooks parse and name what there is.
+"""The sources of the site: commands on pages exist, scripts draw, notebooks parse and name existing things.
 
 The site itself is built by `make docs`, the notebooks are run by `make notebooks`.
 """

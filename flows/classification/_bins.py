@@ -1,4 +1,4 @@
-"""Bins of an expression over a model's features, of which labelled rows and classified ones are kept.
+"""Bins of an expression over a model's features, for labelled rows and for classified ones.
 
 Shapes: n rows, F features.
 """
@@ -42,7 +42,7 @@ class Bins:
 
     @classmethod
     def of(cls, text: str, values: NDArray[Any], *, bins: int, edges: Sequence[float] | None) -> Bins:
-        """Return the bins between `edges`, or `bins` of as many values (n,) each; a single one of equal values."""
+        """Return the bins between `edges`, or `bins` with equal numbers of values (n,); one if all are equal."""
         found = (
             () if values.dtype.kind == "b" else even_edges(values, bins) if edges is None else tuple(edges)
         )
@@ -56,7 +56,7 @@ class Bins:
 
 
 def bin_values(by: Expression, features: Sequence[str], X: Floats) -> NDArray[Any]:
-    """Return what an expression gives for rows (n, F)."""
+    """Return the values of an expression for rows (n, F)."""
     columns = {name: X[:, j] for j, name in enumerate(features) if name in by.names}
     with np.errstate(all="ignore"):
         values = np.broadcast_to(by.evaluate(columns), (len(X),))

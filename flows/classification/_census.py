@@ -35,9 +35,9 @@ def census_of(
     n_objects: int,
     wish: CensusWish = CensusWish(),  # noqa: B008  it is frozen
 ) -> Census:
-    """Return the census of `n_objects` classified objects, of which `rows` are a sample, a part for each file.
+    """Return the census of `n_objects` classified objects; `rows` are a sample of them, a part for each file.
 
-    `folder` is the model's, where its unseen rows lie.  A file without rows (None) was annotated by an earlier version.
+    `folder` is that of the model, with its unseen rows.  A file has no rows (None) if an earlier version annotated it.
     """
     assumes = wish.assumes
     parts = [part for part in rows if part is not None]
@@ -73,7 +73,7 @@ def unsaid(model: Model, n_objects: int, assumes: Assumption | None, reason: str
 
 
 def _lacking(model: Model, unseen: UnseenRows | None) -> str:
-    """Return why this model can make no census; '' where it can."""
+    """Return why no census is possible with this model; '' where it can."""
     label = model.specification.label
     if label.votes is not None:
         return "the model was trained on votes, which do not state the class of any object; audit the output"
@@ -129,7 +129,7 @@ def _selections(
     asked: CensusWish,
     features: Sequence[str],
 ) -> Iterator[SelectionCensus]:
-    """Yield purity and completeness of class k at each threshold, in its column, and where they are as stated."""
+    """Yield purity and completeness of class k: at each threshold, in its column, and for stated values."""
     for threshold in THRESHOLDS:
         n = n_selected(target, k, threshold)
         if n:

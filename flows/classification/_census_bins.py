@@ -1,6 +1,6 @@
 """The census by bins of an expression over features: class counts, purity and completeness of each bin.
 
-Labelled rows and the target's are kept with their features, so any such expression can be asked for afterwards.
+Labelled rows and rows of the target are kept with their features, so that any such expression can be used later.
 Shapes: n rows, F features.
 """
 
@@ -53,7 +53,7 @@ REASON = (
 def census_bins(
     features: Sequence[str], labelled: LabelledRows, target: TargetRows, counted: Counted, wish: CensusWish
 ) -> CensusBins | None:
-    """Return the census of each bin; None where none were asked for."""
+    """Return the census of each bin; None where no bins were asked for."""
     if wish.by is None:
         return None
     by = parse(wish.by)
@@ -95,7 +95,7 @@ class _Stated:
 def _stated(
     shares: BinShares, k: int, name: str, wish: CensusWish, features: Sequence[str]
 ) -> Iterator[_Stated]:
-    """Yield the columns of class k, then the bins' own thresholds of what is stated."""
+    """Yield the columns of class k, then the thresholds of the bins for stated values."""
     every = range(shares.places.n_bins)
     for key, column in wish.selected.items():
         if column.class_name == name:
@@ -127,7 +127,7 @@ def _bin(
                 low=float(low[b, k] * n),
                 high=float(high[b, k] * n),
                 selections=()
-                if counted.assumes == "features"  # as for the whole
+                if counted.assumes == "features"  # as in the census of all bins together
                 else tuple(_selections(shares, b, k, of_class)),
             )
             for k, (c, of_class) in enumerate(stated.items())
@@ -136,7 +136,7 @@ def _bin(
 
 
 def _selections(shares: BinShares, b: int, k: int, stated: Sequence[_Stated]) -> Iterator[SelectionCensus]:
-    """Yield purity and completeness of class k in a bin at each threshold, then where the bin has those stated."""
+    """Yield purity and completeness of class k in a bin at each threshold, then at its threshold for a stated value."""
     for threshold in THRESHOLDS:
         found = bin_selection(shares, b, k, threshold)
         if found.n_selected:

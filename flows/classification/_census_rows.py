@@ -1,4 +1,4 @@
-"""Classified rows that a census is made of: a sample taken while files are annotated, whatever the number of threads.
+"""Classified rows for the census: a sample taken while files are annotated, the same for any number of threads.
 
 Each file gives evenly spaced rows of each batch, which its staged record carries.  With the files' final names, the
 sample of all files is kept as `_census/rows.parquet` in the output folder: later releases leave most
@@ -66,12 +66,12 @@ class CensusRows:
         return cls(matrix[:, 1 : 1 + n_classes], matrix[:, 1 + n_classes :], matrix[:, 0])
 
     def sorted(self) -> CensusRows:
-        """Return the rows in the order of their values: threads add batches in any order."""
+        """Return the rows sorted by their values, since threads add batches in any order."""
         matrix = self.matrix
         return CensusRows.of_matrix(matrix[np.lexsort(matrix.T[::-1])], self.probability.shape[1])
 
     def thinned(self, most: int) -> CensusRows:
-        """Return at most so many rows, evenly spaced, which stand for all."""
+        """Return at most so many rows, evenly spaced, whose weights represent all rows."""
         n = len(self.weight)
         if n <= most:
             return self
@@ -97,7 +97,7 @@ class CensusRows:
 
 
 def rows_a_file(n_files: int) -> int:
-    """Return how many rows each of so many files gives."""
+    """Return how many rows each file gives, for a number of files."""
     return max(FEWEST_OF_FILE, MOST_ROWS // max(n_files, 1))
 
 
@@ -108,7 +108,7 @@ def joined(parts: Sequence[CensusRows]) -> CensusRows:
 
 
 def write_census_rows(folder: Path, rows: Mapping[str, CensusRows]) -> None:
-    """Write the rows of each file, known by the hash of its copy; of very many rows, fewer of each file."""
+    """Write the rows of each file, by the hash of its copy; if there are too many rows, fewer of each file."""
     total = sum(len(part.weight) for part in rows.values())
     share = min(1.0, MOST_ROWS / max(total, 1))
     kept = {
@@ -124,13 +124,13 @@ def write_census_rows(folder: Path, rows: Mapping[str, CensusRows]) -> None:
     )
     path = folder / CENSUS_ROWS_FILE
     path.parent.mkdir(exist_ok=True)
-    sweep(path.parent)  # what a killed run left while it wrote here
+    sweep(path.parent)  # removes a half-written file of a killed run
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary)
 
 
 def read_census_rows(folder: Path, *, classes: int, features: int) -> dict[str, CensusRows]:
-    """Return the rows of each copy in a folder by its hash; none where the file is lost, or of another model."""
+    """Return the rows of each copy in a folder by its hash; empty if the file is lost or is of another model."""
     try:
         table = pq.read_table(folder / CENSUS_ROWS_FILE)
         values = table["values"].combine_chunks()

@@ -1,4 +1,4 @@
-"""What a specification asks of a census; no copy depends on it, so it is no part of the settings of a copy."""
+"""The questions of a specification to the census; copies do not depend on them, so the settings of copies lack them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CensusWish:
 
     @classmethod
     def of(cls, model: Model, wanted: Specification) -> CensusWish:
-        """Return what is wanted of a census by a model; SpecificationError for a class that it does not know."""
+        """Return the questions to a census with a model; SpecificationError for a class that it does not know."""
         purity, completeness = wanted.flags.purity, wanted.flags.completeness
         for key, stated in (("purity", purity), ("completeness", completeness)):
             unknown = [name for name in stated if name not in model.classes]
@@ -57,12 +57,12 @@ class CensusWish:
 
     @classmethod
     def of_asked(cls, model: Model, asked: CensusAsked) -> CensusWish:
-        """Return what was asked of an earlier census by the model."""
+        """Return the questions that were put to an earlier census with the model."""
         return cls(**vars(asked), classes=model.classes)
 
     @property
     def asked(self) -> CensusAsked:
-        """What is asked, as the manifest keeps it."""
+        """The questions, in the form of the manifest."""
         return CensusAsked(**{f.name: getattr(self, f.name) for f in fields(CensusAsked)})
 
     def binned(
@@ -79,7 +79,7 @@ def census_table(model: Model, wanted: Specification) -> CensusTable:
 
 
 def without_wish(settings: Specification) -> Specification:
-    """Return settings of copies, without what is asked of the census alone."""
+    """Return the settings of copies without the questions to the census."""
     shift: Shift = settings.shift.model_copy(update={"assumes": None})
     bins = settings.census if settings.output.selected == "bins" else CensusTable()
     update = {"shift": shift, "census": bins}

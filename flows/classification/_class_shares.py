@@ -1,7 +1,8 @@
 """Class shares of a catalogue that is classified: the model's, given, or estimated from the catalogue itself.
 
-A model keeps its training shares, and what it was corrected for in the training.  Other shares move the logits of every
-row by the same amount, so they are settled before the first row is written, and are part of the settings from then on.
+A model stores the class shares of its training, and those that it was corrected for.  Other shares change the
+logits of every row by the same amount.  So they are determined before the first row is written, and become part of the
+settings.
 """
 
 from __future__ import annotations
@@ -49,16 +50,16 @@ Estimate = Callable[[], Shift]
 
 
 class RowScorer(Protocol):
-    """What gives rows of a catalogue their probabilities."""
+    """Computes probabilities of the rows of a catalogue."""
 
     @property
     def reader(self) -> FeatureReader:
-        """What it reads."""
+        """The reader of its features."""
         ...
 
     @property
     def choice(self) -> TableChoice:
-        """Of which table."""
+        """The choice of the table in files with several."""
         ...
 
     def on(self, catalog: Catalog) -> RowScorer:
@@ -77,7 +78,7 @@ DIGITS = 8
 
 
 def prior_shares(model: Model) -> Floats:
-    """Return the class shares (K,) of the training rows, which the model's fit takes for those of all objects."""
+    """Return the class shares (K,) of the training rows, which the fit of the model assumes for all objects."""
     return np.asarray(model.training.class_share)
 
 
@@ -93,7 +94,7 @@ def with_shares(model: Model, specification: Specification) -> Classifier:
 def chosen_shift(
     model: Model, stated: Shift, *, asked: Asked | None = None, estimate: Estimate | None = None
 ) -> Shift:
-    """Return the table [shift] of a classification: the model's, unless `stated` or `asked` for are other class shares.
+    """Return the table [shift] of a classification: the model's, unless other class shares are `stated` or `asked` for.
 
     `estimate` finds the shares where "em" is asked for that the model was not trained with.
     """
@@ -192,7 +193,7 @@ def estimated_shares(model: Model, sources: Sequence[LocalSource], scorer: RowSc
 
 
 def shift_record(model: Model, specification: Specification) -> ShiftRecord:
-    """Return what outputs say of class shares, and of weights in the training."""
+    """Return the record of class shares, and of weights in the training, for the outputs."""
     trained = model.training.shift
     shift = with_shares(model, specification).log_prior_shift
     old = prior_shares(model)

@@ -1,7 +1,7 @@
-"""What differs between two annotations of a file: objects that changed class, gained or lost a flag, moved in p.
+"""The differences between two annotations of a file: objects with another class, other flags, other probabilities.
 
-Both are streamed.  Rows are matched by their order where the input is the same, else by id; then in passes, each
-over the ids of one residue of a hash, so that memory is bounded whatever the catalogue's size.
+Both files are read in batches.  Rows are matched by their order if the input is the same, otherwise by id.  Matching by
+id takes several passes, each over the ids whose hash has one remainder, so that memory is bounded for any catalogue.
 Shapes: n rows, K classes.
 """
 
@@ -37,12 +37,12 @@ MOVED = 0.1
 ROWS_AT_ONCE = 2_000_000
 """Rows of the old file held in memory when matching by id: some 100 MB."""
 MOST_EXAMPLES = 20
-"""Objects named of each file, those that moved furthest."""
+"""Most objects of a file that are named, those whose probabilities changed most."""
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """Where an annotation is: the file, the prefix of its columns, the classes."""
+    """An annotation: its file, the prefix of its columns, and its classes."""
 
     path: Path
     prefix: str
@@ -71,7 +71,7 @@ class _Rows:
 
 @dataclass
 class _Count:
-    """The differences met so far; `names` are the classes' by number, the first that of no class."""
+    """The differences so far; `names` are the names of the classes by number, the first for no class."""
 
     names: tuple[str, ...] = ("",)
     compared: int = 0
@@ -86,7 +86,7 @@ class _Count:
     examples: list[MovedObject] = field(default_factory=list)
 
     def add(self, old: _Rows, new: _Rows) -> None:
-        """Count rows that are each other's."""
+        """Count the differences between rows that match."""
         self.compared += len(new)
         changed = old.classes != new.classes
         self._count_pairs(old.classes[changed], new.classes[changed])
@@ -98,7 +98,7 @@ class _Count:
         moves = np.abs(new.p - old.p).max(axis=1, initial=0.0)
         moves = np.nan_to_num(
             moves
-        )  # An object without a probability before or after did not move: its class changed.
+        )  # An object without a probability before or after has no change of probability: its class changed.
         self.moved += int(np.count_nonzero(moves > MOVED))
         self.largest_move = max(self.largest_move, float(moves.max(initial=0.0)))
         self._keep_examples(old, new, moves, np.flatnonzero(changed | (moves > MOVED)))
@@ -113,7 +113,7 @@ class _Count:
         first = chosen[np.argsort(-moves[chosen], kind="stable")[:MOST_EXAMPLES]]
         self.examples += [
             MovedObject(
-                id=str(new.ids[i]),  # Text from a catalogue: the code that shows it has to escape it.
+                id=str(new.ids[i]),  # Text from a catalogue, which has to be escaped where it is shown.
                 was=self.names[old.classes[i]],
                 now=self.names[new.classes[i]],
                 moved=round(float(moves[i]), 6),
@@ -145,7 +145,7 @@ class _Count:
 def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: bool) -> FileDifference:
     """Return the differences of a file's annotation from the one before.
 
-    `by_row`: the rows are the same ones in the same order.  `id_column` names the objects.
+    `by_row` says that the rows are the same ones in the same order.  `id_column` names the objects.
     """
     shared = [c for c in new.classes if c in old.classes]
     before, after = annotated_table(old.prefix).open(old.path), annotated_table(new.prefix).open(new.path)
@@ -186,7 +186,7 @@ def _of_batch(
     class_column, *others = columns
     values = batch_values(batch, [*others, *([id_column] if id_column else [])])
     flags, *p = (values[name] for name in others)
-    # As numbers: texts, one a row, would take longer than the classification.
+    # Classes as numbers: a text for each row would take longer than the classification.
     numbers = pc.index_in(batch.column(class_column).cast(pa.string()), pa.array(names, pa.string()))
     n = batch.num_rows
     return _Rows(
@@ -204,7 +204,7 @@ def _compare_by_id(
     residue: int,
     passes: int,
 ) -> None:
-    """Compare the rows whose id's hash has that residue; of rows with the same id, the first."""
+    """Compare the rows whose hash of the id has that residue; only the first of rows with the same id counts."""
     old, keys = _held(before(), residue, passes)
     met = np.zeros(len(keys), dtype=bool)
     for rows in after():

@@ -16,7 +16,7 @@ from flows.classification._jobs import Job
 __all__ = ["check_room", "needed_bytes"]
 
 LARGE = 20_000_000_000
-"""Bytes of copies from which slim ones are advised, where they are less than a quarter of that."""
+"""Size of copies, in bytes, from which slim ones are advised if these take less than a quarter of it."""
 SMALL_SHARE = 0.25
 
 Mode = Literal["annotated", "slim"]
@@ -42,7 +42,7 @@ def check_room(out: Path, jobs: Sequence[Job], columns: Sequence[NewColumn], mod
 
 
 def needed_bytes(jobs: Sequence[Job], columns: Sequence[NewColumn], mode: Mode) -> int:
-    """Return about how many bytes copies of what is to do take."""
+    """Return the approximate size, in bytes, of the copies that are still to be made."""
     new = sum(c.width or 1 if pa.types.is_string(c.datatype) else c.datatype.bit_width // 8 for c in columns)
     to_do = [job for job in jobs if job.to_do]
     if mode == "slim":

@@ -18,7 +18,7 @@ from flows.reports.explanation import FeatureContribution, LikeObject
 __all__ = ["feature_contributions", "finite", "nearest_objects"]
 
 NEAREST = 5
-"""Labelled objects that are shown."""
+"""Number of labelled objects that are shown."""
 
 Floats = NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""Hashes of inputs whose state differs from the one that was written down: only their content says if they changed."""
+"""Hashes of inputs whose state differs from the recorded one, since only the content says whether they changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flows.runs.outputs import file_sha256
 __all__ = ["Hashes", "hashes_here", "hashes_on"]
 
 Hashes = Callable[[Iterable[Path]], Mapping[Path, str]]
-"""Gives the SHA-256 of files, by path; without those that have gone."""
+"""A function that returns the SHA-256 of files by path, without files that are gone."""
 
 
 def hashes_here(paths: Iterable[Path]) -> Mapping[Path, str]:
@@ -25,7 +25,7 @@ def hashes_here(paths: Iterable[Path]) -> Mapping[Path, str]:
 
 
 def hashes_on(engine: Engine) -> Hashes:
-    """Return what gives hashes of files that the workers of an engine read."""
+    """Return a function that hashes files on the workers of an engine."""
 
     def hashes(paths: Iterable[Path]) -> Mapping[Path, str]:
         places = {str(path.absolute()): path for path in paths}

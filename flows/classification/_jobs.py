@@ -1,7 +1,7 @@
-"""One file's work: what its input is like now, what of it is done already, and what lies in its output's place.
+"""The jobs of a classification, one for each file: the state of its input, what is done already, what is left to do.
 
-Small files are done in groups, one a task, since Prefect keeps some 20 kB of each task run.  A large file is a task of
-its own.  A killed run goes on file by file all the same.
+Small files are done in groups, a task for each, since Prefect stores about 20 kB for every task run.  A large file is a
+task of its own.  A killed run continues with the next file, not the next group.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["MOST_ORDERS", "MOST_TASKS", "Group", "Job", "Looker", "Policy", "gro
 
 MOST_TASKS = 200
 MOST_ORDERS = 20_000
-"""Groups that the workers of an engine are handed, of which Prefect keeps nothing."""
+"""Most groups for the workers of an engine; Prefect does not store these."""
 ROWS_A_TASK = 500_000
-"""Rows that are worth a task, a second's work; smaller files share one."""
+"""Approximate number of rows of a task, about a second's work; smaller files share a task."""
 
 Policy = Literal["add", "overwrite", "release"]
 """What a run may do with other outputs in a folder: nothing, replace those of its names, or replace all."""
@@ -38,36 +38,39 @@ REPLACEABLE = {
     "release": {"nothing", "ours", "left", "listed"},
     "overwrite": {"nothing", "ours", "left", "listed", "foreign"},
 }
-"""What may have an output's place: what this work has put there before it was killed, what other work had; what the
-manifest lists, as it was or changed since; or a file of somebody else's."""
+"""What may already have the name of an output, and which of it each policy replaces.
+
+It may be a file that this work, or other work, gave its name before it was killed; a file that the manifest lists, as
+it was or changed since; or a file of somebody else.
+"""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One file of a catalogue: its state, the name of its output, and what of it is done already."""
+    """One file of a catalogue: its state, the name of its output, and what is done already."""
 
     opened: OpenedFile
     state: FileState
     why: str = "new"  # why it is to be done
-    finished: Output | None = None  # listed in the manifest, and there
-    staged: Output | None = None  # whole, but not listed yet
+    finished: Output | None = None  # in the manifest, and in the folder
+    staged: Output | None = None  # whole, but not in the manifest yet
     previous: Output | None = None  # the output that it replaces
-    in_the_way: bool = False  # a changed file has its place, which is moved away first
-    learned: bool = False  # finished, but fetched again to know that; the next run need not
+    in_the_way: bool = False  # a changed file has its name, and is moved away first
+    learned: bool = False  # fetched again and found unchanged; the next run need not fetch it
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
+        """The path of the file."""
         return self.opened.file.path
 
     @property
     def name(self) -> str:
-        """What its copy is called."""
+        """The name of its copy."""
         return self.opened.name
 
     @property
     def n_rows(self) -> int:
-        """How many rows it has."""
+        """The number of its rows."""
         return self.opened.partition.n_rows
 
     @property
@@ -100,7 +103,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Looker:
-    """What is known when a file is looked at."""
+    """Finds out the job of each file, from what is known of the folder."""
 
     staging: Staging
     before: Manifest | None
@@ -109,9 +112,9 @@ class Looker:
     verify: bool
 
     def jobs(self, files: Sequence[OpenedFile], hashes: Hashes) -> Iterator[Job]:
-        """Yield what is to be done to files, without those that have gone since they were opened.
+        """Yield the jobs of files, without files that are gone since they were opened.
 
-        `hashes` reads those whose content alone says whether they have changed.
+        `hashes` reads files whose content alone says whether they have changed.
         """
         states: dict[Path, FileState] = {}
         uncertain: list[Path] = []
@@ -134,13 +137,13 @@ class Looker:
             yield job
 
     def _known(self, opened: OpenedFile) -> list[FileState]:
-        """Return the states of the input that were written down with an output of that name."""
+        """Return the recorded states of the input of an output with that name."""
         listed = self.before.find(opened.name) if self.before else None
         staged = self.staging.recorded(opened.name)
         return [output.input for output in (listed, staged) if output is not None]
 
     def _job(self, opened: OpenedFile, state: FileState) -> Job:
-        """Return what is to be done to one file; OutputExistsError where something else has its place."""
+        """Return the job of one file; OutputExistsError where another file has the name of its output."""
         path = opened.file.path
         final = self.staging.out / opened.name
         if final.exists() and final.samefile(path):
@@ -166,7 +169,7 @@ class Looker:
         return replace(job, why=self._why(listed, state, intact=intact), staged=staged, in_the_way=moved)
 
     def _occupant(self, final: Path, name: str, listed: Output | None, staged: Output | None) -> str:
-        """Say what has the place of an output."""
+        """Return what has the name of an output already."""
         if not final.exists():
             return "nothing"
         if staged is not None and self.staging.published(staged):
@@ -197,19 +200,19 @@ def _origin(listed: Output | None, state: FileState) -> str:
 
 @dataclass(frozen=True)
 class Group:
-    """Files that one task does, in their order."""
+    """The files of one task, in their order."""
 
     jobs: tuple[Job, ...]
 
     @property
     def label(self) -> str:
-        """What the task is called by."""
+        """The name of the task."""
         more = len(self.jobs) - 1
         return self.jobs[0].name + (f" and {more} more" if more else "")
 
 
 def groups(jobs: Sequence[Job], most: int = MOST_TASKS) -> list[Group]:
-    """Return the jobs in groups of about as many rows, at most `most` of them."""
+    """Return the jobs in groups of similar numbers of rows, at most `most` groups."""
     total = sum(job.n_rows for job in jobs)
     wanted = max(ROWS_A_TASK, math.ceil(total / most))
     most_files = math.ceil(len(jobs) / most)  # files of no rows cost time too

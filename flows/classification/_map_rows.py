@@ -1,4 +1,4 @@
-"""What a map is made of: classified rows with positions and quantities, and objects whose class is known.
+"""The data of a map: classified rows with positions and quantities, and objects whose class is known.
 
 Shapes: n rows, F quantities.
 """
@@ -73,7 +73,7 @@ def sky_maps(texts: Sequence[str]) -> dict[str, HealpixMap]:
 
 @dataclass(frozen=True)
 class MapColumns:
-    """What is read of one annotated catalogue."""
+    """The columns that are read from one annotated catalogue."""
 
     identifier: str | None
     ra: str

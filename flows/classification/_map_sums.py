@@ -1,7 +1,7 @@
 """The sums of a map: a first pass for pixels, ranges and labelled rows, their fit, and a second pass for the fractions.
 
-The model is of the class: which objects are of it, given the classifier's probability, the quantities and the region.
-Contamination is modelled on the selected labelled objects only: the fraction of them that are of other classes.
+The model predicts whether an object is of the class, from the classifier's probability, the quantities and the region.
+For a contamination, it is fitted to the selected labelled objects only: which of them are of other classes.
 Shapes: n rows, S draws.
 """
 
@@ -37,10 +37,10 @@ Read = Callable[[], Iterator[MapRows]]
 
 DRAWS = 128
 REGION_ORDER = 1
-"""Regions of 29 degrees, each with an effect of its own, at most; coarser where the map is."""
+"""Finest order of the regions with an effect of their own: 29 degrees; a coarser map has coarser regions."""
 BINS = 8
 SAMPLE = 100_000
-"""Rows, at equal distances, that the bins' edges are of."""
+"""Most rows, at equal distances, from which the edges of the bins are computed."""
 ROWS_AT_ONCE = 16_384
 
 
@@ -53,7 +53,7 @@ class Labelled:
     weight: Floats
 
     def counts(self, what: What) -> tuple[Mask, Mask]:
-        """Return which rows the fraction is of, n of k of n, and which of them are in it, k; (n,) each."""
+        """Return which rows count as n in the fraction k of n, and which of these count as k; (n,) each."""
         selected = self.rows.selected
         if what == "completeness":
             return self.is_class, self.is_class & selected
@@ -64,7 +64,7 @@ class Labelled:
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What the first pass has found: pixels with objects, the edges of each quantity's bins, the labelled rows.
+    """The results of the first pass: pixels with objects, the edges of each quantity's bins, the labelled rows.
 
     `n_classified` counts the rows with a position, `unmatched` the labels of no row.
     """
@@ -79,7 +79,7 @@ class Survey:
 def surveyed(
     read: Read, known: KnownObjects | None, *, class_name: str, what: What, n_rows: int, n_quantities: int
 ) -> Survey:
-    """Look at all rows once; `n_rows` is about how many there are."""
+    """Read all rows once, and return what was found; `n_rows` is their approximate number."""
     touched: Pixels = np.empty(0, dtype=np.int64)
     nothing = np.empty(0)
     none = MapRows(
@@ -108,7 +108,7 @@ def surveyed(
 
 
 def _first_of(names: Sequence[str], known: Collection[str], seen: set[str]) -> NDArray[np.intp]:
-    """Return the places of the names that are known and not seen yet, which then are."""
+    """Return the places of names that are known and were not seen before, and note them as seen."""
     places = []
     for i, name in enumerate(names):
         if name in known and name not in seen:
@@ -129,7 +129,7 @@ def _joined(parts: Sequence[MapRows]) -> MapRows:
 
 
 def _edges(values: Floats) -> Floats:
-    """Return the edges between which as many values lie each; fewer bins where values repeat."""
+    """Return the edges of bins with equal numbers of values; there are fewer bins where values repeat."""
     values = values[np.isfinite(values)]
     return np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1))) if values.size else np.empty(0)
 
@@ -172,7 +172,7 @@ class FractionModel:
 
 
 def fitted(labelled: Labelled, *, what: What, order: int, seed: int) -> FractionModel:
-    """Return the model of the fraction; no draw where no labelled object says anything of it."""
+    """Return the model of the fraction; it has no draws without labelled objects that count."""
     rows, success, weight = labelled.rows, labelled.is_class, labelled.weight
     if what == "contamination":
         chosen = rows.selected
@@ -208,7 +208,7 @@ class MapSums:
 
 
 def summed(read: Read, survey: Survey, model: FractionModel) -> MapSums:
-    """Look at all rows once more, and sum their fractions."""
+    """Read all rows a second time, and return the sums of their fractions."""
     S = len(model.draws)
     whole, cells = FractionSums(1, S), FractionSums(len(survey.pixels), S)
     bins = [FractionSums(max(len(edges) - 1, 0), S) for edges in survey.edges]

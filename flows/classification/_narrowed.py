@@ -1,4 +1,4 @@
-"""A value as one of its base class: what a result shows of a fuller record."""
+"""Conversion of a record to its base class, which a result shows without the further fields."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ T = TypeVar("T", bound=Dataclass)
 
 
 def narrowed(kind: type[T], value: Dataclass) -> T:
-    """Return the value of that kind with the fields of a value that has more."""
+    """Return a value of the base class, with its fields of a value that has more."""
     return kind(**{field.name: getattr(value, field.name) for field in fields(kind)})

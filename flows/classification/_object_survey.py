@@ -1,4 +1,4 @@
-"""What a classification's report shows of single objects and of the sky, gathered while rows stream by.
+"""The objects and the sky counts that a classification's report shows, gathered while rows are classified.
 
 Memory is bounded: counts in HEALPix pixels, and the few objects whose labels would teach most.  Batches come from
 threads in any order, and the result does not depend on it.  Shapes: n rows, K classes, P pixels.
@@ -30,14 +30,14 @@ __all__ = ["EXPLAINED", "WORTH_A_LOOK", "ObjectSurvey", "most_doubtful", "total_
 Floats = NDArray[np.float64]
 
 ORDER: Final = 4
-"""Of the pixels of maps: 3,072 of 3.7 degrees."""
+"""Order of the pixels of maps: 3,072 pixels of 3.7 degrees."""
 MOST_OBJECTS: Final = 20
 ENOUGH: Final = 3 * MOST_OBJECTS
-"""Most rows of a batch that are looked at, since an object may be in several rows."""
+"""Most rows of a batch that are examined: more than objects, since an object may be in several rows."""
 CHUNK: Final = 1000
 """Rows whose names are compared with the labelled ones at a time."""
 EXPLAINED: Final = 3
-"""Objects whose features are kept, so that the report can say why they have their class."""
+"""Number of objects whose features are kept, so that the report can say why they have their class."""
 WORTH_A_LOOK: Final = int(
     Flag.LOW_CONFIDENCE | Flag.CLOSE_CALL | Flag.FLIPPED | Flag.OUT_OF_DOMAIN | Flag.UNCERTAIN_INPUT
 )
@@ -45,9 +45,9 @@ WORTH_A_LOOK: Final = int(
 
 @dataclass(frozen=True)
 class ObjectSurvey:
-    """Names of the columns that name and place an object, None without them, and what was counted so far.
+    """The columns with names and positions of objects, None without them, and the counts so far.
 
-    Objects that are `labelled` are not among those that are worth a look: their labels are known.
+    Objects that are `labelled` are not proposed for a review.
     """
 
     classes: tuple[str, ...]
@@ -110,7 +110,7 @@ class ObjectSurvey:
             self.objects[:] = most_doubtful(self.objects)
 
     def sky(self) -> SkyCounts | None:
-        """Return the counts so far; None where no place is known."""
+        """Return the counts by pixel so far; None where positions are not known."""
         return total_sky(self.counted)
 
     def doubtful(self) -> tuple[DoubtfulObject, ...]:
@@ -175,7 +175,7 @@ def most_doubtful(objects: Iterable[DoubtfulObject]) -> tuple[DoubtfulObject, ..
 
 
 def total_sky(parts: Sequence[SkyCounts]) -> SkyCounts | None:
-    """Return the sum of counts; None of nothing."""
+    """Return the sum of counts; None where there are no counts."""
     some = [part for part in parts if part.pixels]
     if not some:
         return None

@@ -1,4 +1,4 @@
-"""What `output.columns = "full"` adds, in the order of `catalogs.catalog.new_columns`, and what a copy keeps."""
+"""The columns that `output.columns = "full"` adds, in their order, and those that a slim copy keeps."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def check_copies(catalog: Catalog, columns: tuple[NewColumn, ...], specification
     """Raise a `CatalogError` where copies of the catalogue cannot have the new columns beside the old ones."""
     mode, form = specification.output.mode, specification.output.form
     if mode == "annotated":
-        check_columns(catalog, columns)  # an earlier annotation's are replaced
+        check_columns(catalog, columns)  # columns of an earlier annotation are replaced
     else:
         mapping = ColumnMapping(specification.target.columns)
         for name, key in _kept(specification).items():

@@ -1,6 +1,6 @@
 """What a classification would do, found out before any work starts and without writing anything.
 
-All errors are found here: inputs, columns, names, what lies in the output folder already.
+All errors are found here: in inputs, columns and names, and in what the output folder has already.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TOLERATED: Mapping[Policy, tuple[type[Exception], ...]] = {
 }
 """Errors of one file, after which the others continue; any other error ends the run."""
 SHOWN = 4
-"""Columns that the line on units names."""
+"""Most columns that the line on units names."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class Plan:
     quarantined: tuple[Quarantined, ...] = ()
     # Files that are being written, and why we think so.
     deferred: Mapping[str, str] = field(default_factory=dict)
-    adopted: tuple[Output, ...] = ()  # published by a killed run, and not listed yet
-    brought: Brought = field(default_factory=Brought)  # what is known of inputs at URLs
+    adopted: tuple[Output, ...] = ()  # files with final names of a killed run, not listed yet
+    brought: Brought = field(default_factory=Brought)  # records of inputs at URLs
     advice: str = ""  # on the size of the copies
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether every file's output is there and listed, and nothing else is."""
+        """Whether the folder has the output of every file, listed in the manifest, and no other outputs."""
         known = self.before.quarantined if self.before and self.same_maker else ()
         done = all(job.finished and not job.learned for job in self.jobs) and set(self.quarantined) == set(
             known
@@ -72,7 +72,7 @@ class Plan:
 
     @property
     def kept(self) -> tuple[Output, ...]:
-        """Outputs in the folder that are not of these inputs, or of files that were not fetched again, and stay."""
+        """Outputs that stay: those of other inputs, or of files that were not fetched again."""
         if self.policy == "release":
             return tuple(self.brought.unchanged)
         listed = self.before.outputs if self.before and self.same_maker else ()
@@ -81,7 +81,7 @@ class Plan:
 
     @property
     def retired(self) -> tuple[str, ...]:
-        """Outputs in the folder that are not of these inputs, and go."""
+        """Outputs that are retired, since they are not of these inputs."""
         if self.policy != "release":
             return ()
         listed = self.before.outputs if self.before else ()
@@ -94,7 +94,7 @@ class Plan:
         return {*(j.name for j in self.jobs), *known, *self.deferred}
 
     def still_good(self, name: str) -> Output | None:
-        """Return the output of an earlier state of the input, which stays if no new one could be made."""
+        """Return the output of an earlier state of the input, which stays if a new one cannot be made."""
         listed = self.before.find(name) if self.before and self.same_maker else None
         return listed if listed is not None and listed.summary and listed.is_in(self.out / name) else None
 
@@ -112,8 +112,8 @@ def make_plan(
 ) -> Plan:
     """Return what is to be done to classify the catalogues that were brought into the folder `out`.
 
-    No data are read, but of files whose state differs from the one that was written down: `hashes` gives their hashes.
-    `verify` has files hashed that look as they did; files that are `deferred` are left alone.
+    No data are read, except from files whose state differs from the recorded one: `hashes` reads these.  `verify` asks
+    for the hashes of all other files too.  Files that are `deferred` are left alone.
     """
     scorer = Scorer.of(model, specification)
     catalogues = [
@@ -174,7 +174,7 @@ def make_plan(
 
 
 def known_outputs(out: Path, model: Model, specification: Specification, *, verify: bool = False) -> Known:
-    """Return what the last run noted of files at URLs; nothing from another model or specification, or to `verify`."""
+    """Return the last run's records of files at URLs; none from another model or specification, or to `verify`."""
     before = Manifest.read(out)
     same = before is not None and before.same_maker(model.label, specification_hash(specification))
     return Known(out, before if same and not verify else None, specification.output.form)
@@ -183,7 +183,7 @@ def known_outputs(out: Path, model: Model, specification: Specification, *, veri
 def _quarantined(
     path: Path, name: str, out: Path, error: Exception, before: Manifest | None, brought: Brought
 ) -> Quarantined:
-    """Return what is written down of a file that could not be annotated."""
+    """Return the manifest's entry for a file that could not be annotated."""
     known, origin = before.find_quarantined(name) if before else None, brought.origins.get(path)
     state = _state(path, origin, known)
     if origin is None:
@@ -192,13 +192,13 @@ def _quarantined(
 
 
 def reason(error: Exception) -> str:
-    """Return an error as one line; its kind too, where its author did not mean it for users."""
+    """Return an error as one line, with its type if the message was not written for users."""
     text = " ".join(str(error).split())
     return text if isinstance(error, CatalogError) else f"{type(error).__name__}: {text}"
 
 
 def _state(path: Path, origin: Origin | None, known: Quarantined | None) -> FileState | None:
-    """Return in which state a file is that failed, None where it cannot be read at all."""
+    """Return the state of a file that failed, None where it cannot be read at all."""
     try:
         return InputFile.at(path, origin).state([known.input] if known else [])
     except OSError:
@@ -231,7 +231,7 @@ def _said_of(units: Collection[str]) -> str:
 def _still_quarantined(
     catalogues: Sequence[InputCatalogue], out: Path, before: Manifest
 ) -> dict[Path, Quarantined]:
-    """Return the files that could not be annotated the last time, and look as they did then."""
+    """Return the files that could not be annotated the last time, and have not changed since."""
     known = {q.input_path: q for q in before.quarantined if q.input is not None}
     if not known:
         return {}
@@ -240,7 +240,7 @@ def _still_quarantined(
 
 
 def _with_adopted(plan: Plan) -> Plan:
-    """Return the plan with what killed runs have published and could not list."""
+    """Return the plan with the outputs to which killed runs gave final names without listing them."""
     listed = plan.before.outputs if plan.before else ()
     known = plan.names.union(o.name for o in listed)
     records = plan.staging.published_records(others=plan.policy == "release")

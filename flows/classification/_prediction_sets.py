@@ -1,4 +1,4 @@
-"""Prediction sets of a classification: learnt from the model's unseen rows; what outputs say of them."""
+"""Prediction sets of a classification, learnt from the model's unseen rows, and their description in outputs."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ConformalSets:
-    """What makes the column of prediction sets; `rule` is None where no share can be stated.
+    """Computes the column of prediction sets; `rule` is None where no share can be stated.
 
-    `classifier` gives the probabilities that the rule is of, where the served one's are for other class shares.
+    `classifier` gives the probabilities for the rule, where those in the copies are for other class shares.
     """
 
     record: SetRecord
@@ -77,7 +77,7 @@ def sets_of(model: Model, specification: Specification) -> ConformalSets | None:
 
 
 def _stated(model: Model, level: float, thresholds: Mapping[str, float]) -> ConformalSets:
-    """Return the sets of thresholds that the specification states; they are of the probabilities in the copies."""
+    """Return the sets for thresholds that the specification states, which hold for the probabilities in the copies."""
     if set(thresholds) != set(model.classes):
         raise UsageError(
             f"output.set_thresholds: got thresholds of {', '.join(thresholds)}, expected one threshold for "
@@ -160,7 +160,7 @@ def _too_few(rule: SetRule, k: int) -> str:
 
 
 def set_entries(sets: ConformalSets | None, classes: tuple[str, ...]) -> dict[str, str]:
-    """Return what a file's metadata say of the sets, as texts: the level, its source, the class of each bit."""
+    """Return the entries of a file's metadata on the sets: the level, its source, the class of each bit."""
     if sets is None:
         return {}
     record = sets.record

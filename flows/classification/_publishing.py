@@ -51,7 +51,7 @@ __all__ = ["finish", "summary_of"]
 def finish(model: Model, publication: Publication, outputs: Sequence[Output]) -> Published:
     """Give all outputs their final names, write summary and manifest, remove the staging; return what was published.
 
-    Each step may be the last of a killed run, and is done again by the next one.
+    A run may be killed after any step; the next run repeats the steps.
     """
     staging, specification = publication.staging, publication.request.specification
     outputs = as_kept(sorted(outputs, key=lambda o: o.name))
@@ -75,7 +75,7 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
         details=replace(_details(model, specification), census_asked=publication.request.wish.asked),
     )
     before = Manifest.read(staging.out)
-    if before is not None and before.same_outputs(manifest):  # a lost file was made again
+    if before is not None and before.same_outputs(manifest):  # only a lost file was made again
         manifest = replace(manifest, release=before.release)
     published = Published(
         release=manifest.release,
@@ -103,7 +103,7 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
 
 
 def _keep_labelled_names(model: Model, publication: Publication) -> None:
-    """Write the names of the objects with labels, so that a review leaves these out."""
+    """Write the names of labelled objects, which reviews leave out."""
     folder = publication.request.model.folder
     labelled = read_labelled_objects(folder, classes=len(model.classes), features=len(model.features))
     if labelled is not None:
@@ -112,7 +112,7 @@ def _keep_labelled_names(model: Model, publication: Publication) -> None:
 
 
 def _census(model: Model, publication: Publication, outputs: Sequence[Output]) -> Census:
-    """Return the census of all outputs, and keep the rows that it is made of; margins of HATS repeat other rows."""
+    """Return the census of all outputs, and write its rows; margins of HATS are left out, since they repeat rows."""
     out, sizes = publication.staging.out, {"classes": len(model.classes), "features": len(model.features)}
     counts = [(o, _counts(o)) for o in outputs]
     counted = [(o, c) for o, c in counts if not c.repeats_rows] or counts
@@ -135,7 +135,7 @@ def _census(model: Model, publication: Publication, outputs: Sequence[Output]) -
 
 
 def _selected(model: Model, specification: Specification) -> Mapping[str, SelectedColumn]:
-    """Return the columns of selections that the copies have."""
+    """Return the columns of selections in the copies."""
     selections = selections_of(model, specification)
     return {} if selections is None else selections.columns
 
@@ -167,7 +167,7 @@ def _finish_catalogues(
     hashes = {o.name: o.input.sha256 for o in outputs}
     for named in catalogues:
         if named.without:
-            continue  # with a damaged file left out it is no whole catalogue
+            continue  # without a damaged file, the catalogue is not complete
         catalog = open_source(named)
         keys = [partition.key for partition in catalog.partitions]
         another = named.form not in {None, catalog.format}
@@ -186,7 +186,7 @@ def _finish_catalogues(
 
 
 def summary_of(model: Model, outputs: Sequence[Output], census: Census | None) -> Summary:
-    """Return the summary of all outputs together, with a census; of few outputs with each one's own counts."""
+    """Return the summary of all outputs with a census; for few outputs, it also has the counts of each."""
     counted = {o.name: _counts(o) for o in sorted(outputs, key=lambda o: o.name)}
     once = _once(list(counted.values()))
     features = [counts.drift for counts in once if counts.drift is not None]
@@ -217,7 +217,7 @@ def _once(counts: Sequence[FileCounts]) -> list[FileCounts]:
 
 
 def _counts(output: Output) -> FileCounts:
-    """Return what was counted in a file; OutputFolderError where it is lost, and the file not annotated again."""
+    """Return the counts of a file; OutputFolderError where they are lost and the file was not annotated again."""
     if output.summary is None:
         raise OutputFolderError(
             f"{SUMMARY}: got no counts of {output.name}, which the manifest lists, expected the counts of "

@@ -1,4 +1,4 @@
-"""What a release has changed: `_releases/0007.json` in the output folder, one small file a release, kept for ever."""
+"""The reports of releases, such as `_releases/0007.json`: one small file for each release, kept for ever."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["RELEASES", "release_report", "write_report"]
 RELEASES = "_releases"
 SCHEMA_VERSION = 1
 MOST_EXAMPLES = 100
-"""Objects named in a release, those that moved furthest."""
+"""Most objects that a report names, those whose probabilities changed most."""
 
 
 def release_report(
@@ -74,14 +74,14 @@ def release_report(
 def write_report(folder: Path, report: ReleaseReport) -> Path:
     """Write the report of a release; return where it is.
 
-    One of the same number is of a run that was killed, and written again; or of the same release, whose lost files
-    were made again, and kept.
+    A report of the same number may be there already.  That of a killed run is replaced.  That of the same release,
+    whose lost files were made again, is kept.
     """
     path = folder / RELEASES / f"{report.release:04d}.json"
     if report.before and report.before.release == report.release and path.is_file():
         return path
     path.parent.mkdir(exist_ok=True)
-    sweep(path.parent)  # what a killed run left while it wrote here
+    sweep(path.parent)  # removes a half-written file of a killed run
     write_document(path, report)
     return path
 
@@ -96,7 +96,7 @@ def _files(manifest: Manifest, annotated: list[Output], why: Mapping[str, str]) 
 
 
 def _difference(compared: Mapping[str, FileDifference]) -> ReleaseDifference:
-    """Return the differences of all files together, with the objects that moved furthest."""
+    """Return the differences of all files together, with the objects whose probabilities changed most."""
     objects = [ReleasedObject(file=name, **vars(e)) for name, d in compared.items() for e in d.examples]
     furthest = sorted(objects, key=lambda e: (-e.moved, e.file, e.id))[:MOST_EXAMPLES]
     return ReleaseDifference(**vars(total_difference(list(compared.values()))), examples=tuple(furthest))

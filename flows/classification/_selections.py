@@ -1,8 +1,9 @@
 """Columns that select objects by their probability, with thresholds for a stated purity or completeness.
 
-The thresholds are known before the first row is written: they are learnt from the labelled rows that the model has not
-seen, each class at the share that the copies are made for: one for all, or one in each bin of an expression over
-features.  Shapes: n rows, K classes, F features.
+The thresholds are known before the first row is written.  They are learnt from labelled rows that the model has not
+seen, for the class shares of the copies.  A class has one threshold, or one in each bin of an expression over features.
+
+Shapes: n rows, K classes, F features.
 """
 
 from __future__ import annotations
@@ -67,9 +68,9 @@ def row_thresholds(column: SelectedColumn, features: Sequence[str], X: Floats) -
 
 @dataclass(frozen=True, eq=False)
 class Selections:
-    """What makes the columns of selections.
+    """Computes the columns of selections.
 
-    `classifier` gives the probabilities that the thresholds are of, where the served one's are for other class shares.
+    `classifier` gives the probabilities for the thresholds, where those in the copies are for other class shares.
     """
 
     chosen: tuple[SelectedClass, ...]
@@ -89,7 +90,7 @@ class Selections:
 def selections_of(model: Model, specification: Specification) -> Selections | None:
     """Return the selections that a specification asks for; None where it does not.
 
-    UsageError where the model has no rows to learn thresholds from, or no threshold has what is stated.
+    UsageError where the model has no rows to learn thresholds from, or no threshold reaches a stated value.
     """
     flags, output = specification.flags, specification.output
     if not output.selected:
@@ -124,7 +125,7 @@ def selections_of(model: Model, specification: Specification) -> Selections | No
 
 @dataclass(frozen=True)
 class _Stated:
-    """What is stated of a class: "purity" or "completeness", the class, and how much."""
+    """A stated value for a class: "purity" or "completeness", the class, and how much."""
 
     what: str
     name: str
@@ -197,7 +198,7 @@ def known_labels(unseen: UnseenRows) -> LabelledRows:
 
 
 def selection_entries(selections: Selections | None) -> Mapping[str, str]:
-    """Return what a file's metadata say of the columns of selections, as texts."""
+    """Return the entries of a file's metadata on the columns of selections."""
     if selections is None:
         return {}
     return {f"threshold_{one.name}": _words(one) for one in selections.chosen} | {

@@ -1,7 +1,7 @@
-"""Files annotated by the workers of an engine: orders out, reports back, both as JSON texts.
+"""Annotation by the workers of an engine, which get orders and return reports, both as JSON texts.
 
-A worker reads the model and the input, and writes the copy and its record into the staging folder, as a run of one
-machine does.  The run that gave the order holds the lock; a worker that finds it gone stops.
+A worker reads the model and the input, and writes the copy and its record into the staging folder, as a run on one
+machine does.  The run that gave the order holds the lock; a worker stops when it finds that the lock is gone.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from flows.runs.staging import Staging
 __all__ = ["annotate", "spread"]
 
 SLOWEST = 3
-"""Files that are named at the end, for they took longest."""
+"""Number of files that are named at the end, those that took longest."""
 SPLIT = 32
 """Parts of a batch that are read one by one where workers have too little memory."""
 PATIENCE = 30.0
@@ -60,14 +60,14 @@ class WorkOrder:
 
     @property
     def group(self) -> JobGroup:
-        """The files as the jobs that a run of one machine has."""
+        """The files of the order as jobs, as a run on one machine has them."""
         jobs = (FileJob(request=self.request, staging=self.staging, **vars(file)) for file in self.files)
         return JobGroup(self.files[0].name, tuple(jobs))
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkReport:
-    """What became of the files; lines that the user should read; and how long each file took, in seconds."""
+    """The results of the files, lines that the user should read, and the time of each file in seconds."""
 
     results: tuple[Annotated | Failed | Deferred, ...]
     notes: tuple[str, ...] = ()
@@ -104,8 +104,8 @@ def _last_attempt(
 ) -> list[Failed]:
     """Have files annotated that are to be read in small batches; return those that end their workers once more.
 
-    Dask blames the end of a worker on what waits for that worker too.  So where several files were lost, each has an
-    attempt with nothing beside it.
+    Dask counts the end of a worker against all tasks that wait for it.  So if several files were lost, each gets an
+    attempt of its own, one after the other.
     """
     if small:
         shown = ", ".join(job.name for job in small[:SLOWEST]) + (", ..." if len(small) > SLOWEST else "")
@@ -130,7 +130,7 @@ def _in_small_batches(job: FileJob) -> FileJob:
 
 @dataclass
 class _Received:
-    """What the workers have reported of so many files; `shown` says what the user calls the paths in orders."""
+    """The reports of the workers so far; `shown` has the user's names for the paths in orders."""
 
     n_files: int
     results: list[FileResult] = field(default_factory=list)
@@ -140,7 +140,7 @@ class _Received:
     def take(
         self, engine: Engine, groups: Sequence[JobGroup], stop: Callable[[], None]
     ) -> list[tuple[list[str], Lost]]:
-        """Give the orders of groups, take the reports; return the files' names of orders that no worker outlived."""
+        """Give the orders of groups and take the reports; return the files of lost orders, with the reasons."""
         lost = []
         with closing(engine.map(annotate, _orders(groups, self.shown))) as reports:
             for order, report in reports:
@@ -192,16 +192,16 @@ def annotate(order: str) -> str:
 
 
 class _Notes:
-    """Keeps the lines that a worker has for the user."""
+    """Collects the lines of a worker for the user."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
     def start(self, what: str, total: int, unit: str) -> None:
-        """Do nothing: the run has said what begins."""
+        """Do nothing, since the run has announced the work."""
 
     def advance(self, n: int) -> None:
-        """Do nothing: the run counts the rows of reports."""
+        """Do nothing, since the run counts the rows in reports."""
 
     def note(self, line: str) -> None:
         """Keep a line."""
@@ -215,7 +215,7 @@ def _parsed(order: str) -> WorkOrder:
 def _orders(groups: Iterable[JobGroup], shown: dict[str, str]) -> Iterator[str]:
     """Yield an order a group, with paths that do not depend on the folder that a process works in.
 
-    `shown` gets what the user calls these paths.
+    `shown` gets the user's names for these paths.
     """
     owner, versions = Owner.this(None), installed()
 
@@ -254,7 +254,7 @@ def _file_order(job: FileJob, whole: Callable[[Path], Path]) -> FileOrder:
 
 
 def _as_named(result: FileResult, shown: Mapping[str, str]) -> FileResult:
-    """Return a result whose words have the paths as the user named them."""
+    """Return a result whose messages have the paths in the user's form."""
     return replace(result, reason=spoken(result.reason, shown)) if isinstance(result, Failed) else result
 
 

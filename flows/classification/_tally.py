@@ -1,7 +1,7 @@
-"""What a catalogue's annotation adds up to: class counts with errors, flags, missing shares.
+"""Counts of an annotated catalogue: classes with errors, flags, shares of missing features.
 
-Batches are counted by threads in any order, so sums of floating-point numbers are taken by `math.fsum`,
-which is exact and does not depend on it.  Shapes: K classes, F features, S draws of the weights.
+Threads count batches in any order.  So floating-point numbers are summed by `math.fsum`, which is exact, so that the
+order does not matter.  Shapes: K classes, F features, S draws of the weights.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def _counted_sets(sets: NDArray[np.bool_]) -> dict[str, tuple[int, ...]]:
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
-    """Return the sum of tallies, the same in whatever order they come."""
+    """Return the sum of tallies, which does not depend on their order."""
     counted = list(tallies)
-    parts = [t for t in counted if t.n_rows] or counted[:1]  # of no rows, there are no draws
+    parts = [t for t in counted if t.n_rows] or counted[:1]  # a tally without rows has no draws
     return Tally(
         n_rows=sum(t.n_rows for t in parts),
         n_classified=sum(t.n_classified for t in parts),
@@ -70,7 +70,7 @@ def total(tallies: Iterable[Tally]) -> Tally:
 
 
 def _sum_of_sets(counts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the sum of counts, of which those of rows without sets are empty."""
+    """Return the sum of counts; those of rows without sets are empty, and left out."""
     return tuple(map(sum, zip(*(c for c in counts if c), strict=True)))
 
 
@@ -118,7 +118,7 @@ def summarise(
 def _errors(
     objects: float, weights: float, *, known: bool
 ) -> tuple[float, float, float] | tuple[None, None, None]:
-    """Return the error of a count and its two parts, of their variances; None where they are not known."""
+    """Return the error of a count and its two parts from their variances; None where they are not known."""
     return (
         (math.sqrt(objects + weights), math.sqrt(objects), math.sqrt(weights))
         if known

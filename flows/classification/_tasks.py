@@ -1,4 +1,4 @@
-"""What the tasks of a classification get and give: files to be annotated, their records, and the publication."""
+"""The inputs and results of the tasks of a classification: files to annotate, their records, the publication."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class ClassificationRequest:
-    """What every task needs: the model, the settings, and how many threads score (None for the machine's cores).
+    """What every task needs: the model, the settings, and the number of threads (None for the machine's cores).
 
-    `wish` is what is asked of the census.
+    `wish` has the questions to the census.
     """
 
     model: StoredModel
@@ -88,7 +88,7 @@ class FileJob(FileOrder):
 
 @dataclass(frozen=True)
 class JobGroup:
-    """The files that one task annotates, in their order; `label` is what the task is called by."""
+    """The files that one task annotates, in their order; `label` is the name of the task."""
 
     label: str
     jobs: tuple[FileJob, ...]
@@ -104,7 +104,7 @@ class Annotated:
 
 @dataclass(frozen=True)
 class Failed:
-    """A file that could not be annotated for a reason of its own.
+    """A file that could not be annotated because of its content.
 
     `input` is its state, None where it is to be tried again although it stays as it is.
     """

@@ -35,7 +35,7 @@ def trial(
         with opened([source], scorer.choice) as catalogs:
             for catalog in catalogs:
                 check_copies(catalog, scorer.columns, specification)
-                here = scorer.on(catalog)  # its tallies are the scorer's
+                here = scorer.on(catalog)  # it adds to the tallies of `scorer`
                 for batch in first_rows(catalog, here.reader.read, limit):
                     new = here(batch)
                     shown += _rows(new, SHOWN - len(shown))

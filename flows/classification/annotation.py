@@ -1,4 +1,4 @@
-"""One file annotated into the staging folder; and several, one's own faults not in the others' way."""
+"""Annotation of one file into the staging folder, or of several, where a faulty file does not stop the others."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _labelled_names(folder: Path) -> LabelledNames | None:
 def annotate_each(annotate_one: Callable[[FileJob], Output], group: JobGroup) -> list[FileResult]:
     """Annotate the files of a group; return for each its record, or why it failed or has to wait.
 
-    What is a file's own fault leaves the others alone; what is not (no room, no permission) ends the run.
+    An error in one file's content does not stop the others.  Any other error (no room, no permission) ends the run.
     """
     results: list[FileResult] = []
     for job in group.jobs:
@@ -100,7 +100,7 @@ def annotate_each(annotate_one: Callable[[FileJob], Output], group: JobGroup) ->
 
 
 def _not_the_files(error: OSError, path: str) -> bool:
-    """Say whether the fault is of the machine or of another file: this ends the run and quarantines nothing."""
+    """Say whether the machine or another file caused an error: then the run ends, and nothing is quarantined."""
     return error.errno in _THE_MACHINES or error.filename not in (None, path)
 
 
@@ -119,14 +119,14 @@ def _attempt(annotate_one: Callable[[FileJob], Output], job: FileJob) -> FileRes
         change = _changed(job.path, job.input)
         return Deferred(job.name, change) if change else Failed(job.name, reason(error), job.input)
     if change := _changed(job.path, job.input):
-        check_held(job.staging.out)  # or a worker that its run has given up would discard another run's file
+        check_held(job.staging.out)  # otherwise, a worker of an ended run could discard another run's file
         job.staging.discard(job.name)
         return Deferred(job.name, change)
     return Annotated(job.name, output)
 
 
 def _changed(path: Path, state: FileState) -> str | None:
-    """Return how the input changed while it was read; its output is then invalid."""
+    """Return how the input changed while it was read, since its output is invalid then."""
     if state.looks_like(path):
         return None
     return "it changed while it was read" if path.exists() else "it was deleted while it was read"
@@ -144,7 +144,7 @@ def scorer_for(model: Model, specification: Specification, catalog: Catalog) -> 
 def _output(job: FileJob, scorer: Scorer, *, counted: bool, left_behind: tuple[str, ...]) -> Output:
     """Return the record of a file that has been annotated.
 
-    A margin repeats rows, which are not to be `counted`; `left_behind` is what another format has no place for.
+    A margin repeats rows, which are not to be `counted`; `left_behind` names what the copy's format cannot hold.
     """
     annotated = job.staging.file(job.name)
     counts = FileCounts(

@@ -1,4 +1,4 @@
-"""The census of an output folder, taken again, or of a table in memory: one call each."""
+"""A new census of an output folder, and the census of a table in memory."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _check_no_audit(out: Path) -> None:
 
 
 def _asked(manifest: Manifest, model: Model, request: CensusRequest) -> CensusWish:
-    """Return what a request asks for: where it says nothing, what was asked before."""
+    """Return the questions of a request; those that it leaves out are taken from the earlier census."""
     before = manifest.details.census_asked
     if request.specification is not None:
         wish = CensusWish.of(model, read_specification(request.specification))

@@ -1,4 +1,4 @@
-"""A plan carried out: files annotated, each on its own, then all given their final names; the same for every flow."""
+"""Execution of a plan, the same for every flow: each file is annotated, then all files get their final names."""
 
 from __future__ import annotations
 
@@ -113,9 +113,8 @@ def execute(
         _sweep(plan, steps)
         return UnchangedClassification(status="nothing to do", **vars(_folder_result(model, plan)))
     if engine.is_remote and any(job.to_do for job in plan.jobs):
-        tell().note(
-            engine.description
-        )  # connects: workers that cannot do it are refused before anything is written
+        # The description connects to the workers: an error comes before anything is written.
+        tell().note(engine.description)
     with terminable(GO_ON), exclusive(plan.out, run=steps.identify()) as killed:
         if killed:
             steps.mark_crashed(killed)
@@ -125,7 +124,7 @@ def execute(
 
 
 def _sweep(plan: Plan, steps: Steps) -> None:
-    """Remove what a killed run has left in a folder where nothing is to be done."""
+    """Remove the files that a killed run left in a folder where nothing is to be done."""
     if not plan.staging.is_left and not (plan.out / LOCK).exists():
         return
     with suppress(OutputFolderError), exclusive(plan.out, run=steps.identify()) as killed:
@@ -148,7 +147,7 @@ def carry_out(
     stay = [o for name in (*bad, *deferred) if (o := plan.still_good(name))]
     listed = [*outputs, *plan.kept, *stay]
     if not listed and bad:
-        raise CatalogError(next(iter(bad.values())).reason)  # the only file's fault, or none of theirs
+        raise CatalogError(next(iter(bad.values())).reason)  # every file failed: the first error says why
     if not listed:
         plan.staging.close()
         waiting = replace(_folder_result(model, plan), deferred=deferred)
@@ -191,7 +190,7 @@ def carry_out(
 def _annotated(
     plan: Plan, request: ClassificationRequest, steps: Steps, engine: Engine
 ) -> tuple[list[Output], list[FileResult]]:
-    """Do what is to be done; return the outputs of all jobs, and what became of the files that were done now."""
+    """Annotate the files of the plan; return the outputs of all jobs, and the results of the files done now."""
     to_do = [job for job in plan.jobs if job.to_do]
     results: list[FileResult] = []
     if to_do:
@@ -223,7 +222,7 @@ def _quarantined(plan: Plan, results: Sequence[FileResult]) -> list[Quarantined]
 
 
 def _input_path(job: Job, plan: Plan) -> str:
-    """Return where a file is, from the output folder on, or its URL."""
+    """Return the path of a file relative to the output folder, or its URL."""
     return job.input_path or os.path.relpath(job.path, plan.out)
 
 

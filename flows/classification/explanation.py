@@ -146,7 +146,7 @@ def _explained(
 
 
 def _of_class(scorer: Scorer, scores: Scores, x: Floats, missing: NDArray[np.bool_]) -> Contributions:
-    """Return what speaks for the most probable class against the second."""
+    """Return what favours the most probable class over the second one."""
     against, of = np.argsort(scores.probability[0], kind="stable")[-2:].tolist()
     return contributions(scorer.classifier, x, missing, of=of, against=against)
 

@@ -1,4 +1,4 @@
-"""The rows of annotated copies as points: the model's features, whitened, in which labelled objects lie too.
+"""The whitened features of a model, as a space with points for annotated rows and labelled objects.
 
 A review spreads its objects in this space, and looks in it for what is far from all labelled objects.
 Shapes: n rows, D dimensions.

@@ -1,4 +1,4 @@
-"""What a challenger would change in the last release: a sample of it classified by both models, nothing written."""
+"""What a challenger would change in the last release: both models classify a sample, and nothing is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the counts of a classification to what a report shows of it, and the report itself."""
+"""The content of a classification's report, from its counts, and the report itself."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Bring a release up to date: the work itself, with or without Prefect.
+"""The steps that bring a release up to date, with or without Prefect.
 
-Classified are the inputs that are new, that have changed, or whose outputs another model or specification made; no
-others.  Outputs whose input is gone are moved to `_retired/`.  Running it again does nothing.
+It classifies only the inputs that are new, that have changed, or whose outputs another model or specification made.
+Outputs whose input is gone are moved to `_retired/`.  A second run finds nothing to do.
 """
 
 from __future__ import annotations

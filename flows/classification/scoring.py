@@ -1,6 +1,6 @@
-"""From a batch of a catalogue to its new columns: the one place where a model meets rows.
+"""The new columns of a batch of a catalogue; only this module applies a model to rows of a catalogue.
 
-Runs in several threads at once; what it counts on the way is kept batch by batch and added up exactly.
+Several threads run it at once.  Counts are kept for each batch and added exactly, so that their order does not matter.
 Shapes: n rows, K classes, F features.
 """
 
@@ -50,12 +50,12 @@ Floats = NDArray[np.float64]
 MOST_BUDGET_ROWS = 262_144
 """Most rows that the threshold of a review budget is found from: more would take too long."""
 CONFIDENCE_BINS = 1 << 20
-"""Of [0.5, 1], for the threshold of a review budget: a step of 5e-7, whatever the catalogue's size."""
+"""Bins of [0.5, 1] for the threshold of a review budget: steps of 5e-7, for catalogues of any size."""
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """A model made ready for a catalogue: what to read, what is added, and the tallies of the batches so far."""
+    """A model with what it reads from a catalogue, the columns that it adds, and the tallies of the batches so far."""
 
     model: Model
     classifier: Classifier
@@ -71,7 +71,7 @@ class Scorer:
     tallies: list[Tally] = field(default_factory=list)
     counts: list[FeatureCounts] = field(default_factory=list)
     survey: ObjectSurvey | None = None  # of the objects' names and places; None where nobody asks
-    census_step: int = 0  # every so many classified rows are kept for the census; 0 for none
+    census_step: int = 0  # every n-th classified row is kept for the census; 0 for none
     census: list[CensusRows] = field(default_factory=list)
 
     @classmethod
@@ -127,7 +127,7 @@ class Scorer:
         return tally_of(np.empty((0, K)), np.empty((0, K)), np.empty(0, np.int32), np.empty((0, F), bool))
 
     def tally(self) -> Tally:
-        """Return what was counted so far."""
+        """Return the counts so far."""
         return total([*self.tallies, self._nothing])
 
     def drift(self) -> FeatureCounts:
@@ -273,7 +273,7 @@ def flag_names() -> dict[int, tuple[str, str]]:
 def provenance(
     model: Model, specification: Specification, input_sha256: str, read: Sequence[str]
 ) -> Provenance:
-    """Return what is written into an annotated file: nothing that differs between two equal runs."""
+    """Return the entries on the model for a file's metadata, which are the same in two equal runs."""
     entries = {
         "model": model.label,
         "model_id": str(model.id),
@@ -289,7 +289,7 @@ def provenance(
 
 
 def _shift_entries(record: ShiftRecord) -> dict[str, str]:
-    """Return what a file's metadata say of class shares and weights, as texts."""
+    """Return the entries of a file's metadata on class shares and weights."""
     shares = {
         "class_priors": record.class_priors,
         "class_priors_training": record.class_priors_training,

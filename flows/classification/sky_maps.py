@@ -1,4 +1,4 @@
-"""Maps of fractions over the sky: how many of a class there are, how contaminated or complete a selection is.
+"""Maps over the sky of the fraction of a class, or of the contamination or completeness of a selection.
 
 Two passes over the annotated copies: one for the pixels, the quantities' ranges and the objects whose class is known,
 to which the fraction's model is fitted; and one for the sums by pixel and by bin.  Shapes: n rows, S draws.

@@ -1,7 +1,7 @@
-"""Classify catalogues with a stored model: the work itself, with or without Prefect.
+"""The steps of a classification with a stored model, with or without Prefect.
 
-A task is a group of files.  What passes between tasks is paths and small values, never rows.  Files are annotated in a
-staging folder and get their final names all together, once all are whole; `manifest.json` comes last.
+A task is a group of files.  Tasks pass on paths and small values, never rows.  Files are annotated in a staging
+folder.  They get their final names together, once all are whole; `manifest.json` is written last.
 """
 
 from __future__ import annotations

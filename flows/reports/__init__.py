@@ -1,6 +1,6 @@
 """Reports in words, tables and figures, for terminals, Markdown and HTML.
 
-- `answers`: What a report opens with: the answers to what a reader asks first, with reasons and what to do.
+- `answers`: The answers at the beginning of a report: what a reader asks first, with reasons and advice.
 - `boundary`: The picture of a soft decision boundary: a classifier's probabilities over two of its
   features.
 - `candidates`: The rows of the evidence table: a candidate, the parts that it is a mixture of, and the
@@ -8,24 +8,20 @@
 - `catalogue_answers`: The answers that the report of a classification opens with.
 - `catalogue_page`: The report of a classification: one HTML file beside the annotated catalogues that loads
   nothing from anywhere.
-- `census`: What a report says of a census: counts with intervals and what they rest on, and what
-  selections cost.
+- `census`: The tables of a census in a report: counts with intervals and their basis, purity and completeness.
 - `choice`: Why the candidate of the smallest log loss on rows that no fit saw is not the one selected, in
   one sentence.
 - `class_words`: How a sentence names a class: "class 5", where the name alone would be read as a number.
-- `data`: What a report shows: plain values, gathered by `train` and `classify`, drawn by `tables` and
-  `figures`.
+- `data`: The content of reports as plain values, which `train` and `classify` gather.
 - `explanation`: Why an object has its class: what `blr explain` prints, as values and as a page.
 - `html`: Reports of trainings and classifications: one HTML file each that loads nothing from anywhere.
-- `label_noise`: What a report says of wrong labels: their shares with intervals, and what the labels that
-  judge then say.
-- `picture_data`: What a training stores beside the model so that its report can be drawn again: small arrays,
-  and objects to look at.
-- `report_table`: A table of texts, as every renderer of reports takes it.
-- `shift`: What a report says of a training set and its target: how unlike they are, what was done, what it
-  is worth.
-- `skill`: What is said of a model's skill: whether it predicts better than the class shares alone, by how
-  much, how surely.
+- `label_noise`: The record of wrong labels and the sentences on it in a report: shares with intervals, and log
+  losses.
+- `picture_data`: Data beside a model from which its report can be drawn again: small arrays, and objects to
+  look at.
+- `report_table`: A table of texts, the form that every renderer of reports accepts.
+- `shift`: The record of the differences between training set and target, and the sentences on it in a report.
+- `skill`: A model's skill in words: whether, and by how much, it predicts better than the class shares alone.
 - `tables`: The report's tables, made once and rendered three ways: HTML (the template), terminal (rich),
   Markdown.
 - `terminal_table`: A table on a terminal: as wide as the terminal allows, else a list; no cell is cut.
@@ -42,7 +38,7 @@ For this folder alone:
 - `_per_class`: Completeness and purity of each class, with intervals, from the objects that judge a model.
 - `_picture`: A picture of a report: an image, and the words that belong to it.
 - `_templates`: The templates of pages: every text that they are given is escaped.
-- `_training_pictures`: The pictures of a model, in the order of their worth; matplotlib is imported with this
+- `_training_pictures`: The pictures of a model, the most useful ones first; matplotlib is imported with this
   module.
 """
 

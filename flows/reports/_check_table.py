@@ -16,7 +16,7 @@ SERVED = {
     "sampled": "draws of chains, in place of the refined Gaussian",
     "failed": "refined Gaussian, not confirmed",
 }
-"""What is served, by the way that a check ended."""
+"""The posterior that is used, by the result of the check."""
 
 
 def check_tables(report: TrainReport) -> tuple[ReportTable, ...]:

@@ -1,6 +1,6 @@
 """The pictures of a report as SVG, each drawn once: the demonstration's report shows those of the training's.
 
-Drawing is most of what a report costs, and a third of a small training.
+Drawing takes most of the time of a report, and a third of that of a small training.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flows.reports.data import Classification, TrainReport
 __all__ = ["catalogue_pictures", "lacking_pictures", "pictures"]
 
 KEPT: Final = 4
-"""Sets of pictures that are remembered: some hundred kilobytes each."""
+"""Sets of pictures that are kept in memory: a few hundred kilobytes each."""
 
 
 _DRAWN: Final[dict[str, tuple[Picture, ...]]] = {}
@@ -57,7 +57,7 @@ def catalogue_pictures(
 
 
 def lacking_pictures(report: TrainReport) -> str:
-    """Return why pictures are missing; "" where none is."""
+    """Return why pictures are missing; "" where all are there."""
     if report.pictures is None or not report.confusion:
         return (
             "This model is of a version that did not keep what some pictures need (completeness and purity, the "
@@ -96,7 +96,7 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
-# matplotlib, half a second that every command and run would pay, most of which draw nothing.
+# Importing matplotlib takes half a second, and most commands and runs draw nothing.
 
 
 def _draw_training(report: TrainReport) -> tuple[Picture, ...]:

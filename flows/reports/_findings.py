@@ -27,7 +27,7 @@ __all__ = [
 Level = Literal["good", "care", "bad", "plain"]
 
 MUCH_FLAGGED: Final = 0.01
-"""Share of objects unlike the training set from which it is worth a warning."""
+"""Share of objects unlike the training set from which a report warns of them."""
 FROM_TRUST: Final[dict[str, tuple[Level, str]]] = {
     "green": ("good", "The approximation holds (green)"),
     "amber": ("care", "The approximation has doubts (amber)"),
@@ -56,7 +56,7 @@ class Judged(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One part of an answer: what was found and why, how it is to be taken, and what to do."""
+    """One part of an answer: what was found and why, how serious it is, and what to do."""
 
     what: str
     level: Level = "plain"
@@ -110,11 +110,11 @@ def approximation_finding(report: Judged) -> Finding:
 
 
 MOST_REASONS = 3
-"""Reasons of a verdict that a report tells."""
+"""Most reasons of a verdict that a report shows."""
 
 
 def _in_words(reasons: Sequence[str]) -> list[str]:
-    """Return the first reasons, without the numbers of columns of the design matrix, which a report does not show."""
+    """Return the first reasons, without numbers of design-matrix columns, which a report does not show."""
     others = [reason for reason in reasons if "linear combination" not in reason]
     if len(others) < len(reasons):
         others.append("some basis functions are linear combinations of others")
@@ -176,7 +176,7 @@ def strange_findings(found: Classification) -> Iterator[Finding]:
 
 
 def odd_headline(findings: Sequence[Finding], nothing: str) -> str:
-    """Return a sentence that names what needs a look; without any finding it is `nothing`."""
+    """Return a sentence that names what needs a look; without any finding, return `nothing`."""
     worth = [f.clause for f in findings if f.level in ("care", "bad")]
     if worth:
         return f"Look at: {', '.join(dict.fromkeys(worth))}."

@@ -32,9 +32,9 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassPerformance:
-    """One class: its share of the objects, the share of it that is found, and of what is assigned to it that is right.
+    """One class: its share of the objects, its completeness, and the purity of the objects that are assigned to it.
 
-    A guess by class shares alone would find the `share` of each class, with that purity.
+    Guesses by class shares alone would have the `share` as completeness and as purity.
     """
 
     name: str

@@ -10,7 +10,7 @@ __all__ = ["Picture", "image_uri"]
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A picture as a data URI, with the words for those who do not see it, and what to see in it for those who do."""
+    """A picture as a data URI, with a text for readers who cannot see it, and a caption."""
 
     title: str
     image: str

@@ -1,4 +1,4 @@
-"""The pictures of a model, in the order of their worth; matplotlib is imported with this module."""
+"""The pictures of a model, the most useful ones first; matplotlib is imported with this module."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _by_quantity(report: TrainReport, stored: StoredPictures) -> Iterator[Pictur
 def _reviews(report: TrainReport) -> Iterator[Picture]:
     reviewed, caught = np.asarray(report.risk.reviewed), np.asarray(report.risk.moderated)
     plugin = None if report.judged_by != "held-out" else np.asarray(report.risk.plugin)
-    kept = reviewed <= 0.97  # of fewer objects the share is noise
+    kept = reviewed <= 0.97  # with fewer objects, the share is mostly noise
     coverage, error = 1 - reviewed[kept], 1 - report.accuracy
 
     def risk(of: Any) -> Any:
@@ -200,7 +200,7 @@ def _boundary(report: TrainReport, picture: BoundaryPicture) -> Iterator[Picture
 
 
 def _readable(report: TrainReport, name: str) -> ReadableFeature:
-    """Return how a feature of the report is shown."""
+    """Return the name of a feature in readable form."""
     feature = next((f for f in report.features if f.name == name), None)
     return (
         readable_feature(name)
@@ -265,7 +265,7 @@ def _weights(report: TrainReport, stored: StoredPictures) -> Iterator[Picture]:
     shown = {f.name.replace("_", " "): _readable(report, f.name) for f in report.features}
 
     def readable(name: object) -> str:
-        """Return a basis function as the other pictures call it, where it is a feature; a logarithm keeps its name."""
+        """Return the name of a basis function; a feature has its name of the other pictures, a logarithm its own."""
         feature = shown.get(str(name))
         rescaled = feature is None or (feature.inverse is not None and not feature.label.endswith("(mag)"))
         return str(name) if feature is None or rescaled else feature.short

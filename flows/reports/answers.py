@@ -1,4 +1,4 @@
-"""What a report opens with: the answers to what a reader asks first, with reasons and what to do.
+"""The answers at the beginning of a report: what a reader asks first, with reasons and advice.
 
 Can I trust it?  How good is it?  What is new or odd?  What should I look at?  The page and the terminal show the same.
 """
@@ -209,7 +209,7 @@ def _look(report: TrainReport) -> Answer:
 
 
 def answer_lines(answers: Sequence[Answer]) -> list[str]:
-    """Return the answers for a terminal, ten lines at most: each question, its answer, and what matters."""
+    """Return the answers for a terminal in ten lines at most: each question, its answer, and the main finding."""
     lines = [f"{answer.question} {answer.short}" for answer in answers]
     room = MOST_LINES - len(lines)
     worth = [

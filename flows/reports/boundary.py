@@ -1,7 +1,7 @@
 """The picture of a soft decision boundary: a classifier's probabilities over two of its features.
 
-The other features are at their mean given these two, so that a node of the grid is a likely object and not
-an impossible one.  Shapes: N training rows, F features, K classes.
+The other features have their mean given these two, so that each node of the grid is a plausible object.
+Shapes: N training rows, F features, K classes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["boundary_picture", "separation"]
 NODES: Final = (61, 46)
 MOST_POINTS: Final = 1500
 DRAWS: Final = 20
-# Wider than the bulk of the data by this share of its range: confidence is to be seen falling away outside.
+# The picture is wider than the bulk of the data by this share, to show how confidence decreases outside.
 MARGIN: Final = 0.3
 
 Floats = NDArray[np.float64]
@@ -68,9 +68,9 @@ def boundary_picture(
 def _drawn_boundaries(
     classifier: Classifier, nodes: Floats, x: Floats, y: Floats
 ) -> tuple[Floats, NDArray[np.intp]]:
-    """Return the boundaries of single draws of the weights over the nodes (ny nx, F), as `BoundaryPicture` has them.
+    """Return the boundaries of single draws of the weights over the nodes (ny nx, F), as in `BoundaryPicture`.
 
-    Each member of a mixture has as many draws as its share asks for.
+    The number of draws of a member of a mixture is in proportion to its share.
     """
     rng = np.random.default_rng(0)
     share = np.cumsum([member.weight for member in classifier.members])
@@ -91,7 +91,7 @@ def _drawn_boundaries(
 
 
 def _class_margins(classifier: Classifier, link: str, Phi: Floats, w: Floats) -> Iterator[Floats]:
-    """Yield fields (n,) whose zeros are where the most probable class changes, at weights w (D,)."""
+    """Yield fields (n,) that are zero where the most probable class changes, for weights w (D,)."""
     shift = classifier.log_prior_shift
     if w.size == Phi.shape[1]:
         a = Phi @ w
@@ -107,7 +107,8 @@ def _class_margins(classifier: Classifier, link: str, Phi: Floats, w: Floats) ->
 def separation(X: Floats, missing: Mask, labels: NDArray[np.intp]) -> Floats:
     """Return, for each feature (F,), the share of its variance that lies between the classes' means.
 
-    Over the rows that have it, and scaled by their share: a feature that few objects have makes a poor axis.
+    It is computed from the rows that have the feature, and multiplied by the share of these rows: a feature that few
+    objects have makes a poor axis.
     """
     share = np.zeros(X.shape[1])
     for j in range(X.shape[1]):
@@ -122,7 +123,7 @@ def separation(X: Floats, missing: Mask, labels: NDArray[np.intp]) -> Floats:
 
 
 def _axis(values: Floats, n: int) -> Floats:
-    """Return n nodes over the bulk of the values and a margin, but not where no value lies."""
+    """Return n nodes over the bulk of the values and a margin, but not beyond the smallest and largest value."""
     low, high = np.quantile(values, (0.005, 0.995))
     if low == high:
         return np.linspace(values.min(), values.max(), n)

@@ -10,9 +10,9 @@ __all__ = ["CandidatePart", "CandidateRow", "JudgedCandidate", "PosteriorCheck"]
 
 @dataclass(frozen=True, kw_only=True)
 class CandidatePart:
-    """One fit of a candidate: what another fit of the same part needs, and its share of the candidate."""
+    """One fit of a candidate: what is needed to repeat it, and its share in the candidate."""
 
-    scale: float | None  # standard deviation of the prior; None where the evidence is highest
+    scale: float | None  # standard deviation of the prior; None for that of the highest evidence
     weight: float  # share of the candidate
     width: int  # index into the widths of the basis that are tried
     widths: tuple[float, ...] | None = None  # (F,), where each feature has its own
@@ -38,7 +38,8 @@ class JudgedCandidate:
     """A candidate fitted and judged by itself.
 
     The evidence and the BIC are of the training rows, in nats, higher is better.  The evidence is of the whole
-    mixture of `parts`; BIC, effective parameters and verdict are the best part's.  None is what could not be computed.
+    mixture of `parts`; BIC, effective parameters and verdict are the best part's.  A number that could not be
+    computed is None.
     """
 
     features: tuple[str, ...]
@@ -47,7 +48,7 @@ class JudgedCandidate:
     log_evidence: float
     second_order: float | None  # nats, to be added to the evidence
     log_likelihood: float | None  # at the best part's mode, nats
-    log_occam_factor: float | None  # what the likelihood leaves of the evidence, nats
+    log_occam_factor: float | None  # log evidence minus log likelihood, nats
     bic: float
     loo: float | None  # log density of the training rows, each left out, nats
     loo_standard_error: float | None

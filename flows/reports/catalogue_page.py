@@ -1,6 +1,6 @@
 """The report of a classification: one HTML file beside the annotated catalogues that loads nothing from anywhere.
 
-What it shows is kept beside it, so that a later census is put into it without the model and without the catalogues.
+The content of the report is stored beside it.  So a later census can be added without the model and the catalogues.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def write_classification(report: ClassificationReport, folder: Path) -> None:
 def rewrite_census(folder: Path, census: Census, of_sets: str | None = None) -> Path | None:
     """Write the report of a folder again, with another census; return where it is.
 
-    `of_sets` is the reason of prediction sets by that census; None for that of the report.
-    None where it is of a version that did not keep what it shows: such a report stays as it is.
+    `of_sets` is the reason of prediction sets after that census; None for the reason in the report.  The result is
+    None for a report of an earlier version that did not store its content: such a report is not changed.
     """
     try:
         report = read_document(ClassificationReport, folder / SHOWN)

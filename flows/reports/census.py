@@ -1,4 +1,4 @@
-"""What a report says of a census: counts with intervals and what they rest on, and what selections cost."""
+"""The tables of a census in a report: counts with intervals and their basis, purity and completeness."""
 
 from __future__ import annotations
 

@@ -8,11 +8,11 @@ from flows.reports.data import TrainReport
 __all__ = ["candidate_name", "choice_words", "feature_set"]
 
 CRITERIA = {"evidence": "log evidence", "bic": "BIC", "loo": "left-out log density"}
-"""What ranks the candidates, by the value of select.by."""
+"""Name of the score that ranks the candidates, by the value of select.by."""
 
 
 def choice_words(report: TrainReport) -> str:
-    """Return why a candidate of smaller held-out or left-out log loss was not selected; an empty text where none is."""
+    """Return why the candidate of the smallest held-out or left-out log loss was not selected; '' if it was."""
     chosen = report.chosen
     better = [i for i, c in enumerate(report.candidates) if c.log_loss < chosen.log_loss]
     if not better or report.selected_by not in {"", *CRITERIA}:
@@ -28,7 +28,8 @@ def choice_words(report: TrainReport) -> str:
 
 
 def _reason(report: TrainReport, best: CandidateRow, chosen: CandidateRow) -> str:
-    if best.verdict == "red" and chosen.verdict != "red" and not best.left_out_by:  # red ones compete since
+    # Since models have `left_out_by`, candidates with a red verdict compete too.
+    if best.verdict == "red" and chosen.verdict != "red" and not best.left_out_by:
         return "its verdict is red, so that its numbers are not to be trusted"
     by = report.selected_by or "evidence"
     ranked = f"candidates are ranked by {CRITERIA[by]} on the training objects"
@@ -45,7 +46,7 @@ def _reason(report: TrainReport, best: CandidateRow, chosen: CandidateRow) -> st
 
 
 def _of_mixture(report: TrainReport) -> str:
-    """Return what to know where the model is a mixture, and the marked candidate only its largest part."""
+    """Return a sentence for a mixture, of which the marked candidate is only the largest part."""
     first = min(range(len(report.candidates)), key=lambda i: report.candidates[i].log_loss)
     weighed = {"average": "by evidence", "stack": "as left-out training objects ask for"}
     how = weighed.get(report.selected_by, "by the training objects")
@@ -69,12 +70,12 @@ def _what_judges(report: TrainReport, *, mixture: bool) -> str:
 
 
 def candidate_name(report: TrainReport, i: int) -> str:
-    """Return what names a candidate: its basis and its features."""
+    """Return a name of a candidate: its basis and its features."""
     return f"{report.candidates[i].basis} of {feature_set(report, i)}"
 
 
 def feature_set(report: TrainReport, i: int) -> str:
-    """Return the features of a candidate in the shorter of two ways: those that it has, or those that it lacks."""
+    """Return the features of a candidate in words: those that it has or those that it lacks, whichever are fewer."""
     chosen = report.candidates[i].features
     left_out = [f.name for f in report.features if f.name not in chosen]
     if not left_out:

@@ -1,4 +1,4 @@
-"""What a report shows: plain values, gathered by `train` and `classify`, drawn by `tables` and `figures`.
+"""The content of reports as plain values, which `train` and `classify` gather.
 
 Everything is a number, a text, a tuple of them, or an array; nothing here reads a file or a model.
 """
@@ -63,7 +63,7 @@ class LabelCount:
 
 @dataclass(frozen=True, kw_only=True)
 class ReliabilityBin:
-    """Objects that no fit saw, of similar probability: the mean said, the share seen, and its 90 % interval."""
+    """Objects that no fit saw, of similar probability: its mean, the observed share, and the 90 % interval of that."""
 
     predicted: float
     observed: float
@@ -74,7 +74,7 @@ class ReliabilityBin:
 
 @dataclass(frozen=True, kw_only=True)
 class Review:
-    """Share of the errors caught when the least certain `share` is reviewed, by three rankings."""
+    """Share of all errors found if the least certain `share` of the objects is reviewed, for three rankings."""
 
     share: float
     moderated: float
@@ -84,7 +84,7 @@ class Review:
 
 @dataclass(frozen=True, kw_only=True)
 class RiskCurve:
-    """Errors caught against share reviewed, (n,) each, from 0 to 1."""
+    """Share of errors found against share of objects reviewed, (n,) each, from 0 to 1."""
 
     reviewed: tuple[float, ...]
     moderated: tuple[float, ...]
@@ -137,7 +137,7 @@ class FlagShare:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassInSets:
-    """A class in prediction sets: how many have it, the labelled rows that say so, and what is special."""
+    """A class in prediction sets: the number of sets with it, its labelled rows, and what is special about it."""
 
     bit: int
     name: str
@@ -150,7 +150,7 @@ class ClassInSets:
 
 @dataclass(frozen=True, kw_only=True)
 class SetSummary:
-    """Prediction sets of a catalogue: of all, the empty and the full ones, and the mean number of classes."""
+    """Prediction sets of a catalogue: the numbers of empty and full ones, and the mean number of classes."""
 
     level: float
     reason: str
@@ -191,7 +191,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOutRows:
-    """Rows of the labelled catalogue that train nothing, and those of which no feature is measured."""
+    """Numbers of rows of the labelled catalogue that are not used, and of rows without any measured feature."""
 
     n_read: int
     n_selected: int  # by catalog.where
@@ -206,9 +206,9 @@ class LeftOutRows:
 class TrainReport:
     """Everything that the report of a trained model shows.
 
-    `log_loss` and its kin are means over the rows that judge, in nats: of the selected model's moderated
-    probabilities, of its plug-in ones, and of the training rows' class shares (the baseline to beat).
-    `judged_by`: "held-out" rows, or "left-out" ones, which are all rows, each judged by fits without it.
+    `log_loss`, `log_loss_plugin` and `log_loss_baseline` are means over the rows that judge, in nats: for the selected
+    model's moderated probabilities, for its plug-in ones, and for the training rows' class shares.  `judged_by` is
+    "held-out", or "left-out" if all rows judge, each by fits without it.
     """
 
     name: str
@@ -234,7 +234,7 @@ class TrainReport:
     boundary: BoundaryPicture | None = None
     pictures: StoredPictures | None = None  # None for models of earlier versions
     objects: tuple[NotableObject, ...] = ()
-    confusion: tuple[tuple[int, ...], ...] = ()  # (K, K) rows that judge, by class and by assigned class
+    confusion: tuple[tuple[int, ...], ...] = ()  # (K, K) rows that judge, by class and assigned class
     trust: Verdict | None = None
     left_out: LeftOutRows | None = None
     shift: TargetShift = field(default_factory=TargetShift)
@@ -260,7 +260,7 @@ class TrainReport:
 
     @property
     def judged_words(self) -> str:
-        """How objects were kept from the fits that judge them: "held-out", or "left-out (five folds)"."""
+        """Why the fits did not see the objects that judge them: "held-out", or "left-out (five folds)"."""
         if self.judged_by != "left-out":
             return self.judged_by
         ways = {c.left_out_by for c in self.candidates}

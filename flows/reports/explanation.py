@@ -77,10 +77,10 @@ class RaisedFlag:
 class Explanation:
     """Why an object has its class.
 
-    `reference` is the logit of a labelled object at the mean of all features; with the contributions and `shift`, what
-    other class shares add, it makes `logit`, whose standard deviation is `logit_std`.  All are in nats.  `row` counts
-    from 0 in `file`.  Of an object without any feature, and outside the target's condition, there are no
-    probabilities, no contributions and no logit.
+    `reference` is the logit of a labelled object at the mean of all features.  The sum of it, the contributions and
+    `shift`, which other class shares add, is `logit`; its standard deviation is `logit_std`.  All are in nats.  `row`
+    counts from 0 in `file`.  An object without any feature, or outside the target's condition, has no probabilities,
+    no contributions and no logit.
     """
 
     model: str
@@ -122,7 +122,7 @@ MOST_FEATURES = 8
 
 
 def example_table(example: ClassExample) -> ReportTable:
-    """Return what speaks for the class of an example against the runner-up."""
+    """Return the table of what favours the class of an example over the runner-up."""
     (of, against), (p, q) = example.classes, example.probabilities
     shown = example.contributions[:MOST_FEATURES]
     left = len(example.contributions) - len(shown)
@@ -168,7 +168,7 @@ def explanation_sentences(explained: Explanation) -> list[str]:
 
 
 def _moderation(of: ClassProbabilities, against: ClassProbabilities) -> str:
-    """Return what the uncertainty of the weights changed."""
+    """Return a sentence on what the uncertainty of the weights changed."""
     moved = of.moderated - of.plugin
     if of.plugin < against.plugin:
         return (

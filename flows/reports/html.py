@@ -50,7 +50,7 @@ class TableGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What a report holds, from top to bottom: answers, pictures, tables, remarks, and last of all the long tables."""
+    """The content of a report, from top to bottom: answers, pictures, tables, remarks, and the long tables."""
 
     title: str
     version: str

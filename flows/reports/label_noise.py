@@ -1,4 +1,4 @@
-"""What a report says of wrong labels: their shares with intervals, and what the labels that judge then say."""
+"""The record of wrong labels and the sentences on it in a report: shares with intervals, and log losses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RatesByClass = Mapping[str, WrongLabelShare]
 
 @dataclass(frozen=True, kw_only=True)
 class WrongLabels:
-    """What a training notes of labels that may be wrong; all is left at its default where they are taken as right."""
+    """The record of labels that may be wrong; all fields have their defaults where labels are taken as right."""
 
     # Where the shares come from; estimated ones differ by class alone, or by annotator too.
     by: Literal["stated", "class", "annotator"] | None = None
@@ -32,7 +32,7 @@ class WrongLabels:
     basis: str | None = None  # the kind of the model of the features that they are estimated with
     rates: RatesByClass = field(default_factory=dict)  # of all annotators together
     confusion: tuple[tuple[float, ...], ...] = ()  # p(recorded | true class), (K, K)
-    column: str | None = None  # that names the annotators
+    column: str | None = None  # column with the names of the annotators
     annotators: Mapping[str, RatesByClass] = field(default_factory=dict)
     log_loss: float | None = None  # of the recorded labels' probabilities on the rows that judge, nats
     log_loss_of_true_classes: float | None = None  # of the true classes', against the recorded labels

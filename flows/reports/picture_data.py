@@ -1,4 +1,4 @@
-"""What a training stores beside the model so that its report can be drawn again: small arrays, and objects to look at.
+"""Data beside a model from which its report can be drawn again: small arrays, and objects to look at.
 
 Models of earlier versions lack these files; their reports say so.
 Shapes: K classes, T thresholds, B bins, I iterations, W weights shown.
@@ -59,7 +59,7 @@ class Made:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportNotes:
-    """What stands beside a model for its report: when it was trained and by whom, and objects to look at."""
+    """Notes beside a model for its report: when it was trained and by whom, and objects to look at."""
 
     made: Made | None = None
     objects: tuple[NotableObject, ...] = ()
@@ -102,8 +102,8 @@ class WeightPictures:
 class StoredPictures(WeightPictures):
     """Arrays that pictures of a training are drawn from; None where a picture cannot be drawn.
 
-    Of the rows that judge: `threshold` (T,) of the class's probability, with `completeness` and `purity` (K, T) of
-    the objects above it (NaN of too few).  By magnitude and by galactic latitude: `*_centres`
+    For the rows that judge: `threshold` (T,) of the class's probability, with `completeness` and `purity` (K, T) of
+    the objects above it (NaN for too few objects).  By magnitude and by galactic latitude: `*_centres`
     (B,), the means of bins, and `*_counts` (3, B, K), the objects of a class, those assigned to it, and both.
     """
 

@@ -1,4 +1,4 @@
-"""A table of texts, as every renderer of reports takes it."""
+"""A table of texts, the form that every renderer of reports accepts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ReportTable", "printable"]
 class ReportTable:
     """A table of texts; `numeric` columns are set flush right, `marked` is the row to stress.
 
-    Below it stand `remark`, what the rows ask to be explained, and `note`, how to read the columns.
+    Below the table are `remark`, which explains its rows, and `note`, which explains its columns.
     """
 
     title: str

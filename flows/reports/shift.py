@@ -1,4 +1,4 @@
-"""What a report says of a training set and its target: how unlike they are, what was done, what it is worth."""
+"""The record of the differences between training set and target, and the sentences on it in a report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 ESTIMATED = "EM over "
-"""How the source of class shares begins that were estimated; the catalogue's name follows."""
+"""First words of the source of estimated class shares; the catalogue's name follows."""
 FEW = 0.05
 """Share of effective rows below which weights rest on a handful of objects."""
 TOLD_APART = 0.55
@@ -38,7 +38,7 @@ class ComparedTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class SetDifference:
-    """How well the target's objects are distinguished from the training rows, and what weights make of these."""
+    """How well objects of the target can be told from training rows, and the effect of weights."""
 
     target: ComparedTarget
     auc: float  # 0.5 is no difference
@@ -47,7 +47,7 @@ class SetDifference:
     advice: str
     density_weights: bool  # whether the training rows are weighted by density ratio
     n_training: int
-    n_effective: float  # rows that the weighted ones count as
+    n_effective: float  # effective number of the weighted rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class TargetLoss:
 class TargetShift:
     """What a training notes of its target: the fields of `SetDifference`, `ShareCorrection` and `TargetLoss`.
 
-    The fields of a part that there is not are None: no target was named, no shares given, or no rows held out.
+    The fields of a missing part are None: where no target was named, no shares were given, or no rows are held out.
     """
 
     target: ComparedTarget | None = None
@@ -97,13 +97,13 @@ class TargetShift:
         correction: ShareCorrection | None = None,
         loss: TargetLoss | None = None,
     ) -> TargetShift:
-        """Return the record of the parts that there are."""
+        """Return the record of the given parts."""
         parts = [vars(part) for part in (difference, correction, loss) if part is not None]
         return cls(**{name: value for part in parts for name, value in part.items()})
 
     @property
     def difference(self) -> SetDifference | None:
-        """How unlike training set and target are; None without a target."""
+        """The difference between training set and target; None without a target."""
         return None if self.auc is None else self._part(SetDifference)
 
     @property

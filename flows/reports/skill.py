@@ -1,4 +1,4 @@
-"""What is said of a model's skill: whether it predicts better than the class shares alone, by how much, how surely.
+"""A model's skill in words: whether, and by how much, it predicts better than the class shares alone.
 
 The trust verdict is about the approximation alone; a green model may predict nothing.
 """
@@ -17,7 +17,7 @@ __all__ = ["SkillSummary", "gain_interval", "has_skill", "skill_words"]
 
 @dataclass(frozen=True, kw_only=True)
 class SkillSummary:
-    """A model's skill as JSON can hold it, with its verdict: `blr.selection.skill.Skill` has the words.
+    """A model's skill in a form for JSON, with its verdict; `blr.selection.skill.Skill` explains the fields.
 
     Ends of an interval that is not known are None.
     """

@@ -73,7 +73,7 @@ def label_table(report: TrainReport) -> ReportTable:
 
 
 def split_words(split: SplitSummary | None) -> str:
-    """Return of what the hash is that holds rows out, and the share that it holds out."""
+    """Return in words what is hashed to hold rows out, and the share that is held out."""
     if split is None:
         return "of their name"
     kind = {"id": "of their name", "healpix": "of their place on the sky"}.get(split.by, f"of '{split.by}'")
@@ -314,7 +314,7 @@ def literal(text: str) -> str:
 
 
 def _verdict(report: TrainReport, i: int) -> str:
-    """Return the verdict on the approximation, and beside it in words that the candidate predicts nothing."""
+    """Return the verdict on the approximation, with a note where the candidate predicts nothing."""
     candidate = report.candidates[i]
     loses = candidate.log_loss >= report.log_loss_baseline
     if loses or (i == report.selected and not report.has_skill):

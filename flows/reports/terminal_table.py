@@ -1,7 +1,7 @@
 """A table on a terminal: as wide as the terminal allows, else a list; no cell is cut.
 
-Rich shrinks text columns first, to one letter where need be.  Here headings of numbers are broken between words
-first, then texts are broken between words; texts name the rows, so they are the last.
+Rich narrows columns of texts first, down to one letter.  This module breaks headings of numbers between words first.
+It breaks texts between words only after that, since texts name the rows.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from flows.reports.report_table import ReportTable, printable
 __all__ = ["to_rich"]
 
 LEAST_TEXT = 12
-"""Cells of a terminal below which a column of texts is not narrowed, unless all of its texts are shorter."""
+"""Smallest width of a column of texts, in cells of the terminal, unless all of its texts are shorter."""
 LONGEST_WORD = 32
-"""Longest word, as a file's name, that a column is kept wide enough for; longer ones are broken."""
+"""Longest word, such as a file's name, that fits into a column without a break."""
 
 
 @dataclass(frozen=True)
 class _Fitted:
-    """A table that asks for the width when it is printed."""
+    """A table that is fitted to the width of the terminal when it is printed."""
 
     table: ReportTable
 

@@ -1,7 +1,7 @@
-"""Annotated copies sent to an object store while others are annotated.
+"""Sending annotated copies to an object store while other files are being annotated.
 
-The folder of a release is named by its content, which is known at the end.  So a copy that waits in the staging folder
-is sent to `files-incoming/SHA256`, whoever has made it, and is copied from there within the store at the end.
+The name of a release's folder depends on its content, which is known only at the end.  So each finished copy in the
+staging folder is first sent to `files-incoming/SHA256`.  At the end, the store copies it from there to its folder.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from flows.runs.staging import staged_copies
 __all__ = ["INCOMING", "sending"]
 
 INCOMING = "files-incoming"
-"""The folder of copies that are of no release yet."""
+"""Folder for copies that belong to no release yet."""
 PAUSE = 2.0
-"""Seconds between two looks at the staging folder, at least."""
-LOOKING = 0.05
-"""Share of the time that looks may take."""
+"""Shortest pause between two searches of the staging folder, in seconds."""
+SEARCHING = 0.05
+"""Largest share of the time that the searches may take."""
 AT_ONCE = 4
-"""Files that are sent at the same time: the processors are busy with others."""
+"""Files that are sent at the same time: few, since the processors annotate other files."""
 
 
 @contextmanager
 def sending(store: ObjectStore, folder: Path) -> Iterator[None]:
-    """Send what is annotated in a folder, beside the work of the block.
+    """Send the annotated files of a folder while the block works.
 
-    What could not be sent is left to the publication, which says so where the store does not answer.
+    Files that could not be sent are left to the publication, which raises an error if the store does not answer.
     """
     sender = _Sender(store, folder)
     thread = threading.Thread(target=sender.run, name="blr-sending", daemon=True)
@@ -46,7 +46,7 @@ def sending(store: ObjectStore, folder: Path) -> Iterator[None]:
         yield
     finally:
         sender.ended.set()
-    thread.join()  # an interrupted run does not wait for the file in hand
+    thread.join()  # only after success: an interrupted run does not wait for the file that is being sent
 
 
 @dataclass
@@ -63,14 +63,14 @@ class _Sender:
             while not self.ended.wait(pause):
                 began = time.monotonic()
                 found = list(staged_copies(self.folder, self.seen))
-                pause = max(PAUSE, (time.monotonic() - began) / LOOKING)
+                pause = max(PAUSE, (time.monotonic() - began) / SEARCHING)
                 if found and there is None:
                     there = self.store.sizes(INCOMING)
                 wanted = [(path, o) for path, o in found if (there or {}).get(o.sha256) != o.size]
                 list(pool.map(self._send, wanted))
 
     def _send(self, copy: tuple[Path, Output]) -> None:
-        """Send a copy by a name of its own: the staged one may be given its final name meanwhile, or be replaced."""
+        """Send a copy by a hard link, since the run may rename or replace the staged file meanwhile."""
         path, output = copy
         if self.ended.is_set():
             return

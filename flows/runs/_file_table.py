@@ -1,7 +1,7 @@
-"""The files of a large output folder as a Parquet table, one row a file: `_files/HASH.parquet`.
+"""The files of a large output folder as a Parquet table with a row for each file: `_files/HASH.parquet`.
 
-A table is named by the hash of its bytes, and the manifest names the table.  So a new table never replaces the one
-that the manifest in the folder names, and manifest and table belong together whenever a run is killed.
+The name of a table has the hash of its bytes, and the manifest names the table.  So a new table never replaces the one
+that the manifest in the folder names.  Manifest and table fit together even if a run is killed at any moment.
 
 The counts of a file have fewer digits than in JSON (`flows.runs.kept_counts`).  Shapes: K classes, S draws, P pixels.
 """
@@ -54,13 +54,16 @@ class FileTable:
     rows: int
 
     def __post_init__(self) -> None:
-        """Refuse a path that leads elsewhere: manifests are files, and files can be tampered with."""
+        """Raise ValueError where the path leads out of the folder: somebody may have edited the manifest."""
         if not re.fullmatch(rf"{FOLDER}/[0-9a-f]{{16}}\.parquet", self.path):
             raise ValueError(f"got '{self.path}' as the table of the files, expected {FOLDER}/HASH.parquet")
 
 
 def write_table(folder: Path, outputs: Sequence[Output]) -> FileTable:
-    """Write the table of outputs, whose counts are `as_kept`, into a folder; return what the manifest says of it."""
+    """Write the table of outputs into a folder, and return its entry in the manifest.
+
+    The counts of the outputs are those that `as_kept` returns.
+    """
     buffer = io.BytesIO()
     floats = ["expected", "variance", "drift_total", "drift_squares"]
     pq.write_table(
@@ -78,14 +81,14 @@ def write_table(folder: Path, outputs: Sequence[Output]) -> FileTable:
     table = FileTable(path=f"{FOLDER}/{sha256[:16]}.parquet", sha256=sha256, rows=len(outputs))
     path = folder / table.path
     path.parent.mkdir(exist_ok=True)
-    sweep(path.parent)  # what a killed run left while it wrote here
+    sweep(path.parent)  # removes a half-written table of a killed run
     if not path.is_file():
         atomic_write_bytes(path, content)
     return table
 
 
 def read_table(folder: Path, table: FileTable) -> tuple[Output, ...]:
-    """Return the outputs in the table of a folder; CatalogError where it is not the one that was written."""
+    """Return the outputs in the table of a folder; CatalogError where it is missing or was changed."""
     path = folder / table.path
     try:
         content = path.read_bytes()
@@ -107,7 +110,7 @@ def read_table(folder: Path, table: FileTable) -> tuple[Output, ...]:
 
 
 def sweep_tables(folder: Path, table: FileTable | None) -> None:
-    """Remove the tables of a folder but the one that its manifest names."""
+    """Remove all tables of a folder except the one that its manifest names."""
     for path in (folder / FOLDER).glob("*.parquet"):
         if table is None or path.name != Path(table.path).name:
             path.unlink(missing_ok=True)
@@ -163,7 +166,7 @@ SCHEMA = pa.schema(
         "doubtful": pa.string(),
     }
 )
-"""Columns of the table.  Without counts `classified` and all after it are null; `docs/json.md` describes them."""
+"""Columns of the table, which `docs/json.md` describes; without counts, the columns from `counted` on are null."""
 
 
 def _row(output: Output, flags: Sequence[str]) -> dict[str, Any]:
@@ -230,7 +233,7 @@ def _outputs(batch: pa.RecordBatch) -> Iterator[Output]:
     known: dict[str, Any] = {}
 
     def parsed(kind: type[T], text: str | None) -> T | None:
-        """Return the value of a text, which many rows have in common."""
+        """Return the value of a text; a text that many rows share is parsed once."""
         if text is None:
             return None
         if text not in known:

@@ -1,7 +1,8 @@
-"""Signs of life of a lock file, where the file system has no locks and nobody knows of processes on other hosts.
+"""Signs of life of the run that holds a lock file, for file systems without locks.
 
-The holder changes the time of its file every few seconds.  Whoever wants the lock watches for changes, and measures its
-own patience by its own clock: the times themselves, which are of other clocks, are compared for being the same only.
+The run cannot see processes on other hosts.  So the holder of the lock changes the time of its file every few seconds.
+A run that wants the lock watches the file for changes, for as long as its own clock says.  It never compares times of
+different clocks: it only asks whether the file's time has changed.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ __all__ = ["beating", "falls_silent"]
 BEAT = 10.0
 """Seconds between two signs of life."""
 SILENCE = 60.0
-"""Seconds without a sign after which a holder is taken for dead: six beats that did not come."""
+"""Seconds without a sign after which the holder counts as dead: six signs are missing then."""
 
 
 @contextmanager
 def beating(path: Path) -> Iterator[None]:
-    """Give signs of life as long as the block lasts: by this very file, never by another one of its name."""
+    """Give signs of life while the block runs, by the file that has this path now, even if another one replaces it."""
     descriptor, ended = os.open(path, os.O_RDWR | os.O_CLOEXEC), Event()
 
     def beat() -> None:
         while not ended.wait(BEAT):
-            with suppress(OSError):  # a server that does not answer now may do so the next time
+            with suppress(OSError):  # the file server may answer the next time
                 os.utime(descriptor)
 
     thread = Thread(target=beat, name="blr-heartbeat", daemon=True)
@@ -42,17 +43,17 @@ def beating(path: Path) -> Iterator[None]:
 
 
 def falls_silent(path: Path) -> bool:
-    """Watch a lock file; return whether it gave no sign of life, False as soon as it gives one or is gone."""
-    seen, end = _seen(path), time.monotonic() + SILENCE
+    """Watch a lock file for a minute; return True if it gave no sign of life, False once it gives one or is gone."""
+    seen, end = _file_and_time(path), time.monotonic() + SILENCE
     while time.monotonic() < end:
         time.sleep(BEAT / 4)
-        if (now := _seen(path)) is None or now != seen:
+        if (now := _file_and_time(path)) is None or now != seen:
             return False
     return seen is not None
 
 
-def _seen(path: Path) -> tuple[int, int] | None:
-    """Return which file is there, and its time; opened first, since NFS then asks its server."""
+def _file_and_time(path: Path) -> tuple[int, int] | None:
+    """Return the inode and the time of the file, None without a file; NFS asks its server only for an opened file."""
     try:
         with path.open("rb") as file:
             state = os.fstat(file.fileno())

@@ -1,4 +1,4 @@
-"""How a manifest lists up to a hundred files in its JSON: inputs and outputs, one after another."""
+"""The lists of inputs and outputs in the JSON of a manifest, for up to a hundred files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ManifestOutput:
 
 
 def listed(outputs: Sequence[Output]) -> tuple[tuple[ManifestInput, ...], tuple[ManifestOutput, ...]]:
-    """Return what a manifest lists of outputs, and of their inputs."""
+    """Return the entries of a manifest for outputs and for their inputs."""
     return (
         tuple(ManifestInput(path=o.input_path, **vars(o.input)) for o in outputs),
         tuple(

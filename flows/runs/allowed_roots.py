@@ -1,8 +1,8 @@
-"""Which folders and URLs a run may use: all, by a user's own command, but a server's form is open to others.
+"""The folders and URLs that a run may use: any by a user's own command, fewer by a server's form.
 
-Where `BLR_ROOTS` names some (separated as in PATH), every path that a parameter or a specification names, links
-followed, has to lie in one of its folders, and every URL below one of its URLs.  A worker sets it; see
-docs/reprocessing.md.
+The form is open to other people, so a worker sets `BLR_ROOTS` to a list of folders and URLs, separated as in PATH.
+Then every path that a parameter or a specification names must lie in one of these folders after links are followed,
+and every URL must lie below one of these URLs.  See docs/reprocessing.md.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ __all__ = [
 ]
 
 ROOTS = "BLR_ROOTS"
+"""Environment variable with the allowed folders and URLs."""
 
 OutputFolder = NewType("OutputFolder", Path)
-"""A folder of this machine that may be written to, whether it exists or not: what `check_output` has looked at."""
+"""A folder of this machine that may be written to, as `check_output` found; it need not exist."""
 
 ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:\[[0-9A-Fa-f:.]*\])?[^:]*(?::\d+(?=[/:]|$)[^:]*)?|[^:]+")
-"""Of a list with colons between: a URL, whose scheme and port have colons too, or a folder."""
+"""Pattern of an entry in the list, which colons separate: a folder, or a URL, which has colons of its own."""
 
 
 def check_inside(path: Path, *, key: str) -> Path:
-    """Return the path; UsageError where it leads out of the configured roots.  `key` says who named it."""
+    """Return the path; UsageError where it leads out of the configured roots.  `key` is the key that named it."""
     roots = _roots()
     if roots and not any(path.resolve().is_relative_to(root) for root in _folders(roots)):
         raise UsageError(
@@ -50,21 +51,21 @@ def check_inside(path: Path, *, key: str) -> Path:
 
 
 def check_output(path: str | Path, *, key: str, base: Path = Path()) -> OutputFolder:
-    """Return the folder that a user named to be written to, which may be relative to `base`.
+    """Return the folder that a user named for outputs; `base` is the start of a relative path.
 
-    UsageError where it is a URL, or leads out of the configured roots.  `key` says who named it.
+    UsageError where it is a URL, or leads out of the configured roots.  `key` is the key that named it.
     """
     check_local(path, key=key)
     return OutputFolder(check_inside(base / path, key=key))
 
 
 def by_whole_path(folder: OutputFolder) -> OutputFolder:
-    """Return the same folder, by a path that another process understands."""
+    """Return the same folder with an absolute path, which other processes can use too."""
     return OutputFolder(folder.absolute())
 
 
 def check_local(path: str | Path, *, key: str) -> None:
-    """Raise UsageError where what is written to is a URL: only releases are published at those."""
+    """Raise UsageError where an output is to be written to a URL: only releases can be published at URLs."""
     url = url_of(path)
     if url is not None:
         raise UsageError(
@@ -88,7 +89,7 @@ def check_url(url: str, *, key: str) -> str:
 def check_address(address: str, *, key: str) -> str:
     """Return the address of a scheduler; UsageError where roots are configured without it.
 
-    A scheduler decides what its clients run, so that nobody may name one on a form that is open to others.
+    A scheduler decides what its clients run.  So a form that is open to others accepts no scheduler but these.
     """
     roots = _roots()
     if roots and address not in roots:
@@ -100,7 +101,7 @@ def check_address(address: str, *, key: str) -> str:
 
 
 def check_scheduler(file: Path | None, address: str, *, key: str) -> None:
-    """Raise UsageError where a scheduler's file or address may not be used here."""
+    """Raise UsageError where this worker may not use a scheduler's file or address."""
     if file is not None:
         check_inside(file, key=key)
     if address:
@@ -108,7 +109,7 @@ def check_scheduler(file: Path | None, address: str, *, key: str) -> None:
 
 
 def url_roots() -> tuple[str, ...]:
-    """Return the configured URLs, below which requests have to stay; none where nothing is configured."""
+    """Return the configured URLs, below which requests must stay; an empty tuple where nothing is configured."""
     return tuple(root for root in _roots() if is_remote(root))
 
 

@@ -1,4 +1,4 @@
-"""What was asked of a census, and where it was taken; `blr.census.results` is the census itself."""
+"""The questions put to a census, and its result with its place; `blr.census.results` has the census itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["CensusAsked", "CensusResult"]
 
 @dataclass(frozen=True, kw_only=True)
 class CensusAsked:
-    """What was asked of a census: the assumption, purity and completeness by class, and bins of an expression."""
+    """The questions of a census: its assumption, purity and completeness by class, and bins of an expression."""
 
     assumes: Assumption | None = None
     purity: Mapping[str, float] = field(default_factory=dict)
@@ -25,9 +25,10 @@ class CensusAsked:
 
 @dataclass(frozen=True, kw_only=True)
 class CensusResult:
-    """The census of an output folder: by which model, of which release; `written` is where, None if nowhere.
+    """The census of an output folder, with the model and the release that it is of.
 
-    `report` is the report that has it now; None where nothing was written, or an earlier version wrote that report.
+    `written` is the path of the file with the census; None where it was not written.  `report` is the path of the
+    report that shows it; None where nothing was written, or where an earlier version wrote the report.
     """
 
     out: Path

@@ -1,4 +1,4 @@
-"""What is counted in an annotated file, as its record in the staging and `summary.json` keep it for later runs.
+"""The counts of an annotated file, as its staging record and `summary.json` keep them for later runs.
 
 Shapes: K classes, F features, S draws of the weights, B bins of a feature.
 """
@@ -25,11 +25,11 @@ __all__ = [
 class Tally:
     """Class counts over some rows.
 
-    `assigned` (K,) counts the rows whose most probable class it is.  `expected` (K,) is the sum of probabilities,
-    `variance` (K,) of p (1 - p): the objects' own uncertainty.  `draws` (S, K) are the sums under S draws of the
-    weights, which all objects share.  `flags` counts rows by the flag's name, `missing` (F,) rows without the feature.
-    Where prediction sets were asked for, `set_sizes` (K + 1,) counts the classified rows by the number of classes in
-    their set, `in_sets` (K,) those that have the class in it; else both are empty.
+    `assigned` (K,) counts the rows by their most probable class.  `expected` (K,) is the sum of the probabilities of a
+    class, and `variance` (K,) the sum of p (1 - p), which is the objects' own uncertainty.  `draws` (S, K) are the
+    expected counts under S draws of the weights, which all objects share.  `flags` counts rows by the flag's name,
+    `missing` (F,) rows without the feature.  With prediction sets, `set_sizes` (K + 1,) counts the classified rows by
+    the number of classes in their set, and `in_sets` (K,) the sets that have the class; otherwise both are empty.
     """
 
     n_rows: int
@@ -48,8 +48,8 @@ class Tally:
 class FeatureCounts:
     """How the features of some rows are distributed.
 
-    By feature (F,): the rows that have it, the sum of its deviations from the training mean, and of their squares;
-    `bins` (F, B) are the rows in each of the training's bins.
+    By feature (F,): `known` counts the rows that have it, `total` is the sum of its deviations from the training mean,
+    and `squares` the sum of their squares.  `bins` (F, B) count the rows in each of the training's bins.
     """
 
     n_rows: int
@@ -61,9 +61,10 @@ class FeatureCounts:
 
 @dataclass(frozen=True)
 class SkyCounts:
-    """Rows by their place: nested HEALPix pixels (P,) of an order, each with its numbers of rows.
+    """Numbers of rows in nested HEALPix pixels (P,) of one order.
 
-    `n` (P,) are all rows, `flagged` (P,) those with a flag that asks for a look, `assigned` (P, K) those of each class.
+    `n` (P,) counts all rows, `flagged` (P,) rows with a flag that recommends to look at them, `assigned` (P, K) rows by
+    class.
     """
 
     order: int
@@ -75,9 +76,9 @@ class SkyCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class DoubtfulObject:
-    """An object whose label would teach the model much: its place in degrees, the two most probable classes, flags.
+    """An object whose label would teach the model much: its position in degrees, two most probable classes, flags.
 
-    `features` are those that the model reads, None where one is missing; of most objects they are not kept.
+    `features` are the values that the model reads, None where one is missing; they are empty for most objects.
     """
 
     id: str
@@ -94,8 +95,8 @@ class DoubtfulObject:
 class ShiftRecord:
     """Class shares that a file was annotated with, and weights of the training rows.
 
-    The shares of the training and the source are None where the model's own shares are in use, `training_weights`
-    where the training rows were not weighted.
+    `class_priors_training` and `class_priors_source` are None where the model's own shares are used, and
+    `training_weights` is None where the training rows were not weighted.
     """
 
     class_priors: Mapping[str, float] = field(default_factory=dict)
@@ -108,9 +109,9 @@ class ShiftRecord:
 class ClassSetRule:
     """When a class is in a prediction set: where its probability is at least `least`, None for always.
 
-    `rows` are the labelled rows of the class, `effective` what they count as with their weights.  `spread` is the
-    standard deviation of the share of the class's objects that keep it, from one sample of labels to another.
-    `remark` says what is special: '' for nothing.
+    `rows` is the number of labelled rows of the class, and `effective` their effective number with weights.  `spread`
+    is the standard deviation, over samples of labels, of the share of the class's objects that keep it.  `remark` says
+    what is special about the class, '' for nothing.
     """
 
     bit: int
@@ -125,9 +126,9 @@ class ClassSetRule:
 class SetRecord:
     """How prediction sets were made: `level` is the share of a class's objects that keep it, on average.
 
-    `source` is "left-out" or "held-out" for the labelled rows that they were learnt from, "stated" for thresholds of
-    the specification (of an audit), or "cannot be said" where no share can be stated; `reason` says in words what the
-    share rests on, or why no set can be given.
+    `source` is "left-out" or "held-out" for sets learnt from such labelled rows, "stated" for thresholds of the
+    specification, which come from an audit, and "cannot be said" where no share can be stated.  `reason` says in words
+    what the share is based on, or why there are no sets.
     """
 
     level: float
@@ -140,11 +141,11 @@ class SetRecord:
 class FileCounts:
     """What later runs need of an annotated file.
 
-    `counted` is False for the margins of a HATS catalogue, which repeat rows of other files.  It and what follows the
-    tally are None in files of versions that did not write them.  `low_confidence` is the threshold of that flag, a
-    probability.  `set_rule` is None where no prediction sets were asked for.  `left_behind` says what of the input the
-    copy's format has no place for.  `sky` is None where positions are not known; `doubtful` objects are few, and empty
-    where objects have no names.
+    `counted` is False for the margins of a HATS catalogue, which repeat rows of other files.  Fields other than the
+    tally are None or empty where an earlier version did not write them.  `low_confidence` is the threshold of that
+    flag, a probability.  `set_rule` is None where no prediction sets were asked for.  `left_behind` names what the
+    format of the copy cannot hold of the input.  `sky` is None where positions are not known.  `doubtful` are a few
+    objects; there are no such entries where objects have no names.
     """
 
     counted: bool | None = None
@@ -159,5 +160,5 @@ class FileCounts:
 
     @property
     def repeats_rows(self) -> bool:
-        """Whether the rows are counted in other files already."""
+        """Whether other files have the same rows, where they are counted."""
         return self.counted is False

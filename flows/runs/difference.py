@@ -1,4 +1,4 @@
-"""How many objects an annotation changes against the one before, of a file or of a whole release."""
+"""How many objects differ between an annotation and the one before it, for a file or a whole release."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = [
 ]
 
 ClassNow = Annotated[str, Field(validation_alias=AliasChoices("is", "now"), serialization_alias="is")]
-"""The key is `is`, which Python keeps for itself."""
+"""The class now.  The key is `is`, which cannot be the name of a field, since it is a keyword of Python."""
 
 
 @dataclass(frozen=True)
 class Transition:
-    """Objects that were of one class and are of another now; the class is '' where there are no probabilities."""
+    """The number of objects that changed from one class to another; a class is '' where there are no probabilities."""
 
     was: str
     now: ClassNow
@@ -57,8 +57,9 @@ class ReleasedObject(MovedObject, _InFile):
 class Difference:
     """How many objects differ between two annotations.
 
-    Objects are matched by `row`, by `id`, or by `nothing`: then all appeared and vanished.  `moved` of them changed
-    a probability by more than 0.1; `largest_move` is the largest such change.  Flags are counted by their names.
+    `matched_by` says how objects were matched: by "row", by "id", or by "nothing"; then all count as appeared and
+    vanished.  `moved` counts objects with a probability that changed by more than 0.1.  `largest_move` is the largest
+    change of a probability.  Flags are counted by their names.
     """
 
     matched_by: str
@@ -76,31 +77,31 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class FileDifference(Difference):
-    """The difference between two annotations of a file, with the objects that moved furthest."""
+    """The difference between two annotations of a file, with the objects whose probabilities changed most."""
 
     examples: tuple[MovedObject, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseDifference(Difference):
-    """The difference between two releases, with the objects that moved furthest."""
+    """The difference between two releases, with the objects whose probabilities changed most."""
 
     examples: tuple[ReleasedObject, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampledChange:
-    """What another model would change in a release: the classes of the first rows of some of its files.
+    """How many classes another model would change in a release, from the first rows of some of its files.
 
     `changed` of the `compared` rows change class; `transitions` counts them by class, the most frequent first.
-    `n_rows` and `n_files` are the whole release's.
+    `n_rows` and `n_files` are those of the whole release.
     """
 
     folder: str
     release: int
     n_files: int
     n_rows: int
-    files: int  # that were read
+    files: int  # number of files that were read
     compared: int
     changed: int
     transitions: tuple[Transition, ...]

@@ -1,7 +1,7 @@
-"""Stopping at a good moment: the file or candidate in hand is finished, then the run says how to go on.
+"""Stopping a run: it finishes the current file or candidate, then says how to continue.
 
-Ctrl-C (SIGINT) asks for that; a second one stops at once.  SIGTERM, which says that SIGKILL follows, stops at once
-too, but as an exception, so that temporary files are removed and Prefect hears of it.
+Ctrl-C (SIGINT) asks for this; a second Ctrl-C stops the run at once.  SIGTERM, which SIGKILL often follows, stops it at
+once too.  It does so by an exception, so that temporary files are removed and Prefect gets the error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _asked: ContextVar[threading.Event | None] = ContextVar("asked", default=None)
 
 
 def stop_asked() -> bool:
-    """Say whether the run in hand was asked to stop: for the inside of a piece of work."""
+    """Say whether the current run was asked to stop; for use inside a piece of work."""
     asked = _asked.get()
     return asked is not None and asked.is_set()
 
@@ -57,13 +57,13 @@ def stop_points(remedy: str) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def terminable(remedy: str) -> Iterator[None]:
-    """Raise `Terminated` inside where SIGTERM comes, which would end the program without a word."""
+    """Raise `Terminated` in the block when SIGTERM arrives, which would otherwise end the program without a message."""
 
     def terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
         raise Terminated("stopped by SIGTERM; finished work is kept: " + remedy)
 
     main = threading.current_thread() is threading.main_thread()
-    # A worker of Prefect has its own, by which it learns of it.
+    # A worker of Prefect has a handler of its own, which must stay.
     if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return

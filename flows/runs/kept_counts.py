@@ -1,4 +1,4 @@
-"""The counts of files as later runs read them: for many files with fewer digits, so that their table is small.
+"""The counts of files as later runs read them: rounded for many files, so that their table is small.
 
 Counts are rounded before they are summed, so that a summary is the same whether the counts of a file are new or read
 from the table.  Shapes: K classes, S draws.
@@ -31,12 +31,12 @@ DIGITS = 24
 
 
 def are_many(outputs: Sized) -> bool:
-    """Say whether so many outputs are in a table."""
+    """Say whether there are so many outputs that a table lists them."""
     return len(outputs) > MOST_LISTED
 
 
 def as_kept(outputs: Sequence[Output]) -> tuple[Output, ...]:
-    """Return outputs with their counts as a later run will read them: those of many files are rounded.
+    """Return outputs with the counts that a later run will read: the counts of many files are rounded.
 
     Sums of features and variances have 24 binary digits.  Each class's draws are rounded to 15 steps on either side of
     the expected count.  The rounding errors of files are independent, so they hardly change the spread of a sum over a
@@ -62,7 +62,7 @@ def as_kept(outputs: Sequence[Output]) -> tuple[Output, ...]:
 
 
 def _rounded(values: Sequence[float]) -> tuple[float, ...]:
-    """Return numbers with fewer binary digits; a number without more digits does not change."""
+    """Return numbers rounded to 24 binary digits; a number that was rounded before does not change."""
     mantissa, exponent = np.frexp(np.array(values, dtype=float))
     return tuple(np.ldexp(np.rint(np.ldexp(mantissa, DIGITS)), exponent - DIGITS).tolist())
 

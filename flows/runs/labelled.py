@@ -1,4 +1,4 @@
-"""Which objects of an output folder have a label already: nobody is asked about them again.
+"""The names of objects that have a label already, so that nobody is asked about them again.
 
 `classify` keeps the names of its model's labelled objects beside the copies, in `_labelled/names.parquet`.
 """
@@ -19,6 +19,7 @@ from catalogs.files.atomic import atomic_path
 __all__ = ["LabelledNames", "read_labelled_names", "write_labelled_names"]
 
 PLACE = ("_labelled", "names.parquet")
+"""Path of the names in an output folder."""
 
 
 class LabelledNames:
@@ -29,20 +30,20 @@ class LabelledNames:
 
     @classmethod
     def of(cls, names: Iterable[str]) -> LabelledNames:
-        """Return some names; empty ones name nobody."""
+        """Return the names without repeats and empty ones."""
         return cls(pa.array(sorted({name for name in names if name}), pa.string()))
 
     def __len__(self) -> int:
         return len(self._names)
 
     def among(self, names: NDArray[np.object_]) -> NDArray[np.bool_]:
-        """Return which of the names (n,) are labelled objects'."""
+        """Return a mask (n,) of the names that belong to labelled objects."""
         found = pc.is_in(pa.array(names.tolist(), pa.string()), value_set=self._names)
         return np.asarray(found.to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def write_labelled_names(names: list[str], out: Path) -> None:
-    """Write the names into an output folder, whole or not at all; empty ones name nobody."""
+    """Write the names into an output folder, whole or not at all; empty ones are left out."""
     path = out.joinpath(*PLACE)
     path.parent.mkdir(exist_ok=True)
     known = sorted({name for name in names if name})
@@ -51,7 +52,7 @@ def write_labelled_names(names: list[str], out: Path) -> None:
 
 
 def read_labelled_names(out: Path) -> LabelledNames | None:
-    """Return the names in an output folder; None where an earlier version classified, or the model keeps none."""
+    """Return the names in an output folder; None if an earlier version classified it, or the model stores no names."""
     path = out.joinpath(*PLACE)
     if not path.exists():
         return None

@@ -1,11 +1,12 @@
-"""One run at a time in a folder: a lock that goes with its process, and says whose it is.
+"""One run at a time in a folder: a lock that ends with its process, and a file that names its owner.
 
-The lock is the system's (`flock`), so that a killed run leaves none behind; the file tells who holds it, and after a
-kill who held it.  Where a file system has no such locks (Lustre without `flock`), the file itself is the lock.  One
-whose process is gone is taken over; of another host, one that has given no sign of life for a minute.
+The operating system holds the lock (`flock`), so that a killed run leaves no lock behind.  The file names the run that
+holds the lock, or that held it when it was killed.  Where a file system has no such locks (Lustre without `flock`), a
+second file is the lock.  A new run takes this file over if its process has ended or, on another host, has given no
+sign of life for a minute.
 
-Some file systems grant a lock to each of two hosts (NFS with `nolock`, Lustre with `localflock`), without an error.
-Then the owner in the lock file is another one's, or files of ours are gone: whoever sees that stops, in words.
+Some file systems grant the same lock to two hosts, without an error (NFS with `nolock`, Lustre with `localflock`).
+Then the lock file names another run, or files that this run wrote are gone.  A run that sees this stops with an error.
 """
 
 from __future__ import annotations
@@ -31,36 +32,38 @@ from flows.runs.progress import tell
 __all__ = ["LOCK", "Owner", "acting_for", "check_coherent", "check_held", "exclusive", "files_kept"]
 
 LOCK = ".blr-lock"
+"""File that the operating system locks."""
 LINK = ".blr-locked"
-"""The lock where the file system has no flock."""
+"""File that is the lock itself, where the file system has no flock."""
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
+"""Errors of a file system without flock."""
 ATTEMPTS = 20
-"""Times that we ask again, where the holder deletes the file just as we lock it."""
+"""Most attempts to lock the file: an attempt fails if the holder deletes the file at that moment."""
 
 
 @dataclass(frozen=True)
 class Owner:
     """The run that holds a lock, or held it until it was killed; `run` is its id in Prefect.
 
-    One that `beats` gives signs of life; a run of an earlier version does not.
+    `beats` says whether it gives signs of life, which runs of earlier versions do not.
     """
 
     pid: int
     host: str
     since: str
-    began: int | None = None  # of the process, in the system's ticks: process ids are used again
+    began: int | None = None  # start of the process in ticks: process ids are reused
     run: str | None = None
     beats: bool = False
 
     @classmethod
     def this(cls, run: str | None) -> Owner:
-        """Return this process."""
+        """Return this process as the owner; `run` is its id in Prefect."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(os.getpid(), socket.gethostname(), now, _began(os.getpid()), run)
 
     @classmethod
     def read(cls, path: Path) -> Owner | None:
-        """Return the owner in a file; None where it tells of none."""
+        """Return the owner that a file names; None where it names nobody."""
         try:
             return cls(**json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
@@ -68,7 +71,7 @@ class Owner:
 
     @property
     def gone(self) -> bool:
-        """Whether the process is known to have ended; of another machine nothing is known."""
+        """Whether the process is known to have ended; False for a process on another host, which cannot be seen."""
         if self.host != socket.gethostname():
             return False
         try:
@@ -88,7 +91,7 @@ _principal: ContextVar[Owner | None] = ContextVar("principal", default=None)
 
 @contextmanager
 def acting_for(owner: Owner) -> Iterator[None]:
-    """Let the block count as a part of the run that holds a lock: for work that the run has handed to this process."""
+    """Count this process as part of the run that holds a lock, while the block does work for that run."""
     token = _principal.set(owner)
     try:
         yield
@@ -98,13 +101,13 @@ def acting_for(owner: Owner) -> Iterator[None]:
 
 @contextmanager
 def exclusive(folder: Path, *, run: str | None = None) -> Iterator[Owner | None]:
-    """Hold a folder, made if need be, for one run; OutputFolderError where another one has it.
+    """Lock a folder for one run, and make it if it does not exist; OutputFolderError where another run has the lock.
 
-    Gives the run that held it before and was killed, if one was.  A folder made here in which nothing came to be
-    is removed again.
+    The block gets the run that held the lock when it was killed, if there was one.  A folder that was made here and is
+    still empty at the end is removed.
     """
     is_new = not folder.exists()
-    killed, descriptor = _held(folder, Owner.this(run))
+    killed, descriptor = _take_lock(folder, Owner.this(run))
     try:
         with files_kept(folder), nullcontext() if descriptor is not None else beating(folder / LINK):
             yield killed
@@ -115,27 +118,27 @@ def exclusive(folder: Path, *, run: str | None = None) -> Iterator[Owner | None]
         if descriptor is not None:
             os.close(descriptor)
         if is_new:
-            with suppress(OSError):  # it holds something, then
+            with suppress(OSError):  # fails if the folder has files, as it should
                 folder.rmdir()
 
 
 def check_held(folder: Path) -> None:
-    """Raise OutputFolderError where a folder is no longer held by this process, or by the run that it works for."""
+    """Raise OutputFolderError unless this process, or the run that it works for, still holds the lock of a folder."""
     if _owner(folder) is None or _other_owner(folder) is not None:
-        raise _not_alone(folder)
+        raise _two_runs(folder)
 
 
 def check_coherent(folder: Path) -> None:
-    """Raise OutputFolderError where this process would get the lock that the run which it works for holds.
+    """Raise OutputFolderError where this process can get a lock that its own run holds on another host.
 
-    Then the file system grants a lock to each of two hosts, and two runs on two hosts could write to the folder.
+    Such a file system grants the same lock to two hosts, so that two runs could write to the folder.
     """
     owner = _principal.get()
     with suppress(FileNotFoundError), (folder / LOCK).open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            return  # it is refused, or there are no such locks, and another kind is in use
+            return  # the lock is refused, as it should be, or the file system has no flock
         if owner is not None and not owner.gone and _other_owner(folder) is None:
             raise OutputFolderError(
                 f"{folder}: {socket.gethostname()} got the lock that a run on {owner.host} holds, expected "
@@ -146,17 +149,17 @@ def check_coherent(folder: Path) -> None:
 
 @contextmanager
 def files_kept(folder: Path) -> Iterator[None]:
-    """Raise OutputFolderError in the place of errors that another run causes, which writes to the folder too."""
+    """Raise OutputFolderError instead of an error whose cause is another run that writes to the same folder."""
     try:
         yield
     except (OSError, StorageError) as error:
         if _other_owner(folder) is not None or _is_of_a_lost_file(error, folder):
-            raise _not_alone(folder) from error
+            raise _two_runs(folder) from error
         raise
 
 
 def _is_of_a_lost_file(error: OSError | StorageError, folder: Path) -> bool:
-    """Say whether an error is of a file or folder in `folder` that is not there any more."""
+    """Say whether the cause of an error is a file or folder in `folder` that no longer exists."""
     cause = error.__cause__ if isinstance(error, StorageError) else error
     if not isinstance(cause, FileNotFoundError) or cause.filename is None:
         return False
@@ -164,18 +167,19 @@ def _is_of_a_lost_file(error: OSError | StorageError, folder: Path) -> bool:
 
 
 def _owner(folder: Path) -> Owner | None:
-    """Return whom the lock files name."""
+    """Return the owner that the lock files name."""
     return Owner.read(folder / LINK) or Owner.read(folder / LOCK)
 
 
 def _other_owner(folder: Path) -> Owner | None:
-    """Return whom the lock files name; None where that is this process, the run that it works for, or nobody."""
+    """Return the owner that the lock files name; None for nobody, this process, or the run that it works for."""
     owner, this = _owner(folder), _principal.get() or Owner.this(None)
     same = owner is None or (owner.pid, owner.host, owner.began) == (this.pid, this.host, this.began)
     return None if same else owner
 
 
-def _not_alone(folder: Path) -> OutputFolderError:
+def _two_runs(folder: Path) -> OutputFolderError:
+    """Return the error for a folder to which two runs write at the same time."""
     return OutputFolderError(
         f"{folder}: got a folder to which another run writes at the same time "
         f"({_other_owner(folder) or 'ended now'}), expected one run at a time, but file locks do not work across "
@@ -183,21 +187,24 @@ def _not_alone(folder: Path) -> OutputFolderError:
     )
 
 
-def _held(folder: Path, owner: Owner) -> tuple[Owner | None, int | None]:
-    """Take the lock; return who was killed holding it, and the descriptor that holds it."""
+def _take_lock(folder: Path, owner: Owner) -> tuple[Owner | None, int | None]:
+    """Take the lock; return the run that was killed while it held the lock, and the descriptor that holds it now.
+
+    The run is None where no run was killed, the descriptor where the file system has no flock.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for _ in range(ATTEMPTS):
             descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
-                if _locked(descriptor, folder):
-                    return _signed(descriptor, folder / LOCK, owner), descriptor
+                if _lock_file(descriptor, folder):
+                    return _write_owner(descriptor, folder / LOCK, owner), descriptor
             except OSError as error:
                 os.close(descriptor)
                 if error.errno in NO_LOCKS:
-                    return _taken(folder, owner), None
+                    return _take_link(folder, owner), None
                 raise
-            os.close(descriptor)  # whoever held it has removed it meanwhile: ask for the new one
+            os.close(descriptor)  # its holder has removed the file meanwhile: lock the new one
     except OSError as error:
         raise OutputFolderError(
             f"{folder}: got '{error.strerror}', expected an output folder that you may create and write to; "
@@ -206,8 +213,8 @@ def _held(folder: Path, owner: Owner) -> tuple[Owner | None, int | None]:
     raise _in_use(folder)
 
 
-def _locked(descriptor: int, folder: Path) -> bool:
-    """Lock the file; say whether it is still the one of that name, since its owner removes it at the end."""
+def _lock_file(descriptor: int, folder: Path) -> bool:
+    """Lock an open file; say whether the folder still has this file, which its owner removes at the end."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -218,22 +225,22 @@ def _locked(descriptor: int, folder: Path) -> bool:
         return False
 
 
-def _signed(descriptor: int, path: Path, owner: Owner) -> Owner | None:
-    """Write the owner into the file; return the one that was in it."""
+def _write_owner(descriptor: int, path: Path, owner: Owner) -> Owner | None:
+    """Write the owner into the file; return the owner that the file named before."""
     before = Owner.read(path)
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps(asdict(owner)).encode(), 0)
     return before
 
 
-def _taken(folder: Path, owner: Owner) -> Owner | None:
-    """Take the lock where there are no locks: by a link of that name, which only one can make."""
+def _take_link(folder: Path, owner: Owner) -> Owner | None:
+    """Take the lock where the file system has no flock: by a hard link, which only one run can make."""
     lock = folder / LINK
     own = folder / f"{LINK}-{uuid.uuid4().hex[:16]}"
     own.write_text(json.dumps(asdict(replace(owner, beats=True))), encoding="utf-8")
     try:
         killed = Owner.read(lock)
-        if killed is not None and (killed.gone or _silent(killed, lock)):
+        if killed is not None and (killed.gone or _gives_no_sign(killed, lock)):
             _remove_stale(lock, own.with_name(f"{own.name}-stale"), killed, folder)
         os.link(own, lock)
     except FileExistsError:
@@ -243,8 +250,8 @@ def _taken(folder: Path, owner: Owner) -> Owner | None:
     return killed
 
 
-def _silent(owner: Owner, lock: Path) -> bool:
-    """Say whether the owner, on another host, gives no sign of life; that takes a minute, or a beat where it does."""
+def _gives_no_sign(owner: Owner, lock: Path) -> bool:
+    """Say whether an owner on another host gives no sign of life, after a minute, or after its first sign."""
     if not owner.beats or owner.host == socket.gethostname():
         return False
     tell().note(f"{lock.parent}: held by {owner}; this run waits a minute at most for a sign of life of it")
@@ -252,7 +259,7 @@ def _silent(owner: Owner, lock: Path) -> bool:
 
 
 def _remove_stale(lock: Path, aside: Path, killed: Owner, folder: Path) -> None:
-    """Remove a dead run's lock; one that another run has made in the same moment is put back."""
+    """Remove the lock of a dead run; a lock that another run has made at the same moment is put back."""
     lock.rename(aside)
     if Owner.read(aside) != killed:
         os.link(aside, lock)
@@ -262,6 +269,7 @@ def _remove_stale(lock: Path, aside: Path, killed: Owner, folder: Path) -> None:
 
 
 def _in_use(folder: Path) -> OutputFolderError:
+    """Return the error for a folder whose lock another run holds."""
     owner = _owner(folder)
     return OutputFolderError(
         f"{folder}: got a folder that another run is writing to ({owner or 'just begun'}), expected one run "
@@ -271,7 +279,7 @@ def _in_use(folder: Path) -> OutputFolderError:
 
 
 def _began(pid: int) -> int | None:
-    """Return when a process began, None where the system does not tell it in Linux's way."""
+    """Return when a process began, in ticks since the start of the system; None on systems other than Linux."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         return int(stat.rpartition(")")[2].split()[19])

@@ -1,7 +1,8 @@
-"""What lies in an output folder and where it came from: `manifest.json`, the truth about what is done.
+"""The manifest of an output folder, `manifest.json`: its files, their inputs, and what made them.
 
-An input is known by the SHA-256 of its bytes, remembered by size, modification time and inode, or, of one that was
-fetched from a URL, by its server's word for the state it was in.  More than a hundred files are in a table beside it.
+The SHA-256 of its bytes identifies an input.  Size, modification time and inode say quickly whether a file may have
+changed; for a file that was fetched from a URL, the tag of its server (ETag) does.  More than a hundred files are
+listed in a table beside the manifest.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ MANIFEST = "manifest.json"
 SUMMARY = "summary.json"
 SCHEMA_VERSION = 1
 HEAD = 4096
-"""Characters of a manifest that its release is among."""
+"""Characters at the start of a manifest that include the number of its release."""
 
 
 @dataclass(frozen=True)
 class ColumnDetails:
-    """A new column: its Arrow type, its UCD and what it means."""
+    """A new column: its Arrow type, its UCD and its meaning."""
 
     datatype: str
     ucd: str | None
@@ -57,7 +58,7 @@ class ColumnDetails:
 
 @dataclass(frozen=True)
 class FlagDetails:
-    """A flag's name, and what it means."""
+    """A flag: its name and its meaning."""
 
     name: str
     meaning: str
@@ -65,7 +66,7 @@ class FlagDetails:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectColumns:
-    """The catalogues' columns of identifier and position, and the position's unit; None where nobody named them."""
+    """The catalogues' columns of identifier and position, and the position's unit; None where they are not named."""
 
     id: str | None = None
     ra: str | None = None
@@ -77,9 +78,9 @@ class ObjectColumns:
 class SelectedColumn:
     """A column that selects the objects whose probability of a class is at or above a threshold.
 
-    `stated` is what the threshold was chosen for, such as "purity 0.95".  It is None where each bin of the expression
-    `by` has its own: `thresholds`, by the bin's name.  Bins are between `edges`, or of a condition where there are
-    none; one that is not among the thresholds selects nothing.
+    `stated` is what the threshold was chosen for, such as "purity 0.95".  `threshold` is None where each bin of the
+    expression `by` has its own; these are the `thresholds`, by the bin's name.  The bins lie between `edges`; without
+    edges, `by` is a condition.  A bin that is not among the thresholds selects nothing.
     """
 
     class_name: str
@@ -92,10 +93,10 @@ class SelectedColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class ManifestDetails:
-    """What a reader needs to understand the new columns, and to find the objects.
+    """What a reader needs to understand the new columns and to find the objects.
 
-    The classes with their shares, the columns by name, the flags by their bit, the columns of selections by name,
-    and what was asked of the census; what is missing, an old version did not write.
+    These are the classes with their shares, the columns by name, the flags by their bit, the columns of selections by
+    name, and the questions of the census.  A field is empty or None where an earlier version did not write it.
     """
 
     classes: Mapping[str, float] = field(default_factory=dict)
@@ -108,10 +109,10 @@ class ManifestDetails:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The outputs of one model and one specification in one folder; never of two.
+    """The outputs in one folder, which are all of one model and one specification.
 
-    `totals` is what the summary says of all files together, None where the manifest has none that this version can
-    read.  `created` is a time (ISO 8601, UTC), '' until the manifest is written.
+    `totals` are the summary's counts of all files together, None where this version cannot read them.  `created` is a
+    time (ISO 8601, UTC), '' until the manifest is written.
     """
 
     model: str
@@ -130,7 +131,7 @@ class Manifest:
         return {o.name: o for o in self.outputs}
 
     def find(self, name: str) -> Output | None:
-        """Return the output of that name."""
+        """Return the output of that name; None where the manifest has none."""
         return self._by_name.get(name)
 
     @property
@@ -145,15 +146,15 @@ class Manifest:
         return next((name.removesuffix("class") for name in classes), None)
 
     def find_quarantined(self, name: str) -> Quarantined | None:
-        """Return what is known of a file of that name that could not be annotated."""
+        """Return the entry of a file that could not be annotated; None where there is no such file."""
         return next((q for q in self.quarantined if q.name == name), None)
 
     def same_maker(self, model: str, specification_hash: str) -> bool:
-        """Say whether the outputs are of that model and specification."""
+        """Say whether this model and this specification made the outputs."""
         return (self.model, self.specification_hash) == (model, specification_hash)
 
     def same_outputs(self, other: Manifest) -> bool:
-        """Say whether both list the same bytes by the same maker."""
+        """Say whether both manifests list the same bytes, by the same model and specification."""
         return self.same_maker(other.model, other.specification_hash) and (
             {(o.name, o.sha256) for o in self.outputs} == {(o.name, o.sha256) for o in other.outputs}
             and {(q.name, q.reason) for q in self.quarantined}
@@ -162,7 +163,7 @@ class Manifest:
 
     @staticmethod
     def next_release(folder: Path) -> int:
-        """Return the number that the next release of a folder has, from the head of its manifest: that may be long."""
+        """Return the number of a folder's next release, from the start of its manifest, which may be long."""
         path = folder / MANIFEST
         if not path.is_file():
             return 1
@@ -171,9 +172,9 @@ class Manifest:
         return int(number[1]) + 1 if number else 1
 
     def write(self, folder: Path) -> Path:
-        """Write the manifest of a folder, whole or not at all; return where it is.
+        """Write the manifest of a folder, whole or not at all; return its path.
 
-        The table of many files is written first.  That of the manifest before stays until this one is there.
+        The table of many files is written first.  The table of the earlier manifest is removed last.
         """
         table = write_table(folder, self.outputs) if are_many(self.outputs) else None
         write_document(folder / MANIFEST, ManifestFile.of(self, table))
@@ -182,19 +183,19 @@ class Manifest:
 
     @staticmethod
     def sweep(folder: Path) -> None:
-        """Remove tables that a killed run has left in a folder, which the manifest there does not name."""
+        """Remove the tables that a killed run left in a folder: those that the manifest does not name."""
         path = folder / MANIFEST
         named = json.loads(path.read_text(encoding="utf-8")).get("table") if path.is_file() else None
         sweep_tables(folder, named and FileTable(**named))
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
-        """Return the manifest of a folder, None where it has none; CatalogError where the file is no manifest."""
+        """Return the manifest of a folder, None where it has none; CatalogError where the file is not a manifest."""
         path = folder / MANIFEST
         if not path.is_file():
             return None
         try:
-            tree = {**OLDER, **json.loads(path.read_text(encoding="utf-8"))}
+            tree = {**DEFAULTS, **json.loads(path.read_text(encoding="utf-8"))}
             tree["quarantined"] = [{"input": None} | file for file in tree["quarantined"]]
             tree["totals"] = _totals(tree["totals"])
             file = from_document(ManifestFile, tree, source=MANIFEST)
@@ -208,21 +209,21 @@ class Manifest:
             ) from error
 
 
-OLDER: Mapping[str, object] = {
+DEFAULTS: Mapping[str, object] = {
     "schema_version": SCHEMA_VERSION,
     "release": 1,
     "totals": None,
     "quarantined": [],
 }
-"""What manifests of some versions do not say."""
+"""Values of keys that earlier versions did not write."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ManifestFile:
-    """What `manifest.json` holds, key by key.
+    """The keys of `manifest.json`.
 
-    Of more than a hundred files `inputs` and `outputs` are empty, and a `table` has both.  Of a release in an object
-    store `files` names the folder that they are in; else it is ''.
+    For more than a hundred files, `inputs` and `outputs` are empty, and the `table` has both.  For a release in an
+    object store, `files` names the folder of the files; otherwise it is ''.
     """
 
     format: Literal["blr-manifest"]
@@ -248,7 +249,7 @@ class ManifestFile:
 
     @classmethod
     def of(cls, manifest: Manifest, table: FileTable | None = None) -> ManifestFile:
-        """Return the file of a manifest whose outputs are in a table, if there is one."""
+        """Return the content of the file for a manifest; `table` is the table of its outputs, if it has one."""
         inputs, outputs = listed(manifest.outputs if table is None else ())
         return cls(
             format="blr-manifest",
@@ -268,7 +269,7 @@ class ManifestFile:
         )
 
     def manifest(self, outputs: tuple[Output, ...]) -> Manifest:
-        """Return the manifest of the file, with outputs that it lists or that are in its table."""
+        """Return the manifest in the file; `outputs` are those that it lists or that are in its table."""
         return Manifest(
             model=self.model,
             model_id=self.model_id,
@@ -291,7 +292,7 @@ class ManifestFile:
 
 
 def _totals(tree: Mapping[str, object] | None) -> Totals | None:
-    """Return the totals of a manifest, None where another version wrote them otherwise: they only serve comparison."""
+    """Return the totals of a manifest; None if another version wrote them differently: they only serve comparison."""
     try:
         return (
             from_document(Totals, {"shift": {}, "drift": {}} | dict(tree), source=MANIFEST) if tree else None
@@ -301,7 +302,7 @@ def _totals(tree: Mapping[str, object] | None) -> Totals | None:
 
 
 def _file_counts(folder: Path) -> dict[str, FileCounts]:
-    """Return what was counted in each file, as far as the summary is there: a file without it is done again."""
+    """Return the counts of each file in the summary; a file without counts is annotated again."""
     try:
         files = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["files"]
         counts = {name: _counts(tree) for name, tree in files.items()}
@@ -311,7 +312,7 @@ def _file_counts(folder: Path) -> dict[str, FileCounts]:
 
 
 def _counts(tree: Mapping[str, object]) -> FileCounts | None:
-    """Return what a later run needs of a file's summary; what the copy left behind is of the run that wrote it."""
+    """Return what a later run needs of a file's summary, without `left_behind`, which only the writing run reports."""
     try:
         return replace(from_document(FileCounts, tree, source=SUMMARY), left_behind=())
     except DocumentError:

@@ -1,4 +1,4 @@
-"""How texts name a model: NAME is its champion, NAME@VERSION one of its versions; only here are they taken apart."""
+"""References to a model in texts: NAME means its champion, NAME@VERSION one of its versions."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from flows.errors import ModelError
 __all__ = ["NAME_PATTERN", "VERSION_LENGTH", "ModelReference", "check_name", "check_version"]
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-"""Names become folders: no separators, no leading dot, and short enough for any file system."""
+"""Names of models become folders: they have no separators, no leading dot, and fit any file system."""
 VERSION_LENGTH = 12
 VERSION_PATTERN = r"^[0-9a-f]{12}$"
 
 
 @dataclass(frozen=True)
 class ModelReference:
-    """The name of a model, and the version that is meant."""
+    """The name of a model and its version."""
 
     name: str
     version: str = ""  # or its first digits; empty for the champion
 
     @classmethod
     def parse(cls, text: str) -> ModelReference:
-        """Return what a text means; whether there is such a model is for the store to say."""
+        """Return the reference in a text; only the store knows whether there is such a model."""
         name, _, version = text.partition("@")
         return cls(name, version)
 
     @property
     def label(self) -> str:
-        """`NAME@VERSION`."""
+        """The reference as `NAME@VERSION`."""
         return f"{self.name}@{self.version}"
 
 

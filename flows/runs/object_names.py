@@ -13,9 +13,10 @@ ID_NAMES = ("id", "name", "objid", "object_id", "source_id", "objectid")
 
 
 def identifier_column(catalog: Catalog, *, asked: str | None, stated: str | None, option: str) -> str:
-    """Return the column that names objects: the one `asked` for, else the one `stated`, else what looks like it.
+    """Return the column that names objects: the one `asked` for, else the one `stated`, else the first that fits.
 
-    UsageError if no column does; `option` is how the user names one.
+    A column fits by its UCD or its name.  UsageError if no column fits, or if the catalogue lacks the one asked for;
+    `option` is the option that names the column.
     """
     by_ucd = [c.name for c in catalog.columns if (c.ucd or "").lower().startswith("meta.id")]
     by_name = [c.name for c in catalog.columns if c.name.lower() in ID_NAMES]

@@ -1,4 +1,4 @@
-"""What is known of an input and of its annotated copy: bytes by their hash, and what was counted."""
+"""The states of input files and of their annotated copies: hashes of the bytes, and counts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["FileState", "Output", "Quarantined", "file_sha256"]
 
 @dataclass(frozen=True)
 class FileState:
-    """A file's content hash, and what tells quickly whether it may have changed.
+    """A file's content hash, and properties that say quickly whether the file may have changed.
 
-    `sha256` is '' as long as nobody has read the file.  `size` is in bytes, `mtime_ns` in nanoseconds since 1970.
-    `tag` is what the server of a fetched file calls its state, '' where it does not say.
+    `sha256` is '' until the file is read.  `size` is in bytes, `mtime_ns` in nanoseconds since 1970.  `tag` is the
+    server's name for the state of a fetched file (ETag), '' where it has none.
     """
 
     sha256: str
@@ -27,11 +27,11 @@ class FileState:
     tag: str = ""
 
     def hashed(self, path: Path) -> FileState:
-        """Return the state with its hash; the file is read where nobody has read it before."""
+        """Return the state with its hash; the file is read if the hash is not known yet."""
         return self if self.sha256 else replace(self, sha256=file_sha256(path))
 
     def looks_like(self, path: Path) -> bool:
-        """Say whether the file's size, time and inode are still those that were hashed."""
+        """Say whether the file still has the size, time and inode that it had when it was hashed."""
         try:
             seen = path.stat()
         except FileNotFoundError:
@@ -41,12 +41,12 @@ class FileState:
 
 @dataclass(frozen=True)
 class Output:
-    """An annotated file: its name in the folder, its hash, and its input's.
+    """An annotated file: its name in the folder, its hash, and the state of its input.
 
-    `input_path` is relative to the output folder, so that both can move together; or a URL, as it may be shown.
-    `summary` is kept in `summary.json`, not in the manifest; None where it is lost.  `difference` is from the last
-    release, for the release's report; None where nothing was compared.  `census_rows` are rows for the census, encoded,
-    in a staged record alone.
+    `input_path` is relative to the output folder, so that both can move together, or a URL without secrets.  `summary`
+    is kept in `summary.json`, not in the manifest; None where it is lost.  `difference` is from the last release, for
+    the release's report; None where nothing was compared.  `census_rows` are encoded rows for the census, which only
+    staged records have.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Output:
     census_rows: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a name that leads out of the folder: manifests are files, and files can be tampered with."""
+        """Raise ValueError where the name leads out of the folder: somebody may have edited the manifest."""
         path = PurePosixPath(self.name)
         if not path.parts or path.is_absolute() or ".." in path.parts or path.parts[0].startswith("."):
             raise ValueError(
@@ -71,11 +71,14 @@ class Output:
 
     @property
     def state(self) -> FileState:
-        """The file's own state; a size alone would take one model's FITS file for another's."""
+        """The state of the annotated file itself."""
         return FileState(self.sha256, self.size, self.mtime_ns, self.inode)
 
     def is_in(self, path: Path, *, verify: bool = False) -> bool:
-        """Say whether the file there is this one: by its looks, else by its hash."""
+        """Say whether the file at the path is this one: by size, time and inode, or else by its hash.
+
+        `verify` asks for the hash in any case.  The size alone is not enough: FITS files of two models have the same.
+        """
         if not path.is_file() or path.stat().st_size != self.size:
             return False
         return (not verify and self.state.looks_like(path)) or file_sha256(path) == self.sha256
@@ -83,10 +86,10 @@ class Output:
 
 @dataclass(frozen=True)
 class Quarantined:
-    """A file that could not be annotated for reasons of its own; it is tried again once it has changed.
+    """A file that could not be annotated because of its content; it is tried again once it has changed.
 
-    `input` is None where it could not even be looked at: then it is always tried again.  It has no hash where nobody
-    has read the file to its end.
+    `input` is None where even the state of the file could not be read; such a file is always tried again.  The state
+    has no hash where the file was not read to its end.
     """
 
     name: str

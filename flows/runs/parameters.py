@@ -1,4 +1,4 @@
-"""The parameters of a verb (`train`, `classify`, ...), each written once, as a field of a request.
+"""The parameters of a command (`train`, `classify`, ...), each defined once, as a field of a request.
 
 A request is a frozen dataclass.  Each field is annotated with its type and a `Parameter`, which describes it and bounds
 it.  `flows.cli` turns the fields into options of the command line.  `flows.orchestration.signature` turns them into the

@@ -1,6 +1,6 @@
-"""Who hears how far the work is: a terminal's bar, lines, or nobody.
+"""Messages on the progress of work, to a listener: the bar of a terminal, printed lines, or nobody.
 
-The listener is a context variable, so that what passes between tasks stays plain data.
+The listener is a context variable, so that tasks need not pass it on: they pass plain data only.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ __all__ = ["Listener", "listening", "tell"]
 
 
 class Listener(Protocol):
-    """Hears of one piece of work after another."""
+    """Receives messages on one piece of work after another."""
 
     def start(self, what: str, total: int, unit: str) -> None:
-        """Hear that a piece of work begins: `total` of `unit` (rows, candidates) are to be done, 0 if unknown."""
+        """Receive that a piece of work begins, with `total` of a `unit` (rows, candidates) to do, 0 if unknown."""
         ...
 
     def advance(self, n: int) -> None:
-        """Hear that n more are done."""
+        """Receive that n more units are done."""
         ...
 
     def note(self, line: str) -> None:
-        """Hear a line that the user should read."""
+        """Receive a line that the user should read."""
         ...
 
 
@@ -45,7 +45,7 @@ _listener: ContextVar[Listener] = ContextVar("listener", default=_Nobody())  # n
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Let `listener` hear what happens in the block."""
+    """Send the messages of the block to `listener`."""
     token = _listener.set(listener)
     try:
         yield
@@ -54,5 +54,5 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def tell() -> Listener:
-    """Return the listener of the moment."""
+    """Return the present listener."""
     return _listener.get()

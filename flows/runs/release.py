@@ -1,4 +1,4 @@
-"""What a release has changed, as `_releases/0007.json` keeps it, and the release that it is compared with."""
+"""What a release has changed, as in the file `_releases/0007.json`, and the release that it is compared with."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseReference:
-    """A release: its number, when it was made (ISO 8601, UTC), and by which model and specification."""
+    """A release: its number, the time when it was made (ISO 8601, UTC), its model and its specification."""
 
     release: int
     created: str
@@ -32,14 +32,14 @@ class ReleaseReference:
 
 @dataclass(frozen=True, kw_only=True)
 class EarlierRelease(ReleaseReference):
-    """The release before, with its totals; None where its manifest has none that this version can read."""
+    """The release before, with its totals; these are None where this version cannot read them."""
 
     totals: Totals | None
 
 
 @dataclass(frozen=True)
 class NotCompared:
-    """Files, and their rows, that were annotated for the first time."""
+    """Numbers of files that were annotated for the first time, and of their rows."""
 
     files: int
     rows: int
@@ -47,7 +47,7 @@ class NotCompared:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseFiles:
-    """How many files stayed as they were, were annotated (by the reason), and had nothing to be compared with."""
+    """Numbers of files: unchanged ones, annotated ones by the reason, and those without an earlier copy."""
 
     unchanged: int
     annotated: Mapping[str, int]
@@ -56,7 +56,7 @@ class ReleaseFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasedFile:
-    """Why a file was annotated, its rows, and its difference from the copy before; None for a new file."""
+    """Why a file was annotated, its number of rows, and its difference from the copy before; None for a new file."""
 
     why: str
     rows: int
@@ -65,10 +65,10 @@ class ReleasedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseReport:
-    """What a release has changed since the one before, which is None for the first.
+    """What a release has changed since the release `before`, which is None for the first one.
 
-    `annotated` are the files annotated for it; `retired` those moved away; `deferred` says why a file is left for the
-    next run.  `counts` says how many more objects of each class there are, with intervals.
+    `annotated` are the files that were annotated for it, and `retired` those that were moved away.  `deferred` says why
+    a file is left for the next run.  `counts` says how many more objects of each class there are, with intervals.
     """
 
     format: str

@@ -1,13 +1,15 @@
-"""A release in an object store: made in a folder of this machine, then published as a whole.
+"""A release in an object store: made in a local folder, then published as a whole.
 
-Below the URL lie `manifest.json` and the files, in a folder that is named by their content (`files-HASH/`).  A release
-is published by putting its manifest in the place of the one before, on condition that this is still there.  So readers
-see one release or the next one, and of two runs the second one publishes nothing.  Copies are sent while others are
-annotated (`_early_sending`), and copied into that folder within the store.  `SHA256SUMS` beside the files
-lists them, and `HASH` is its hash: a file of that name in that folder can only be the same file.
+Below the URL are `manifest.json` and a folder with the files, `files-HASH/`.  `SHA256SUMS` in this folder lists the
+files, and `HASH` is its own hash.  So the name of the folder depends on its content, and a file in it never changes.
 
-The folder here, below `BLR_STAGING` or the user's cache, holds the release too, with everything that later runs need.
-It is brought back from the store where it is lost, or another machine has published since.
+A release is published by replacing the manifest, on condition that the manifest before it is still there.  So readers
+see either the old release or the new one.  If two runs publish at the same time, the second one publishes nothing.
+Annotated copies are sent while other files are being annotated (`_early_sending`); the store then copies them into the
+folder.
+
+The local folder, below `BLR_STAGING` or in the user's cache, has the release too, with everything that later runs
+need.  It is fetched from the store if it is lost, or if another machine has published a later release.
 """
 
 from __future__ import annotations
@@ -41,23 +43,24 @@ from flows.runs.staging import RETIRED
 __all__ = ["STAGING", "check_store", "folder_here", "output_folder", "published_at"]
 
 STAGING = "BLR_STAGING"
-"""Environment variable that names the folder in which releases of object stores are made."""
+"""Environment variable with the local folder in which releases for object stores are made."""
 MARK = ".blr-store.json"
-"""Which state of the store's manifest the folder here is of."""
+"""File that says which state of the store's manifest the local folder has."""
 SUMS = "SHA256SUMS"
+"""File that lists the files of a release with their hashes."""
 FILES = re.compile(r"files-[0-9a-f]{16}")
 AT_ONCE = 8
 """Files that are sent or fetched at the same time."""
 
 
 def published_at(out: str | Path) -> str | None:
-    """Return the URL of the release that an output folder stands for, as it may be shown; None for a folder here."""
+    """Return the URL, without secrets, at which an output folder is published; None for a local folder."""
     url = url_of(out)
     return None if url is None else shown(url)
 
 
 def check_store(out: str | Path, *, key: str) -> str:
-    """Return the URL of a release; UsageError where none can be published there.  `key` says who named it."""
+    """Return the URL of a release; UsageError where none can be published there.  `key` is the key that named it."""
     url = url_of(out) or str(out)
     if why := why_not(url):
         raise UsageError(f"{key}: {why}")
@@ -65,7 +68,7 @@ def check_store(out: str | Path, *, key: str) -> str:
 
 
 def folder_here(out: str | Path, *, base: Path = Path()) -> Path:
-    """Return the folder of this machine that an output folder is made in; no store is asked."""
+    """Return the local folder in which an output folder is made; the store is not asked."""
     url = url_of(out)
     return base / out if url is None else ReleaseStore.at(url).folder
 
@@ -74,26 +77,26 @@ def folder_here(out: str | Path, *, base: Path = Path()) -> Path:
 def output_folder(
     out: str | Path, *, key: str, base: Path = Path(), publish: bool = True
 ) -> Iterator[OutputFolder]:
-    """Give the folder that a user named for outputs, which may be relative to `base`; `key` says who named it.
+    """Give the folder that a user named for outputs; `base` is the start of a relative path, `key` the key's name.
 
-    For a URL it is a folder of this machine with the release that is there.  What it holds at the end is published,
-    unless `publish` is False, or the block raises.
+    For a URL, it is a local folder with the release that is published there.  At the end of the block, the content of
+    the folder is published, unless `publish` is False or the block raises an error.
 
     Raises
     ------
     UsageError
-        If a path or a URL leads out of the configured roots, or the URL is of no store that releases are published in.
+        If a path or a URL leads out of the configured roots, or releases cannot be published at the URL.
     CatalogError
         If the store does not answer.
     OutputFolderError
-        If another run has published there meanwhile, or works in the folder here.
+        If another run has published there meanwhile, or uses the local folder.
     """
     url = url_of(out)
     if url is None:
         yield check_output(out, key=key, base=base)
         return
     release = ReleaseStore.at(check_store(url, key=key))
-    before = release.bring()
+    before = release.fetch()
     if not publish:
         yield release.folder
         return
@@ -104,22 +107,22 @@ def output_folder(
 
 @dataclass(frozen=True)
 class ReleaseStore:
-    """A release in a store, and its folder here."""
+    """A release in a store, and its local folder."""
 
     store: ObjectStore
     folder: OutputFolder
 
     @classmethod
     def at(cls, url: str) -> ReleaseStore:
-        """Return the release at a URL; nothing is asked or made yet."""
+        """Return the release at a URL; the store is not asked yet, and no folder is made."""
         store = ObjectStore.at(url)
         top = os.environ.get(STAGING)
         place = Path(top) if top else Path(platformdirs.user_cache_path("blr")) / "releases"
         name = f"{file_name(store.url)}-{hashlib.sha256(store.url.encode()).hexdigest()[:12]}"
         return cls(store, OutputFolder(place / name))
 
-    def bring(self) -> Stored | None:
-        """Return the manifest that is published, None for none; the folder here has its release, or a later one."""
+    def fetch(self) -> Stored | None:
+        """Fetch the published release unless the local folder has it; return the published manifest, None for none."""
         published = self.store.read(MANIFEST)
         if published is None or self._mark() == published.tag:
             return published
@@ -132,19 +135,19 @@ class ReleaseStore:
         )
         self.folder.mkdir(parents=True, exist_ok=True)
         with exclusive(self.folder):
-            self._fetch(files, sizes)
+            self._fetch_files(files, sizes)
             atomic_write_bytes(self.folder / MANIFEST, published.content)
             Manifest.sweep(self.folder)
             self._set_mark(published.tag)
         return published
 
     def publish(self, before: Stored | None) -> None:
-        """Publish what the folder here holds, in the place of the release `before`; not where that is the same."""
+        """Publish the local folder in place of the release `before`, unless both are the same."""
         if not (self.folder / MANIFEST).is_file():
             return
         with exclusive(self.folder):
-            sums = _listing(self.folder)
-            text = _text(sums)
+            sums = _checked_sums(self.folder)
+            text = _sums_file(sums)
             files = f"files-{hashlib.sha256(text).hexdigest()[:16]}"
             others = {key.partition("/")[0] for key in self.store.sizes("")} - {files}
             if before is None or self._manifest(files) != before.content:
@@ -152,7 +155,7 @@ class ReleaseStore:
             self._sweep({name for name in others if FILES.fullmatch(name) or name == INCOMING})
 
     def _commit(self, files: str, sums: Mapping[str, str], before: Stored | None) -> None:
-        """Send what is not there yet, then put the manifest in the place of the one before, if that is still there."""
+        """Send the missing files, then replace the manifest `before`, if it is still the published one."""
         whole = self._fill(files, sums, None if before is None else _files_of(before, self.store.url))
         there = self.store.read(MANIFEST)
         same = (there and there.tag) == (before and before.tag)
@@ -162,9 +165,9 @@ class ReleaseStore:
                 f"{shown(self.store.url)}: got a changed release: another run has published one, or files "
                 "were removed; run the same command again, which starts from the present release"
             )
-        self._fill(files, sums, None)  # of which the other run may have swept some meanwhile
+        self._fill(files, sums, None)  # another run may have removed some of them meanwhile
         published = self.store.read(MANIFEST)
-        ours = published is not None and published.content == manifest  # else a third run was here meanwhile
+        ours = published is not None and published.content == manifest  # False if a third run has published
         self._set_mark(published.tag if published is not None and ours else "")
 
     def _manifest(self, files: str) -> bytes:
@@ -172,7 +175,10 @@ class ReleaseStore:
         return (json.dumps({**document, "files": files}, indent=1) + "\n").encode()
 
     def _fill(self, files: str, sums: Mapping[str, str], old: str | None) -> bool:
-        """Send the files that are not there yet, copy those of the release before; say whether all are there then."""
+        """Send the missing files, or copy them within the store; say whether the folder has all files then.
+
+        `old` is the folder of the release before; its files, and those that were sent early, are copied.
+        """
         there = self.store.sizes(files)
         sizes = {key: (self.folder / key).stat().st_size for key in sums}
         missing = [key for key in sums if there.get(key) != sizes[key]]
@@ -182,7 +188,7 @@ class ReleaseStore:
         def send(key: str) -> int:
             if known.get(key) == sums[key]:
                 self.store.copy(f"{old}/{key}", f"{files}/{key}")
-            elif early.get(sums[key]) != sizes[key] or not self._taken(sums[key], f"{files}/{key}"):
+            elif early.get(sums[key]) != sizes[key] or not self._copied_early(sums[key], f"{files}/{key}"):
                 self.store.upload(self.folder / key, f"{files}/{key}")
             return sizes[key]
 
@@ -191,21 +197,21 @@ class ReleaseStore:
                 f"publishing at {shown(self.store.url)}", sum(sizes[key] for key in missing), "bytes"
             )
         self._each(send, missing)
-        self.store.put(f"{files}/{SUMS}", _text(sums))
+        self.store.put(f"{files}/{SUMS}", _sums_file(sums))
         self.store.put(f"{files}/{MANIFEST}", self._manifest(files))
         there = self.store.sizes(files)
         return all(there.get(key) == sizes[key] for key in sums)
 
-    def _taken(self, sha256: str, key: str) -> bool:
-        """Copy a file that was sent early; say whether it was there still, for another run may have published."""
+    def _copied_early(self, sha256: str, key: str) -> bool:
+        """Copy a file that was sent early; return False if it is gone, since another run may have published."""
         try:
             self.store.copy(f"{INCOMING}/{sha256}", key)
         except CatalogError:
             return False
         return True
 
-    def _fetch(self, files: str, sizes: Mapping[str, int]) -> None:
-        """Bring the files of a release, and remove what is not of it; those that are here already stay."""
+    def _fetch_files(self, files: str, sizes: Mapping[str, int]) -> None:
+        """Fetch the files of a release that the local folder lacks, and remove files that are not in the release."""
         sums = self._sums(files)
         if set(sums) != set(sizes) - {SUMS}:
             raise CatalogError(
@@ -218,7 +224,7 @@ class ReleaseStore:
             if not (here.is_file() and here.stat().st_size == sizes[key] and file_sha256(here) == sums[key]):
                 missing.append(key)
 
-        def fetch(key: str) -> int:
+        def fetch_one(key: str) -> int:
             here = self.folder / key
             here.parent.mkdir(parents=True, exist_ok=True)
             with atomic_path(here) as temporary:
@@ -232,17 +238,19 @@ class ReleaseStore:
 
         if missing:
             tell().start("fetching the release", sum(sizes[key] for key in missing), "bytes")
-        self._each(fetch, missing)
-        for key in _keys(self.folder):
+        self._each(fetch_one, missing)
+        for key in _release_files(self.folder):
             if key not in sums:
                 (self.folder / key).unlink()
 
     def _each(self, work: Callable[[str], int], keys: list[str]) -> None:
+        """Call a function for each key, several at the same time; it returns the number of bytes that are done."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for n in pool.map(work, keys):
                 tell().advance(n)
 
     def _sums(self, files: str) -> dict[str, str]:
+        """Return the hashes of the files in a folder of the store, by their paths; empty where there is no list."""
         listed = self.store.read(f"{files}/{SUMS}")
         if listed is None:
             return {}
@@ -250,11 +258,12 @@ class ReleaseStore:
         return {key: sha256 for sha256, key in lines}
 
     def _sweep(self, folders: set[str]) -> None:
-        """Remove folders of releases that were published before, or never."""
+        """Remove folders of the store: those of earlier releases, of unpublished ones, and of early copies."""
         for folder in sorted(folders):
             self.store.remove(f"{folder}/{key}" for key in self.store.sizes(folder))
 
     def _mark(self) -> str | None:
+        """Return the tag of the manifest that the local folder has; None where it is not known."""
         try:
             return str(json.loads((self.folder / MARK).read_text(encoding="utf-8"))["tag"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -279,8 +288,8 @@ def _files_of(published: Stored, url: str) -> str:
     )
 
 
-def _keys(folder: Path) -> list[str]:
-    """Return the files of a release: none that are hidden, retired, or the manifest."""
+def _release_files(folder: Path) -> list[str]:
+    """Return the files of a release; hidden files, retired files, the manifest and the list of hashes are not."""
     paths = (path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file())
     return [
         path.as_posix()
@@ -291,8 +300,8 @@ def _keys(folder: Path) -> list[str]:
     ]
 
 
-def _listing(folder: Path) -> dict[str, str]:
-    """Return the hashes of the files of a release; OutputFolderError where an annotated copy is not as it was made."""
+def _checked_sums(folder: Path) -> dict[str, str]:
+    """Return the hashes of a release's files; OutputFolderError where an annotated copy was changed or is gone."""
     manifest = Manifest.read(folder)
     outputs = {} if manifest is None else {o.name: o for o in manifest.outputs}
     for name, output in outputs.items():
@@ -301,16 +310,18 @@ def _listing(folder: Path) -> dict[str, str]:
                 f"{folder / name}: this file was deleted or changed after it was annotated; run the same command again"
             )
     return {
-        key: outputs[key].sha256 if key in outputs else file_sha256(folder / key) for key in _keys(folder)
+        key: outputs[key].sha256 if key in outputs else file_sha256(folder / key)
+        for key in _release_files(folder)
     }
 
 
-def _text(sums: Mapping[str, str]) -> bytes:
+def _sums_file(sums: Mapping[str, str]) -> bytes:
+    """Return the content of SHA256SUMS, as `sha256sum` prints it."""
     return "".join(f"{sums[key]}  {key}\n" for key in sorted(sums)).encode()
 
 
 def _check_key(key: str, url: str) -> None:
-    """Refuse a path that leads elsewhere: whoever writes to a bucket could name one."""
+    """Raise CatalogError where a path leads out of the release: others may be able to write to the store."""
     path = PurePosixPath(key)
     if path.is_absolute() or any(part in ("", "..") or part.startswith(".") for part in path.parts):
         raise CatalogError(

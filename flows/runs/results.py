@@ -158,7 +158,7 @@ Result = TypeVar("Result", bound=ClassificationResult)
 
 
 def published(result: Result, out: str | Path) -> Result:
-    """Return the result of work on an output folder, with the URL that the folder stands for, if it does."""
+    """Return the result of work on an output folder, with the URL at which the folder is published, if any."""
     if isinstance(result, ClassificationTrial):
         return result
     return replace(result, published=published_at(out))

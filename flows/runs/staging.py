@@ -1,7 +1,8 @@
-"""Where unfinished work waits inside an output folder, out of the way of what is finished.
+"""The staging folder inside an output folder, for annotated files until all of them are finished.
 
-`OUT/.blr-staging/<model and specification>/` holds annotated files and, beside each, its record: written
-after the file, so a file with a record is whole.  One run at a time works in a folder (`flows.runs.lock`).
+`OUT/.blr-staging/<hash of model and specification>/` has the annotated files and a record beside each of them.  The
+record is written after the file, so that a file with a record is whole.  One run at a time works in an output folder
+(`flows.runs.lock`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["RETIRED", "Staging", "staged_copies"]
 
 FOLDER = ".blr-staging"
 RETIRED = "_retired"
-"""Where outputs go whose input is gone; readers of folders pass over names that begin with an underscore."""
+"""Folder for outputs whose input is gone; readers of folders ignore names that begin with an underscore."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,12 @@ class Staging:
 
     @classmethod
     def of(cls, out: OutputFolder, model: str, specification_hash: str) -> Staging:
-        """Return the staging of a model and a specification in an output folder; nothing is made yet."""
+        """Return the staging of a model and a specification in an output folder; it is not made yet."""
         key = hashlib.sha256(f"{model}\n{specification_hash}".encode()).hexdigest()[:16]
         return cls(out, out / FOLDER / key)
 
     def open(self) -> None:
-        """Make the folder, and remove what other models or specifications, and killed runs, have left."""
+        """Make the folder; remove the stagings of other models and specifications, and files that killed runs left."""
         sweep(self.out)
         for other in self.others():
             if other.is_dir() and not other.is_symlink():
@@ -51,63 +52,63 @@ class Staging:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def others(self) -> list[Path]:
-        """Return what lies in the folder of stagings besides this one."""
+        """Return the stagings of other models and specifications, and anything else beside this one."""
         return [path for path in self.folder.parent.glob("*") if path != self.folder]
 
     @property
     def is_open(self) -> bool:
-        """Whether the folder is there, as this machine sees it."""
+        """Whether the folder exists, as this machine sees it."""
         return self.folder.is_dir()
 
     @property
     def is_left(self) -> bool:
-        """Whether a run has left something unfinished here, of whatever maker."""
+        """Whether a run of any model and specification has left unfinished work in the output folder."""
         return self.folder.parent.exists()
 
     def file(self, name: str) -> Path:
-        """Return where the annotated file of that name waits."""
+        """Return the path of the staged file with that name."""
         return self.folder / name
 
     def record(self, output: Output) -> None:
-        """Write down that a file is whole."""
+        """Write the record of a file, which says that the file is whole."""
         write_document(self._record_path(output.name), output)
 
     def find(self, name: str, source: FileState) -> Output | None:
-        """Return the record of a file made from that input, staged still or published already."""
+        """Return the record of a file that was made from this input and is still staged, or has its final name."""
         output = self.recorded(name)
         if output is None or output.input.sha256 != source.sha256:
             return None
         return output if output.is_in(self.file(name)) or self.published(output) else None
 
     def recorded(self, name: str) -> Output | None:
-        """Return the record of a file, whatever it was made from, and whether it is there still or not."""
+        """Return the record of a file, whatever its input was, even if the file is gone."""
         return _record(self._record_path(name))
 
     def published(self, output: Output) -> bool:
-        """Say whether a file has its final name already, from a run that was killed while it gave names."""
+        """Say whether a file has its final name already, as after a run that was killed while it renamed files."""
         return not self.file(output.name).exists() and output.is_in(self.out / output.name)
 
     def left_by_others(self, name: str) -> bool:
-        """Say whether the final file is one that a killed run of another model or specification had published."""
+        """Say whether the file with the final name is from a killed run of another model or specification."""
         records = (_record(other / f"{name}.json") for other in self.others())
         return any(output is not None and output.is_in(self.out / name) for output in records)
 
     def published_records(self, *, others: bool) -> list[Output]:
-        """Return the records, of other stagings too, of files that have their final names."""
+        """Return the records of files that have their final names; `others` asks for those of other stagings too."""
         folders = [self.folder, *(self.others() if others else [])]
         paths = (path for folder in folders if folder.is_dir() for path in folder.rglob("*.json"))
         records = (_record(path) for path in sorted(paths))
         return [o for o in records if o is not None and o.is_in(self.out / o.name)]
 
     def discard(self, name: str) -> None:
-        """Remove a staged file and its record: its input has changed since."""
+        """Remove a staged file and its record, since its input has changed."""
         self._record_path(name).unlink(missing_ok=True)
         self.file(name).unlink(missing_ok=True)
 
     def publish_all(self, outputs: Sequence[Output]) -> None:
-        """Give staged files their final names, unless they have them already; return once these are on the disk.
+        """Give staged files their final names, unless they have them already, and wait until the disk has the names.
 
-        OutputFolderError where neither is the file that was written: the staged ones may be of other machines.
+        OutputFolderError where a file is not the one that was written: another machine may have written it.
         """
         for folder, names in groupby(outputs, key=lambda o: (self.out / o.name).parent):
             self._make_folder(folder)
@@ -130,7 +131,7 @@ class Staging:
             staged.replace(final)
 
     def retire(self, name: str, release: int) -> None:
-        """Move an output out of the way, never over another."""
+        """Move an output to the folder of retired ones; it never replaces another file there."""
         final = self.out / name
         if not final.is_file():
             return
@@ -144,12 +145,12 @@ class Staging:
         flush_to_disk(final.parent)
 
     def retired(self, release: int) -> list[str]:
-        """Return what was moved out of the way for a release, by this run or by one that was killed."""
+        """Return the outputs that were retired for a release, by this run or by a killed one."""
         paths = (self.out / RETIRED / f"{release:04d}").rglob("*")
         return sorted(path.relative_to(self.out).as_posix() for path in paths if path.is_file())
 
     def close(self) -> None:
-        """Remove the staging."""
+        """Remove the staging folder with all stagings."""
         _remove(self.folder.parent)
 
     def _make_folder(self, folder: Path) -> None:
@@ -166,9 +167,9 @@ class Staging:
 
 
 def staged_copies(out: Path, seen: set[Path]) -> Iterator[tuple[Path, Output]]:
-    """Yield the whole files that wait in an output folder, each with its record; those in `seen` only once.
+    """Yield the finished files in the staging of an output folder, each with its record, and add it to `seen`.
 
-    Another run may be giving them their names meanwhile, or remove them.
+    Files that are in `seen` are left out.  A run may rename or remove a file at the same time.
     """
     try:
         records = sorted((out / FOLDER).glob("*/**/*.json"))
@@ -184,14 +185,14 @@ def staged_copies(out: Path, seen: set[Path]) -> Iterator[tuple[Path, Output]]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder, if it is there; where file locks do not work, another run may be removing it too."""
+    """Remove a folder if it exists; without working file locks, another run may remove it at the same time."""
     while folder.is_dir():
         with suppress(FileNotFoundError):
             shutil.rmtree(folder)
 
 
 def _record(path: Path) -> Output | None:
-    """Return the record in a file; or None, or none of this version."""
+    """Return the record in a file; None without a record that this version can read."""
     try:
         return read_document(Output, path)
     except (OSError, DocumentError):

@@ -1,4 +1,4 @@
-"""What a classification adds up to, for people and programs: `summary.json`, and the totals in `manifest.json`."""
+"""The summary of a classification, in `summary.json`, and its totals in `manifest.json`."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ __all__ = [
 ]
 
 DRIFTED = 0.2
-"""Excess of the stability index that is called drift; the trade calls 0.1 moderate and 0.25 large."""
+"""Excess of the stability index that counts as drift; by convention, 0.1 is moderate and 0.25 is large."""
 MISSING_MORE = 0.1
-"""Change of the share of rows without the feature that is called drift."""
+"""Change in the share of rows without the feature that counts as drift."""
 CONTRADICTED = (
     "; the test of the census finds that these objects look different, so the share may not hold for them"
 )
-"""What the reason of prediction sets ends with where the objects are unlike the labelled ones."""
+"""Last words of the reason of prediction sets, where a census finds the objects unlike the labelled ones."""
 SIGMAS = 3.0
-"""Standard deviations of chance, on top of those: a small file is no alarm."""
+"""Standard deviations that are added to both limits, so that a small file causes no alarm by chance."""
 
 
 @dataclass(frozen=True)
 class ClassEstimate:
-    """How many objects are of a class: counted by the most probable class, and expected.
+    """The number of objects of a class: the number assigned to it, and the expected number.
 
-    `error` is the standard error of the expected number; its parts are of the objects and of the weights.  All three
-    are None where the error is not known (`Counts.no_error`).
+    `error` is the standard error of the expected number.  `error_objects` and `error_weights` are its parts, from the
+    objects and from the weights.  All three are None where the error is not known (`Counts.no_error`).
     """
 
     assigned: int
@@ -54,7 +54,7 @@ class ClassEstimate:
 
 @dataclass(frozen=True)
 class FlagCount:
-    """A flag: its bit in the column of flags, and the number and share of the rows that have it."""
+    """A flag: its bit in the column of flags, its meaning, and the number and share of the rows that have it."""
 
     bit: int
     meaning: str
@@ -64,7 +64,7 @@ class FlagCount:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassSets(ClassSetRule):
-    """A class in prediction sets: its rule, and the number of sets that have it."""
+    """A class in prediction sets: its rule, and the number of sets that contain it."""
 
     count: int
 
@@ -73,8 +73,8 @@ class ClassSets(ClassSetRule):
 class PredictionSets:
     """The prediction sets of some rows: `sizes` counts them by their number of classes, from none to all.
 
-    `empty` and `full` are the first and the last of these.  `mean_size` is None where there are no sets.  `level`,
-    `source` and `reason` are those of the record.
+    `empty` and `full` are the numbers of sets with no class and with all classes.  `mean_size` is None where there are
+    no sets.  `level`, `source` and `reason` are those of the `SetRecord`.
     """
 
     level: float
@@ -88,7 +88,7 @@ class PredictionSets:
 
     @classmethod
     def of(cls, record: SetRecord, sizes: tuple[int, ...], in_sets: tuple[int, ...]) -> PredictionSets:
-        """Return the summary of a record and of counts by size (K + 1,) and by class (K,)."""
+        """Return the summary of a record, with the counts of sets by size (K + 1,) and by class (K,)."""
         n, counts = sum(sizes), in_sets or (0,) * len(record.classes)
         pairs = zip(record.classes.items(), counts, strict=True)
         return cls(
@@ -103,9 +103,9 @@ class PredictionSets:
         )
 
     def judged_by(self, census: Census | None) -> Self:
-        """Return the sets with a `reason` that says whether a census contradicts what they promise.
+        """Return the sets with a `reason` that says so if a census contradicts the share that they promise.
 
-        What an earlier census said is taken back.  A stated share promises nothing that a census could contradict.
+        Words on an earlier census are removed.  A stated share promises nothing that a census could contradict.
         """
         reason = self.reason.removesuffix(CONTRADICTED)
         if census is not None and census.contradicted and self.source in ("left-out", "held-out"):
@@ -117,10 +117,11 @@ class PredictionSets:
 class FeatureDrift:
     """How a feature's distribution differs from the training's.
 
-    `rows` have the feature; `missing` is the share without it, its change from the training's with a standard error.
-    `index` is the population stability index, with its expectation and standard deviation by chance.  `mean_shift` is
-    in standard deviations of the training rows, `sd_ratio` the ratio of the two.  Both and the indices are 0 where no
-    row has the feature.
+    `rows` is the number of rows with the feature.  `missing` is the share of rows without it; `missing_change` and
+    `missing_error` are its change since the training and the standard error of that.  `index` is the population
+    stability index; `expected_index` and `index_error` are its mean and standard deviation by chance.  `mean_shift` is
+    the change of the mean in standard deviations of the training rows, and `sd_ratio` the ratio of the standard
+    deviations.  Where no row has the feature, these and the indices are 0.
     """
 
     rows: int
@@ -135,7 +136,7 @@ class FeatureDrift:
 
     @property
     def has_drifted(self) -> bool:
-        """Whether the distribution has moved further than chance and habit explain."""
+        """Whether the distribution differs by more than the limits of drift and chance together."""
         moved = self.index - self.expected_index > DRIFTED + SIGMAS * self.index_error
         return moved or abs(self.missing_change) > MISSING_MORE + SIGMAS * self.missing_error
 
@@ -164,7 +165,7 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class _OfModel:
-    """What a model made: its `NAME@VERSION`."""
+    """The model, as `NAME@VERSION`."""
 
     model: str
 
@@ -173,7 +174,7 @@ class _OfModel:
 class Totals(Counts, _OfModel):
     """Counts of all files of a model together, its class shares, the drift by feature, and the census.
 
-    The census is None in outputs of versions that made none.
+    The census is None where an earlier version wrote the outputs.
     """
 
     shift: ShiftRecord
@@ -181,31 +182,31 @@ class Totals(Counts, _OfModel):
     census: Census | None = None
 
     def with_census(self, census: Census | None) -> Self:
-        """Return the totals with another census, by which prediction sets are judged."""
+        """Return the totals with another census, whose result the reason of the prediction sets then mentions."""
         return replace(self, census=census, sets=self.sets and self.sets.judged_by(census))
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileSummary(FileCounts, Counts):
-    """Counts of one file in `summary.json`, and what later runs need of it."""
+    """Counts of one file in `summary.json`, with what later runs need of the file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary(Totals):
-    """What `summary.json` holds: the totals, and of up to a hundred files the counts of each by its name."""
+    """The content of `summary.json`: the totals and, for up to a hundred files, the counts of each by its name."""
 
     files: Mapping[str, FileSummary]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnnotatedFile(Counts):
-    """Counts of one file in a result; `left_behind` says what of the input the copy's format has no place for."""
+    """Counts of one file in a result; `left_behind` names what the format of the copy cannot hold of the input."""
 
     left_behind: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShownSummary(Totals):
-    """The summary in a result: without what only later runs need, and of many files the totals alone."""
+    """The summary in a result, without what only later runs need; for many files, it has the totals alone."""
 
     files: Mapping[str, AnnotatedFile]

@@ -1,4 +1,4 @@
-"""The table [census]: what the census of a classification tells apart."""
+"""The table [census]: the bins in which the census of a classification counts objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["CensusTable"]
 
 
 class CensusTable(SpecificationTable):
-    """What the census of a classification tells apart; no copy depends on it."""
+    """The bins in which the census of a classification counts objects; annotated files do not depend on them."""
 
     by: Expression | None = Field(
         default=None,

@@ -1,4 +1,4 @@
-"""What the tables of a specification share: how each is read, and the kinds of values that several of them hold."""
+"""The base class of the tables of a specification, and the types of values that several tables have."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ["Paths", "PositionUnit", "SourceText", "SpecificationTable", "listed"
 
 
 class SpecificationTable(BaseModel):
-    """A table of the specification: no unknown keys, no changes once read, no infinities."""
+    """A table of the specification: without unknown keys, infinities, or later changes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True, allow_inf_nan=False)
 
 
 def listed(value: Any) -> Any:
-    """Return a lone value as a tuple of one: a list of one need not be written as such."""
+    """Return a single value as a tuple of one, so that users need not write a list for it."""
     return (value,) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else value
 
 
 def without_secret(path: str) -> str:
-    """Return a path or URL; ValueError where a URL may hold a secret: specifications are kept where others read."""
+    """Return a path or URL; ValueError where a URL may hold a secret, since other people read specifications."""
     if is_remote(path) and has_secret(path):
         raise ValueError(
             f"got '{shown(path)}' with a user, a password or a query, expected a URL without them, since a "
@@ -36,4 +36,4 @@ def without_secret(path: str) -> str:
 SourceText = Annotated[str, AfterValidator(without_secret)]
 Paths = Annotated[tuple[SourceText, ...], BeforeValidator(listed), Field(min_length=1)]
 PositionUnit = Literal["deg", "rad", "sexagesimal", "hours"]
-"""As of `catalogs.sky.positions`, which a specification is read without."""
+"""The same units as in `catalogs.sky.positions`, which this module does not import."""

@@ -13,7 +13,7 @@ from flows.specification.label import Label
 __all__ = ["Output", "check_selected", "check_sets"]
 
 MOST_SET_CLASSES = 31
-"""Classes that prediction sets may be of: bits of a 32-bit integer, of which the last is the sign's."""
+"""Most classes of prediction sets: each has a bit of a 32-bit integer, whose last bit is the sign."""
 
 
 class Output(SpecificationTable):
@@ -54,12 +54,12 @@ class Output(SpecificationTable):
 
     @property
     def form(self) -> str | None:
-        """The format that copies are to have; None for each input's own."""
+        """The format of the copies; None for the format of each input."""
         return None if self.format == "same" else self.format
 
 
 def check_sets(output: Output, label: Label, n_classes: int | None = None) -> None:
-    """Raise ValueError where prediction sets are asked for that these labels, or so many classes, do not allow."""
+    """Raise ValueError where prediction sets are not possible with these labels, or with so many classes."""
     if output.sets is None:
         if output.set_thresholds:
             raise ValueError(
@@ -95,7 +95,7 @@ def check_selected(
     *,
     binned: bool,
 ) -> None:
-    """Raise ValueError where columns of selections are asked for that nothing is stated for, or labels do not allow."""
+    """Raise ValueError where columns of selections lack a stated purity or completeness, or do not fit the labels."""
     if not output.selected:
         return
     if not (purity or completeness):

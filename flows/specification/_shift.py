@@ -13,11 +13,11 @@ from flows.specification._fields import Paths, SpecificationTable
 __all__ = ["ClassPrior", "Shift"]
 
 ROUNDING = 0.01
-"""By how much class shares may miss one: people round them."""
+"""Largest difference from 1 of the sum of class shares, which people round."""
 
 
 def _shares(value: Any) -> Any:
-    """Return "em", or shares scaled to sum to one; a union of types would word its errors twice."""
+    """Return "em", or shares scaled to sum to one; for a union of types, pydantic would report each error twice."""
     expected = 'expected "em", or a table of the share of each class, as in { early = 0.3, late = 0.7 }'
     if value is None or value == "em":
         return value
@@ -32,7 +32,7 @@ def _shares(value: Any) -> Any:
     if abs(total - 1) > ROUNDING:
         raise ValueError(f"got shares that sum to {total:.6g}, expected 1; correct them")
     if math.isclose(total, 1, rel_tol=1e-12):
-        return dict(value)  # as they are, so that reading them again changes nothing
+        return dict(value)  # not scaled, so that reading a stored specification changes no share
     return {name: share / total for name, share in value.items()}
 
 

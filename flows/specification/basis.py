@@ -1,4 +1,4 @@
-"""The bases that a candidate may have: one table a kind, its fields the keywords of that kind's `fit` in `blr`."""
+"""The tables of the bases that a candidate may have; the keys are the keywords of `fit` of that basis in `blr`."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ BASIS_KINDS = ("linear", "polynomial", "principal", "rbf", "sigmoid", "bspline",
 
 
 class BasisKeywords(TypedDict, total=False):
-    """Keywords for `blr.basis.kinds.fit_basis`: those of the kind that the specification gives."""
+    """Keywords for `blr.basis.kinds.fit_basis`, those that the specification states for its kind of basis."""
 
     degree: int
     power: float | tuple[float, ...]
@@ -145,12 +145,12 @@ class BasisKeywords(TypedDict, total=False):
 
 
 def basis_keywords(basis: Basis) -> BasisKeywords:
-    """Return the keywords for `blr.basis.kinds.fit_basis`, what is not given left to it."""
+    """Return the keywords for `blr.basis.kinds.fit_basis`; those that are not stated are left out."""
     return cast("BasisKeywords", basis.model_dump(exclude={"kind"}, exclude_none=True))
 
 
 def basis_choices(basis: Basis) -> tuple[BasisKeywords, ...]:
-    """Return the keywords for `blr.basis.kinds.fit_basis` of each width, or power, that is to be tried."""
+    """Return the keywords for `blr.basis.kinds.fit_basis`, for each width or power that is to be tried."""
     keywords = basis_keywords(basis)
     width, power = keywords.get("width"), keywords.get("power")
     if isinstance(width, tuple):
@@ -161,7 +161,7 @@ def basis_choices(basis: Basis) -> tuple[BasisKeywords, ...]:
 
 
 def basis_words(basis: Basis) -> str:
-    """Return a basis in words: 'rbf, centres 40, linear'; its size always, the rest where it is not the default."""
+    """Return a basis in words, such as 'rbf, centres 40, linear': its size, and options that are not the default."""
     stated = basis.model_dump(exclude={"kind"}, exclude_defaults=True)
     shown = {name: value for name, value in basis_keywords(basis).items() if name in SIZES or name in stated}
     words = (name if value is True else f"{name} {_value_words(value)}" for name, value in shown.items())
@@ -169,6 +169,7 @@ def basis_words(basis: Basis) -> str:
 
 
 SIZES = ("degree", "centres", "knots", "frequencies")
+"""Keys that say how large a basis is."""
 
 
 def _value_words(value: object) -> str:

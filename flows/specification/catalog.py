@@ -1,4 +1,4 @@
-"""The labelled catalogue of a specification, and its marks of no value."""
+"""The table [catalog]: the labelled catalogue, and the values that mark a missing measurement."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Sentinels = Annotated[tuple[float | str, ...], BeforeValidator(listed)]
 TableName = Annotated[str, Field(min_length=1)] | Annotated[int, Field(ge=0)]
 
 Marks = Mapping[str, tuple[float | str, ...]]
-"""Values of each column."""
+"""Values that mark a missing measurement, by column."""
 MARKS = ("sentinels", "not_detected", "masked")
-"""The keys that say which values of a column count as missing, each key for another reason."""
+"""The keys with the values of columns that count as missing; each key stands for another reason."""
 
 
 class CatalogTable(SpecificationTable):
@@ -67,7 +67,7 @@ class CatalogTable(SpecificationTable):
 
 
 def check_states(marks: Mapping[str, Marks]) -> None:
-    """Raise ValueError where a value of a column means two things, or is no range; `marks` by key, then column."""
+    """Raise ValueError where a value of a column has two meanings, or a range is empty; `marks` by key and column."""
     for some in marks.values():
         for mark in chain.from_iterable(some.values()):
             if isinstance(mark, str):

@@ -16,16 +16,16 @@ __all__ = ["Label", "LabelTable"]
 ClassName = Annotated[str, Field(min_length=1, max_length=64)]
 
 
-def _spelt(value: Any) -> Any:
-    """Return a label as the text that a column's is compared as: 1 and 1.0 are '1', truth is 'True'."""
+def _as_text(value: Any) -> Any:
+    """Return a label as the text with which values of a column are compared: '1' for 1 and 1.0, 'True' for true."""
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else repr(value)
-    return str(value) if isinstance(value, int) else value  # truth values are integers too
+    return str(value) if isinstance(value, int) else value  # bool is a subclass of int
 
 
 def _listed(value: Any) -> Any:
     listed = value if isinstance(value, (list, tuple)) else (value,)
-    return tuple(map(_spelt, listed)) if isinstance(value, (str, bool, int, float, list, tuple)) else value
+    return tuple(map(_as_text, listed)) if isinstance(value, (str, bool, int, float, list, tuple)) else value
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]
@@ -119,7 +119,7 @@ class Label(SpecificationTable):
 
     @property
     def key(self) -> str:
-        """The key that says where labels come from."""
+        """The key of the specification that says where labels come from."""
         return "label.votes" if self.votes is not None else "label.column"
 
 

@@ -1,4 +1,4 @@
-"""What a specification says of wrong labels: shares by class, a matrix, or that they are to be estimated."""
+"""The key label.noise: shares of wrong labels by class, as a matrix, or to be estimated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _checked(value: Any) -> Any:
-    """Return what a specification may say; ValueError, in words, of anything else."""
+    """Return the value of label.noise if it is allowed; ValueError otherwise."""
     if value is None or value == "estimated":
         return value
     if _is_number(value):
@@ -68,7 +68,7 @@ Noise = Annotated[
 
 
 def check_noise(noise: Any, classes: Sequence[str]) -> None:
-    """Raise ValueError where shares name an unknown class."""
+    """Raise ValueError where the shares name an unknown class."""
     if not isinstance(noise, Mapping):
         return
     named = [*noise, *(key for row in noise.values() if isinstance(row, Mapping) for key in row)]
@@ -78,7 +78,7 @@ def check_noise(noise: Any, classes: Sequence[str]) -> None:
 
 
 def stated_confusion(noise: Any, classes: Sequence[str]) -> NDArray[np.float64]:
-    """Return p(recorded | true class), (K, K), of shares that are stated; a class without any is always right."""
+    """Return p(recorded | true class), (K, K), from stated shares; labels of a class without a share are right."""
     K = len(classes)
     rows = noise if isinstance(noise, Mapping) else dict.fromkeys(classes, noise)
     confusion = np.eye(K)

@@ -1,4 +1,4 @@
-"""The tables [photometry.NAME]: magnitudes that are made of fluxes, or freed of extinction, for use in expressions."""
+"""The tables [photometry.NAME]: magnitudes from fluxes, or corrected for extinction, for use in expressions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flows.specification._fields import SpecificationTable
 __all__ = ["ERROR", "Band", "Expression", "Extinction", "made_by"]
 
 ERROR: Final = "_err"
-"""How the name of a magnitude's error ends."""
+"""End of the name of a magnitude's error."""
 
 
 def _parsed(text: str) -> str:
@@ -30,7 +30,7 @@ Expression = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator
 
 
 class Extinction(SpecificationTable):
-    """The Galaxy's extinction of a band, from the catalogue's own columns."""
+    """The Galactic extinction in a band, from columns of the catalogue."""
 
     e_bv: Expression | None = Field(default=None, description="Column of E(B-V), on the scale of SFD")
     transmission: Expression | None = Field(
@@ -62,12 +62,12 @@ class Extinction(SpecificationTable):
 
     @property
     def factor(self) -> float:
-        """A / E(B-V)."""
+        """The coefficient A / E(B-V) of the band."""
         return self.coefficient or EXTINCTION[str(self.system)][str(self.band)]
 
 
 class Band(SpecificationTable):
-    """One magnitude: of a flux, or of a magnitude, less extinction."""
+    """One magnitude: from a flux or from another magnitude, corrected for extinction."""
 
     flux: Expression | None = Field(default=None, description="Column of the flux")
     magnitude: Expression | None = Field(default=None, description="Column of the magnitude")
@@ -109,7 +109,7 @@ class Band(SpecificationTable):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The expressions over columns."""
+        """The expressions from which the magnitude and its error are computed."""
         taken = self.extinction if self.extinction and not self.dereddened else None
         parts = [self.flux, self.magnitude, self.error, self.inverse_variance]
         parts += [taken.e_bv, taken.transmission, taken.magnitudes] if taken else []
@@ -117,7 +117,7 @@ class Band(SpecificationTable):
 
 
 def made_by(name: str, bands: Mapping[str, Band]) -> str | None:
-    """Return the band that makes a column of that name: its magnitude, or the error where one is stated."""
+    """Return the band that defines a name as its magnitude, or as its error if one is stated; None without one."""
     if name in bands:
         return name
     stem = name.removesuffix(ERROR)

@@ -1,7 +1,7 @@
-"""Ranges of numbers as a specification writes them: '0..5' is 0 <= x < 5, '..0' is all below 0, '5..' all from 5 on.
+"""Ranges of numbers in a specification: '0..5' is 0 <= x < 5, '..0' is all below 0, '5..' all from 5 on.
 
-So are classes of a column of numbers: `early = ["..0"]` are the T types below 0.  A range holds its lower end and not
-its upper one, so that neighbours share no number.
+They define classes of a column of numbers: `early = ["..0"]` are the T types below 0.  A range includes its lower end
+and excludes its upper end, so that adjacent ranges have no number in common.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RANGE = re.compile(rf"\s*(?P<low>{NUMBER})?\s*\.\.\s*(?P<high>{NUMBER})?\s*", re
 
 
 def number_range(text: str) -> tuple[float, float] | None:
-    """Return the ends of the range that a text is, or None; ValueError where it is empty."""
+    """Return the ends of the range in a text, None where the text is not a range; ValueError for an empty range."""
     ends = RANGE.fullmatch(text)
     if ends is None or not (ends["low"] or ends["high"]):
         return None
@@ -33,7 +33,7 @@ def number_range(text: str) -> tuple[float, float] | None:
 
 
 def as_sentinels(marks: Iterable[float | str]) -> list[Sentinel]:
-    """Return marks with the ranges among them as pairs of float64, which hold both of their ends."""
+    """Return marks; a range among them becomes a pair of float64, which both belong to it."""
     return [_as_sentinel(mark) for mark in marks]
 
 
@@ -44,7 +44,7 @@ def _as_sentinel(mark: float | str) -> Sentinel:
 
 @dataclass(frozen=True)
 class LabelRange:
-    """The numbers x of a class k with low <= x < high, as the specification writes them."""
+    """A range of the class with index k: the numbers x with low <= x < high; `text` is its form in the file."""
 
     text: str
     low: float
@@ -52,12 +52,15 @@ class LabelRange:
     k: int
 
     def holds(self, x: float) -> bool:
-        """Say whether a number is one of them."""
+        """Say whether a number is in the range."""
         return self.low <= x < self.high
 
 
 def label_ranges(spellings: Sequence[Sequence[str]]) -> list[LabelRange]:
-    """Return the ranges among the classes' spellings, those of class k in place k; ValueError where one is empty."""
+    """Return the ranges among the spellings of all classes; `spellings[k]` are those of class k.
+
+    ValueError where a range is empty.
+    """
     return [
         LabelRange(text, *ends, k)
         for k, texts in enumerate(spellings)
@@ -67,7 +70,7 @@ def label_ranges(spellings: Sequence[Sequence[str]]) -> list[LabelRange]:
 
 
 def label_of(spellings: Sequence[str]) -> str:
-    """Return a label that is read as the class of these spellings: the first of them, or a number of a range."""
+    """Return a label for the class with these spellings: the first one, or a number in it if it is a range."""
     ranges = label_ranges([spellings[:1]])
     if not ranges:
         return spellings[0]
@@ -75,6 +78,6 @@ def label_of(spellings: Sequence[str]) -> str:
 
 
 def overlapping(ranges: Sequence[LabelRange]) -> tuple[LabelRange, LabelRange] | None:
-    """Return two ranges of different classes that share a number, or None."""
+    """Return two ranges of different classes that have a number in common; None where there are no such ranges."""
     pairs = ((a, b) for i, a in enumerate(ranges) for b in ranges[i + 1 :] if a.k != b.k)
     return next(((a, b) for a, b in pairs if max(a.low, b.low) < min(a.high, b.high)), None)

@@ -1,7 +1,7 @@
-"""The specification: one TOML file says everything, and these models say what it may say.
+"""The specification of a model, in one TOML file; pydantic models define the tables and keys of the file.
 
-They are the flows' parameters too, so each field carries the description and the bounds from which
-the Prefect UI draws its form.  `toml_file.py` reads the file and words the errors.
+Prefect's form is drawn from the same models, so each field has a description and its bounds.  `toml_file.py` reads the
+file and writes the error messages.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
 
 
 class Split(SpecificationTable):
-    """Which rows are held out of every fit: by salted hash, so that they stay held out for every model."""
+    """Which rows are held out of every fit, by a salted hash, so that the same rows are held out for every model."""
 
     by: str = Field(default="id", description="'id', 'healpix', or a column; equal values stay together")
     held_out: float = Field(
@@ -71,7 +71,7 @@ class Split(SpecificationTable):
 
 
 class Candidate(SpecificationTable):
-    """One model of those that are compared."""
+    """One of the models that are compared."""
 
     features: tuple[str, ...] | None = Field(default=None, description="Features it uses; default: all")
     basis: Basis = Field(default=LinearBasis(kind="linear"), description="Basis functions of the features")
@@ -86,7 +86,7 @@ class Candidate(SpecificationTable):
 
 
 class Select(SpecificationTable):
-    """How one model is made of the candidates."""
+    """How the model is made of the candidates."""
 
     by: Literal["evidence", "bic", "loo", "average", "stack"] = Field(
         default="evidence",
@@ -205,7 +205,7 @@ class Specification(SpecificationTable):
         return self
 
     def check_sets(self, n_classes: int | None = None) -> None:
-        """Raise ValueError where sets or selections are asked for that the labels, or so many classes, do not allow."""
+        """Raise ValueError where sets or selections are not possible with the labels, or with so many classes."""
         check_sets(self.output, self.label, n_classes)
         binned = self.census.by is not None
         check_selected(self.output, self.label, self.flags.purity, self.flags.completeness, binned=binned)
@@ -246,7 +246,7 @@ class Specification(SpecificationTable):
         return self
 
     def check_target(self) -> None:
-        """Raise ValueError where [target] is of columns that nothing asks for, or contradicts [catalog]."""
+        """Raise ValueError where [target] names columns that are not used, or contradicts [catalog]."""
         known = self._columns_named()
         for key in ("columns", "units", "expressions", "limits", *MARKS):
             for name in getattr(self.target, key):
@@ -260,7 +260,7 @@ class Specification(SpecificationTable):
         self.target_marks()
 
     def target_marks(self) -> dict[str, Marks]:
-        """Return, by key, which values of columns count as missing in the target: as stated there or in [catalog].
+        """Return, by key, which values of columns count as missing in the target, from [target] or else [catalog].
 
         ValueError where they contradict each other.
         """
@@ -282,13 +282,13 @@ class Specification(SpecificationTable):
         return marks
 
     def _columns_named(self) -> set[str]:
-        """Return the columns that are asked of a target, or whose values have a meaning."""
+        """Return the columns that a target needs, and those with values that mark a missing measurement."""
         catalog, bands = self.catalog, self.photometry
         texts = [*self.features.values(), *self.errors.values(), self.target.where]
-        spoken = {name for text in texts if text for name in parse(text).names}.difference(bands)
+        used = {name for text in texts if text for name in parse(text).names}.difference(bands)
         band_columns = {name for band in bands.values() for text in band.texts for name in parse(text).names}
         named = {name for name in (catalog.id, catalog.ra, catalog.dec) if name}
-        return spoken.union(band_columns, named, catalog.sentinels, catalog.not_detected, catalog.masked)
+        return used.union(band_columns, named, catalog.sentinels, catalog.not_detected, catalog.masked)
 
     @model_validator(mode="after")
     def _check_limits(self) -> Specification:
@@ -323,19 +323,19 @@ class Specification(SpecificationTable):
         return self
 
 
-# The order of these is part of the meaning: of the classes, and of the feature matrix's columns.
 _ORDERED = (("label", "classes"), ("label", "votes"), (None, "features"))
+"""Tables and keys whose order matters: it is that of the classes, or of the feature matrix's columns."""
 
 
 NOT_MEANT = {"base_folder", "run"}
-"""Keys that say where, not what."""
+"""Keys on which no result depends: they say where files are, and where the work is done."""
 
 
 def canonical_json(specification: Specification) -> str:
-    """Return the one JSON text of all specifications that mean the same.
+    """Return a JSON text that is the same for all specifications with the same meaning.
 
-    Defaults are left out, so that spelling one out, or a later version's new key, changes nothing;
-    so are the folder the file happened to lie in, and the engine that did the work.
+    Defaults are left out.  So the text does not change if a user states a default, or a later version has a new key.
+    The folder of the file and the engine are left out too.
     """
     tree = specification.model_dump(mode="json", exclude_defaults=True, exclude=NOT_MEANT)
     for table, key in _ORDERED:

@@ -1,4 +1,4 @@
-"""The catalogue to classify, where it differs from the labelled one: names, units, marks, columns to be made."""
+"""The table [target]: how the catalogue to classify differs from the labelled one."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Target(SpecificationTable):
 def check_expressions(
     target: Target, catalog: CatalogTable, texts: Iterable[str], bands: Container[str]
 ) -> None:
-    """Raise ValueError where `target.expressions` makes what has to be a column, or what another key makes.
+    """Raise ValueError where `target.expressions` defines what must be a column, or what another key defines.
 
     `texts` are the expressions of features and errors, `bands` the names under [photometry].
     """

@@ -1,4 +1,4 @@
-"""Read a specification from its TOML file; say what is wrong: file, key, got, expected, remedy."""
+"""Reading a specification from its TOML file, with errors that name the file, the key and a remedy."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def parse_specification(text: str, *, source: str, base_folder: str = ".") -> Sp
 
 
 def specification_toml(specification: Specification) -> str:
-    """Return the specification as TOML, defaults left out, that `parse_specification` reads back."""
+    """Return the specification as TOML that `parse_specification` can read, without keys at their default."""
     return tomlkit.dumps(
         specification.model_dump(mode="json", exclude_defaults=True, exclude_none=True, exclude=NOT_MEANT)
     )
@@ -81,7 +81,7 @@ def specification_toml(specification: Specification) -> str:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8-sig")  # as Windows begins its files
+        return file.read_text(encoding="utf-8-sig")  # files from Windows may begin with a byte order mark
     except FileNotFoundError as error:
         names = [p.name for p in file.parent.glob("*.toml")] if file.parent.is_dir() else []
         hint = f"; {nearest(file.name, names)}" if names else ""
@@ -103,7 +103,7 @@ def _lines(error: ValidationError) -> Iterator[str]:
     details = error.errors(include_url=False)
     for detail in details:
         if any(d["loc"][: len(detail["loc"])] == detail["loc"] for d in details if d is not detail):
-            continue  # said better by the error inside it
+            continue  # the error of a key inside this one says more
         location = [part for part in detail["loc"] if part not in _union_tags(detail["loc"])]
         key = ".".join(str(part) for part in location)
         problem = _problem(detail, location)
@@ -111,7 +111,7 @@ def _lines(error: ValidationError) -> Iterator[str]:
 
 
 def _union_tags(location: Location) -> tuple[str, ...]:
-    # Pydantic puts the chosen `kind` of a basis into the location; in the file there is no such key.
+    """Return the part of a location that is not a key of the file: pydantic adds the `kind` of a basis."""
     for here, following in pairwise(location):
         if here == "basis":
             return (str(following),)
@@ -157,7 +157,7 @@ def _field(location: Location) -> str | None:
 def _model_at(location: Location) -> type[BaseModel] | None:
     """Return the pydantic model that describes the table at `location`."""
     models: list[type[BaseModel]] = [Specification]
-    named = False  # whether this part is the user's own name of a table, as in [photometry.g]
+    named = False  # whether this part is a name that the user chose for a table, as in [photometry.g]
     for part in location:
         if isinstance(part, int) or named:
             named = False

@@ -1,63 +1,59 @@
 """Training: rows, candidates, their ranking, evaluation, and the model that is saved.
 
-- `report`: From the description of a model, and summaries of what it classified, to what the report shows.
+- `report`: The content of a training's report, from the description of a model and summaries of what it
+  classified.
 - `request`: The parameters of `train`.  This module evaluates its annotations: `flows.runs.parameters` says
   why.
-- `results`: What a training passes from step to step, and what comes out of it.
-- `steps`: Train a model: the work itself, with or without Prefect.
+- `results`: What the steps of a training pass on, and the results of a training.
+- `steps`: The steps of a training, which run with or without Prefect.
 
 For this folder alone:
 
-- `_ballots`: The rows that a batch contributes: one each, or one for each class that reviewers' answers are shared
-  between.
-- `_candidate_data`: What every candidate is given: rows, and where there are too many for the memory, all of them on
-  the disk.
+- `_candidate_data`: The data that every candidate is fitted to: rows in memory or, where they are too many,
+  also on the disk.
 - `_candidate_parts`: The parts of a candidate: the widths of its basis and the scales of its prior that
   matter, each with its share.
-- `_candidates`: One candidate: fitted to the training rows, judged on rows that its fits have not seen.
-- `_checks`: The check of a model's posteriors against the exact ones: which parts are checked, and what is
-  said of it.
-- `_collected`: Rows as they come from the catalogues: all of them in memory; of many, a sample there and all on the
-  disk.
-- `_evaluation`: How good a model is on rows that no fit saw: the report's numbers, from probabilities and
-  truth alone.
+- `_candidates`: How one candidate is fitted to the training rows, and judged on rows that its fits have not
+  seen.
+- `_checks`: The check of a model's posteriors against the exact ones: which parts are checked, and what the
+  model says of it.
+- `_collected`: Labelled rows as they are read: kept in memory or, if they are too many, on the disk with a
+  sample in memory.
+- `_evaluation`: How good a model is on rows that no fit saw: the numbers of the report, from probabilities and
+  true classes.
 - `_gather`: The labelled rows of a training, gathered once from the catalogues.
-- `_ingest`: What is known of the labelled rows before any fit: the counts, the features' quality, the
-  inputs' hashes.
-- `_judged_objects`: From the probabilities of the rows that judge to what the report shows of them.
-- `_label_noise`: Wrong labels: the shares that a specification states, or that are found in the training
-  rows.
-- `_objects`: What labelled objects are called, where and how bright they are, so that people can look at them
-  later.
-- `_overdispersion`: Votes as targets: counts of each class, or fractions with a total, and how much more
-  they scatter than chance.
-- `_photometry`: What a training learns of its photometry: the softening of asinh magnitudes, and the units
-  of the fluxes.
-- `_pieces`: Labelled rows that the workers of an engine read, file by file, returned here in the order of the
+- `_ingest`: The description of the labelled rows before any fit: counts, the quality of features, hashes of the
+  inputs.
+- `_judged_objects`: Curves, counts and notable objects that the report shows of the rows that judge a model.
+- `_label_noise`: Shares of wrong labels: stated by a specification, or estimated from the training rows.
+- `_objects`: Names, positions and magnitudes of labelled objects, so that people can look at them later.
+- `_overdispersion`: Overdispersion of votes: how much more they scatter than independent votes would.
+- `_photometry`: The softening of asinh magnitudes and the units of fluxes, as a training finds them in its
+  catalogues.
+- `_pieces`: Reading labelled rows by the workers of an engine, file by file; rows come back in the order of the
   catalogues.
 - `_quality`: The quality of a labelled catalogue, for the report of a training: columns, duplicates,
   outliers, leaks.
-- `_ranking`: Which candidate becomes the model, or which of them do, from the rows of the evidence table
-  alone.
-- `_read_rows`: One batch of a labelled catalogue, as the rows that train.
-- `_row_counts`: Counts of the labelled rows, as sums: of all rows at once, or of shards one after the other.
-- `_rows`: The labelled rows of a training: the same for all candidates.
-- `_saving`: The end of a training: the chosen candidates become a classifier, are evaluated, and go to the
-  store.
-- `_shards`: Fits to rows on the disk: sums over shards, wherever the engine has them made.
-- `_shift`: A training set unlike the target: how well they can be separated, weights for the rows, shares
-  for the classes.
-- `_staging`: What a training keeps in its staging folder: the rows, their filled features, and what was
-  said of them.
-- `_stored_places`: The split of rows that are stored on the disk, and the names that several of them have; read piece
-  by piece.
+- `_ranking`: The choice of the candidates that make the model, from the rows of the evidence table alone.
+- `_read_rows`: How one batch of a labelled catalogue becomes training rows.
+- `_row_counts`: Counts of the labelled rows, over all rows at once or summed over shards.
+- `_row_labels`: The labels of a batch's training rows, with weights; an object whose reviewers differ has
+  several rows.
+- `_rows`: The labelled rows of a training, which are the same for all candidates.
+- `_saving`: The end of a training: the chosen candidates become a classifier, which is evaluated and stored.
+- `_shards`: Fits to rows on the disk, by sums over shards that the workers of an engine compute.
+- `_shift`: Corrections for a training set that differs from the target: weights of the rows, or shares of the
+  classes.
+- `_staging`: The staging folder of a training: the rows, their filled features, their description, and fitted
+  members.
+- `_stored_places`: The split of rows on the disk, and the hashes of their objects' names, read piece by piece.
 - `_stored_rows`: Labelled rows that are too many for the memory: arrays on the disk, read a shard at a time.
-- `_target_rows`: Rows of the catalogue to classify, read at the training: what the labelled ones are
-  compared with.
+- `_target_rows`: Rows of the target, the catalogue to classify, which a training compares with the labelled
+  rows.
 - `_temperature`: Left-out probabilities of the mixture of candidates, and the temperature that is estimated from
   them.
-- `_weight_pictures`: What the report shows of the weights: their way to the mode, and the posterior of two of
-  them, exact and approximate.
+- `_weight_pictures`: Arrays for the pictures of weights: their path to the mode, and the exact and approximate
+  posterior of two weights.
 """
 
 __all__ = ["report", "request", "results", "steps"]

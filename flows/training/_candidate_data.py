@@ -1,4 +1,4 @@
-"""What every candidate is given: rows, and where there are too many for the memory, all of them on the disk.
+"""The data that every candidate is fitted to: rows in memory or, where they are too many, also on the disk.
 
 Shapes: N rows, F features.
 """
@@ -22,10 +22,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class CandidateData:
-    """What every candidate is given: the rows, and their features with the missing ones at their conditional mean.
+    """The rows that candidates are fitted to and judged on, and their features (N, F) with missing values filled.
 
-    Where all rows are `stored`, `rows` are a sample, and fits are of all; of the held-out ones only if
-    `held_out_too`.
+    A missing value is `filled` by its conditional mean.  Where all rows are `stored` on the disk, `rows` are a sample
+    of them, and fits use all stored rows.  Fits use held-out rows only if `held_out_too`.
     """
 
     rows: TrainingRows
@@ -36,7 +36,7 @@ class CandidateData:
 
     @property
     def n_rows(self) -> int:
-        """N, of all rows."""
+        """N, the number of all rows."""
         return len(self.rows.target) if self.stored is None else self.stored.n_rows
 
     def held_out(self) -> Iterator[TrainingRows]:

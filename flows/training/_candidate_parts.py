@@ -1,7 +1,7 @@
 """The parts of a candidate: the widths of its basis and the scales of its prior that matter, each with its share.
 
-Shares follow the evidence.  Left-out probabilities are of the posterior that will be served, so that candidates are
-compared by what is kept.  Shapes: N training rows, F features used, M basis functions, K classes.
+The shares are in proportion to the evidence.  Left-out probabilities come from the posterior that the model will use,
+so that candidates are compared by it.  Shapes: N training rows, F features used, M basis functions, K classes.
 """
 
 from __future__ import annotations
@@ -39,34 +39,34 @@ Floats = NDArray[np.float64]
 
 MOST_PARTS = 3
 LEAST_PART = 0.1
-"""Share of the best part below which a width or scale is left out: each costs as much time in every prediction."""
+"""Smallest share of a part, relative to the best one: every part costs the same time in each prediction."""
 COMMON_WIDTH = 0.7
-"""Times the root of the number of features: where the search for a width a feature starts."""
+"""Width at which the search for one width a feature starts, divided by the square root of the number of features."""
 FOLD_WORK = 1e8
-"""Rows times the squared number of weights, above which folds cost too much where one step serves as well."""
+"""Most work for folds, as rows times the squared number of weights; above it, one step is used where it is good."""
 SAMPLED_AT_ONCE = 16_384
-"""Rows of a sample whose design matrix is held at once."""
+"""Rows of a sample whose design matrix is held in memory at once."""
 MOST_INFLUENTIAL = 0.01
-"""One step is trusted where at most this share of the rows hold more than half of their own curvature."""
+"""Largest share of influential rows with which one step is used; their own curvature is over half of the total."""
 
 
 class Response(TypedDict):
-    """What fits are of: keywords of every fit in `blr` beside the design matrix."""
+    """Targets and likelihood: the keywords, besides the design matrix, of every fit in `blr`."""
 
-    t: Any  # (N,) class indices, or (N, K) votes; None where the design matrix brings them
+    t: Any  # (N,) class indices, or (N, K) votes; None where the design matrix holds them
     likelihood: str
     sample_weight: Floats | None  # (N,)
     classes: Sequence[int]
-    confusion: Floats | None  # (K, K) or (N, K, K); None for right labels
+    confusion: Floats | None  # (K, K) or (N, K, K); None where labels are right
 
 
 @dataclass(frozen=True, eq=False)
 class CandidateProblem:
-    """What every fit of a candidate is given: features X (N, F), targets, and how its basis is made.
+    """The inputs of every fit of a candidate: features X (N, F), targets, and the options of its basis.
 
-    `widths` are the keywords of each basis that is to be tried; `response` those of every fit beside the design matrix.
-    Where there are `shards`, fits are of their rows, of whose features `columns` are used; X and `response` are of a
-    sample.
+    `widths` are the keywords of each basis that is tried.  `response` are the keywords of every fit besides the design
+    matrix.  Where there are `shards`, fits use the rows and the feature `columns` there; X and `response` are then
+    those of a sample.
     """
 
     X: Floats
@@ -83,10 +83,10 @@ class CandidateProblem:
     def basis(
         self, width: int, *, known: Sequence[float] | None = None, on_step: Callable[[], None] | None = None
     ) -> Basis:
-        """Return the basis of one of the widths.
+        """Return the basis with one of the widths.
 
-        Where that is "each", or the height of steps is, the widths or heights are those `known` (F,) from before, else
-        those of a search by evidence.
+        Where the width of bumps or the height of steps is "each", every feature has its own.  These are the `known`
+        values (F,) of an earlier fit, or else those of the highest evidence.
         """
         keywords = self.widths[width].copy()
         each = keywords.pop("height", None) == "each" or keywords.get("width") == "each"
@@ -109,18 +109,18 @@ class CandidateProblem:
         return basis
 
     def design(self, basis: Basis) -> Floats | DesignShards:
-        """Return the design matrix: an array, or that of rows on the disk."""
+        """Return the design matrix: an array, or one of rows on the disk that is computed shard by shard."""
         if self.shards is None:
             return basis(self.X)
         return self.shards.design(basis, self.columns, self.X, self.response["t"], self.weight)
 
     @property
     def fitted(self) -> Response:
-        """Keywords of a fit to the rows of `design`, which bring their targets and weights where they are shards."""
+        """Keywords of a fit to the rows of `design`; without targets and weights where `design` holds them itself."""
         return self.response if self.shards is None else {**self.response, "t": None, "sample_weight": None}
 
     def at_scale(self, basis: Basis, scale: float | None) -> LaplacePosterior:
-        """Return the Laplace fit at a standard deviation of the prior, None for where the evidence is highest."""
+        """Return the Laplace fit with a standard deviation of the prior; None for that of the highest evidence."""
         if scale is None:
             return fit_evidence(self.design(basis), threads=self.threads, **self.fitted)
         prior = GaussianPrior.isotropic(basis.n_functions, precision=scale**-2, intercept=0)
@@ -131,7 +131,7 @@ class CandidateProblem:
         return fit(self.design(basis), prior=prior, threads=self.threads, **self.fitted)
 
     def sampled(self, q: Posterior, basis: Basis, some: slice) -> Posterior:
-        """Return a posterior with some of the rows in memory for its data, of which it is then judged."""
+        """Return a posterior whose data are some of the rows in memory, so that it is judged on these."""
         weight = self.response["sample_weight"]
         rows = self.response | {
             "t": self.response["t"][some],
@@ -145,9 +145,10 @@ class CandidateProblem:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A width and a scale: the basis, its Laplace fit, the posterior to be judged, and their share.
+    """A width of the basis and a scale of the prior, with the fit and its share in the candidate.
 
-    `width` is an index; `scale` the prior's standard deviation, None for where the evidence is highest.
+    `width` is the index of the width.  `scale` is the standard deviation of the prior, None for that of the highest
+    evidence.  `laplace` is the Laplace fit, and `served` the posterior that the candidate is judged by.
     """
 
     width: int
@@ -160,7 +161,7 @@ class Part:
 
     @property
     def described(self) -> CandidatePart:
-        """What a later fit of the same part needs; `widths` or `heights` where each feature has its own."""
+        """What a later fit of the same part needs; with `widths` or `heights` if each feature has its own."""
         widths = heights = None
         if isinstance(self.basis, RBF) and np.ndim(self.basis.width) == 1:
             widths = tuple(np.asarray(self.basis.width).tolist())
@@ -174,9 +175,9 @@ class Part:
 def fitted_parts(
     problem: CandidateProblem, *, integrated: bool, refined: bool, on_step: Callable[[], None]
 ) -> tuple[list[Part], float]:
-    """Return the parts that matter, the best first, and the log evidence of the whole.
+    """Return the parts that matter, the best first, and the log evidence of all parts together.
 
-    `integrated`: over the prior's scale; else it is where the evidence is highest.
+    `integrated` asks for several scales of the prior, weighted by evidence; otherwise there is one, of the highest.
     """
     parts: list[Part] = []
     for width in range(len(problem.widths)):
@@ -195,7 +196,7 @@ def fitted_parts(
 
 
 def _shared(parts: Sequence[Part]) -> list[Part]:
-    """Return the parts with their shares, those left out that are too small to matter; the best first."""
+    """Return the parts with their shares, the best first; parts that are too small to matter are left out."""
     log_weight = np.array([part.log_weight for part in parts])
     kept = np.flatnonzero(log_weight > log_weight.max() + np.log(LEAST_PART))
     share = np.exp(log_weight[kept] - logsumexp(log_weight[kept]))
@@ -206,12 +207,12 @@ def _shared(parts: Sequence[Part]) -> list[Part]:
 def _refined(parts: Sequence[Part], on_step: Callable[[], None]) -> list[Part]:
     """Return the parts with drafts of their refined posteriors.
 
-    Their shares follow the lower bounds instead of Laplace's evidences, which are wild where classes are separable.
-    Bounds are compared with bounds only.
+    Their shares are computed from the variational lower bounds: Laplace's evidence is far off where classes are
+    separable.  All parts have bounds, so that a bound is never compared with an evidence.
     """
     refined, ended = [], dict[int, Posterior]()
     for part in parts:
-        # Of another scale, and the same width: nearer than the Laplace fit.
+        # The refined posterior of another scale and the same width is a better start than the Laplace fit.
         served = refine(part.laplace, start=ended.get(part.width), draft=True, on_step=on_step)
         ended[part.width] = served
         bound = part.log_weight + served.elbo - part.laplace.log_evidence
@@ -220,7 +221,7 @@ def _refined(parts: Sequence[Part], on_step: Callable[[], None]) -> list[Part]:
 
 
 def _by_width(parts: Sequence[Part]) -> list[list[Part]]:
-    """Return the parts of each width: they share a design matrix."""
+    """Return the parts in groups of equal width, which share a design matrix."""
     return [
         [part for part in parts if part.width == width] for width in sorted({part.width for part in parts})
     ]
@@ -229,7 +230,7 @@ def _by_width(parts: Sequence[Part]) -> list[list[Part]]:
 def left_out_of_sample(
     problem: CandidateProblem, parts: Sequence[Part], *, on_part: Callable[[], None]
 ) -> tuple[Floats, str]:
-    """Return what `left_out` does, of the rows in memory: by one step from fits to all rows."""
+    """Return what `left_out` returns, for the rows in memory: by one step from the fits to all rows."""
     found = []
     for start in range(0, len(problem.X), SAMPLED_AT_ONCE):
         some = slice(start, start + SAMPLED_AT_ONCE)
@@ -253,21 +254,21 @@ def left_out(
 ) -> tuple[Floats, str]:
     """Return the rows' left-out probabilities and weighted shares of classes (2, N, K), and how they were found.
 
-    Probabilities are of the true classes, also where labels may be wrong.
-    By refitting without each `fold` (N,); by one step from the whole fit where folds would cost too much, and few rows
-    (`n_influential`, of the first part) are so influential that one step is rough.
+    The probabilities are those of the true classes, also where labels may be wrong.  They come from fits without each
+    `fold` (N,).  Where folds cost too much, they come from the whole fit by one Newton step, provided that only a few
+    rows are so influential that one step is inaccurate; `n_influential` counts these, for the first part.
     """
     share, weight = recorded_shares(parts[0].laplace)
-    dear = len(share) * float(parts[0].laplace.problem.n_solved) ** 2 > FOLD_WORK
-    one_step = dear and n_influential <= MOST_INFLUENTIAL * len(share)
+    costly = len(share) * float(parts[0].laplace.problem.n_solved) ** 2 > FOLD_WORK
+    one_step = costly and n_influential <= MOST_INFLUENTIAL * len(share)
     p = np.zeros_like(share)
-    for alike in _by_width(parts):
+    for same_width in _by_width(parts):
         unseen: Iterator[Floats]
         if one_step:
-            unseen = (leave_one_out_probability(part.served, records=False)[0] for part in alike)
+            unseen = (leave_one_out_probability(part.served, records=False)[0] for part in same_width)
         else:
-            unseen = fold_probabilities([part.laplace for part in alike], fold, refined=refined)
-        for part, probability in zip(alike, unseen, strict=True):
+            unseen = fold_probabilities([part.laplace for part in same_width], fold, refined=refined)
+        for part, probability in zip(same_width, unseen, strict=True):
             p += part.weight * probability
             on_part()
     return np.stack([p, weight[:, None] * share]), "one step" if one_step else "folds"

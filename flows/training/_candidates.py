@@ -1,4 +1,4 @@
-"""One candidate: fitted to the training rows, judged on rows that its fits have not seen.
+"""How one candidate is fitted to the training rows, and judged on rows that its fits have not seen.
 
 Shapes: N rows, F features of the specification, M basis functions, K classes.
 """
@@ -57,9 +57,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class FittedCandidate:
-    """The candidate as it was judged, and the training rows' left-out probabilities with their shares, (2, N, K).
+    """The candidate as it was judged, and what later steps need of its fits.
 
-    `drafts` are the parts' refined posteriors, at which those to be served may start; none where nothing was refined.
+    `left_out` (2, N, K) are the left-out probabilities of the training rows, and their weighted shares of the classes.
+    `drafts` are the refined posteriors of the parts, from which a later refinement starts; none if nothing was refined.
     """
 
     row: JudgedCandidate
@@ -69,9 +70,9 @@ class FittedCandidate:
 
 @dataclass(frozen=True, eq=False)
 class FinalMember:
-    """A member of the model, and how its posterior compares with the exact one; None where that was not checked.
+    """A member of the model, and the check of its posterior against the exact one; None where it was not checked.
 
-    `shown` is of the first part of the candidate that most of the model is of.
+    `shown` are pictures of its weights.  Only the first part of the candidate with the largest share has them.
     """
 
     member: Member
@@ -128,10 +129,10 @@ def refit_candidate(
 ) -> list[FinalMember]:
     """Return the members of a candidate, with the posterior that the specification asks for.
 
-    `parts` are those of its row in the table: their fits are done again, since a fit that was loaded has no data.
-    `pictured` asks for pictures of the first part's weights.
-    Their refinement starts at the `drafts`, one a part, where there are any.  Refined posteriors of the parts
-    `checked` (indices) are compared with the exact ones where the verdict is red.
+    `parts` are those of the candidate's row in the table.  Their fits are done again, since a loaded fit has no data.
+    The refinement of a part starts at its draft if there are `drafts`, one for each part.  The refined posteriors of
+    the `checked` parts (indices) are compared with the exact ones where the verdict is red.  `pictured` asks for
+    pictures of the first part's weights.
     """
     kind, what = specification.select.posterior, f"candidate {index + 1} of {len(specification.candidate)}"
     done = "refining" if kind == "refined" else "sampling the posterior of"
@@ -150,7 +151,7 @@ def refit_candidate(
                 else refine(laplace, draft=True, on_step=_advance)
             )
             q = refined = refine(laplace, start=start, on_step=_advance)
-            if number in checked and problem.shards is None:  # chains are thousands of passes
+            if number in checked and problem.shards is None:  # chains read all rows thousands of times
                 tell().start(f"checking {what} against the exact posterior", 0, "steps")
                 exact = served(laplace, refined, rng=rng)
                 q, check = exact.posterior, posterior_check(exact)
@@ -158,7 +159,7 @@ def refit_candidate(
             q = sample_posterior(laplace, rng=rng, on_step=_advance)
         shown = None
         if pictured and not number:
-            if part.scale is None and laplace.prior is not None:  # the path to the evidence is not Newton's
+            if part.scale is None and laplace.prior is not None:  # the fit by evidence changed its prior
                 laplace = problem.at_prior(basis, laplace.prior)
             names = _features(specification, specification.candidate[index])
             (own,) = rng.spawn(1)
@@ -176,7 +177,7 @@ def _features(specification: Specification, candidate: Candidate) -> tuple[str, 
 
 
 def _columns(specification: Specification, index: int) -> tuple[int, ...]:
-    """Return which of the features a candidate uses."""
+    """Return the positions, among all features, of those that a candidate uses."""
     names = list(specification.features)
     return tuple(names.index(name) for name in _features(specification, specification.candidate[index]))
 
@@ -188,7 +189,7 @@ def _weight(data: CandidateData) -> Floats | None:
 def _problem(
     specification: Specification, index: int, data: CandidateData, threads: int | None
 ) -> CandidateProblem:
-    """Return what the fits of a candidate to the training rows are given."""
+    """Return the inputs of a candidate's fits to the training rows."""
     candidate, training, weight = specification.candidate[index], data.rows.training, _weight(data)
     columns, shards = _columns(specification, index), None
     if data.stored is not None:
@@ -222,7 +223,7 @@ def build_classifier(
     untrusted: bool,
     temperature: Temperature | None = None,
 ) -> Classifier:
-    """Return the classifier of fitted members over the features that some member uses."""
+    """Return the classifier that is made of fitted members; its features are those that some member uses."""
     used = used_columns(members)
     place = {column: j for j, column in enumerate(used)}
     training, names = data.rows.training, list(specification.features)
@@ -242,13 +243,13 @@ def build_classifier(
 
 
 def used_columns(members: Sequence[Member]) -> list[int]:
-    """Return the features that some member uses, in the specification's order."""
+    """Return the positions of the features that some member uses, in the specification's order."""
     return sorted({column for member in members for column in member.columns})
 
 
 def _generator(specification: Specification, candidate: Candidate) -> np.random.Generator:
-    """Return a generator of the candidate's own: adding another one to the list changes nothing for it."""
-    # Keys that earlier versions lacked have no part in the seed, unless they are used.
+    """Return a generator for this candidate alone, so that another candidate in the list changes nothing for it."""
+    # The seed depends on keys that earlier versions lacked only if they are used.
     later: dict[str, bool | set[str]] = {} if candidate.transform != "none" else {"transform": True}
     if isinstance(candidate.basis, SigmoidBasis) and candidate.basis.height is None:
         later["basis"] = {"height"}
@@ -272,11 +273,11 @@ def _held_out_loss(
 def _loss(
     classifier: Classifier, used: Sequence[int], rows: TrainingRows, shares: Floats
 ) -> tuple[float, int]:
-    """Return the mean log loss of the held-out rows, and their number."""
+    """Return the mean log loss of the held-out rows among some rows, and the number of these."""
     held_out = rows.held_out
     p = classifier.score(rows.X[held_out][:, used], rows.missing[held_out][:, used]).probability
     p = recorded_probability(p, rows.confused(held_out))
-    # A row of which nothing is measured gets the classes' shares, as every candidate would be.
+    # A row without any measured feature has no probabilities: it gets the shares of the classes, in every candidate.
     p[np.isnan(p[:, 0])] = shares
     if rows.votes is None:
         return log_loss(p, rows.target[held_out]), len(p)
@@ -293,10 +294,10 @@ def _row(
     loo: LeaveOneOut,
     left_out_by: str,
 ) -> JudgedCandidate:
-    """Return what is said of a candidate; what could not be computed is None there, since JSON has no NaN.
+    """Return the candidate's row in the table; a number that could not be computed is None, since JSON has no NaN.
 
-    The evidence is of the whole mixture, its Occam factor what the likelihood at the best part's mode leaves of it;
-    BIC, effective parameters and verdict are the best part's.
+    The evidence is that of all parts together.  The log of the Occam factor is this log evidence minus the log
+    likelihood at the mode of the best part.  BIC, effective parameters and verdict are those of the best part.
     """
     best = parts[0].laplace
     if not np.isfinite([log_evidence, best.bic, loss]).all():

@@ -1,7 +1,7 @@
-"""The check of a model's posteriors against the exact ones: which parts are checked, and what is said of it.
+"""The check of a model's posteriors against the exact ones: which parts are checked, and what the model says of it.
 
-Where the Gaussian at the mode fails, the refined posterior may serve all the same, or chains take its place
-(`blr.posterior.repair`).  The verdict on a model is of what it serves.
+Where the Gaussian at the mode is a bad approximation, the refined posterior may still be a good one; otherwise draws
+of Markov chains replace it (`blr.posterior.repair`).  The verdict on a model is on the posteriors that it uses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flows.reports.candidates import JudgedCandidate, PosteriorCheck
 __all__ = ["LEVELS", "MOST_CHECKED", "checked_parts", "posterior_check", "served_trust"]
 
 MOST_CHECKED = 4
-"""Parts of the largest shares that are checked: chains take seconds, and an error in a small share moves little."""
+"""Most parts that are checked, those of the largest shares: chains take seconds, and small parts matter little."""
 
 LEVELS = ("green", "amber", "red")
 
@@ -24,7 +24,7 @@ LEVELS = ("green", "amber", "red")
 def checked_parts(
     members: Sequence[tuple[int, float]], candidates: Sequence[JudgedCandidate]
 ) -> dict[int, tuple[int, ...]]:
-    """Return which parts of which candidates are checked, those of the largest shares in the model.
+    """Return, by candidate, which parts are checked: those of the largest shares in the model.
 
     `members` are pairs of a candidate's index and its share.
     """
@@ -41,7 +41,7 @@ def checked_parts(
 
 
 def posterior_check(result: Served) -> PosteriorCheck:
-    """Return a check as a model carries it, with the evidence in nats and its error where chains gave one."""
+    """Return a check as a model stores it, with the log evidence in nats and its error where sampling estimated it."""
     evidence, error = result.evidence or (math.nan, math.nan)
     trust = result.posterior.trust
     return PosteriorCheck(
@@ -63,9 +63,9 @@ def _finite(x: float) -> float | None:
 def served_trust(
     candidate: JudgedCandidate, shares: Sequence[float], checks: Sequence[PosteriorCheck | None]
 ) -> TrustSummary:
-    """Return the verdict on a model of parts with these shares (P,) and checks (P,).
+    """Return the verdict on a model whose parts have these shares (P,) and checks (P,).
 
-    `candidate` is the selected one, whose verdict on its Gaussian at the mode stands where nothing was checked.
+    Where nothing was checked, it is the verdict on the Gaussian at the mode of `candidate`, the selected one.
     """
     done = [(share, check) for share, check in zip(shares, checks, strict=True) if check is not None]
     if not done:

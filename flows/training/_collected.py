@@ -1,7 +1,7 @@
-"""Rows as they come from the catalogues: all of them in memory; of many, a sample there and all on the disk.
+"""Labelled rows as they are read: kept in memory or, if they are too many, on the disk with a sample in memory.
 
-The sample is drawn by hash of the objects' names: the same objects whatever the order of the rows, and most of them
-again when the catalogue grows.  Where objects have no names, it is drawn by hash of the rows' numbers.
+The sample is drawn by a hash of the objects' names.  So it does not depend on the order of the rows, and most of its
+objects are drawn again when the catalogue grows.  Where objects have no names, the rows' numbers are hashed.
 Shapes: n rows of a batch, F features, K classes.
 """
 
@@ -22,14 +22,15 @@ __all__ = ["MOST_IN_MEMORY", "Collected", "Part", "joined"]
 Floats = NDArray[np.float64]
 
 MOST_IN_MEMORY = 200_000
-"""Rows that are held in memory.  Of more, so many are: what is no sum over rows is estimated from them."""
+"""Most rows that are held in memory.  Of more rows, a sample of this size is; it gives all that is no sum over rows."""
 
 ON_DISK = ("X", "missing", "target", "place", "weight", "votes", "named")
+"""Arrays of all rows that are written to the disk."""
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What one batch contributes; arrays are by row (n, ...)."""
+    """The training rows of one batch; each array has a row for each of them (n, ...)."""
 
     X: Floats
     missing: NDArray[np.bool_]
@@ -43,7 +44,7 @@ class Part:
     identifier: NDArray[np.bytes_] | None = None
     position: Floats | None = None
     magnitude: Floats | None = None
-    named: NDArray[np.uint64] | None = None  # a hash of the name, 0 where it does not count as repeated
+    named: NDArray[np.uint64] | None = None  # a hash of the name; 0 where a repeated name is no conflict
 
     def chosen(self, rows: NDArray[np.bool_]) -> Part:
         """Return the rows of a mask (n,)."""
@@ -59,9 +60,10 @@ def joined(parts: Sequence[Part], name: str) -> Any:
 
 @dataclass
 class Collected:
-    """The parts so far: `most` rows of them are kept in memory; `folder` makes a place for more, None keeps all.
+    """The parts that were read so far; at most `most` rows stay in memory, None for all.
 
-    Half of the sample are held-out rows, where `held_out` tells them by their places: a model is judged on many.
+    `folder` makes the folder for larger numbers of rows; without it, all rows stay in memory.  `held_out` says by their
+    places which rows are held out.  Half of the sample are then held-out rows, so that many rows judge the model.
     """
 
     most: int | None
@@ -91,7 +93,7 @@ class Collected:
             self._draw(self.most)
 
     def finish(self) -> StoredRows | None:
-        """Return all rows, where they are on the disk; the parts are then the sample."""
+        """Return all rows if they are on the disk, and leave the sample in `parts`; None if all rows are in memory."""
         if self._place is None or self.most is None:
             return None
         self._draw(self.most)
@@ -106,7 +108,7 @@ class Collected:
                 self._files.setdefault(name, ArrayWriter(folder / f"{name}.npy")).append(rows)
 
     def _draw(self, n: int) -> None:
-        """Keep the n rows of the smallest keys, in the order in which they came; half of them of either side."""
+        """Keep the n rows with the smallest keys, in the order of reading; half of them held out, if that is known."""
         key = np.concatenate(self._keys)
         chosen = np.zeros(len(key), dtype=bool)
         order = np.argsort(key, kind="stable")
@@ -119,13 +121,13 @@ class Collected:
             chosen[order[~out][: n - n_out]] = True
         masks = np.split(chosen, np.cumsum([len(k) for k in self._keys])[:-1])
         kept = [part.chosen(mask) for part, mask in zip(self.parts, masks, strict=True)]
-        # One part of them: many small arrays that stay would pin the memory of the large ones that went.
+        # They become one part: many small arrays would keep the system from reusing the memory of large ones.
         self.parts = [Part(**{f.name: joined(kept, f.name) for f in fields(Part)})]
         self._keys = [key[chosen]]
 
 
 def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return a hash (n,) of numbers, unlike that by which rows are held out.
+    """Return a hash (n,) of numbers, which is independent of the hash that holds rows out.
 
     SplitMix64: Steele et al. (2014), doi:10.1145/2714064.2660195.
     """

@@ -1,6 +1,6 @@
-"""How good a model is on rows that no fit saw: the report's numbers, from probabilities and truth alone.
+"""How good a model is on rows that no fit saw: the numbers of the report, from probabilities and true classes.
 
-Shapes: N held-out rows, K classes.  Rows without probabilities (NaN) get the classes' shares, and are counted.
+Shapes: N held-out rows, K classes.  Rows without probabilities (NaN) get the shares of the classes, and are counted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ __all__ = ["REVIEWED", "evaluate"]
 REVIEWED: Final = (0.05, 0.1, 0.2)
 """Shares of the least certain objects whose review is reported."""
 BINS: Final = 12
+"""Bins of the reliability curve."""
 CURVE: Final = np.linspace(0, 1, 201)
+"""Shares of reviewed objects at which the curve of the errors found is computed."""
 
 Floats = NDArray[np.float64]
 
@@ -40,14 +42,14 @@ def evaluate(
 ) -> Metrics:
     """Return the performance on rows that no fit saw.
 
-    `probability` and `plugin` (N, K) are moderated and plug-in, `truth` (N,) class indices, `class_shares`
-    (K,) those of the training rows: the baseline that knows nothing of an object.  Where the targets are `votes`
-    (N, K), losses and reliability are against each object's shares of them, and a class is wrong that has not most.
-    Rows of equal `group` (N,) count as one in the interval of the skill.
+    `probability` and `plugin` (N, K) are the moderated and the plug-in probabilities, `truth` (N,) class indices.
+    `class_shares` (K,) are those of the training rows, which a baseline predicts for every object.  Where the targets
+    are `votes` (N, K), losses and reliability compare with each object's shares of the votes, and any class but the one
+    with most votes is wrong.  Rows of equal `group` (N,) count as one in the interval of the skill.
     """
     outcome = truth if votes is None else votes / votes.sum(axis=1, keepdims=True)
     known = np.isfinite(probability[:, 0])
-    # An object of which nothing is measured gets the classes' shares, so that every candidate has the same rows.
+    # An object without any measured feature gets the shares of the classes, so that every model is judged on all rows.
     p, q = (np.where(known[:, None], x, class_shares) for x in (probability, plugin))
     wrong = p.argmax(axis=1) != truth
     said, happened, what = _statement(p, outcome, wrong, classes)
@@ -77,7 +79,7 @@ def evaluate(
 def _confusion(
     truth: NDArray[np.intp], assigned: NDArray[np.intp], n_classes: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the rows of each class (K) by the class that they were given (K)."""
+    """Return the confusion matrix (K, K): numbers of rows by true class and by assigned class."""
     pairs = np.bincount(truth * n_classes + assigned, minlength=n_classes**2)
     return tuple(map(tuple, pairs.reshape(n_classes, n_classes).tolist()))
 
@@ -85,7 +87,7 @@ def _confusion(
 def _statement(
     p: Floats, outcome: NDArray[np.intp] | Floats, wrong: NDArray[np.bool_], classes: tuple[str, ...]
 ) -> tuple[Floats, Floats, str]:
-    """Return the probability whose reliability is drawn (N,), whether it came true (N,), and what it is of."""
+    """Return the probability whose reliability is drawn (N,), whether its class is the true one (N,), and its name."""
     if len(classes) == 2:
         happened = outcome[:, 1] if outcome.ndim == 2 else (outcome == 1)
         return p[:, 1], happened.astype(float), f"probability of {classes[1]}"
@@ -101,7 +103,7 @@ def _bins(curve: ReliabilityCurve) -> tuple[ReliabilityBin, ...]:
 
 
 def _reviews(p: Floats, q: Floats, wrong: NDArray[np.bool_]) -> tuple[Review, ...]:
-    """Return the share of the published classes' errors that a review catches, by both models' doubts."""
+    """Return the share of all wrong classes that reviews of the least certain objects find, for both probabilities."""
     moderated = errors_caught(p.max(axis=1), wrong, REVIEWED)
     plugin = errors_caught(q.max(axis=1), wrong, REVIEWED)
     return tuple(

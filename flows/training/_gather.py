@@ -1,6 +1,6 @@
 """The labelled rows of a training, gathered once from the catalogues.
 
-The hash is of what columns hold: the same from every format, and wherever batches end.
+The content hash is a hash of the columns' values: it depends neither on the file format nor on where batches end.
 Shapes: N rows, F features.
 """
 
@@ -36,7 +36,7 @@ from flows.training._pieces import read_by_workers
 from flows.training._read_rows import BatchOfRows, ContentHash, Readers, RowReading
 from flows.training._row_counts import RowCounts
 from flows.training._rows import TrainingRows
-from flows.training._stored_places import NamedRows, named_pieces, put_on_sides, side_by_row
+from flows.training._stored_places import NamedRows, held_out_function, named_pieces, write_split
 from flows.training._stored_rows import StoredRows
 
 __all__ = ["Gathered", "gather"]
@@ -46,25 +46,25 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Gathered:
-    """The rows, and what was met on the way to them."""
+    """The labelled rows, and what was counted and found while they were read."""
 
     rows: TrainingRows  # all of them, or a sample where they are too many for the memory
     classes: tuple[str, ...]
-    content_hash: str  # of the columns' values in the rows: the same from FITS and from Parquet
+    content_hash: str  # of the columns' values in these rows: the same for FITS and Parquet
     n_read: int
     n_selected: int
-    seen: Counter[str]  # labels of the selected rows, '' where it is missing
-    source: LabelSource  # where the labels came from, its tables read
+    seen: Counter[str]  # labels in no class, of the selected rows; '' counts rows without a label
+    source: LabelSource  # where the labels came from; its tables are read
     repeated: RepeatedNames | None  # names with rows of several classes; None where objects have no names
-    states: Mapping[tuple[str, State], int]  # labelled rows by column and state
+    states: Mapping[tuple[str, State], int]  # numbers of labelled rows by column and state of its value
     split: SplitSummary
     annotators: tuple[str, ...]
     counts: RowCounts
-    stored: StoredRows | None = None  # all rows, where `rows` are a sample of them
+    stored: StoredRows | None = None  # all rows, if `rows` are a sample of them
 
     @property
     def unknown_labels(self) -> dict[str, int]:
-        """Labels that are in no class, by frequency, the empty one left out."""
+        """Labels that are in no class with their numbers, the most frequent first; without the empty one."""
         return {text: n for text, n in self.seen.most_common() if text}
 
 
@@ -75,10 +75,10 @@ def gather(
     limit: int | None = None,
     folder: Callable[[], Path] | None = None,
 ) -> Gathered:
-    """Return the labelled rows of the catalogues; `TrainingError` where they cannot carry a fit.
+    """Return the labelled rows of the catalogues; `TrainingError` where no model can be fitted to them.
 
-    `limit` reads that many rows only, for a trial.  `folder` makes a place for rows that are too many for the memory,
-    which all rows are held in without it.
+    For a trial, only `limit` rows are read.  `folder` makes the folder for rows that are too many for the memory;
+    without it, all rows are held in memory.
     """
     readers, source = Readers.of(specification, catalogs), LabelSource.of(specification)
     seen: Counter[str] = Counter()
@@ -86,14 +86,14 @@ def gather(
     content = ContentHash(readers.names)
     place = None if folder is None else cache(folder)
     most = _most_in_memory(specification)
-    collected = Collected(most, place, side_by_row(specification))
+    collected = Collected(most, place, held_out_function(specification))
     n_read, n_selected = 0, 0
     for catalog in catalogs:
         readers.general.check(catalog)
     check_marks(specification, catalogs)
     labels = label_reader(specification, catalogs, source, limit=limit)
     readings = [RowReading.of(specification, readers, labels, c, catalogs[0]) for c in catalogs]
-    workers = _workers(catalogs, most) if limit is None else None
+    workers = _reading_engine(catalogs, most) if limit is None else None
     if workers is None or place is None:
         batches = _read_here(readings, source, limit)
     else:
@@ -113,9 +113,9 @@ def gather(
     split = held_out(specification, joined(parts, "place"), trial=limit is not None)
     rows, annotators = _joined(parts, split, "".join(readers.brightness))
     if stored is not None:
-        split = replace(split, summary=put_on_sides(specification, stored, split.summary))
+        split = replace(split, summary=write_split(specification, stored, split.summary))
     counts_of = RowCounts.of_all([rows] if stored is None else stored.each(), len(labels.classes))
-    _check(specification, counts_of, labels, seen, split)
+    _check_rows(specification, counts_of, labels, seen, split)
     for text in [text for text in seen if labels.knows(text)]:
         del seen[text]
     return Gathered(
@@ -136,13 +136,13 @@ def gather(
 
 
 def _most_in_memory(specification: Specification) -> int | None:
-    """Return how many rows are held in memory; None for all: weights by density and annotators need them."""
+    """Return how many rows are held in memory at most; None for all, which density weights and annotators need."""
     whole = specification.shift.density_weights or specification.label.annotator is not None
     return None if whole else MOST_IN_MEMORY
 
 
-def _workers(catalogs: Sequence[Catalog], most: int | None) -> Engine | None:
-    """Return the engine whose workers read the rows; None where this process does: of few rows, or of one file."""
+def _reading_engine(catalogs: Sequence[Catalog], most: int | None) -> Engine | None:
+    """Return the engine whose workers read the rows; None where this process reads them: few rows, or one file."""
     engine = current_engine(1)
     n_files = sum(p.counted for catalog in catalogs for p in catalog.partitions)
     many = most is not None and n_files > 1 and sum(c.n_rows for c in catalogs) > most
@@ -152,7 +152,7 @@ def _workers(catalogs: Sequence[Catalog], most: int | None) -> Engine | None:
 def _read_here(
     readings: Sequence[RowReading], source: LabelSource, limit: int | None
 ) -> Iterator[BatchOfRows]:
-    """Yield the batches of catalogues, of so many rows at most."""
+    """Yield the batches of catalogues, read by this process; at most `limit` rows in all."""
     own = {id(reading.catalog): reading for reading in readings}
     for catalog, batch in first_batches([r.catalog for r in readings], readings[0].readers.general, limit):
         yield own[id(catalog)].read(batch, source)
@@ -174,7 +174,7 @@ def _repeated(
 
 
 def _joined(parts: Sequence[Part], chosen: Chosen, magnitude: str) -> tuple[TrainingRows, tuple[str, ...]]:
-    """Return the rows of all parts, and who labelled them."""
+    """Return the rows of all parts as one, and the names of the annotators."""
     alike = ("weight", "votes", "errors", "name", "identifier", "position", "magnitude")
     who = joined(parts, "annotators")
     annotator, annotators = (None, ()) if who is None else annotator_groups(who, ~chosen.held_out)
@@ -191,7 +191,7 @@ def _joined(parts: Sequence[Part], chosen: Chosen, magnitude: str) -> tuple[Trai
     return rows, annotators
 
 
-def _check(
+def _check_rows(
     specification: Specification, counts: RowCounts, labels: LabelReader, seen: Counter[str], split: Chosen
 ) -> None:
     of_class = counts.training + counts.held_out
@@ -224,7 +224,7 @@ def _check(
 
 
 def _check_places(specification: Specification, counts: RowCounts) -> None:
-    """Raise `TrainingError` where a split by position has all rows on one side, as without any position."""
+    """Raise `TrainingError` where a split by position leaves one side empty, as it does without readable positions."""
     nothing_asked = not specification.split.held_out
     if specification.split.by != "healpix" or nothing_asked or (counts.n_held_out and counts.n_training):
         return

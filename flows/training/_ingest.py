@@ -1,4 +1,4 @@
-"""What is known of the labelled rows before any fit: the counts, the features' quality, the inputs' hashes."""
+"""The description of the labelled rows before any fit: counts, the quality of features, hashes of the inputs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from flows.training._target_rows import TargetRows, write_shift
 __all__ = ["column_metadata", "label_summary", "labelled_sample", "stage_rows"]
 
 MOST_LABELS = 20
-"""Labels in no class that are reported, the most frequent first."""
+"""Most labels in no class that are reported, the most frequent ones."""
 
 
 def labelled_sample(
     specification: Specification, gathered: Gathered, catalogs: Sequence[Catalog]
 ) -> LabelledSample:
-    """Return the counts and the quality table, as a model carries them."""
+    """Return the counts and the table of feature quality, as a model stores them."""
     rows, counts = gathered.rows, gathered.counts
     training = counts.training_weight
     return LabelledSample(
@@ -53,7 +53,7 @@ def labelled_sample(
         unknown_labels=dict(list(gathered.unknown_labels.items())[:MOST_LABELS]),
         labels=label_summary(gathered),
         split=gathered.split,
-        states=_states(gathered),
+        states=_missing_by_reason(gathered),
         features=tuple(
             _quality(specification, j, rows.X[~rows.missing[:, j], j], counts, catalogs)
             for j in range(len(specification.features))
@@ -73,7 +73,7 @@ def stage_rows(
     folder: Path,
     limit: int | None,
 ) -> TrainingDescription:
-    """Write the rows, weighted, and their filled features into the folder; return what is said of them."""
+    """Write the weighted rows and their filled features into the folder; return the description of the rows."""
     rows, difference = gathered.rows, None
     tell().start("describing the rows: missing features, differences from the target, quality", 0, "steps")
     with single_threaded_blas():
@@ -105,11 +105,11 @@ def stage_rows(
 
 
 MOST_QUALITY = 4
-"""Catalogues whose quality is looked at, the first of many: each is read once more."""
+"""Most catalogues whose quality is examined, the first ones: each of them is read once more."""
 
 
 def label_summary(gathered: Gathered) -> LabelSummary:
-    """Return what tables of labels and reviews gave, and which objects have labels that differ."""
+    """Return how many labels came from tables and reviews, and which objects have labels that differ."""
     source, repeated = gathered.source, gathered.repeated
     weights = np.array([*source.reviews.weights.values()])
     return LabelSummary(
@@ -128,8 +128,8 @@ def label_summary(gathered: Gathered) -> LabelSummary:
     )
 
 
-def _states(gathered: Gathered) -> dict[str, dict[str, int]]:
-    """Return how many labelled rows miss each column for which reason, where one is known."""
+def _missing_by_reason(gathered: Gathered) -> dict[str, dict[str, int]]:
+    """Return, by column and reason, how many labelled rows have no value; only where a reason is known."""
     missing: dict[str, dict[str, int]] = {}
     for (name, state), n in gathered.states.items():
         if n and state is not State.MEASURED:
@@ -138,7 +138,7 @@ def _states(gathered: Gathered) -> dict[str, dict[str, int]]:
 
 
 def _noise(specification: Specification, rows: TrainingRows) -> dict[str, float]:
-    """Return the training rows' own measurement errors by feature, where some are stated."""
+    """Return the measurement error of the training rows by feature, for features whose errors are stated."""
     if rows.errors is None:
         return {}
     training, names = rows.training, tuple(specification.features)
@@ -152,7 +152,7 @@ def _quality(
     counts: RowCounts,
     catalogs: Sequence[Catalog],
 ) -> FeatureQuality:
-    """Return a row of the quality table; `known` are values of the feature, all of them or a sample."""
+    """Return feature j's row of the quality table; `known` are its values, all of them or those of a sample."""
     name, text = list(specification.features.items())[j]
     units = {c.name: c.unit for c in catalogs[0].columns}
     return FeatureQuality(
@@ -167,5 +167,5 @@ def _quality(
 
 
 def column_metadata(catalog: Catalog, names: Sequence[str]) -> dict[str, ColumnMetadata]:
-    """Return what the catalogue says of the columns that a model needs."""
+    """Return the metadata of the columns that a model needs, as the catalogue states them."""
     return {name: ColumnMetadata.of(catalog.column(name)) for name in names}

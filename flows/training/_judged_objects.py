@@ -1,4 +1,4 @@
-"""From the probabilities of the rows that judge to what the report shows of them.
+"""Curves, counts and notable objects that the report shows of the rows that judge a model.
 
 Shapes: N rows that judge, K classes, T thresholds, B bins.
 """
@@ -25,15 +25,16 @@ THRESHOLDS: Final = np.linspace(0.0, 1.0, 101)
 BINS: Final = 8
 """Bins of magnitude or latitude, with about as many objects in each."""
 FEWEST: Final = 100
-"""Objects with a magnitude or a position below which they are not binned."""
+"""Fewest objects with a magnitude, or with a position, that are binned."""
 FEWEST_TAKEN: Final = 10
-"""Objects below which the purity of a threshold would be noise."""
+"""Fewest objects above a threshold whose purity is shown: that of fewer would be mostly noise."""
 MOST_OBJECTS: Final = 20
+"""Most notable objects that the report lists."""
 
 
 @dataclass(frozen=True, eq=False)
 class ObjectRows:
-    """Rows that judge: identifiers (N,) in UTF-8, positions in degrees, magnitudes (N,); NaN or "" where missing."""
+    """Rows that judge: identifiers in UTF-8, positions in degrees, magnitudes, (N,) each; NaN or b"" where missing."""
 
     identifier: NDArray[np.bytes_]
     ra: Floats
@@ -43,7 +44,7 @@ class ObjectRows:
 
     @classmethod
     def of(cls, rows: TrainingRows, chosen: NDArray[np.bool_]) -> ObjectRows:
-        """Return some of the labelled rows."""
+        """Return the labelled rows in the mask `chosen`."""
         n = int(chosen.sum())
         nowhere = np.full((n, 2), np.nan)
         place = nowhere if rows.position is None else rows.position[chosen]
@@ -57,7 +58,7 @@ class ObjectRows:
 
 
 def judged_pictures(probability: Floats, truth: Indices, objects: ObjectRows) -> StoredPictures:
-    """Return the arrays of pictures of the rows that judge: `probability` (N, K), `truth` (N,) class indices."""
+    """Return the arrays of the pictures, from the probabilities (N, K) and true class indices (N,) of the rows."""
     completeness, purity = threshold_curves(probability, truth)
     curves = StoredPictures(threshold=THRESHOLDS, completeness=completeness, purity=purity)
     assigned, K = probability.argmax(axis=1), probability.shape[1]
@@ -75,7 +76,7 @@ def judged_pictures(probability: Floats, truth: Indices, objects: ObjectRows) ->
 
 
 def threshold_curves(probability: Floats, truth: Indices) -> tuple[Floats, Floats]:
-    """Return completeness and purity (K, T) of the objects whose probability of the class is the threshold or more."""
+    """Return completeness and purity (K, T) of the objects whose probability of a class reaches a threshold."""
     K = probability.shape[1]
     completeness, purity = np.full((2, K, len(THRESHOLDS)), np.nan)
     for k in range(K):
@@ -91,7 +92,10 @@ def threshold_curves(probability: Floats, truth: Indices) -> tuple[Floats, Float
 def _binned(
     x: Floats, truth: Indices, assigned: Indices, n_classes: int
 ) -> tuple[Floats, NDArray[np.int64]] | tuple[None, None]:
-    """Return the means (B,) of bins of about equal counts, and counts (3, B, K); None for few known values."""
+    """Return the means (B,) of bins of about equal counts, and counts (3, B, K); None for few known values.
+
+    The counts are of objects by true class, by assigned class, and by both where they agree.
+    """
     known = np.isfinite(x)
     if known.sum() < FEWEST:
         return None, None
@@ -114,7 +118,7 @@ def _binned(
 def notable_objects(
     probability: Floats, truth: Indices, objects: ObjectRows, classes: tuple[str, ...]
 ) -> tuple[NotableObject, ...]:
-    """Return the objects whose label surprises the model most: a wrong label, or what the model cannot know."""
+    """Return the objects to whose label the model gives least: the label may be wrong, or the features not enough."""
     if not (objects.identifier != b"").any():
         return ()
     rows = np.arange(len(truth))
@@ -138,5 +142,5 @@ def notable_objects(
 
 
 def _percent(share: float) -> str:
-    """Return a probability as people read it; zero is never claimed."""
+    """Return a probability as a percentage; a small one is never shown as zero."""
     return "less than 0.1%" if share < 0.001 else f"{share:.1%}"

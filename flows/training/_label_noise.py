@@ -1,7 +1,7 @@
-"""Wrong labels: the shares that a specification states, or that are found in the training rows.
+"""Shares of wrong labels: stated by a specification, or estimated from the training rows.
 
-Shares are a property of the labels, so they are found once, with a flexible model of the features, and are the same
-for all candidates.  Shapes: N rows, F features, K classes, A annotators.
+The shares are a property of the labels.  So they are estimated once, with a flexible model of the features, and are
+the same for all candidates.  Shapes: N rows, F features, K classes, A annotators.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ __all__ = ["with_label_noise", "with_recorded_losses"]
 Floats = NDArray[np.float64]
 
 REFERENCE_ROWS = 3000
-"""Training rows that shares are found from: they are then known to some 0.02."""
+"""Most training rows that the shares are estimated from: their errors are then about 0.02."""
 CENTRES = 20
+"""Most centres of the flexible model."""
 MOST_SQUARES = 8
-"""Features up to which a model of degree 2 is tried."""
+"""Largest number of features for which a model of degree 2 is tried."""
 ARRAYS = ("rate", "standard_error", "low", "high")
 SUPPOSED = 0.1
-"""Share of wrong labels under which the model of the features is chosen."""
+"""Share of wrong labels that is assumed while the model of the features is chosen."""
 
 
 def with_label_noise(
@@ -47,9 +48,9 @@ def with_label_noise(
     classes: Sequence[str],
     annotators: Sequence[str] = (),
 ) -> tuple[TrainingRows, WrongLabels]:
-    """Return the rows with their confusion, and a record of it; as they were where labels are right.
+    """Return the rows with the confusion matrix of their labels, and a record of it; unchanged if labels are right.
 
-    `filled` (N, F) are the features without missing ones.
+    `filled` (N, F) are the features, with estimates in place of missing values.
     """
     noise, column = specification.label.noise, specification.label.annotator
     if noise is None:
@@ -78,7 +79,7 @@ def with_label_noise(
         confusion=_tuples(common.confusion),
     )
     if column is not None:
-        by_annotator = {name: _rates(_of(estimate, a), classes) for a, name in enumerate(annotators)}
+        by_annotator = {name: _rates(_of_one(estimate, a), classes) for a, name in enumerate(annotators)}
         record = replace(record, by="annotator", column=column, annotators=by_annotator)
     return replace(rows, confusion=estimate.confusion), record
 
@@ -88,7 +89,7 @@ def _tuples(matrix: Floats) -> tuple[tuple[float, ...], ...]:
 
 
 class _Response(TypedDict):
-    """Keywords of every fit of the model of the features."""
+    """Keywords of every fit of the flexible model of the features."""
 
     likelihood: str
     sample_weight: Floats | None
@@ -98,7 +99,7 @@ class _Response(TypedDict):
 def _estimated(
     rows: TrainingRows, filled: Floats, K: int, rng: np.random.Generator
 ) -> tuple[LabelNoise, int, str]:
-    """Return the shares, the rows that they are from, and the model of the features of the highest evidence."""
+    """Return the shares, the number of rows behind them, and the kind of basis of the highest evidence."""
     chosen = np.sort(rng.permutation(np.flatnonzero(rows.training))[:REFERENCE_ROWS])
     X, t = filled[chosen], rows.target[chosen]
     options = _Response(
@@ -116,11 +117,11 @@ def _estimated(
         return estimate_label_noise(Phi, t, **options), len(chosen), kind
     present, who = np.unique(rows.annotator[chosen], return_inverse=True)
     estimate = estimate_label_noise(Phi, t, annotator=who, **options)
-    return _of_all(estimate, present, int(rows.annotator.max()) + 1), len(chosen), kind
+    return _of_all_annotators(estimate, present, int(rows.annotator.max()) + 1), len(chosen), kind
 
 
-def _of_all(estimate: LabelNoise, present: NDArray[np.intp], n: int) -> LabelNoise:
-    """Return the shares of n annotators, where only those present were seen: another one's are the common ones."""
+def _of_all_annotators(estimate: LabelNoise, present: NDArray[np.intp], n: int) -> LabelNoise:
+    """Return the shares of n annotators; one who is not `present` in the estimate has the common shares."""
     common = estimate.common
     assert common is not None  # noqa: S101  shares are by annotator
     arrays = [np.tile(getattr(common, name), (n, 1)) for name in ARRAYS]
@@ -137,7 +138,8 @@ def _designs(X: Floats) -> Iterator[tuple[str, BasisKeywords]]:
     yield "rbf", {"centres": min(CENTRES, max(2, len(X) // 20)), "linear": True}
 
 
-def _of(estimate: LabelNoise, annotator: int) -> LabelNoise:
+def _of_one(estimate: LabelNoise, annotator: int) -> LabelNoise:
+    """Return the shares of one annotator."""
     rate, error, low, high = (getattr(estimate, name)[annotator] for name in ARRAYS)
     return LabelNoise(rate, error, low, high, estimate.log_evidence, estimate.converged)
 
@@ -153,10 +155,10 @@ def _rates(estimate: LabelNoise, classes: Sequence[str]) -> dict[str, WrongLabel
 def with_recorded_losses(
     noise: WrongLabels, rows: TrainingRows, seen: NDArray[np.bool_], recorded: Floats, class_shares: Floats
 ) -> WrongLabels:
-    """Return the record with the log losses of recorded and of true classes; as it was where labels are right.
+    """Return the record with the log losses of recorded and of true classes; unchanged where labels are right.
 
-    `recorded` (n, K) are the probabilities of the recorded classes of the rows `seen` (N,), `class_shares` (K,) what
-    rows without probabilities get.
+    `recorded` (n, K) are the probabilities of the recorded classes, for the rows in the mask `seen` (N,).  Rows
+    without probabilities get the `class_shares` (K,).
     """
     confusion = rows.confused(seen)
     if confusion is None:

@@ -1,6 +1,6 @@
-"""What labelled objects are called, where and how bright they are, so that people can look at them later.
+"""Names, positions and magnitudes of labelled objects, so that people can look at them later.
 
-Nothing is fitted to it, and the version of a model does not depend on it.  Shapes: n rows of a batch.
+No model is fitted to them, and the version of a model does not depend on them.  Shapes: n rows of a batch.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from flows.specification.specification import Specification
 __all__ = ["identifiers", "magnitude_column", "magnitudes", "place_columns", "places"]
 
 LONGEST_IDENTIFIER = 100
-"""Most bytes of an identifier that are kept: a free text in its place must not fill the memory."""
+"""Most bytes of an identifier that are kept: a column of long texts must not fill the memory."""
 
 BRIGHTEST, FAINTEST = -30.0, 60.0
-"""Magnitudes outside are marks of missing values."""
+"""Limits of plausible magnitudes: values outside are taken as marks of missing values."""
 
 Columns = Mapping[str, np.ndarray[Any, Any]]
 
 
 def place_columns(specification: Specification, catalogs: Sequence[Catalog]) -> tuple[str, ...]:
-    """Return the columns of right ascension and declination; none where a catalogue lacks one, or its unit."""
+    """Return the columns of right ascension and declination; none where a catalogue lacks one or its unit."""
     ra, dec = specification.catalog.ra, specification.catalog.dec
     if ra is None or dec is None or not all({ra, dec} <= set(c.names) for c in catalogs):
         return ()
@@ -51,7 +51,7 @@ def places(
     values: Columns,
     chosen: NDArray[np.intp],
 ) -> NDArray[np.float64] | None:
-    """Return right ascension and declination (n, 2), degrees, of the chosen rows; None without `place_columns`."""
+    """Return right ascension and declination (n, 2) of the chosen rows, in degrees; None without such columns."""
     if not columns:
         return None
     ra, dec = columns
@@ -72,18 +72,21 @@ def identifiers(
 
 
 def magnitude_column(specification: Specification, catalogs: Sequence[Catalog]) -> tuple[str, ...]:
-    """Return the magnitude that the report shows performance by: one that features use, if there is one; else none."""
+    """Return the column of the magnitude by which the report shows performance; empty without magnitudes.
+
+    A magnitude that features use comes before the others.
+    """
     common = set[str].intersection(*(set(c.names) for c in catalogs))
     used = {name for text in specification.features.values() for name in parse(text).names}
     found = [c for c in catalogs[0].columns if c.name in common and _is_magnitude(c)]
-    best = sorted(found, key=lambda c: c.name not in used)  # stable: the catalogue's order
+    best = sorted(found, key=lambda c: c.name not in used)  # a stable sort keeps the catalogue's order
     return (best[0].name,) if best else ()
 
 
 def magnitudes(
     column: tuple[str, ...], values: Columns, chosen: NDArray[np.intp]
 ) -> NDArray[np.float64] | None:
-    """Return the magnitudes (n,) of the chosen rows, NaN where missing; None without `magnitude_column`."""
+    """Return the magnitudes (n,) of the chosen rows, NaN where missing; None without a column of numbers."""
     if not column or values[column[0]].dtype.kind not in "iuf":
         return None
     magnitude = floats(values[column[0]][chosen])
@@ -91,7 +94,7 @@ def magnitudes(
 
 
 def _is_magnitude(column: Column) -> bool:
-    """Say whether a column holds magnitudes, by its UCD, else by its unit and name."""
+    """Say whether a column holds magnitudes: by its UCD or, without one, by its unit and name."""
     ucd, name = (column.ucd or "").lower(), column.name
     if ucd:
         return "phot.mag" in ucd and "stat.error" not in ucd and "color" not in ucd

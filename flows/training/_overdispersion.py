@@ -1,8 +1,8 @@
-"""Votes as targets: counts of each class, or fractions with a total, and how much more they scatter than chance.
+"""Overdispersion of votes: how much more they scatter than independent votes would.
 
-Volunteers are not independent: some are careless, some objects divide them.  The variance of their counts is a
-multiple phi of the multinomial one; Pearson's chi-squared over its degrees of freedom estimates phi, and dividing
-every weight by it makes the posterior as wide as the votes deserve (McCullagh & Nelder 1989, section 4.5).
+Votes of volunteers are not independent: some volunteers are careless, and some objects divide them.  The variance of
+the counts is phi times the multinomial one.  Pearson's chi-squared over its degrees of freedom estimates phi.  Dividing
+every weight by phi makes the posterior as wide as it should be (McCullagh & Nelder 1989, section 4.5).
 Shapes: n rows, K classes, M basis functions.
 """
 
@@ -23,16 +23,17 @@ __all__ = ["overdispersion", "without_overdispersion"]
 Floats = NDArray[np.float64]
 
 REFERENCE_ROWS = 4000
-"""Rows that phi is estimated from: it is then known to about 2 %."""
+"""Most rows that phi is estimated from: its error is then about 2 %."""
 CENTRES = 20
+"""Most centres of the flexible fit."""
 FEWEST_EXPECTED = 0.05
-"""Votes expected of a class below which Pearson's ratio is all noise."""
+"""Smallest expected number of votes for which Pearson's term is counted: below it, the term is mostly noise."""
 
 
 def without_overdispersion(
     specification: Specification, rows: TrainingRows, filled: Floats
 ) -> tuple[TrainingRows, float]:
-    """Return the rows with weights divided by phi, and phi; 1 where labels are no votes."""
+    """Return the rows with weights divided by phi, and phi; phi is 1 where labels are not votes."""
     if rows.votes is None or not specification.label.overdispersion:
         return rows, 1.0
     rng, training = np.random.default_rng([specification.seed, 0x70686]), rows.training
@@ -42,12 +43,12 @@ def without_overdispersion(
 
 
 def overdispersion(X: Floats, votes: Floats, *, rng: np.random.Generator) -> float:
-    """Return phi, at least 1, of votes (n, K) about a flexible fit to the features X (n, F) without missing ones."""
+    """Return phi, at least 1, of votes (n, K) about a flexible fit to features X (n, F) without missing values."""
     rows = rng.permutation(len(X))[:REFERENCE_ROWS]
     X, votes = X[rows], votes[rows]
     basis = fit_basis("rbf", X, rng=rng, centres=min(CENTRES, max(2, len(X) // 20)), linear=True)
     Phi, K = basis(X), votes.shape[1]
-    # One row a vote in effect: the prior's precision is then a little low, and phi, if anything, too.
+    # This fit takes all votes as independent.  So the precision of its prior is a little too low, and phi may be too.
     q = fit_evidence(Phi, votes, likelihood="logistic" if K == 2 else "softmax", classes=range(K))
     p = np.asarray(q.predict_proba(Phi, method="plugin"))
     p = np.stack([1 - p, p], axis=1) if p.ndim == 1 else p

@@ -1,6 +1,6 @@
-"""What a training learns of its photometry: the softening of asinh magnitudes, and the units of the fluxes.
+"""The softening of asinh magnitudes and the units of fluxes, as a training finds them in its catalogues.
 
-Both become part of the specification that the model keeps, so that its magnitudes are the same in every catalogue.
+Both are added to the specification that the model stores, so that its magnitudes are the same in every catalogue.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def with_learned_photometry(
 ) -> Specification:
     """Return the specification with every softening and unit stated.
 
-    A softening is the median error of the rows inside `where`, of the held-out ones too: it sets the scale of a
-    feature, and knows no class.
+    A softening is the median flux error of the rows that fulfil `where`.  Held-out rows count too: the softening sets
+    the scale of a feature, and does not depend on any class.
     """
     if not specification.photometry:
         return specification
@@ -51,7 +51,7 @@ def with_learned_photometry(
             chosen = batch.filter(pa.array(reader.select(batch)))
             values = reader.values(chosen, reader.names)
             for name in wanted:
-                # In the first catalogue's unit: a median of errors in two units would mean nothing.
+                # All errors are converted to the first catalogue's unit, so that their median has a meaning.
                 factor = unit_factor(reader.derived.units[name], units[name])
                 errors.setdefault(name, []).append(factor * reader.derived.sigma(name, values))
     bands = {
@@ -69,7 +69,7 @@ def with_learned_photometry(
 
 
 def _check_stated(specification: Specification, by_catalogue: Sequence[Mapping[str, str]]) -> None:
-    """Raise SpecificationError where a unit is stated, and every catalogue says another of the flux."""
+    """Raise SpecificationError where the stated unit of a flux differs from that of every catalogue."""
     for name, band in specification.photometry.items():
         said = [units[name] for units in by_catalogue if name in units]
         if band.unit is not None and said and band.unit not in said:

@@ -1,4 +1,4 @@
-"""Labelled rows that the workers of an engine read, file by file, returned here in the order of the catalogues.
+"""Reading labelled rows by the workers of an engine, file by file; rows come back in the order of the catalogues.
 
 A worker writes each batch into a folder that all machines share.  Here the batches are read again one by one, so that
 rows, shards and hashes are the same as with a single process.
@@ -28,7 +28,7 @@ from flows.training._stored_rows import check_seen
 __all__ = ["read_by_workers"]
 
 CONTENT = "content-"
-"""Prefix of the names of arrays that hold a column as bytes."""
+"""Prefix of the names of those arrays that hold a column as bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class PieceReader:
     folder: Path
 
     def __call__(self, piece: Piece) -> Report:
-        """Return what was counted."""
+        """Read a file and write its batches; return what was counted."""
         check_seen(self.folder)
         reading, source = self.readings[piece.catalog], self.source.counting()
         counted: list[Counted] = []

@@ -31,6 +31,7 @@ __all__ = ["catalog_qualities", "quality_remarks"]
 Array = np.ndarray[Any, Any]
 
 SHOWN = 8
+"""Most names that a sentence of the report lists."""
 
 
 def catalog_qualities(
@@ -41,7 +42,7 @@ def catalog_qualities(
     limit: int | None = None,
 ) -> tuple[CatalogueQuality, ...]:
     """Return the quality of labelled catalogues."""
-    own = replace(source)  # its counts are of the rows that were gathered
+    own = replace(source)  # a copy: the counts of `source` are those of the gathered rows
     return tuple(_quality(specification, catalog, own, limit) for catalog in catalogs)
 
 
@@ -71,9 +72,10 @@ def _quality(
 def _class_reader(
     specification: Specification, catalog: Catalog, source: LabelSource
 ) -> Callable[[Mapping[str, Array]], Array] | None:
-    """Return what reads the classes (n,) of rows, '' where it is missing; None where a column for it has no values.
+    """Return a function from columns to the classes (n,) of rows, '' where the class is missing.
 
-    Wherever the classes are: in a column, in a table of their own, or as votes.
+    The classes may be in a column, in a separate table, or given by votes.  None where the catalogue lacks a column
+    that the function needs, or where the column does not hold one value a row.
     """
     label = specification.label
     needed = replace(label_columns_reader(specification), where=None).names
@@ -93,19 +95,19 @@ def _class_reader(
 
 
 def _places(specification: Specification, catalog: Catalog) -> Places | None:
-    """Return the columns of the position; None without any, or where their unit is not known."""
+    """Return the columns of the position; None where none are named, or where their unit is not known."""
     place = specification.catalog
     if place.ra is None or place.dec is None:
         return None
     try:
         unit = unit_of_position(catalog, place.ra, place.dec, stated=place.position_unit)
     except CatalogError:
-        return None  # who needs positions refuses; who does not need not state their unit
+        return None  # the report can do without positions; what needs them raises this error itself
     return Places(place.ra, place.dec, unit)
 
 
 def quality_remarks(quality: CatalogueQuality) -> tuple[str, ...]:
-    """Return what a reader of the report should know, in sentences; the leaks that the features hold first."""
+    """Return sentences on what a reader of the report should know; leaks that the features use come first."""
     return tuple(_remarks(quality))
 
 
@@ -140,7 +142,7 @@ def _remarks(quality: CatalogueQuality) -> Iterator[str]:
 
 
 def _absences(quality: CatalogueQuality) -> Iterator[str]:
-    """Yield which columns some of the files lack, and how many lines may be rows and were not read."""
+    """Yield sentences on commented-out lines, which may be rows, and on columns that some files lack."""
     if quality.commented_out:
         yield f"{quality.commented_out}."
     if quality.absent:
@@ -154,5 +156,5 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _largest_first(shares: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return the entries by share, then name: stored and loaded, a mapping has another order."""
+    """Return the entries by falling share, then by name: a mapping that was stored and loaded has another order."""
     return sorted(shares.items(), key=lambda entry: (-entry[1], entry[0]))

@@ -1,4 +1,4 @@
-"""Which candidate becomes the model, or which of them do, from the rows of the evidence table alone."""
+"""The choice of the candidates that make the model, from the rows of the evidence table alone."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from flows.reports.candidates import JudgedCandidate
 __all__ = ["Ranking", "rank", "stacked"]
 
 LEAST_WEIGHT = 1e-3
-"""A candidate of less posterior probability costs as much time as the others in every prediction, and moves none."""
+"""Smallest share of a candidate in a mixture: a smaller one costs as much time, and changes no prediction."""
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """The row chosen, each row's posterior probability, and whether the second-order term was counted in.
+    """The chosen row, each row's posterior probability, and whether the evidence includes the second-order term.
 
-    `members` are the rows that make the model, each with its share: the one chosen, or those that are averaged.
+    `members` are the rows that make the model, each with its share: the chosen one, or those of the mixture.
     """
 
     selected: int
@@ -32,10 +32,10 @@ class Ranking:
 
 
 def rank(candidates: Sequence[JudgedCandidate], *, by: str, shares: Sequence[float] | None = None) -> Ranking:
-    """Return the ranking of candidates by "evidence", "bic" or "loo", higher being better, or their "average".
+    """Return the ranking of candidates by "evidence", "bic" or "loo", where higher is better, or as a mixture.
 
-    The second-order term counts for all candidates, where all are green, or for none.  A "stack" is mixed in the
-    `shares` of `stacked`, which the evidence has no part in.
+    The second-order term is included for all candidates if all verdicts are green, otherwise for none.  An "average"
+    mixes candidates by their posterior probabilities, a "stack" by the `shares` of `stacked`.
     """
     order = selection.rank(
         [candidate.log_evidence for candidate in candidates],
@@ -63,7 +63,8 @@ def _score(candidate: JudgedCandidate, by: str) -> float:
 def stacked(candidates: Sequence[JudgedCandidate], left_out: Sequence[NDArray[np.float64]]) -> list[float]:
     """Return each candidate's share in the mixture that predicts left-out rows best.
 
-    `left_out` has for each candidate (2, N, K): the rows' probabilities without themselves, and weight times classes.
+    `left_out` has an array (2, N, K) for each candidate: the left-out probabilities of the rows, and the weighted
+    shares of the classes.
     """
     prior = np.array([candidate.prior_probability for candidate in candidates])
     shares = stacking_weights([p for p, _ in left_out], left_out[0][1], prior_probability=prior)

@@ -1,4 +1,4 @@
-"""One batch of a labelled catalogue, as the rows that train.
+"""How one batch of a labelled catalogue becomes training rows.
 
 Shapes: n rows of the batch.
 """
@@ -30,9 +30,9 @@ from flows.labels.reader import LabelReader, label_texts
 from flows.labels.source import LabelSource
 from flows.labels.votes import VoteReader, most_voted
 from flows.specification.specification import Specification
-from flows.training._ballots import cast_ballots
 from flows.training._collected import Part
 from flows.training._objects import identifiers, magnitude_column, magnitudes, place_columns, places
+from flows.training._row_labels import row_labels
 
 __all__ = ["BatchOfRows", "ContentHash", "Readers", "RowReading", "spelled"]
 
@@ -40,7 +40,7 @@ Floats = NDArray[np.float64]
 
 
 class ContentHash:
-    """Columns hashed one by one, so that the boundaries of batches do not matter."""
+    """A hash of columns, each hashed on its own, so that the boundaries of batches do not matter."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._columns = {name: hashlib.sha256() for name in names}
@@ -51,7 +51,7 @@ class ContentHash:
             column.update(spelled[name])
 
     def hexdigest(self, also: Mapping[str, str] | None = None) -> str:
-        """Return the hash of all columns, and of what `also` came with the rows."""
+        """Return the hash of all columns, and of the texts in `also`, such as labels from other tables."""
         digests = {name: column.hexdigest() for name, column in self._columns.items()}
         if also:
             digests[""] = hashlib.sha256(repr(sorted(also.items())).encode()).hexdigest()
@@ -59,14 +59,14 @@ class ContentHash:
 
 
 def spelled(batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, bytes]:
-    """Return columns as bytes that are the same from every format."""
+    """Return columns as bytes, which are the same whatever the format of the file."""
     found = {}
     for name, values in batch_values(batch, names).items():
         if values.dtype.kind in "OUS":
             found[name] = b"".join(b"%d:%s" % (len(t), t) for t in (str(v).encode() for v in values.ravel()))
         else:
             plain = np.ma.filled(np.ma.asanyarray(values).astype("<f8"), np.nan)
-            one_nan = np.where(np.isnan(plain), np.nan, plain)  # of the many there are
+            one_nan = np.where(np.isnan(plain), np.nan, plain)  # NaN has many bit patterns
             found[name] = one_nan.tobytes()
     return found
 
@@ -92,9 +92,10 @@ class BatchOfRows:
 
 @dataclass(frozen=True)
 class Readers:
-    """What reads the labelled catalogues: all columns (`general`), and those whose content makes the version (`names`).
+    """The reader of the labelled catalogues, and groups of its columns.
 
-    `located` and `brightness` are the columns of positions and of magnitudes.
+    `general` reads all columns.  `names` are those whose content decides the version of the model.  `located` and
+    `brightness` are the columns of positions and of magnitudes.
     """
 
     general: FeatureReader
@@ -104,10 +105,11 @@ class Readers:
 
     @classmethod
     def of(cls, specification: Specification, catalogs: Sequence[Catalog]) -> Self:
-        """Return what reads the catalogues of a specification."""
+        """Return the readers for the catalogues of a specification."""
         plain = training_reader(specification, split_by=split_columns(specification))
         located = place_columns(specification, catalogs)
-        # A column of the features stays theirs, so that its unit is converted; one behind photometry is not read twice.
+        # A magnitude that features use is read as theirs, so that its unit is converted.  A magnitude from which
+        # [photometry] makes another one is not read a second time.
         featured = {name for expression in plain.features.values() for name in expression.names}
         brightness = tuple(
             name
@@ -122,7 +124,7 @@ class Readers:
 
 @dataclass(frozen=True)
 class RowReading:
-    """How batches of one catalogue become rows."""
+    """Turns the batches of one catalogue into training rows."""
 
     specification: Specification
     readers: Readers
@@ -140,16 +142,16 @@ class RowReading:
         catalog: Catalog,
         first: Catalog,
     ) -> Self:
-        """Return how a catalogue is read, in the units of the first one."""
+        """Return the reading of a catalogue, in the units of the `first` one."""
         reader = in_units_of_the_first(readers.general, catalog, first)
         return cls(specification, readers, labels, reader, catalog, position_unit(specification, catalog))
 
     def without_files(self) -> Self:
-        """Return the same for a catalogue of no files: what a worker needs, however many files there are."""
+        """Return the same reading without the list of files, which may be long and which workers do not need."""
         return replace(self, catalog=replace(self.catalog, partitions=(), whole=None))
 
     def read(self, batch: pa.RecordBatch, source: LabelSource) -> BatchOfRows:
-        """Return the rows of a batch, whose labels the source gives."""
+        """Return the training rows of a batch; the source gives their labels."""
         specification, label = self.specification, self.specification.label
         selected = self.reader.select(batch)
         values = self.reader.values(batch)
@@ -160,21 +162,21 @@ class RowReading:
             else most_voted(counts, tuple(label.votes or ()))
         )
         chosen = selected & (self.labels.read(texts) >= 0)
-        ballots = cast_ballots(specification, source.reviews, self.labels, values, texts, chosen)
-        cast = ballots.row
-        rows = batch.take(pa.array(cast))
-        target = self.labels.read(ballots.texts)
-        part = self._part(rows, target, None if counts is None else counts[cast])
+        labels = row_labels(specification, source.reviews, self.labels, values, texts, chosen)
+        row = labels.row
+        rows = batch.take(pa.array(row))
+        target = self.labels.read(labels.texts)
+        part = self._part(rows, target, None if counts is None else counts[row])
         named = None
         if counts is None and specification.catalog.id in values:
-            hashed = name_hashes(values[specification.catalog.id][cast])
-            named = np.where(ballots.shared, np.uint64(0), hashed)
+            hashed = name_hashes(values[specification.catalog.id][row])
+            named = np.where(labels.shared, np.uint64(0), hashed)
         whole = replace(
             part,
-            weight=ballots.weighted(part.weight),
-            identifier=identifiers(specification, values, cast),
-            position=places(specification, self.catalog, self.readers.located, values, cast),
-            magnitude=magnitudes(self.readers.brightness, values, cast),
+            weight=labels.weighted(part.weight),
+            identifier=identifiers(specification, values, row),
+            position=places(specification, self.catalog, self.readers.located, values, row),
+            magnitude=magnitudes(self.readers.brightness, values, row),
             named=named,
         )
         return BatchOfRows(
@@ -189,7 +191,7 @@ class RowReading:
         )
 
     def _part(self, batch: pa.RecordBatch, target: NDArray[np.intp], votes: Floats | None) -> Part:
-        """Return the contribution of a batch that holds training rows only."""
+        """Return the arrays of a batch that holds training rows only."""
         specification = self.specification
         features = self.reader.evaluate(batch)
         values = self.reader.values(batch)

@@ -1,4 +1,4 @@
-"""Counts of the labelled rows, as sums: of all rows at once, or of shards one after the other.
+"""Counts of the labelled rows, over all rows at once or summed over shards.
 
 Shapes: N rows, F features, K classes.
 """
@@ -21,10 +21,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class RowCounts:
-    """Training rows (K,) and held-out ones (K,) by class, with their weights; and what each feature's values are like.
+    """Numbers of training rows (K,) and held-out rows (K,) by class, and the missing and extreme values of features.
 
-    `missing` (F,) counts rows without the feature, `missing_in_training` (F,) training rows.  `low` and `high` (F,) are
-    the least and the largest value; inf and -inf for a feature without values.
+    `training_weight` (K,) sums the weights of the training rows.  `missing` (F,) counts rows without the feature,
+    `missing_in_training` (F,) training rows without it.  `low` and `high` (F,) are its smallest and largest value; inf
+    and -inf for a feature without values.
     """
 
     training: NDArray[np.intp]
@@ -68,15 +69,15 @@ class RowCounts:
 
     @property
     def n_rows(self) -> int:
-        """N."""
+        """N, the number of all rows."""
         return self.n_training + self.n_held_out
 
     @property
     def n_training(self) -> int:
-        """Training rows of all classes."""
+        """The number of training rows of all classes."""
         return int(self.training.sum())
 
     @property
     def n_held_out(self) -> int:
-        """Held-out rows of all classes."""
+        """The number of held-out rows of all classes."""
         return int(self.held_out.sum())

@@ -1,6 +1,6 @@
-"""The labelled rows of a training: the same for all candidates.
+"""The labelled rows of a training, which are the same for all candidates.
 
-Kept as one `.npy` file an array, so that every candidate reads them without parsing a catalogue again.
+Each array is a `.npy` file, so that no candidate has to parse a catalogue again.
 Shapes: N rows, F features.
 """
 
@@ -23,32 +23,32 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class TrainingRows:
-    """X (N, F) with 0 where `missing` (N, F); `target` (N,) class indices; `held_out` (N,); `weight` (N,) or None."""
+    """Features X (N, F), 0 where `missing`; class indices `target` (N,); the mask `held_out` (N,); weights or None."""
 
     X: Floats
     missing: Mask
     target: NDArray[np.intp]
     held_out: Mask
     weight: Floats | None = None
-    votes: Floats | None = None  # (N, K), where they are the targets; `target` is then the class of the most
-    errors: Floats | None = None  # (N, F), one sigma, where some are stated
+    votes: Floats | None = None  # (N, K), if votes are the targets; `target` has most of them
+    errors: Floats | None = None  # (N, F), one sigma, if the specification states some
     group: NDArray[np.uint64] | None = None  # (N,), equal for rows that the split keeps together
-    name: NDArray[np.uint64] | None = None  # (N,), a hash of the object's identifier, where there is one
-    identifier: NDArray[np.bytes_] | None = None  # (N,) the object's identifier as UTF-8, its first 100 bytes
-    position: Floats | None = None  # (N, 2) right ascension and declination, degrees; NaN where not known
-    magnitude: Floats | None = None  # (N,), NaN where missing; the column's name is `magnitude_name`, ()
-    magnitude_name: NDArray[np.str_] | None = None
-    annotator: NDArray[np.intp] | None = None  # (N,) who labelled each row, where a column says so
-    # p(recorded | true class), (K, K) or by annotator (A, K, K); None for right labels
+    name: NDArray[np.uint64] | None = None  # (N,), a hash of the object's identifier, if it has one
+    identifier: NDArray[np.bytes_] | None = None  # (N,) the object's identifier: 100 bytes of UTF-8 at most
+    position: Floats | None = None  # (N, 2) right ascension and declination in degrees; NaN where unknown
+    magnitude: Floats | None = None  # (N,), NaN where missing
+    magnitude_name: NDArray[np.str_] | None = None  # () the column of the magnitudes
+    annotator: NDArray[np.intp] | None = None  # (N,) the number of each row's annotator, if known
+    # p(recorded | true class), (K, K) or by annotator (A, K, K); None where labels are right
     confusion: Floats | None = None
 
     @property
     def response(self) -> Floats | NDArray[np.intp]:
-        """What fits are of: votes (N, K), or class indices (N,)."""
+        """The targets of fits: votes (N, K), or class indices (N,)."""
         return self.target if self.votes is None else self.votes
 
     def confused(self, rows: Mask) -> Floats | None:
-        """Return the confusion of the rows in a mask (N,), (K, K) or one each (n, K, K); None of right labels."""
+        """Return the confusion of the rows in a mask (N,): (K, K), or (n, K, K) by row; None where labels are right."""
         if self.confusion is None or self.confusion.ndim == 2 or self.annotator is None:
             return self.confusion
         return np.asarray(self.confusion[self.annotator[rows]])
@@ -60,7 +60,7 @@ class TrainingRows:
 
 
 def write_rows(rows: TrainingRows, folder: Path) -> None:
-    """Write the rows, one file an array, each whole or not at all."""
+    """Write the rows, a file for each array, whole or not at all."""
     for part in fields(rows):
         array = getattr(rows, part.name)
         if array is not None:

@@ -1,6 +1,6 @@
-"""The end of a training: the chosen candidates become a classifier, are evaluated, and go to the store.
+"""The end of a training: the chosen candidates become a classifier, which is evaluated and stored.
 
-What is judged are fits to the training rows; what is kept may be fitted to all rows, by the same recipe.
+Fits to the training rows are judged.  The model that is kept may be a fit of the same kind to all rows.
 """
 
 from __future__ import annotations
@@ -56,17 +56,19 @@ __all__ = [
 ]
 
 JUDGED_FILE = "judged.asdf"
-"""The classifier that the numbers are of, where the one that is kept was fitted to more rows."""
+"""File of the judged classifier, to which the numbers belong, if the model that is kept was fitted to more rows."""
 
 
 _Shown = tuple[NDArray[np.float64], NDArray[np.intp]]
+"""Probabilities (N, K) and class indices (N,) of the rows that judge."""
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Members fitted to the training rows; `left_out` (N, K) are the rows' probabilities where none is held out.
+    """Members fitted to the training rows, and the data that judge them.
 
-    They are at the `temperature` already, which is that of the model too.
+    Where no rows are held out, the left-out probabilities `left_out` (N, K) of the training rows judge the members.
+    They include the `temperature`, which is that of the model too.
     """
 
     members: Sequence[Member]
@@ -77,7 +79,7 @@ class Judged:
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """Members that are stored, with the rows that they are fitted to, and their checks against exact posteriors."""
+    """Members that are stored, the rows that they are fitted to, and their checks against exact posteriors."""
 
     members: Sequence[Member]
     data: CandidateData
@@ -86,17 +88,17 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A model, the classifier that was judged where that is another one, and the rows that judged it.
+    """A model, the rows that judged it, and what its report shows.
 
-    `rows` are their losses, None where objects have no identifiers; `unseen` their probabilities, None for votes.
-    `pictures` and `notable` objects are for the report.
+    `judged` is the classifier that was judged; None if it is the model's own.  `rows` has the losses of the rows that
+    judged, None if objects have no identifiers; `unseen` has their probabilities, None for votes.
     """
 
     model: Model
     judged: Classifier | None
     rows: JudgedRows | None
     unseen: UnseenRows | None
-    interval: tuple[float, float] | None  # of the log loss, 95 %; None where it is not known
+    interval: tuple[float, float] | None  # 95 % interval of the log loss; None where unknown
     pictures: StoredPictures
     notable: tuple[NotableObject, ...]
 
@@ -113,10 +115,10 @@ def make_model(
     shifted: StagedShift,
     weights: WeightPictures | None = None,
 ) -> TrainedModel:
-    """Return the model, the classifier that was judged where that is another one, and the rows that judged it.
+    """Return the model, the rows that judged it, and what its report shows.
 
-    `described` is what the ingest said of rows and columns.  The model is evaluated as the labelled rows are; as the
-    target, where it is `shifted`, too.
+    `described` is the ingest's description of rows and columns.  The rows that judge stand for the labelled catalogue;
+    where there is a target in `shifted`, they are also weighted as the target is.
     """
     training, trust = described.training, _trust(kept, candidates[selected])
     untrusted, refitted = trust.verdict == "red", kept.data is not judged.data
@@ -180,7 +182,7 @@ def make_model(
 
 
 def _trust(kept: Kept, selected: CandidateRow) -> TrustSummary:
-    """Return the verdict on what the model serves: on its checked parts, or on chains where all are sampled."""
+    """Return the verdict on the posteriors of the model: that of the checked parts, or of its chains if it has some."""
     if any(check is not None for check in kept.checks) or kept.members[0].posterior.kind != "sampled":
         return served_trust(selected, [m.weight for m in kept.members], kept.checks)
     worst = max((m.posterior.trust for m in kept.members), key=lambda t: LEVELS.index(t.verdict))
@@ -194,12 +196,12 @@ def _trust(kept: Kept, selected: CandidateRow) -> TrustSummary:
 def _judgement(
     classifier: Classifier, judged: Judged, shares: NDArray[np.float64], noise: WrongLabels
 ) -> tuple[Metrics, WrongLabels, JudgedRows | None, UnseenRows | None, tuple[float, float] | None, _Shown]:
-    """Return how the judged model does on the held-out rows, or all rows by their left-out probabilities.
+    """Return how the judged model does on held-out rows or, without any, on all rows by left-out probabilities.
 
-    `shares` (K,) are those of the training rows.  Where labels may be wrong the model is judged by the probabilities of
-    what was recorded; the losses of both go into the record of the `noise`.  Then the rows with their losses, where
-    their objects have identifiers, and with their probabilities, where they have labels of one class; last the
-    probabilities (N, K) and classes (N,) of the rows that judge.
+    `shares` (K,) are the class shares of the training rows.  Where labels may be wrong, the model is judged by the
+    probabilities of the recorded classes.  The results are: the metrics; the record of the `noise` with the losses of
+    recorded and true classes; the losses of the rows, None without identifiers; the rows with their probabilities,
+    None for votes; the interval of the log loss; probabilities (N, K) and classes (N,) of the rows that judge.
     """
     rows, used = judged.data.rows, used_columns(judged.members)
     if judged.left_out is None:
@@ -222,7 +224,7 @@ def _judgement(
         group=None if rows.group is None else rows.group[seen],
         judged_by="held-out" if judged.left_out is None else "left-out",
     )
-    # A row without probabilities has the loss of the classes' shares.
+    # A row without probabilities gets the shares of the classes.
     p = np.where(np.isfinite(probability[:, :1]), probability, shares)
     losses = _losses(rows, seen, p)
     group = None if rows.group is None else rows.group[seen]
@@ -248,14 +250,14 @@ def _unseen_rows(
 
 
 def _losses(rows: TrainingRows, seen: NDArray[np.bool_], probability: NDArray[np.float64]) -> Vector:
-    """Return the log loss (n,) of the rows in the mask `seen`, by their `probability` (n, K); nats."""
+    """Return the log loss (n,), in nats, of the rows in the mask `seen` with their `probability` (n, K)."""
     votes = None if rows.votes is None else rows.votes[seen]
     outcome = rows.target[seen] if votes is None else votes / votes.sum(axis=1, keepdims=True)
     return log_losses(probability, outcome)[0]
 
 
 def _interval(losses: Vector, group: NDArray[np.uint64] | None) -> tuple[float, float] | None:
-    """Return the 95 % interval of the mean of losses (n,); None where it is not known."""
+    """Return the 95 % interval of the mean of losses (n,); None where it cannot be computed."""
     mean = paired_gain(np.zeros(len(losses)), losses, group=group)
     return (mean.low, mean.high) if np.isfinite(mean.low) else None
 
@@ -301,7 +303,7 @@ def save_model(store: Store, trained: TrainedModel, data: CandidateData) -> Stor
 
 
 def _labelled_objects(rows: TrainingRows, used: list[int]) -> LabelledObjects:
-    """Return the objects that a model is fitted to, with the features that it uses."""
+    """Return the objects that a model is fitted to, with the features at the positions `used`."""
     training = rows.training
     n = int(training.sum())
     return LabelledObjects(

@@ -1,6 +1,6 @@
-"""Fits to rows on the disk: sums over shards, wherever the engine has them made.
+"""Fits to rows on the disk, by sums over shards that the workers of an engine compute.
 
-What is sent to a worker is a function of a chunk and the bounds of a shard; what comes back is a sum.
+A worker gets a function and the bounds of a shard, and returns the sum of the function over the shard's rows.
 Shapes: n rows of a shard, F features in use, M basis functions, K classes.
 """
 
@@ -29,9 +29,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ShardReader:
-    """Reads what a fit needs of a shard: the `columns` of the filled features, targets as fractions, weights.
+    """Reads what a fit needs of a shard: the `columns` of the filled features, targets as fractions, and weights.
 
-    Of the training rows; `held_out_too`: of all rows.
+    It reads the training rows, or all rows if `held_out_too`.
     """
 
     stored: StoredRows
@@ -56,7 +56,7 @@ class ShardReader:
 
 
 def _summed(function: ChunkFunction, chunk: Chunk, basis: Basis | None) -> Terms | None:
-    """Return the sum of a function over rows, whose design matrix is made in pieces; None where there are no rows."""
+    """Return the sum of a function over rows, whose design matrix is computed in pieces; None without rows."""
     X, t, weight = chunk
     size, total = chunk_rows(X.shape[1] if basis is None else basis.n_functions), None
     with single_threaded_blas():
@@ -69,7 +69,7 @@ def _summed(function: ChunkFunction, chunk: Chunk, basis: Basis | None) -> Terms
 
 @dataclass(frozen=True, eq=False)
 class ShardSum:
-    """Sums a function over the chunks of a shard; None where no row of it counts."""
+    """Sums a function over a shard; the sum is None where no row of the shard counts."""
 
     read: ShardReader
     basis: Basis | None
@@ -83,14 +83,14 @@ class ShardSum:
 
 @dataclass(frozen=True, eq=False)
 class SampledDesign:
-    """Rows in memory that stand for all of a design: their features (n, F), targets and weights, and the basis."""
+    """A sample that represents all rows of a design matrix: features (n, F), targets, weights, and the basis."""
 
     chunk: Chunk
     basis: Basis
 
     @property
     def n_functions(self) -> int:
-        """M."""
+        """M, the number of basis functions."""
         return self.basis.n_functions
 
     def accumulate(self, function: ChunkFunction) -> Terms:
@@ -108,10 +108,10 @@ def _added(parts: Sequence[Terms | None]) -> Terms | None:
 
 @dataclass(frozen=True, eq=False)
 class DesignShards:
-    """Rows of a design matrix that is made anew at each pass, as `blr.fit` takes them.
+    """A design matrix that is computed anew at each pass over the rows, in the form that `blr.fit` accepts.
 
-    `basis` makes it of the features; None for the features themselves.  `sample` are rows in memory that stand for all.
-    A worker that is sent a posterior gets None in place of its rows.
+    `basis` computes it from the features; None means the features themselves.  `sample` are rows in memory that
+    represent all rows.  A worker that gets a posterior gets None in place of these rows.
     """
 
     read: ShardReader
@@ -122,7 +122,7 @@ class DesignShards:
     engine: Engine
 
     def accumulate(self, function: ChunkFunction) -> Terms:
-        """Return the sum of a function over all rows, added in a tree whose shape depends on their number alone."""
+        """Return the sum of a function over all rows; the order of additions depends on the number of rows alone."""
         work = ShardSum(self.read, self.basis, function)
         total = self.engine.reduce(work, self.read.stored.shards, add=_added)
         if total is None:
@@ -135,7 +135,7 @@ class DesignShards:
 
 @dataclass(frozen=True, eq=False)
 class TrainingShards:
-    """All rows that a fit is of, on the disk, and the engine that adds over them; `held_out_too`: as `ShardReader`."""
+    """All rows of a fit, on the disk, and the engine that computes sums; `held_out_too` as in `ShardReader`."""
 
     stored: StoredRows
     n_classes: int
@@ -143,14 +143,14 @@ class TrainingShards:
     held_out_too: bool
 
     def standardised(self, basis: Basis, columns: tuple[int, ...], X: Floats) -> Standardisation:
-        """Return the standardisation of a basis as all rows have it; `X` (n, F) are the rows in memory."""
+        """Return the standardisation that a basis has for all rows; `X` (n, F) are the rows in memory."""
         raw = self._design(columns, None, len(columns), binary=self.n_classes == 2, n_effective=1.0)
         return Standardisation.learn_by_sums(raw.accumulate, X, basis.standardisation.softening)
 
     def design(
         self, basis: Basis, columns: tuple[int, ...], X: Floats, t: NDArray[Any], weight: Floats | None
     ) -> DesignShards:
-        """Return the design matrix of all rows; X (n, F), t (n,) or (n, K) and weight are those in memory."""
+        """Return the design matrix of all rows; X (n, F), t (n,) or (n, K) and weight are of the rows in memory."""
         binary = self.n_classes == 2
         total = self._n_effective(columns, binary=binary)
         targets = resolve_targets(t, binary=binary, sample_weight=weight, classes=range(self.n_classes))

@@ -1,6 +1,6 @@
-"""A training set unlike the target: how well they can be separated, weights for the rows, shares for the classes.
+"""Corrections for a training set that differs from the target: weights of the rows, or shares of the classes.
 
-Weights are for the fit, and the target is read before it.  Shares move the logits of a fitted model.
+The weights come from comparing both sets before the fit.  The shares change the logits of a fitted model.
 Shapes: N labelled rows, T rows of the target, F features, K classes.
 """
 
@@ -20,14 +20,14 @@ from flows.errors import TrainingError
 from flows.reports.shift import ESTIMATED, ComparedTarget, SetDifference, ShareCorrection, TargetLoss
 from flows.specification.specification import Specification
 from flows.training._rows import TrainingRows
-from flows.training._target_rows import TargetRows, is_asked, pass_over
+from flows.training._target_rows import TargetRows, note_no_comparison, requires_comparison
 
 __all__ = ["compared", "corrected", "target_loss", "with_density_weights", "with_density_weights_of_all"]
 
 Floats = NDArray[np.float64]
 
 MOST_QUADRATIC = 20
-"""Features above which the sets are separated by linear functions alone: the products would be hundreds."""
+"""Most features with products in the comparison of the sets: more features would have hundreds of products."""
 
 
 def compared(
@@ -37,9 +37,10 @@ def compared(
     target: TargetRows,
     moments: FeatureMoments,
 ) -> tuple[DensityRatio, SetDifference] | None:
-    """Return density ratios of all labelled rows (N,), and how the sets differ; None where that fails.
+    """Return density ratios (N,) of all labelled rows and how the sets differ; None where the comparison fails.
 
-    `filled` (N, F) are the features, the missing ones at their conditional mean, to which `moments` bring the target's.
+    `filled` (N, F) are the features with missing values at their conditional mean.  `moments` fill those of the target
+    in the same way.
     """
     other = moments.impute(target.X, target.missing)
     degree = 2 if filled.shape[1] <= MOST_QUADRATIC else 1
@@ -47,9 +48,9 @@ def compared(
     try:
         ratio = density_ratio(basis(filled), basis(other), train_weight=rows.weight)
     except ValueError as error:
-        if is_asked(specification):
+        if requires_comparison(specification):
             raise TrainingError(f"shift.target: {error}") from error
-        pass_over(error)
+        note_no_comparison(error)
         return None
     training = rows.training
     weight = rescaled(ratio.ratio[training], None if rows.weight is None else rows.weight[training])
@@ -71,7 +72,7 @@ def compared(
 
 
 def with_density_weights(rows: TrainingRows, ratio: Floats) -> TrainingRows:
-    """Return the rows weighted by density ratio (N,): those that fits see sum to their effective number."""
+    """Return the rows weighted by density ratio (N,); weights of training rows sum to their effective number."""
     training = rows.training
     weight = ratio if rows.weight is None else ratio * rows.weight
     weight = weight.copy()
@@ -81,9 +82,10 @@ def with_density_weights(rows: TrainingRows, ratio: Floats) -> TrainingRows:
 
 
 def with_density_weights_of_all(rows: TrainingRows, ratio: Floats) -> TrainingRows:
-    """Return rows of `with_density_weights` for a fit to all of them, so that they sum to their effective number.
+    """Return rows of `with_density_weights` with weights for a fit to all rows, which sum to their effective number.
 
-    Of the training rows' weights w = c g r, g the given ones, the factor c is Σw/Σwr.
+    `with_density_weights` gave the training rows the weights w = c g r with the catalogue's weights g.  Its factor is
+    c = Σw/Σwr, which is divided out first.
     """
     assert rows.weight is not None  # noqa: S101  with_density_weights has set them
     training, plain = rows.training, rows.weight.copy()
@@ -95,15 +97,16 @@ def with_density_weights_of_all(rows: TrainingRows, ratio: Floats) -> TrainingRo
 def corrected(
     specification: Specification, classifier: Classifier, share: Floats, target: TargetRows | None
 ) -> tuple[Classifier, ShareCorrection | None]:
-    """Return the classifier for the class shares of the target, and these; as it was, and None, where none are.
+    """Return the classifier with the class shares of the target, and these shares.
 
-    `share` (K,) is that of the training rows.
+    Where the specification asks for no other shares, the classifier is unchanged and the shares are None.  `share`
+    (K,) are the class shares of the training rows.
     """
     prior = specification.shift.class_prior
     if prior is None:
         return classifier, None
     if prior == "em":
-        assert target is not None  # noqa: S101  read_target has said so
+        assert target is not None  # noqa: S101  read_target raises otherwise
         columns = _columns(specification, classifier)
         p = classifier.score(target.X[:, columns], target.missing[:, columns]).probability
         estimate = class_priors(p, share)
@@ -132,11 +135,11 @@ def target_loss(
     share: Floats,
     ratio: Floats | None,
 ) -> TargetLoss | None:
-    """Return the log loss that held-out rows, weighted as the target, show: with class shares corrected, and without.
+    """Return the log loss of held-out rows that are weighted as the target, with and without corrected class shares.
 
-    None where no row is held out, or nothing says how the target differs.  Weights are those of the classes where
-    shares are corrected, else the density ratio (N,) where there is one.  `share` (K,) are the classes' in the
-    training.
+    None where no row is held out, or where nothing says how the target differs.  Where class shares are corrected,
+    the weights are the ratios of the shares; otherwise they are the density `ratio` (N,).  `share` (K,) are the class
+    shares of the training rows.
     """
     held_out, truth, shift = rows.held_out, rows.target[rows.held_out], classifier.log_prior_shift
     if not held_out.any():
@@ -146,7 +149,7 @@ def target_loss(
         weight = weight * np.exp(shift)[truth]
     elif ratio is None:
         return None
-    elif not specification.shift.density_weights:  # they are in the rows' weights then
+    elif not specification.shift.density_weights:  # with them, the rows' weights include the ratio already
         weight = weight * ratio[held_out]
     columns = _columns(specification, classifier)
     X, missing = rows.X[held_out][:, columns], rows.missing[held_out][:, columns]
@@ -167,6 +170,6 @@ def target_loss(
 
 
 def _columns(specification: Specification, classifier: Classifier) -> list[int]:
-    """Return where the classifier's features are among all."""
+    """Return the positions of the classifier's features among all features."""
     names = list(specification.features)
     return [names.index(name) for name in classifier.features]

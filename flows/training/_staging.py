@@ -1,4 +1,4 @@
-"""What a training keeps in its staging folder: the rows, their filled features, and what was said of them."""
+"""The staging folder of a training: the rows, their filled features, their description, and fitted members."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ __all__ = [
     "StagedMembers",
     "StagedTraining",
     "filled_features",
+    "folder_for_rows",
     "read_checked_parts",
     "read_described",
     "read_drafts",
     "read_members",
     "read_selected",
-    "room_for_rows",
     "stage_shards",
     "summing_on",
     "write_checked_parts",
@@ -59,9 +59,11 @@ Floats = NDArray[np.float64]
 INGESTED = "ingested.json"
 CHECKED = "checked.json"
 SHARDS = "shards"
+"""Folder of all rows, if they are too many for the memory."""
 REFILLED = "refilled.npy"
+"""Features of the sample with missing values as the moments of all rows fill them, held-out rows included."""
 UNKNOWN_VERSION = "000000000000"
-"""The version of a training whose rows are not all read."""
+"""Name of a folder for rows that are being read: the version of the model is known after the last row."""
 CHECKS = "checks"
 SHOWN = "shown"
 FITS: Sequence[str] = ("judged", "kept")
@@ -70,9 +72,10 @@ FITS: Sequence[str] = ("judged", "kept")
 def filled_features(
     rows: TrainingRows, stored: StoredRows | None = None, *, held_out_too: bool = False
 ) -> tuple[FeatureMoments, Floats]:
-    """Return the moments of the training rows' features, and all features with the missing ones at their mean.
+    """Return the moments of the training rows' features, and all features with missing values at conditional means.
 
-    Where `rows` are a sample, moments are of the rows `stored`: of the training rows, or of all.
+    Where `rows` are a sample, the moments are those of the `stored` training rows, or of all stored rows if
+    `held_out_too`.
     """
     training, weight = rows.training, rows.weight
     X, missing = rows.X[training], rows.missing[training]
@@ -87,14 +90,15 @@ def filled_features(
 
 
 def _incomplete(rows: TrainingRows, *, held_out_too: bool) -> tuple[Floats, NDArray[np.bool_], Floats]:
+    """Return features, their mask of missing values, and weights of the rows that the moments are estimated from."""
     training = np.ones(len(rows.target), bool) if held_out_too else rows.training
     weight = np.ones(int(training.sum())) if rows.weight is None else rows.weight[training]
     return rows.X[training], rows.missing[training], weight
 
 
 @contextmanager
-def room_for_rows(store: Store, name: str, *, dry_run: bool) -> Iterator[Path]:
-    """Give a folder for rows that are too many for the memory: in the store, unless nothing is to be written there."""
+def folder_for_rows(store: Store, name: str, *, dry_run: bool) -> Iterator[Path]:
+    """Give a folder for rows that are too many for the memory: in the store or, for a dry run, a temporary one."""
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="blr-rows-") as temporary:
             yield Path(temporary)
@@ -109,7 +113,7 @@ def room_for_rows(store: Store, name: str, *, dry_run: bool) -> Iterator[Path]:
 
 @contextmanager
 def summing_on(engine: Engine, folder: Path) -> Iterator[None]:
-    """Let sums over the shards in the folder be made on an engine; without shards all work is done here."""
+    """Compute sums over the shards in the folder on an engine; without shards, this process does all work."""
     if not (folder / SHARDS).is_dir():
         yield
         return
@@ -122,9 +126,9 @@ def summing_on(engine: Engine, folder: Path) -> Iterator[None]:
 def stage_shards(
     stored: StoredRows, rows: TrainingRows, moments: FeatureMoments, phi: float, folder: Path, *, refit: bool
 ) -> None:
-    """Move all rows into the folder, with their filled features, weights divided by the overdispersion `phi`.
+    """Move all rows into the folder, with filled features and with weights divided by the overdispersion `phi`.
 
-    For a `refit` to all rows features are filled once more, as the moments of all say; `rows` are the sample.
+    For a `refit` to all rows, features are filled a second time, by the moments of all rows.  `rows` are the sample.
     """
 
     def weight(shard: Shard) -> Floats:
@@ -146,16 +150,15 @@ def stage_shards(
 
 
 def write_drafts(drafts: Sequence[Gaussian], folder: Path, index: int) -> None:
-    """Write the drafts of a candidate's parts: a row of the mean (D,) above the precision (D, D) in each file."""
+    """Write the drafts of a candidate's parts, a file for each: the mean (D,) as a row above the precision (D, D)."""
     for number, q in enumerate(drafts):
         write_array(np.vstack([q.mean, q.precision]), folder / f"draft-{index:03d}-{number}.npy")
 
 
 def read_drafts(folder: Path, index: int) -> tuple[Gaussian, ...]:
     """Return what `write_drafts` wrote, part by part; nothing where it wrote nothing."""
-    paths = sorted(
-        folder.glob(f"draft-{index:03d}-*.npy")
-    )  # at most nine: their order is that of the numbers
+    # There are fewer than ten parts, so that the order of the names is that of the numbers.
+    paths = sorted(folder.glob(f"draft-{index:03d}-*.npy"))
     arrays = (np.load(path, allow_pickle=False) for path in paths)
     return tuple(Gaussian(array[0], array[1:]) for array in arrays)
 
@@ -165,7 +168,7 @@ class CheckedParts:
     """Which parts of which candidates are compared with the exact posterior, by the candidate's index."""
 
     parts: Mapping[int, tuple[int, ...]]
-    selected: int | None = None  # the candidate that most of the model is of
+    selected: int | None = None  # the candidate with the largest share in the model
 
 
 def write_checked_parts(parts: Mapping[int, tuple[int, ...]], selected: int, folder: Path) -> None:
@@ -174,7 +177,7 @@ def write_checked_parts(parts: Mapping[int, tuple[int, ...]], selected: int, fol
 
 
 def read_selected(folder: Path) -> int | None:
-    """Return the candidate that most of the model is of; None where an earlier version chose it."""
+    """Return the candidate with the largest share; None if an earlier version wrote the file."""
     return read_document(CheckedParts, folder / CHECKED).selected
 
 
@@ -185,7 +188,7 @@ def read_checked_parts(folder: Path, index: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class StagedMembers:
-    """The members of a candidate by the fit that they are of, "judged" or "kept", and the checks of the kept ones."""
+    """The members of a candidate, by their fit: "judged" or "kept"; and the checks of those that are kept."""
 
     fits: Mapping[str, Sequence[Member]]
     checks: tuple[PosteriorCheck | None, ...]
@@ -214,7 +217,7 @@ def read_members(path: Path) -> StagedMembers:
 
 @dataclass(frozen=True, kw_only=True)
 class StagedDescription:
-    """What is said of the rows that wait in the folder, the specification with all that was learned of them."""
+    """The description of the rows in the folder, and the specification with what was learned from them."""
 
     specification: Specification
     version: str
@@ -224,7 +227,7 @@ class StagedDescription:
 
 
 def write_described(described: StagedDescription, folder: Path) -> None:
-    """Write what is said of the rows; the file comes last, so with it all of the ingest is there."""
+    """Write the description of the rows.  It is the last file: where it exists, the ingest is complete."""
     write_document(folder / INGESTED, described)
 
 
@@ -235,7 +238,7 @@ def read_described(folder: Path) -> StagedDescription:
 
 @dataclass(frozen=True)
 class StagedTraining:
-    """The staging folder, read."""
+    """What is read from the staging folder: the description of the rows, and the rows."""
 
     folder: Path
     described: StagedDescription
@@ -248,7 +251,7 @@ class StagedTraining:
 
     @cached_property
     def fits(self) -> dict[str, CandidateData]:
-        """The rows that the judged model is fitted to, and those of the kept one where it is to be refitted."""
+        """The rows for the fits: "judged", and "kept" too if the model is fitted again to all rows."""
         rows = self.data.rows
         if not (self.specification.split.refit and rows.held_out.any()):
             return {"judged": self.data}
@@ -265,12 +268,12 @@ class StagedTraining:
 
     @property
     def kept(self) -> str:
-        """Which of the fits is kept."""
+        """Which of the fits makes the model that is kept: "kept", or "judged" without a second fit."""
         return "kept" if "kept" in self.fits else "judged"
 
     @classmethod
     def read(cls, folder: Path) -> StagedTraining:
-        """Return what `ingest` has written into the folder."""
+        """Return what `ingest` wrote into the folder."""
         described = read_described(folder)
         filled = np.load(folder / "filled.npy", allow_pickle=False)
         stored = StoredRows((folder / SHARDS).absolute()) if (folder / SHARDS).is_dir() else None

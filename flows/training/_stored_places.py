@@ -1,4 +1,4 @@
-"""The split of rows that are stored on the disk, and the names that several of them have; read piece by piece.
+"""The split of rows on the disk, and the hashes of their objects' names, read piece by piece.
 
 Shapes: n rows of a piece.
 """
@@ -17,7 +17,7 @@ from flows.specification.specification import Specification
 from flows.training._collected import Part, joined
 from flows.training._stored_rows import StoredRows
 
-__all__ = ["NamedRows", "named_pieces", "put_on_sides", "side_by_row"]
+__all__ = ["NamedRows", "held_out_function", "named_pieces", "write_split"]
 
 NamedRows = tuple[NDArray[np.uint64], NDArray[np.integer]]
 """Hashes of names and class indices of rows, (n,) each."""
@@ -28,17 +28,17 @@ PIECE_ROWS = 1_000_000
 """Approximate number of rows whose hashes are sorted at once."""
 
 
-def side_by_row(specification: Specification) -> Callable[[Places], NDArray[np.bool_]] | None:
-    """Return a function from places to which rows are held out; None if this depends on other rows too."""
+def held_out_function(specification: Specification) -> Callable[[Places], NDArray[np.bool_]] | None:
+    """Return a function that says by their places which rows are held out; None if that depends on other rows."""
     if specification.split.by == "healpix" or not specification.split.held_out:
         return None
     return lambda places: sides(specification, places, None)[0]
 
 
-def put_on_sides(specification: Specification, stored: StoredRows, summary: SplitSummary) -> SplitSummary:
-    """Write which rows are held out, and their groups; return the summary of all rows.
+def write_split(specification: Specification, stored: StoredRows, summary: SplitSummary) -> SplitSummary:
+    """Write which rows are held out, and their groups; return the summary of the split of all rows.
 
-    `summary` is that of a sample of rows, from which the order of the pixels was chosen.
+    `summary` is that of a sample of the rows, from which the order of the pixels was chosen.
     """
     order = summary.healpix_order
     stored.add("held_out", lambda shard: sides(specification, stored.read("place", shard), order)[0])
@@ -49,7 +49,7 @@ def put_on_sides(specification: Specification, stored: StoredRows, summary: Spli
 
 
 def named_pieces(stored: StoredRows | None, parts: Sequence[Part]) -> Iterator[NamedRows] | None:
-    """Return hashes of names with classes, all rows of a name in one piece; None where objects have no names."""
+    """Return pieces of hashes and classes, all rows of a name in the same piece; None where objects have no names."""
     if stored is not None:
         return _pieces(stored, "named") if stored.has("named") else None
     named = joined(parts, "named")
@@ -57,7 +57,7 @@ def named_pieces(stored: StoredRows | None, parts: Sequence[Part]) -> Iterator[N
 
 
 def _pieces(stored: StoredRows, name: str) -> Iterator[NamedRows]:
-    """Yield hashes with the classes of their rows: a piece has those of one remainder, so equal ones stay together."""
+    """Yield pieces of hashes with classes; a piece has the hashes of one remainder, so that equal ones are together."""
     n = max(1, -(-stored.n_rows // PIECE_ROWS))
     for piece in range(n):
         found = []

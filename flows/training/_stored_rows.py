@@ -1,6 +1,6 @@
 """Labelled rows that are too many for the memory: arrays on the disk, read a shard at a time.
 
-A shard is so many consecutive rows, whoever works on it: its boundaries depend on the number of rows alone.
+A shard is a range of consecutive rows.  Its boundaries depend on the number of rows alone, not on the engine.
 Shapes: N rows, F features, K classes.
 """
 
@@ -24,14 +24,14 @@ __all__ = ["SHARD_ROWS", "ArrayWriter", "Shard", "StoredRows", "check_seen"]
 Array = np.ndarray[Any, Any]
 
 SHARD_ROWS = 65_536
-"""Rows of a shard: some ten megabytes, so that a worker's memory does not matter."""
+"""Rows of a shard: about ten megabytes, which fit into the memory of any worker."""
 
 Shard = tuple[int, int]
-"""The first row of a shard, and the one after its last."""
+"""The number of a shard's first row, and of the row after its last."""
 
 
 def check_seen(folder: Path) -> None:
-    """Raise EngineError where a worker does not see the folder of the rows."""
+    """Raise EngineError where this process, a worker, does not see the folder of the rows."""
     if not folder.is_dir():
         raise EngineError(
             f"{folder}: a worker does not see this folder, expected a model store on a disk that all "
@@ -40,9 +40,9 @@ def check_seen(folder: Path) -> None:
 
 
 class ArrayWriter:
-    """A `.npy` file that grows by rows; its header says how many once it is closed.
+    """Writes a `.npy` file row by row; the header gets the number of rows when the writer is closed.
 
-    The file is open only while rows are written, so that nothing is left open where a run fails.
+    The file is open only while rows are written, so that a run that fails leaves no open file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,7 +53,7 @@ class ArrayWriter:
         self._n = 0
 
     def append(self, rows: Array) -> None:
-        """Add rows; their type is that of the first ones.
+        """Add rows; all get the type of the first ones.
 
         Raises
         ------
@@ -76,13 +76,13 @@ class ArrayWriter:
         self._n += len(rows)
 
     def close(self) -> None:
-        """Write the header anew; without rows there is no file."""
+        """Write the header with the final number of rows; without rows, no file is made."""
         if self._begun:
             with self._path.open("r+b") as stream:
                 self._write_header(stream)
 
     def _write_header(self, stream: IO[bytes]) -> None:
-        # NumPy pads the header so that the number of rows may grow in place.
+        # NumPy pads the header, so that a larger number of rows fits into the same bytes.
         described = {
             "descr": np.lib.format.dtype_to_descr(self._dtype),
             "fortran_order": False,
@@ -102,13 +102,13 @@ class ArrayWriter:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """All labelled rows in a folder, one `.npy` file an array."""
+    """All labelled rows in a folder, a `.npy` file for each array."""
 
     folder: Path
 
     @cached_property
     def n_rows(self) -> int:
-        """N."""
+        """N, the number of rows."""
         return len(self._mapped("target"))
 
     @property
@@ -121,7 +121,7 @@ class StoredRows:
         return (self.folder / f"{name}.npy").is_file()
 
     def read(self, name: str, shard: Shard) -> Array:
-        """Return the rows of a shard, copied: pages of a map that lives count as memory in use."""
+        """Return a copy of a shard's rows: a memory map that stays open would count as memory in use."""
         return np.array(self._mapped(name)[slice(*shard)])
 
     def _mapped(self, name: str) -> Array:
@@ -129,7 +129,7 @@ class StoredRows:
         return mapped
 
     def rows(self, shard: Shard) -> TrainingRows:
-        """Return the rows of a shard as those in memory are: what fits and their judgement need of them."""
+        """Return a shard's rows in the form of rows in memory, with the arrays that fits and their judgement need."""
         return TrainingRows(
             X=self.read("X", shard),
             missing=self.read("missing", shard),
@@ -144,7 +144,7 @@ class StoredRows:
         return (self.rows(shard) for shard in self.shards)
 
     def add(self, name: str, of: Callable[[Shard], Array]) -> None:
-        """Write an array, shard by shard; one that was there is replaced."""
+        """Write an array, shard by shard; it replaces an array of the same name."""
         path = self.folder / f"{name}.npy"
         unfinished = path.with_suffix(".part")
         with ArrayWriter(unfinished) as written:
@@ -153,5 +153,5 @@ class StoredRows:
         unfinished.replace(path)
 
     def moved(self, folder: Path) -> StoredRows:
-        """Return the rows in another place of the same disk."""
+        """Move the rows to another folder on the same disk, and return them there."""
         return StoredRows(self.folder.rename(folder))

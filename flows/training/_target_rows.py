@@ -1,4 +1,4 @@
-"""Rows of the catalogue to classify, read at the training: what the labelled ones are compared with.
+"""Rows of the target, the catalogue to classify, which a training compares with the labelled rows.
 
 Shapes: N labelled rows, T rows of the target, F features.
 """
@@ -33,11 +33,11 @@ __all__ = [
     "TARGET_ROWS",
     "StagedShift",
     "TargetRows",
-    "is_asked",
-    "is_needed",
-    "pass_over",
+    "model_needs_target",
+    "note_no_comparison",
     "read_shift",
     "read_target",
+    "requires_comparison",
     "version_content",
     "write_shift",
 ]
@@ -45,14 +45,14 @@ __all__ = [
 Floats = NDArray[np.float64]
 
 TARGET_ROWS = 50_000
-"""Rows of the target that are looked at, at equal distances: the AUC is then known to 0.003."""
+"""Most rows of the target that are compared, taken at equal distances: the error of the AUC is then 0.003."""
 MOST_READ = 5_000_000
-"""Rows of the target above which some of its files are left unread, evenly."""
+"""Approximate number of rows that are read at most: of a larger target, only every n-th file is read."""
 
 
 @dataclass(frozen=True, eq=False)
 class TargetRows:
-    """Rows of the target: X (T, F) with 0 where `missing` (T, F), and which of how many they are."""
+    """Rows of the target: X (T, F), 0 where `missing`; and the name, number of rows and hash of the whole target."""
 
     X: Floats
     missing: NDArray[np.bool_]
@@ -63,7 +63,7 @@ class TargetRows:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetOrigin:
-    """Where rows of the target come from, as it waits beside them."""
+    """The name, the number of rows and the hash of a target, in a file beside its rows."""
 
     name: str
     n_rows: int
@@ -72,14 +72,14 @@ class TargetOrigin:
 
 @dataclass(frozen=True, eq=False)
 class StagedShift:
-    """What waits beside the training rows: rows of the target, and the density ratio of the labelled ones (N,)."""
+    """What the staging folder holds of the comparison: rows of the target, density ratios (N,) of labelled rows."""
 
     target: TargetRows | None = None
     ratio: Floats | None = None
 
 
 def write_shift(target: TargetRows, ratio: Floats, folder: Path) -> None:
-    """Write rows of the target and density ratios, each whole or not at all."""
+    """Write rows of the target and density ratios, each file whole or not at all."""
     for name, array in (("target_X", target.X), ("target_missing", target.missing), ("ratio", ratio)):
         write_array(array, folder / f"{name}.npy")
     origin = TargetOrigin(name=target.name, n_rows=target.n_rows, content_hash=target.content_hash)
@@ -87,7 +87,7 @@ def write_shift(target: TargetRows, ratio: Floats, folder: Path) -> None:
 
 
 def read_shift(folder: Path) -> StagedShift:
-    """Return what `write_shift` wrote, nothing where no target is named."""
+    """Return what `write_shift` wrote; an empty result where there was no comparison."""
     if not (folder / STAGED).is_file():
         return StagedShift()
     X, missing, ratio = (
@@ -101,20 +101,21 @@ def read_shift(folder: Path) -> StagedShift:
 STAGED = "target.json"
 
 
-def is_needed(specification: Specification) -> bool:
-    """Say whether the model itself depends on the target, and not its report alone."""
+def model_needs_target(specification: Specification) -> bool:
+    """Say whether the model itself depends on the target, not only its report."""
     return specification.shift.density_weights or specification.shift.class_prior == "em"
 
 
 def read_target(
     specification: Specification, trained: Mapping[str, ColumnMetadata], *, limit: int | None = None
 ) -> TargetRows | None:
-    """Return rows of the target that a specification names, None where it names none.
+    """Return rows of the target that a specification names; None where it names none.
 
-    `trained` says of the columns what the labelled catalogue does.  A target that only a report asks for may be
-    absent or damaged still; what the model depends on may not: SpecificationError, UsageError or CatalogError.
+    `trained` is the metadata of the labelled catalogue's columns.  A target that cannot be read is an error
+    (SpecificationError, UsageError, CatalogError or OSError) if the specification requires the comparison.  A target
+    that is only named under [target] may be missing or damaged: a note says so, and the result is None.
     """
-    shift, needed = specification.shift, is_needed(specification)
+    shift, needed = specification.shift, model_needs_target(specification)
     named = shift.target or specification.target.paths
     if named is None:
         if needed:
@@ -131,19 +132,19 @@ def read_target(
         with opened(sources, target_table(specification, reader), key=key) as catalogs:
             return _read(specification, reader, catalogs, trained, limit)
     except (CatalogError, UsageError, OSError) as error:
-        if is_asked(specification):
+        if requires_comparison(specification):
             raise
-        pass_over(error)
+        note_no_comparison(error)
         return None
 
 
-def is_asked(specification: Specification) -> bool:
-    """Say whether the comparison is asked for, and not made because the catalogue to classify is at hand."""
-    return is_needed(specification) or specification.shift.target is not None
+def requires_comparison(specification: Specification) -> bool:
+    """Say whether a training fails without the comparison; otherwise it is made only if the target can be read."""
+    return model_needs_target(specification) or specification.shift.target is not None
 
 
-def pass_over(error: Exception) -> None:
-    """Tell why there is no comparison, where nobody has asked for it."""
+def note_no_comparison(error: Exception) -> None:
+    """Tell the user why the target is not compared with the training rows."""
     tell().note(f"the target is not compared with the training rows: {error}")
 
 
@@ -188,7 +189,7 @@ def _read(
 
 
 def version_content(content_hash: str, specification: Specification, target: TargetRows | None) -> str:
-    """Return the hash of all rows that a model depends on, the target's too where it does."""
-    if target is None or not is_needed(specification):
+    """Return the hash of all rows that a model depends on; those of the target count if the model needs them."""
+    if target is None or not model_needs_target(specification):
         return content_hash
     return hashlib.sha256(f"{content_hash}\n{target.content_hash}".encode()).hexdigest()

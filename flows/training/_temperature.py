@@ -22,7 +22,7 @@ def mixed_left_out(
     """Return the left-out probabilities (N, K) of the mixture that makes the model, and its temperature.
 
     `members` are the candidates in the mixture, each an index and a share.  `folder` has a file of left-out
-    probabilities for each candidate; where one is missing, because rows were held out instead, both results are None.
+    probabilities for each candidate; where one is missing, since rows were held out instead, both results are None.
 
     The probabilities that are returned include the temperature.  It is None where the rows favour none, where
     `select.temperature` is "none", and where labels may be wrong: then the probabilities are those of the recorded

@@ -1,4 +1,4 @@
-"""What the report shows of the weights: their way to the mode, and the posterior of two of them, exact and approximate.
+"""Arrays for the pictures of weights: their path to the mode, and the exact and approximate posterior of two weights.
 
 Shapes: I iterations, W weights shown, D weights, S draws.
 """
@@ -21,7 +21,7 @@ __all__ = ["weight_pictures"]
 Array = np.ndarray[Any, Any]
 
 MOST_SHOWN: Final = 6
-"""Weights whose way is shown: as many as there are colours."""
+"""Most weights whose path is shown: as many as there are colours."""
 
 
 def weight_pictures(
@@ -32,7 +32,7 @@ def weight_pictures(
     classes: Sequence[str],
     rng: np.random.Generator,
 ) -> WeightPictures:
-    """Return the pictures of a fit's weights; `laplace` is the fit, with its data, and `served` improves on it."""
+    """Return the arrays of the pictures; `laplace` is the fit with its data, `served` the posterior that is used."""
     names = _weight_names(laplace, basis, features, classes)
     path = laplace.path
     shown: dict[str, Array] = {}
@@ -57,7 +57,7 @@ def weight_pictures(
 def _weight_names(
     q: LaplacePosterior, basis: Basis, features: Sequence[str], classes: Sequence[str]
 ) -> Array:
-    """Return the names (D,) of the weights: the function's, after the class where each has its own."""
+    """Return the names (D,) of the weights: that of the function, after that of the class if classes have their own."""
     functions = [
         "intercept" if name == "1" else name
         for name in basis.names([feature.replace("_", " ") for feature in features])

@@ -1,4 +1,4 @@
-"""From the description of a model, and summaries of what it classified, to what the report shows."""
+"""The content of a training's report, from the description of a model and summaries of what it classified."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOTES_FILE = "report-notes.json"
 
 @dataclass(frozen=True, eq=False)
 class ReportParts:
-    """What lies beside a model for its report; None and empty where a model of an earlier version lacks it."""
+    """Files beside a model for its report; None or empty where an earlier version did not write them."""
 
     boundary: BoundaryPicture | None = None
     pictures: StoredPictures | None = None
@@ -66,7 +66,7 @@ def train_report(
     remarks: Sequence[str] = (),
     attribution: Sequence[str] = (),
 ) -> TrainReport:
-    """Return the report of a model; `parts` lie beside it."""
+    """Return the report of a model; `parts` are read from the files beside it."""
     parts = ReportParts() if parts is None else parts
     training, metrics = model.training, model.metrics
     counts = zip(model.classes, training.training_counts, training.held_out_counts, strict=True)
@@ -117,7 +117,7 @@ def train_report(
 
 
 def _noted(training: TrainingDescription) -> Iterator[str]:
-    """Yield what was noted of catalogue and labels at the ingest."""
+    """Yield sentences on the catalogue, the labels and the fits."""
     for quality in training.quality:
         yield from quality_remarks(quality)
     yield from _states(training.states)
@@ -148,7 +148,7 @@ def _noted(training: TrainingDescription) -> Iterator[str]:
 
 
 def _label_words(labels: LabelSummary) -> Iterator[str]:
-    """Yield what was met on the way to the labels."""
+    """Yield sentences on where labels came from, and on those in conflict."""
     if labels.conflicts:
         shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in labels.conflicting.items())
         yield f"{labels.conflicts:,} objects have labels in conflict, and were left out: {shown}."
@@ -174,7 +174,7 @@ def _label_words(labels: LabelSummary) -> Iterator[str]:
 
 
 def _states(states: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """Yield why values are missing, where the specification tells the reasons apart."""
+    """Yield a sentence on why values are missing, where the specification distinguishes the reasons."""
     if not states:
         return
     worst = sorted(states.items(), key=lambda entry: (-sum(entry[1].values()), entry[0]))[:MOST_STATES]
@@ -187,6 +187,7 @@ def _states(states: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
 
 
 MOST_STATES = 8
+"""Most columns that the sentence on missing values lists."""
 MISSING_WORDS = {"not_observed": "not observed", "not_detected": "not detected", "masked": "masked"}
 
 
@@ -202,14 +203,14 @@ def _provenance(model: ModelDescription) -> dict[str, str]:
 
 
 def save_boundary(picture: BoundaryPicture, path: Path) -> None:
-    """Write the arrays of a boundary picture: the training rows that it is drawn from are not kept."""
+    """Write the arrays of a boundary picture, since the training rows behind it are not kept."""
     with atomic_path(path) as temporary, temporary.open("wb") as stream:
         arrays = {name: value for name, value in vars(picture).items() if value is not None}
         np.savez_compressed(stream, allow_pickle=False, **arrays)
 
 
 def load_boundary(path: Path) -> BoundaryPicture | None:
-    """Return the boundary picture in a file, or None."""
+    """Return the boundary picture in a file; None where the file does not exist."""
     if not path.is_file():
         return None
     with np.load(path, allow_pickle=False) as stored:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from flows.runs.parameters import ENGINE, STORE, THREADS, Parameter
 
-# The command line reads these annotations, and must not wait for the import of a specification's libraries.
+# The command line reads these annotations, and should not import the libraries of a specification for that.
 if TYPE_CHECKING:
     from flows.specification.specification import Specification
 

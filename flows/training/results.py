@@ -1,4 +1,4 @@
-"""What a training passes from step to step, and what comes out of it."""
+"""What the steps of a training pass on, and the results of a training."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["Ingested", "ModelDescription", "TrainingPlan", "TrainingResult"]
 
 @dataclass(frozen=True, kw_only=True)
 class Ingested:
-    """The labelled rows: which version of the model they make, and where they wait."""
+    """The result of the ingest: the version of the model that the labelled rows give, and the folder of the rows."""
 
     version: str
-    exists: bool  # whether the store has that version
+    exists: bool  # whether the store has this version already
     sample: LabelledSample
     classes: tuple[str, ...]
-    folder: str | None  # of the staged rows; None where nothing is to be trained
+    folder: str | None  # folder of the staged rows; None where nothing is to be trained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,4 +35,4 @@ class TrainingPlan:
 
 
 TrainingResult = TrainingPlan | ModelDescription
-"""A plan of a dry run, else the model: trained, there already, or of a trial."""
+"""The plan of a dry run, or the model: newly trained, already in the store, or from a trial."""

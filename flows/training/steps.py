@@ -1,7 +1,8 @@
-"""Train a model: the work itself, with or without Prefect.
+"""The steps of a training, which run with or without Prefect.
 
-Tasks are the ingest, each candidate, the choice, and the saving.  What passes between them is small: paths, indices,
-rows of the evidence table.  Labelled rows and fitted candidates wait in a staging folder, so that a killed run goes on.
+The steps are the ingest, the fit of each candidate, the choice, the refinement of each chosen candidate, and the
+saving.  They pass small values on: paths, indices, rows of the evidence table.  Labelled rows and fitted candidates
+are kept in a staging folder, so that the same command continues a killed run.
 """
 
 from __future__ import annotations
@@ -52,19 +53,19 @@ from flows.training._saving import Judged, Kept, make_model, save_model
 from flows.training._staging import (
     StagedDescription,
     StagedTraining,
+    folder_for_rows,
     read_checked_parts,
     read_described,
     read_drafts,
     read_members,
     read_selected,
-    room_for_rows,
     summing_on,
     write_checked_parts,
     write_described,
     write_drafts,
     write_members,
 )
-from flows.training._target_rows import is_needed, read_shift, read_target, version_content
+from flows.training._target_rows import model_needs_target, read_shift, read_target, version_content
 from flows.training._temperature import mixed_left_out
 from flows.training.request import TrainRequest
 from flows.training.results import Ingested, TrainingPlan
@@ -88,7 +89,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """What is to be trained, and where the model goes: read and checked, so that no later step does it again."""
+    """What to train and where to store it, read and checked so that no later step does that again."""
 
     specification: Specification
     store: Store
@@ -100,7 +101,7 @@ class TrainingTask:
 
     @classmethod
     def of(cls, request: TrainRequest) -> TrainingTask:
-        """Return what a request is for; UsageError, SpecificationError or ModelError where that cannot be."""
+        """Return the task of a request; UsageError, SpecificationError or ModelError where the request is wrong."""
         wanted = read_specification(request.specification)
         engine, key = EngineChoice.chosen(request.engine, wanted.run.engine, base=Path(wanted.base_folder))
         check_scheduler(engine.file, engine.address, key=key)
@@ -109,7 +110,7 @@ class TrainingTask:
 
 
 def ingest(task: TrainingTask) -> Ingested:
-    """Gather the labelled rows into a staging folder; return where they are, and which version they make."""
+    """Gather the labelled rows into a staging folder; return this folder, and the version of the model."""
     asked = task.specification
     key = "catalog.paths"
     sources = resolve_sources(asked.catalog.paths, Path(asked.base_folder), key=key)
@@ -119,7 +120,7 @@ def ingest(task: TrainingTask) -> Ingested:
         working_here() if fetched else nullcontext(),
         ExitStack() as stack,
     ):
-        room = room_for_rows(task.store, asked.name, dry_run=task.dry_run)
+        room = folder_for_rows(task.store, asked.name, dry_run=task.dry_run)
         return _staged(task, opened, lambda: stack.enter_context(room))
 
 
@@ -129,7 +130,7 @@ def _staged(task: TrainingTask, opened: list[Catalog], room: Callable[[], Path])
     columns = column_metadata(
         opened[0], training_reader(specification, split_by=split_columns(specification)).names
     )
-    target = read_target(specification, columns, limit=limit) if is_needed(asked) else None
+    target = read_target(specification, columns, limit=limit) if model_needs_target(asked) else None
     version = make_version(asked, version_content(gathered.content_hash, asked, target), code_version())
     exists = store.contains(specification.name, version)
     if task.dry_run or (exists and not task.overwrite):
@@ -160,7 +161,7 @@ def _gathered(
 
 
 def fit(folder: str, index: int, threads: int | None = None) -> JudgedCandidate:
-    """Fit one candidate, unless a run that was killed had done so; return it as it was judged."""
+    """Fit one candidate, unless a killed run has done so; return its row of the evidence table."""
     done = Path(folder) / f"candidate-{index:03d}.json"
     if not done.is_file():
         staged = StagedTraining.read(Path(folder))
@@ -191,10 +192,10 @@ def choose(folder: str, candidates: Sequence[JudgedCandidate]) -> Ranking:
 
 
 def refine(folder: str, index: int, threads: int | None = None) -> str:
-    """Give a candidate the posterior that the specification asks for; return the file it waits in.
+    """Give a candidate the posterior that the specification asks for; return the path of the file with the result.
 
-    It holds the members that are judged, fitted to the training rows, and those that are kept, fitted to all rows where
-    the specification asks for that.
+    The file holds the members that are judged, fitted to the training rows.  If the specification asks for a fit to
+    all rows, it also holds the members of that fit, which are kept.
     """
     done = Path(folder) / f"member-{index:03d}.asdf"
     if not done.is_file():
@@ -228,9 +229,9 @@ def save(
     members: Mapping[str, float],
     store: Store,
 ) -> ModelDescription:
-    """Make the model of its members, save it, and let it be the champion if no model is.
+    """Make the model of its members and save it; it becomes the champion if its name has none.
 
-    `members` are files, each with its share in the average.
+    `members` are the paths of the members' files, each with its share in the mixture.
     """
     staged = StagedTraining.read(Path(folder))
     kept = staged.kept
@@ -276,7 +277,7 @@ def save(
 
 @dataclass(frozen=True)
 class Steps:
-    """The tasks; `flows.train` puts Prefect's in their place."""
+    """The functions of the steps; `flows.train` replaces them by tasks of Prefect."""
 
     ingest: Callable[[TrainingTask], Ingested] = ingest
     fit: Callable[[str, int, int | None], JudgedCandidate] = fit
@@ -291,12 +292,12 @@ DIRECT = Steps()
 
 
 def specified(request: TrainRequest) -> TrainRequest:
-    """Return a request with its specification read and checked, before anything is started."""
+    """Return a request with its specification read and checked, before any work starts."""
     return replace(request, specification=read_specification(request.specification))
 
 
 def train(request: TrainRequest, *, steps: Steps = DIRECT) -> ModelDescription:
-    """Fit all candidates of a specification and save the best; of a trial, keep nothing."""
+    """Fit all candidates of a specification and save the model; a trial saves nothing."""
     task = TrainingTask.of(request)
     if task.limit is not None:
         with tempfile.TemporaryDirectory(prefix="blr-trial-") as folder:
@@ -306,7 +307,7 @@ def train(request: TrainRequest, *, steps: Steps = DIRECT) -> ModelDescription:
 
 
 def plan(request: TrainRequest, *, steps: Steps = DIRECT) -> TrainingPlan:
-    """Return what `train` would do with a request; nothing is written."""
+    """Return what `train` would do with a request, and write nothing."""
     task = replace(TrainingTask.of(request), dry_run=True)
     ingested = steps.ingest(task)
     return TrainingPlan(

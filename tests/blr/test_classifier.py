@@ -1,4 +1,4 @@
-"""The classifier: one mixture over weights, missing features, errors and models, and its flags."""
+"""The classifier: a mixture over weights, missing features, measurement errors and models; and its flags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One BLAS thread inside, as many as before outside, whoever opened the context and how it ends."""
+"""One BLAS thread inside the context, and as many as before after it, however it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a disturbed run has done harm to: an output folder held against what an undisturbed run makes."""
+"""The damage of a disturbed run: its output folder is compared with that of an undisturbed run."""
 
 from __future__ import annotations
 

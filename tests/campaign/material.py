@@ -1,4 +1,4 @@
-"""What the campaign works on: a release in partitions and FITS files, two models, and what undisturbed runs make."""
+"""The data of the campaign: a release in partitions and FITS files, two models, and results of undisturbed runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was tried and what harm it did, a line each, and all of it as one table."""
+"""The trials and their damage, a line for each, and a table of all."""
 
 from __future__ import annotations
 

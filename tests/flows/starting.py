@@ -1,4 +1,4 @@
-"""What holds of every specification that `blr init` writes."""
+"""Properties of every specification that `blr init` writes."""
 
 from __future__ import annotations
 

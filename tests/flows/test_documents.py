@@ -1,4 +1,4 @@
-"""Typed values and their JSON: nothing lost, defaults left out, damage named."""
+"""Typed values and their JSON: no value is lost, defaults are left out, and errors name the damaged key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user names is read once, at its door, and is an object of its own type from there on."""
+"""Texts from users are read once, where they enter; from there on, they are objects of types of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Catalogues that no rule foresaw: what is odd in them is said in words that help, and nothing is passed over."""
+"""Unusual catalogues: messages name what is odd in them, and nothing is ignored without a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sample of `make campaign`: runs killed at steps and at times, stopped, crowded; each then run again."""
+"""A sample of `make campaign`: runs that are killed, stopped, or run at the same time; each is then run again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What earlier versions left behind is still read: each folder of tests/fixtures is one that a version made."""
+"""Files of earlier versions are still read: a version made each folder of tests/fixtures."""
 
 from __future__ import annotations
 

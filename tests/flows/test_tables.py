@@ -1,4 +1,4 @@
-"""Tables in memory get what a file of the same rows gets, and stay what they are."""
+"""Tables in memory get the same results as a file of the same rows, and keep their type."""
 
 from __future__ import annotations
 

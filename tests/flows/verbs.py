@@ -1,4 +1,4 @@
-"""The verbs as functions of a request's fields, and of what else the work takes: `dry_run`, `steps`."""
+"""The commands as functions of a request's fields and of further arguments: `dry_run`, `steps`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Prefect server has heard: its events, the automations that listen, and somebody who is told."""
+"""Events of a Prefect server, the automations that react to them, and a receiver of their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every basis must do, whatever its kind: one dict of instances through all of it."""
+"""Properties that every kind of basis has, tested on one table of instances."""
 
 from __future__ import annotations
 

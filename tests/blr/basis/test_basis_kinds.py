@@ -1,4 +1,4 @@
-"""Each kind of basis against its slow, obvious twin, and against other libraries."""
+"""Each kind of basis against a slow, simple implementation, and against other libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thresholds by bin that are known beforehand: what they come to in a sample that they have not seen."""
+"""Thresholds by bin that are learnt beforehand: their purity and completeness in a sample that they have not seen."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_bits_of_as_many_classes_as_there_are() -> None:
         ({"weight": np.full(4, -1.0)}, "negative or not finite"),
     ],
 )
-def test_what_cannot_be_is_refused(change: dict[str, Any], message: str) -> None:
+def test_impossible_values_are_refused(change: dict[str, Any], message: str) -> None:
     p = np.full((4, 2), 0.5)
     arguments = {"target": np.zeros(4, int), "level": 0.9, **change}
     with pytest.raises(ValueError, match=message):

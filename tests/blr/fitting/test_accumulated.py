@@ -1,4 +1,4 @@
-"""Data that add themselves up: the fits of arrays, whatever holds the rows."""
+"""Data that compute their own sums over rows: the fits are the same as those to arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Newton's method on its own: quadratic functions in one step, hard starts, honest endings."""
+"""Newton's method on its own: quadratic functions in one step, hard starts, and correct reports on convergence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Separation: found where it was put in, refuted where the classes overlap, by proofs that the tests check again."""
+"""Separation is found where data have it, and refuted where classes overlap; the tests check the proofs again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets in all their forms become fractions with weights; what cannot be one is said with row and number."""
+"""Targets in all their forms become fractions with weights; errors name the row and the number of a wrong target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laplace fits against the dense twin, scikit-learn, quadrature, and against themselves under what must not matter."""
+"""Laplace fits against the dense twin, scikit-learn, quadrature, and unchanged by what must not matter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The refined posterior: a stationary point of its bound, a bound indeed, and close to the references' truth."""
+"""The refined posterior: a stationary point of its bound, a lower bound, and close to the references."""
 
 from __future__ import annotations
 

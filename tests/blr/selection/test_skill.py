@@ -1,4 +1,4 @@
-"""Skill against the class shares: the gain, its interval, and what belongs together."""
+"""Skill against the class shares: the gain, its interval, and rows that count as one group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the evidence lacks beyond its second-order term, against quadrature in one dimension."""
+"""The error of the evidence beyond its second-order term, against quadrature in one dimension."""
 
 from __future__ import annotations
 

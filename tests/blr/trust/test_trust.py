@@ -1,4 +1,4 @@
-"""Verdicts: green where Laplace serves, amber and red where it does not, each with its reason in words."""
+"""Verdicts: green where the Laplace approximation is good, amber and red where it is not, each with its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts as whole columns: the same as text by text."""
+"""Columns of texts converted at once: the same result as text by text."""
 
 from __future__ import annotations
 

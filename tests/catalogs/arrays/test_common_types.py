@@ -1,4 +1,4 @@
-"""One type for several: every value of both is the same in it, or the cast fails; nothing is rounded."""
+"""The common type of several types: it holds every value of each exactly, or the cast fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cards and checksums: any text survives, any pieces add up."""
+"""Cards and checksums: every text is read back as written, and checksums of parts add to that of the whole."""
 
 from random import Random
 

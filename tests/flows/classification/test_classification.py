@@ -104,7 +104,7 @@ def test_manifest_and_summary(work: Path) -> None:
     assert summary["n_rows"] == 2 * of_one["n_rows"] == 800
 
 
-def test_the_same_again_does_nothing(work: Path) -> None:
+def test_a_second_run_does_nothing(work: Path) -> None:
     first = run(work)
     before = {p: p.stat().st_mtime_ns for p in (work / "out").rglob("*")}
     again = run(work)

@@ -234,7 +234,7 @@ def test_the_command_line(mapped: Path, tmp_path: Path, capsys: pytest.CaptureFi
         ({"sky_map": ["depth=none.fits"]}, CatalogError, "there is no such file"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_impossible_values_are_refused(
     mapped: Path, tmp_path: Path, asked: dict[str, Any], error: type[Any], message: str
 ) -> None:
     with pytest.raises(error, match=message):

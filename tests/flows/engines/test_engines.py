@@ -1,4 +1,4 @@
-"""Engines: the texts that name them, the tree in which they add, threads; Dask's workers are in `test_cluster.py`."""
+"""Engines: their names, their order of additions, and threads; `test_cluster.py` tests workers of Dask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Features against the training set: exact sums, an index that is near nought where nothing has changed."""
+"""Features against the training set: exact sums, and an index near zero where nothing has changed."""
 
 from __future__ import annotations
 

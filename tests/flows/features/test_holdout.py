@@ -1,4 +1,4 @@
-"""The share that is held out is about the one asked for, or the training is refused; what it was is told."""
+"""The share that is held out is close to the one asked for, or the training is refused; the report states it."""
 
 from __future__ import annotations
 

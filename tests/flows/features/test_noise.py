@@ -77,7 +77,7 @@ def scored(folder: Path, name: str, store: str, out: Path) -> tuple[np.ndarray, 
     return table["blr_p_late"].to_numpy().astype(float), table["blr_flags"].to_numpy()
 
 
-def test_rows_as_noisy_as_the_training_are_told_the_same_as_without_errors(
+def test_rows_as_noisy_as_the_training_get_the_same_as_without_errors(
     surveys: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
 ) -> None:
     folder, _ = surveys
@@ -87,7 +87,7 @@ def test_rows_as_noisy_as_the_training_are_told_the_same_as_without_errors(
     assert not (flags & 128).any()
 
 
-def test_noisier_rows_are_told_less_and_rightly_so(
+def test_noisier_rows_get_less_certain_and_better_probabilities(
     surveys: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
 ) -> None:
     folder, late = surveys

@@ -1,4 +1,4 @@
-"""Surveys mark what has no value each in its own way: [target] states the marks of the one that is classified."""
+"""Marks of missing values differ between surveys: [target] states those of the catalogue to classify."""
 
 from __future__ import annotations
 

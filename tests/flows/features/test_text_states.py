@@ -90,7 +90,7 @@ def test_a_column_of_classes(tmp_path: Path) -> None:
     assert read(tmp_path, states, 'e = "kind_not_detected"')[1] == [k == "" for k in KINDS]
 
 
-def test_what_nobody_told_of_is_named(tmp_path: Path) -> None:
+def test_texts_that_are_not_stated_are_named(tmp_path: Path) -> None:
     """A text that is in none of the three is no number, and is not taken for a missing one."""
     told = r"masked \(among the numbers are 'N/A', '>23.1', '>22.9'\)"
     with pytest.raises(ExpressionError, match=f"gives text, expected numbers; .*{told}"):

@@ -1,4 +1,4 @@
-"""Files that are still being written: waited for, or left alone."""
+"""Files that are still being written: a run waits for them, or leaves them for the next run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user names is resolved once; everything after the door takes the source or the catalogue as it is."""
+"""Paths and URLs of users are resolved once; all later code takes the source or the catalogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a model: the types of its parts, old files read into them, and new ones written as they were."""
+"""The description of a model: the types of its parts, the reading of old files, and the form of new ones."""
 
 from __future__ import annotations
 

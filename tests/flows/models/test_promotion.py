@@ -1,4 +1,4 @@
-"""A challenger in the champion's place: by rule, by hand, and not behind anybody's back."""
+"""Promotion of a challenger to champion: by the rule, by hand, and always recorded."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_promotion_killed_after_its_line_in_the_log_is_finished(
     assert len(store.history("morphology")) == lines
 
 
-def test_a_line_that_was_cut_is_passed_over(store: Store) -> None:
+def test_a_line_that_was_cut_is_ignored(store: Store) -> None:
     log = store.root / "morphology" / "champion.log"
     log.write_text(log.read_text() + '{"when": "20')
     label = challenger(store, 0.1)

@@ -1,4 +1,4 @@
-"""The model store: versions, champions, references; and a model file that is damaged or of another time."""
+"""The model store: versions, champions, references; and model files that are damaged or of another version."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def test_a_list_says_of_a_described_model_what_its_file_says(
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"model": "other@0123456789ab"}'])
-def test_a_damaged_description_is_passed_over(
+def test_a_damaged_description_is_ignored(
     store: Store, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     (store.find("morphology").folder / "description.json").write_text(text)

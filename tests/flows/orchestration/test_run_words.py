@@ -1,4 +1,4 @@
-"""What runs are called, what their states and log lines say, and where links to reports lead; without a server."""
+"""Names of runs, messages of their states and logs, and links to reports; without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The environment that Prefect gets, and that it takes it."""
+"""The environment variables that we set for Prefect, and that Prefect uses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command-line runs that were killed: known to be at an end by whoever is alone in their Prefect home."""
+"""Command-line runs that were killed: a process that is alone in their Prefect home marks them as ended."""
 
 from __future__ import annotations
 

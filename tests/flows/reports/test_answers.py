@@ -1,4 +1,4 @@
-"""What a report opens with: answers that follow from the numbers, with what to do."""
+"""The answers at the beginning of a report follow from the numbers, and have advice."""
 
 from __future__ import annotations
 

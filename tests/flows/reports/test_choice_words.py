@@ -1,4 +1,4 @@
-"""Under the candidates' table stands why one of better held-out loss was not selected."""
+"""Words under the table of candidates say why one with a better held-out loss was not selected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The boundary picture shows the two telling features, over where the data lie."""
+"""The boundary picture shows the two features that separate best, over the range of the data."""
 
 from __future__ import annotations
 

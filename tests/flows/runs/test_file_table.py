@@ -1,4 +1,4 @@
-"""The table of many files: what was written is read again, and no sum of all files moves by more than is said."""
+"""The table of many files: it is read back as written, and rounding changes no sum by more than stated."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_manifest_of_many_files_is_read_as_it_was_written_and_has_few_bytes_a_
     assert as_kept(kept) == kept, "what is rounded stays as it is"
 
 
-def test_rounding_moves_no_count_and_hardly_an_error(outputs: tuple[Output, ...]) -> None:
+def test_rounding_changes_no_count_and_errors_only_slightly(outputs: tuple[Output, ...]) -> None:
     exact, kept = (
         summarise(total(o.summary.tally for o in some), CLASSES, FEATURES)
         for some in (outputs, as_kept(outputs))

@@ -1,4 +1,4 @@
-"""One run at a time: who holds a folder, and what is left of those who were killed."""
+"""One run at a time: the lock of a folder, and the files that killed runs leave."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fcntl, "flock", flock)
 
 
-def test_a_second_run_is_told_of_the_first(tmp_path: Path) -> None:
+def test_the_error_of_a_second_run_names_the_first(tmp_path: Path) -> None:
     with exclusive(tmp_path / "out") as killed:
         assert killed is None
         said = rf"another run is writing to \(process {os.getpid()} on .*, since 20"
@@ -113,7 +113,7 @@ def test_without_locks_of_the_system_the_file_is_the_lock(
 
 
 @pytest.mark.parametrize("reused", [False, True])
-def test_without_locks_a_dead_owner_is_found_out(
+def test_without_locks_a_dead_owner_is_recognised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, reused: bool
 ) -> None:
     without_locks(monkeypatch)
@@ -211,14 +211,14 @@ def test_a_holder_that_ends_meanwhile_is_not_taken_for_dead(tmp_path: Path) -> N
     removing.join()
 
 
-def test_a_lock_file_with_anything_in_it_tells_of_nobody(tmp_path: Path) -> None:
+def test_a_lock_file_with_other_content_names_no_owner(tmp_path: Path) -> None:
     for text in ("", "{", "[]", '{"pid": 1}', "\x00" * 10):
         (tmp_path / LOCK).write_text(text)
         with exclusive(tmp_path) as killed:
             assert killed is None
 
 
-def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputFolderError, match="expected an output folder"), exclusive(tmp_path / "file"):
         pass
@@ -257,7 +257,7 @@ def test_a_lock_that_two_hosts_have_is_seen_by_its_owner(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_that_another_run_removed_are_no_riddle(
+def test_files_that_another_run_removed_give_a_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locks_of_this_host_only(monkeypatch)

@@ -1,4 +1,4 @@
-"""Manifests and records of other versions: what they do not say has a default, and the bytes stay the same."""
+"""Manifests and records of other versions: missing keys have defaults, and the bytes stay the same."""
 
 from __future__ import annotations
 
@@ -52,9 +52,7 @@ def test_a_quarantined_file_that_could_not_be_read_has_no_state(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("totals", [{"n_rows": 3}, {"n_rows": "three"}])
-def test_totals_that_another_version_wrote_otherwise_are_passed_over(
-    tmp_path: Path, totals: dict[str, Any]
-) -> None:
+def test_totals_in_the_form_of_another_version_are_ignored(tmp_path: Path, totals: dict[str, Any]) -> None:
     assert Manifest.read(copied(tmp_path, totals=totals)).totals is None
 
 

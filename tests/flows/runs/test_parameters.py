@@ -1,4 +1,4 @@
-"""The parameters of a verb, written once: fields of a request, options of a command, arguments of a function."""
+"""The parameters of a command, defined once: fields of a request, options of a command, arguments of a function."""
 
 import inspect
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ def test_a_command_makes_a_request_of_what_is_typed() -> None:
         (["a", "--out", "x", "--hidden", "1"], "No such option"),
     ],
 )
-def test_what_cannot_be_is_refused(words: list[str], said: str) -> None:
+def test_impossible_values_are_refused(words: list[str], said: str) -> None:
     result, seen = typed(*words)
     assert result.exit_code == 2
     assert said in result.output
@@ -87,7 +87,7 @@ def test_a_field_without_a_parameter_is_a_mistake() -> None:
         list(request_fields(Bare))
 
 
-def test_only_what_is_written_to_has_to_be_here() -> None:
+def test_only_output_paths_must_be_on_this_machine() -> None:
     result, seen = typed("a", "--out", "s3://bucket/out")
     assert "--out: got 's3://bucket/out', expected a path on this machine" in str(result.exception)
     assert not seen

@@ -1,4 +1,4 @@
-"""The specification: what it accepts, what it hashes to."""
+"""The specification: the values that it accepts, and its hash."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_relative_paths_start_at_the_files_folder(tmp_path: Path) -> None:
     assert load_specification(tmp_path / "spec.toml").base_folder == str(tmp_path)
 
 
-def test_the_hash_knows_no_folder_no_order_of_keys_and_no_spelled_out_defaults(tmp_path: Path) -> None:
+def test_the_hash_ignores_the_folder_the_order_of_keys_and_stated_defaults(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(TEXT)
     same = [
         load_specification(tmp_path / "spec.toml"),
@@ -72,7 +72,7 @@ def test_the_hash_knows_no_folder_no_order_of_keys_and_no_spelled_out_defaults(t
         ("-9999", "-999"),
     ],
 )
-def test_the_hash_knows_what_matters(old: str, new: str) -> None:
+def test_the_hash_depends_on_what_matters(old: str, new: str) -> None:
     assert old in TEXT
     assert specification_hash(parsed(TEXT.replace(old, new))) != specification_hash(parsed())
 

@@ -1,4 +1,4 @@
-"""What is wrong with a specification: each message names file, key, what was got, what was expected, the remedy."""
+"""Errors in a specification: each message names the file, the key, the value, what was expected, and the remedy."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_bad_specification(old: str, new: str, message: str) -> None:
     assert caught.value.exit_status == 2
 
 
-def test_the_good_one_is_good() -> None:
+def test_the_good_specification_is_accepted() -> None:
     assert parse_specification(GOOD, source="").candidate[0].basis.degree == 2
 
 

@@ -1,4 +1,4 @@
-"""Ranges among the marks of no value: '90..' for marks from which a pipeline has taken the extinction."""
+"""Ranges among the marks of missing values: '90..' for marks from which a pipeline has subtracted the extinction."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_range_holds_its_lower_end_and_not_its_upper_one(low: Any, high: Any, 
         assert is_sentinel(values, as_sentinels([text])).tolist() == expected.tolist(), text
 
 
-def test_what_is_no_range() -> None:
+def test_texts_that_are_not_ranges() -> None:
     for text in ("..", "...", "-", "a..b", ">23.1", "1.5"):
         assert number_range(text) is None
         assert as_sentinels([text]) == [text]

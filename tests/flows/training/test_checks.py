@@ -107,7 +107,7 @@ def separable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return tmp_path
 
 
-def test_a_separable_training_is_served_by_what_was_checked(*, separable: bool) -> None:
+def test_a_separable_training_uses_the_posterior_of_the_check(*, separable: bool) -> None:
     told = train(separable / "spec.toml", separable / "models")
     best = told.candidates[told.selected]
     assert best.verdict == "red"  # of the Gaussian at the mode

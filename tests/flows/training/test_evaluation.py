@@ -47,7 +47,7 @@ def test_review_finds_what_counting_finds(held_out: tuple[np.ndarray, np.ndarray
         assert review.moderated > review.random
 
 
-def test_honest_probabilities_lie_within_their_intervals(
+def test_calibrated_probabilities_lie_within_their_intervals(
     held_out: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> None:
     found = evaluated(*held_out)
@@ -56,7 +56,7 @@ def test_honest_probabilities_lie_within_their_intervals(
     assert sum(b.n for b in found.reliability) == found.n
 
 
-def test_unclassifiable_rows_are_told_the_class_shares(
+def test_unclassifiable_rows_get_the_class_shares(
     held_out: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> None:
     p, q, truth = (a.copy() for a in held_out)

@@ -57,7 +57,7 @@ def test_bins_hold_every_object_that_has_the_quantity_once() -> None:
     assert np.all(np.diff(pictures.magnitude_centres) > 0)
 
 
-def test_few_objects_are_not_binned_and_without_columns_nothing_is() -> None:
+def test_few_objects_or_missing_columns_give_no_bins() -> None:
     half = ObjectRows(OBJECTS.identifier[:50], OBJECTS.ra[:50], OBJECTS.dec[:50], OBJECTS.magnitude[:50])
     few = judged_pictures(P[:50], TRUTH[:50], half)
     assert few.magnitude_counts is None

@@ -57,7 +57,7 @@ def rows(n: int = 600, flipped: float = 0.2, annotators: int = 0, seed: int = 0)
         ("column = 't'\nnoise = 'estimated'\nannotator = 'who'\nextra = ['r.csv']", "beside 'extra'"),
     ],
 )
-def test_what_cannot_be_meant_is_said(label: str, said: str) -> None:
+def test_impossible_shares_of_wrong_labels_are_refused(label: str, said: str) -> None:
     with pytest.raises(SpecificationError, match=said):
         specification(label)
 
@@ -140,7 +140,7 @@ def test_a_training_takes_stated_shares(folder: Path) -> None:
     assert "states: early 10.0%" in card
 
 
-def test_a_class_that_is_none_is_said_at_the_training() -> None:
+def test_an_unknown_class_is_refused_at_the_training() -> None:
     given = rows(50)
     with pytest.raises(TrainingError, match=r"label\.noise: got 'c'"):
         with_label_noise(specification("column = 't'\nnoise = { c = 0.1 }"), given, given.X, ("a", "b"))

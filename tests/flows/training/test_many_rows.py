@@ -1,4 +1,4 @@
-"""Rows that are too many for the memory: the model of all rows in memory, from shards on the disk."""
+"""Rows that are too many for the memory: shards on the disk give the same model as all rows in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from flows.specification.toml_file import parse_specification
 from flows.training._collected import Collected, Part
 from flows.training._row_counts import RowCounts
 from flows.training._shards import TrainingShards
-from flows.training._stored_places import named_pieces, put_on_sides
+from flows.training._stored_places import named_pieces, write_split
 from flows.training._stored_rows import ArrayWriter, StoredRows
 from flows.training.report import train_report
 from tests.flows.verbs import train
@@ -257,7 +257,7 @@ def test_the_split_of_shards_is_that_of_all_rows(
     np.save(tmp_path / "place.npy", places)
     np.save(tmp_path / "target.npy", np.zeros(1000, np.int16))
     whole, stored = held_out(specification, places), StoredRows(tmp_path)
-    assert put_on_sides(specification, stored, whole.summary) == whole.summary
+    assert write_split(specification, stored, whole.summary) == whole.summary
     found = np.concatenate([stored.read("held_out", shard) for shard in stored.shards])
     assert np.array_equal(found, whole.held_out)
     assert np.array_equal(np.load(tmp_path / "group.npy"), whole.group)

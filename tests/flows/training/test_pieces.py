@@ -1,4 +1,4 @@
-"""Labelled rows that workers have read: rows, counts and hashes of one process, from every kind of label."""
+"""Labelled rows that workers read: the same rows, counts and hashes as by one process, for every kind of label."""
 
 from __future__ import annotations
 
@@ -181,7 +181,9 @@ def test_fetched_files_are_read_by_the_process_that_has_them() -> None:
         assert current_engine(1).is_remote
 
 
-def test_a_few_rows_are_read_here(nights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_rows_are_read_by_this_process(
+    nights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", N)
     monkeypatch.setattr(PieceReader, "__call__", lambda *_: pytest.fail("a worker was asked"))
     more, label = LABELS["column"]
@@ -191,7 +193,7 @@ def test_a_few_rows_are_read_here(nights: Path, tmp_path: Path, monkeypatch: pyt
         assert gather(specification, opened, folder=lambda: tmp_path).stored is None
 
 
-def test_what_is_wrong_with_a_row_is_said_as_by_one_process(nights: Path, tmp_path: Path) -> None:
+def test_workers_give_the_same_errors_as_one_process(nights: Path, tmp_path: Path) -> None:
     with pytest.raises(
         TrainingError, match=r'catalog\.weight: got [0-9]+ training rows where "w - 0\.6" is negative'
     ):
@@ -204,7 +206,7 @@ def test_a_worker_that_does_not_see_the_store(nights: Path, tmp_path: Path) -> N
         reader(Piece(0, 0, catalogs.open(nights / "night-0.fits").partitions[0]))
 
 
-def test_a_file_that_no_worker_outlives_is_named(nights: Path, tmp_path: Path) -> None:
+def test_a_file_that_kills_every_worker_is_named(nights: Path, tmp_path: Path) -> None:
     class Deadly(Elsewhere):
         def map(self, _work: Any, items: Any) -> Iterator[Any]:
             yield from ((item, Lost("2 workers were killed one after another")) for item in items)

@@ -1,4 +1,4 @@
-"""The choice among candidates, held to the one that `blr.selection.compare` makes of the posteriors themselves."""
+"""The choice among candidates is the same as that of `blr.selection.compare` from the posteriors."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def test_the_second_order_term_counts_for_all_candidates_or_for_none() -> None:
     assert rank([*rows, row(-50.0, verdict="red", second_order=None)], by="evidence").selected == 1
 
 
-def test_an_average_leaves_out_what_would_move_nothing() -> None:
+def test_an_average_leaves_out_candidates_of_small_weight() -> None:
     found = rank([row(-10.0), row(-9.0), row(-40.0)], by="average")
     assert [index for index, _ in found.members] == [0, 1]
     assert sum(share for _, share in found.members) == pytest.approx(1)
     assert rank([row(-10.0), row(-9.0)], by="evidence").members == ((1, 1.0),)
 
 
-def test_a_stack_is_of_what_left_out_rows_ask_for() -> None:
+def test_a_stack_has_the_shares_that_predict_left_out_rows_best() -> None:
     truth = np.eye(2)[np.arange(60) % 2]
     good, bad = 0.1 + 0.8 * truth, 0.9 - 0.8 * truth
     left_out = [np.stack([p, truth]) for p in (bad, good, good)]

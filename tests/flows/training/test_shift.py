@@ -1,4 +1,4 @@
-"""Training sets unlike their target, end to end: the right cure for each shift, and what is said of it in files.
+"""Training sets unlike their target, end to end: the right correction for each shift, and the record of it in files.
 
 Two surveys.  In one the target has a tenth of late types where half of the labelled are; early and late look the same
 in both.  In the other labels are of blue objects and the target is red; equal colours mean equal probabilities, which
@@ -274,7 +274,7 @@ def assert_no_error(summary: Any) -> None:
     assert {row[-1] for row in class_change_table(known, before).rows} == {"–"}
 
 
-def test_both_are_refused_in_a_specification() -> None:
+def test_weights_and_shares_together_are_refused_in_a_specification() -> None:
     both = AGAINST + 'density_weights = true\nclass_prior = "em"'
     with pytest.raises(
         SpecificationError, match="shift: got density_weights and class_prior, expected one of"
@@ -282,7 +282,9 @@ def test_both_are_refused_in_a_specification() -> None:
         parse_specification(SPECIFICATION + both, source="spec")
 
 
-def test_both_are_refused_at_classification(surveys: Path, trained: Trained, tmp_path: Path) -> None:
+def test_weights_and_shares_together_are_refused_at_classification(
+    surveys: Path, trained: Trained, tmp_path: Path
+) -> None:
     told = trained("colours", AGAINST + "density_weights = true")
     with pytest.raises(UsageError, match="weighted by density ratio, expected one of the two"):
         loss(surveys, "colours", told, tmp_path, class_prior="em")
@@ -351,7 +353,7 @@ def test_a_target_is_needed(surveys: Path, tmp_path: Path, key: str) -> None:
 
 
 @pytest.mark.parametrize("release", ["absent", "damaged", "tiny"])
-def test_a_release_that_cannot_be_compared_holds_up_no_training(
+def test_a_target_that_cannot_be_compared_stops_a_training_only_if_shift_names_it(
     surveys: Path, tmp_path: Path, release: str
 ) -> None:
     (tmp_path / "train.parquet").write_bytes((surveys / "colours" / "train.parquet").read_bytes())

@@ -1,4 +1,4 @@
-"""A model whose left-out rows ask for sharper probabilities: judged, stored and reported so."""
+"""A model whose left-out rows favour sharper probabilities: they are judged, stored and reported."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_model_is_judged_and_stored_at_its_temperature(folder: Path, asked: 
     assert any("to the power 2.00 (temperature scaling)" in text for text in train_report(result).remarks)
 
 
-def test_a_model_judged_on_held_out_rows_has_it_as_well(folder: Path, asked: dict[str, float]) -> None:
+def test_a_model_judged_on_held_out_rows_has_a_temperature_too(folder: Path, asked: dict[str, float]) -> None:
     train(spec(folder, '[select]\nby = "stack"'), folder / "models")
     model = Store(folder / "models").load("morphology")
     assert asked
@@ -60,13 +60,15 @@ def test_a_model_judged_on_held_out_rows_has_it_as_well(folder: Path, asked: dic
         "[split]\nheld_out = 0.2",  # by evidence: no row is left out of a fit
     ],
 )
-def test_where_it_is_not_wanted_nothing_is_asked(folder: Path, asked: dict[str, float], more: str) -> None:
+def test_no_temperature_is_estimated_where_none_is_wanted(
+    folder: Path, asked: dict[str, float], more: str
+) -> None:
     result = train(spec(folder, more), folder / "models")
     assert not asked
     assert result.training.mean_power is None
     assert Store(folder / "models").load("morphology").classifier.temperature is None
 
 
-def test_rows_that_ask_for_nothing_leave_the_model_as_it_was(folder: Path) -> None:
+def test_rows_that_favour_no_temperature_leave_the_model_unchanged(folder: Path) -> None:
     train(spec(folder, "[split]\nheld_out = 0"), folder / "models")
     assert "temperature" not in Store(folder / "models").load("morphology").classifier.to_dict()

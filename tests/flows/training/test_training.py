@@ -37,7 +37,7 @@ def text_of(folder: Path, old: str = "", new: str = "") -> None:
     path.write_text(path.read_text().replace(old, new))
 
 
-def test_what_is_told_is_what_is_stored(folder: Path) -> None:
+def test_the_result_of_a_training_is_the_stored_description(folder: Path) -> None:
     told = train(folder / "spec.toml", folder / "models")
     document = json.loads(json.dumps(to_document(told), allow_nan=False))
     assert from_document(ModelDescription, document, source="told") == told
@@ -64,7 +64,7 @@ def test_rows_are_counted(folder: Path, make: SimpleNamespace) -> None:
     assert missing["b_j"] == pytest.approx(np.mean(columns["jmag"][labelled] == -9999))
 
 
-def test_the_same_again_does_nothing(folder: Path) -> None:
+def test_a_second_run_does_nothing(folder: Path) -> None:
     first = train(folder / "spec.toml", folder / "models")
     before = (Path(first.path) / "model.asdf").stat().st_mtime_ns
     second = train(folder / "spec.toml", folder / "models")
@@ -87,7 +87,7 @@ def test_same_bytes_whatever_the_threads_and_the_format(folder: Path, make: Simp
     assert three.candidates == one.candidates
 
 
-def test_a_candidate_more_leaves_the_others_as_they_were(folder: Path) -> None:
+def test_another_candidate_does_not_change_the_others(folder: Path) -> None:
     rbf = '[[candidate]]\nbasis = { kind = "rbf", centres = 5 }\n'
     text_of(folder, "[[candidate]]\nfeatures", rbf + "[[candidate]]\nfeatures")
     with_rbf = train(folder / "spec.toml", folder / "models")
@@ -171,7 +171,7 @@ def test_a_label_column_alone(folder: Path) -> None:
     assert train(folder / "spec.toml", folder / "models").classes == ("E", "S0", "S?", "Sb", "Sc")
 
 
-def test_two_catalogues_are_one(folder: Path, make: SimpleNamespace) -> None:
+def test_two_catalogues_give_the_same_model_as_one(folder: Path, make: SimpleNamespace) -> None:
     columns = make.survey()
     make.parquet(folder / "a.parquet", {n: c[:150] for n, c in columns.items()})
     make.parquet(folder / "b.parquet", {n: c[150:] for n, c in columns.items()})
@@ -182,7 +182,7 @@ def test_two_catalogues_are_one(folder: Path, make: SimpleNamespace) -> None:
     assert halves.candidates == whole.candidates
 
 
-def test_a_folder_whose_files_drift_is_one_with_nulls(folder: Path, make: SimpleNamespace) -> None:
+def test_files_with_other_columns_and_types_are_one_table(folder: Path, make: SimpleNamespace) -> None:
     """A file without a column, of other types and order: the model of the table in which those values are missing."""
     columns = make.survey()
     parts = [
@@ -241,7 +241,9 @@ BAD = {
 
 
 @pytest.mark.parametrize(("old", "new", "error", "message"), BAD.values(), ids=BAD.keys())
-def test_rows_that_carry_no_fit(folder: Path, old: str, new: str, error: type[Any], message: str) -> None:
+def test_rows_to_which_no_model_can_be_fitted_are_refused(
+    folder: Path, old: str, new: str, error: type[Any], message: str
+) -> None:
     text_of(folder, old, new)
     if not new:  # without classes, every value is one
         text_of(folder, "type == 'G'", "type == 'G' and hubble == 'E'")
@@ -326,7 +328,7 @@ def test_all_labels_train_and_folds_judge(folder: Path, capsys: pytest.CaptureFi
     assert "eld-out" not in shown
 
 
-def test_the_refit_is_said(folder: Path) -> None:
+def test_the_report_mentions_the_refit(folder: Path) -> None:
     told = train(folder / "spec.toml", folder / "models")
     n = sum(told.training.training_counts) + sum(told.training.held_out_counts)
     report = train_report(told)
