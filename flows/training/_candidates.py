@@ -24,6 +24,7 @@ from blr.predictive.temperature import Temperature
 from blr.selection.compare import LeaveOneOut, leave_one_out
 from blr.selection.folds import assign_folds
 from blr.threads import default_threads
+from blr.trust.verdict import Trust
 from flows.engines.current import current_engine
 from flows.reports.candidates import CandidatePart, JudgedCandidate, PosteriorCheck
 from flows.reports.picture_data import WeightPictures
@@ -48,6 +49,7 @@ __all__ = [
     "FittedCandidate",
     "build_classifier",
     "fit_candidate",
+    "known_trust",
     "refit_candidate",
     "used_columns",
 ]
@@ -124,6 +126,7 @@ def refit_candidate(
     *,
     drafts: Sequence[Gaussian] = (),
     checked: Collection[int] = (),
+    verdict: Trust | None = None,
     pictured: bool = False,
     threads: int | None = None,
 ) -> list[FinalMember]:
@@ -131,8 +134,9 @@ def refit_candidate(
 
     `parts` are those of the candidate's row in the table.  Their fits are done again, since a loaded fit has no data.
     The refinement of a part starts at its draft if there are `drafts`, one for each part.  The refined posteriors of
-    the `checked` parts (indices) are compared with the exact ones where the verdict is red.  `pictured` asks for
-    pictures of the first part's weights.
+    the `checked` parts (indices) are compared with the exact ones where the verdict is red.  `verdict` is that of the
+    first part's Laplace fit, if a fit to the same rows was judged before.  `pictured` asks for pictures of the first
+    part's weights.
     """
     kind, what = specification.select.posterior, f"candidate {index + 1} of {len(specification.candidate)}"
     done = "refining" if kind == "refined" else "sampling the posterior of"
@@ -142,6 +146,8 @@ def refit_candidate(
     for number, part in enumerate(parts):
         basis, check = problem.basis(part.width, known=part.widths or part.heights), None
         laplace = problem.at_scale(basis, part.scale)
+        if verdict is not None and not number and number in checked:
+            laplace = replace(laplace, verdict=verdict)
         q: Posterior = laplace
         (rng,) = _generator(specification, specification.candidate[index]).spawn(1)
         if kind == "refined":
@@ -166,6 +172,12 @@ def refit_candidate(
             shown = weight_pictures(laplace, q, basis, names, data.classes, own)
         members.append(FinalMember(Member(basis, q, columns, part.weight), check, shown))
     return members
+
+
+def known_trust(row: JudgedCandidate) -> Trust:
+    """Return the verdict on the Laplace fit of a candidate's first part, as its row in the table has it."""
+    numbers = {name: float("nan") if x is None else x for name, x in row.numbers.items()}
+    return Trust(row.verdict, tuple(row.reasons), numbers)
 
 
 def _advance() -> None:

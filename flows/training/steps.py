@@ -42,7 +42,7 @@ from flows.runs.model_reference import ModelReference
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
-from flows.training._candidates import fit_candidate, refit_candidate
+from flows.training._candidates import fit_candidate, known_trust, refit_candidate
 from flows.training._checks import checked_parts
 from flows.training._gather import Gathered, gather
 from flows.training._ingest import column_metadata, labelled_sample, stage_rows
@@ -194,8 +194,7 @@ def choose(folder: str, candidates: Sequence[JudgedCandidate]) -> Ranking:
 def refine(folder: str, index: int, threads: int | None = None) -> str:
     """Give a candidate the posterior that the specification asks for; return the path of the file with the result.
 
-    The file holds the members that are judged, fitted to the training rows.  If the specification asks for a fit to
-    all rows, it also holds the members of that fit, which are kept.
+    It holds the members that are judged, and, if a `refit` is asked for, those fitted to all rows, which are kept.
     """
     done = Path(folder) / f"member-{index:03d}.asdf"
     if not done.is_file():
@@ -213,6 +212,7 @@ def refine(folder: str, index: int, threads: int | None = None) -> str:
                     candidate.parts,
                     drafts=drafts,
                     checked=checked if which == kept else (),
+                    verdict=known_trust(candidate) if which == "judged" else None,
                     pictured=pictured and which == kept,
                     threads=threads,
                 )
