@@ -7,6 +7,7 @@
 
 For this folder alone:
 
+- `_batches`: Items in batches, a batch a task of Dask's.
 - `_dask`: Work on the workers of a Dask scheduler; the only module that imports `distributed`.
 - `_threads`: Work on threads of this process.
 """
