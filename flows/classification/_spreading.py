@@ -89,7 +89,7 @@ def spread(engine: Engine, groups: Sequence[JobGroup], stop: Callable[[], None])
         )
     last = [found for found in lost if len(found) == 1]
     last += [found for found, _ in received.take(engine, alone, stop)]
-    small = [_in_small_batches(jobs[name]) for found in last for name in found]
+    small = [_in_small_batches(jobs[name]) for name in sorted(name for found in last for name in found)]
     received.results += _last_attempt(engine, small, received, stop)
     longest = sorted(received.seconds.items(), key=lambda item: (-item[1], item[0]))[:SLOWEST]
     if len(received.seconds) > SLOWEST:
