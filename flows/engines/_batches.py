@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Generic, TypeVar
 
-from flows.engines.versions import difference, installed
+from flows.engines._versions import difference, installed
 from flows.errors import EngineError
 
 __all__ = ["Batch", "BatchResult", "Checked", "InBatches", "Waiting"]

@@ -18,8 +18,8 @@ import dask
 from distributed import Client, Future, KilledWorker, LocalCluster, as_completed
 
 from flows.engines._batches import Batch, Checked, InBatches, Waiting
+from flows.engines._versions import difference, installed
 from flows.engines.engine import Lost, Tree
-from flows.engines.versions import difference, installed
 from flows.errors import EngineError, FlowError
 
 __all__ = ["DaskEngine", "dask_setup"]

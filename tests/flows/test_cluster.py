@@ -32,7 +32,8 @@ from blr.selection.evidence import fit_evidence
 from flows.classification import _jobs, _spreading
 from flows.classification.execution import DIRECT
 from flows.cli.app import run
-from flows.engines import _batches, _dask, versions
+from flows.engines import _batches, _dask
+from flows.engines import _versions as versions
 from flows.engines._batches import Batch
 from flows.engines._dask import DaskEngine
 from flows.engines._threads import ThreadEngine
@@ -330,7 +331,7 @@ def test_workers_that_differ_are_refused(
 
 OTHER = """
 from importlib.metadata import version
-from flows.engines import versions
+from flows.engines import _versions as versions
 versions.version = lambda name: "0.1" if name == "numpy" else version(name)
 """
 """What makes a worker say that it has another NumPy."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flows.engines import _batches
 from flows.engines._batches import LARGEST, Batch, BatchResult, Checked, InBatches, Waiting
-from flows.engines.versions import installed
+from flows.engines._versions import installed
 from flows.errors import EngineError
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.classification._engine_choice import chosen_engine
-from flows.engines import versions
+from flows.engines import _versions as versions
 from flows.engines._threads import ThreadEngine
 from flows.engines.choice import THREADS_HERE, EngineChoice
 from flows.engines.engine import FAN_IN, Tree
