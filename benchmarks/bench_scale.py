@@ -1,7 +1,8 @@
 """Memory, passes and weights of trainings of many rows: `python -m benchmarks.bench_scale [ROWS ...]`.
 
 With `plan [FILES ...]` in the place of rows: releases of so many files of 50,000 rows are planned and handed to workers
-that do nothing (`benchmarks.scale_plan`), 200,000 by default.
+that do nothing (`benchmarks.scale_plan`), 200,000 by default.  With `driver`: the processor time of the process that
+starts a classification of tiny files (`benchmarks.scale_driver`).
 
 For each number of labelled rows: a catalogue of eight features is written, `blr train --direct` is run on it in a
 process of its own, and its peak resident memory and times are taken.  Then, of the same rows on the disk, the passes of
@@ -25,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.scale_driver import driven
 from benchmarks.scale_plan import planned
 from blr.basis.kinds import fit_basis
 from blr.likelihood.prior import GaussianPrior
@@ -192,9 +194,17 @@ def plans(sizes: list[int]) -> None:
             keep(f"plan {n}", planned(Path(name), n))
 
 
+def drivers() -> None:
+    """Measure the processor time of drivers."""
+    with tempfile.TemporaryDirectory() as name:
+        keep("driver", driven(Path(name)))
+
+
 if __name__ == "__main__":
-    numbers = [int(float(text)) for text in sys.argv[1:] if text != "plan"]
-    if "plan" in sys.argv[1:]:
+    numbers = [int(float(text)) for text in sys.argv[1:] if text not in {"plan", "driver"}]
+    if "driver" in sys.argv[1:]:
+        drivers()
+    elif "plan" in sys.argv[1:]:
         plans(numbers or [200_000])
     else:
         main(numbers or [1_000_000, 5_000_000])

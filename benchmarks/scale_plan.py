@@ -33,7 +33,7 @@ from flows.runs.manifest import MANIFEST, Manifest
 from flows.training.request import TrainRequest
 from flows.training.steps import train
 
-__all__ = ["planned"]
+__all__ = ["SPECIFICATION", "catalogue", "planned", "scheduler_here"]
 
 ROWS = 50_000
 LINKS = 20_000
@@ -110,7 +110,8 @@ def _used(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def _catalogue(path: Path, n: int, seed: int) -> None:
+def catalogue(path: Path, n: int, seed: int) -> None:
+    """Write a file of n rows, with labels."""
     rng = np.random.default_rng(seed)
     late = rng.random(n) < 0.5
     columns = {"id": np.arange(n) + n * seed, "x": rng.normal(late), "y": rng.normal(late)}
@@ -118,7 +119,7 @@ def _catalogue(path: Path, n: int, seed: int) -> None:
 
 
 @contextmanager
-def _scheduler(folder: Path) -> Iterator[tuple[Path, psutil.Process]]:
+def scheduler_here(folder: Path) -> Iterator[tuple[Path, psutil.Process]]:
     """Run a scheduler and workers; give the scheduler's file, and its process."""
     file, root = folder / "scheduler.json", Path(__file__).parents[1]
     local = ["--scheduler-file", str(file), "--host", "127.0.0.1", "--no-dashboard"]
@@ -178,16 +179,16 @@ def _listed(folder: Path, n: int) -> dict[str, float]:
 def planned(folder: Path, n: int) -> dict[str, float]:
     """Plan a release of n files, and hand it out; return what it took."""
     os.chdir(folder)
-    _catalogue(Path("labelled.parquet"), 2_000, 0)
+    catalogue(Path("labelled.parquet"), 2_000, 0)
     Path("spec.toml").write_text(SPECIFICATION)
     train(TrainRequest(Path("spec.toml"), store=Path("models")))
     few = Path("few")
     few.mkdir()
     for i in range(ANNOTATED):
-        _catalogue(few / f"{i}.parquet", FEW_ROWS, i)
+        catalogue(few / f"{i}.parquet", FEW_ROWS, i)
     classify(ClassifyRequest([few], model="plan", store=Path("models"), out=Path("annotated")))
     listed = _listed(Path("annotated"), n)
-    _catalogue(Path("one.parquet"), ROWS, 1)
+    catalogue(Path("one.parquet"), ROWS, 1)
     many = Path("many")
     for i in range(n):
         if i % LINKS == 0:
@@ -198,7 +199,7 @@ def planned(folder: Path, n: int) -> dict[str, float]:
         else:
             os.link(first, place / f"{i}.parquet")
     counted: dict[str, float] = {}
-    with _scheduler(Path.cwd()) as (file, scheduler):
+    with scheduler_here(Path.cwd()) as (file, scheduler):
         engine = EmptyTasks("scheduler.json", processes=0, address="", file=file)
         engine.wait_for_workers()
         vars(engine).update(

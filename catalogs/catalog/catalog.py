@@ -31,6 +31,7 @@ __all__ = [
     "Compute",
     "Convertible",
     "Copyable",
+    "Divisible",
     "Elsewhere",
     "OldColumns",
     "Partition",
@@ -165,6 +166,15 @@ class Selectable(Protocol):
 
     def keeping(self, columns: Sequence[str], *, slim: bool = False) -> Partition:
         """Return the partition with copies of only those old columns and, if `slim`, nothing else of the file."""
+        ...
+
+
+@runtime_checkable
+class Divisible(Protocol):
+    """A partition of which processes can read different rows."""
+
+    def divided(self, rows: int) -> Sequence[Partition]:
+        """Return parts to be read, of about so many rows each, in the file's order; itself where that saves nothing."""
         ...
 
 

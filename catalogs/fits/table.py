@@ -78,6 +78,7 @@ class FitsPartition:
     """One table of a FITS file; `restored` is its number where it is one of characters, or compressed.
 
     `kept` are the columns that an annotated copy keeps, all where it is None; a `slim` copy keeps nothing else.
+    `span` are the first row that is read and the one after the last, None for all.
     """
 
     path: Path
@@ -87,6 +88,7 @@ class FitsPartition:
     restored: int | None = None
     kept: frozenset[str] | None = None
     slim: bool = False
+    span: tuple[int, int] | None = None
 
     counted: ClassVar[bool] = True
     """Rows of a FITS table are their own."""
@@ -102,8 +104,15 @@ class FitsPartition:
             raise ValueError(f"got batches of {rows} rows; expected at least one row in each")
         chosen = [self._column(name) for name in columns]
         with self._source() as source:
-            for start in range(0, self.n_rows, rows):
-                yield _batch(source, self.table, chosen, start, min(rows, self.n_rows - start))
+            first, end = self.span or (0, self.n_rows)
+            for start in range(first, end, rows):
+                yield _batch(source, self.table, chosen, start, min(rows, end - start))
+
+    def divided(self, rows: int) -> list[FitsPartition]:
+        """Return parts to be read, of so many rows; a file that has to be restored first stays one."""
+        if self.restored is not None or self.n_rows <= rows:
+            return [self]
+        return [replace(self, span=(i, min(i + rows, self.n_rows))) for i in range(0, self.n_rows, rows)]
 
     def keeping(self, columns: Sequence[str], *, slim: bool = False) -> FitsPartition:
         """Return the partition of which annotated copies keep only those columns and, if `slim`, nothing else."""

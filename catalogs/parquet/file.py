@@ -39,7 +39,7 @@ class ParquetPartition:
 
     `constants` are the columns that its folders' names give it; `absent` those that other files of the catalogue
     have, which are null here; `types` those of another type there (int64 for its int32, text for its nulls).  Of a
-    `remote` file, `path` is the name that its copy takes.
+    `remote` file, `path` is the name that its copy takes.  `row_groups` are those that are read, None for all.
     """
 
     path: Path
@@ -51,6 +51,7 @@ class ParquetPartition:
     absent: frozenset[str] = frozenset()
     kept: Kept | None = None
     remote: RemoteFile | None = None
+    row_groups: tuple[int, ...] | None = None
 
     @property
     def n_bytes(self) -> int:
@@ -75,8 +76,24 @@ class ParquetPartition:
             masks = {name: mask for name, mask in masks_of(text).items() if name in stored and mask in known}
             # Without any stored column there is nothing to count rows by.
             wanted = dict.fromkeys([*stored, *masks.values()]) or known[:1]
-            for batch in exactly(file.iter_batches(rows, columns=list(wanted)), rows):
+            groups = None if self.row_groups is None else list(self.row_groups)
+            for batch in exactly(file.iter_batches(rows, row_groups=groups, columns=list(wanted)), rows):
                 yield self.selected(batch, columns, masks)
+
+    def divided(self, rows: int) -> list[ParquetPartition]:
+        """Return parts to be read, of whole row groups that together have so many rows or more."""
+        if self.remote is not None or self.n_rows <= rows:
+            return [self]
+        with opened(self.path) as file:
+            sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+        found: list[ParquetPartition] = []
+        first, n = 0, 0
+        for i, size in enumerate(sizes):
+            n += size
+            if n >= rows or i == len(sizes) - 1:
+                found.append(replace(self, row_groups=tuple(range(first, i + 1)), n_rows=n))
+                first, n = i + 1, 0
+        return found or [self]
 
     def selected(
         self, batch: pa.RecordBatch, columns: Sequence[str], masks: Mapping[str, str]

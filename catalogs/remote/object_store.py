@@ -1,15 +1,19 @@
-"""A folder in an object store that is written to: s3, and az, by fsspec's drivers.
+"""A folder in an object store that is written to: s3, az and gs, by fsspec's drivers.
 
 Objects appear whole or not at all.  One of them can be put on condition that it is as it was when it was read
-(If-Match), or that nothing is there yet (If-None-Match): of two writers, the second one gets an error.
+(If-Match; of gs ifGenerationMatch), or that nothing is there yet (If-None-Match): of two writers, the second one gets
+an error.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fsspec.asyn import sync
 from fsspec.core import url_to_fs
@@ -21,7 +25,8 @@ from catalogs.remote.urls import has_secret, is_chained, key_below, scheme_of, s
 __all__ = ["STORES", "ObjectStore", "Stored", "why_not"]
 
 PRECONDITION = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
-TAGS = ("ETag", "etag")
+TAGS = ("ETag", "generation", "etag")
+"""What drivers call an object's tag; of gs it is the generation, on which alone a put may depend."""
 
 
 @dataclass(frozen=True)
@@ -171,12 +176,35 @@ def _put_az(filesystem: Any, path: str, content: bytes, tag: str | None) -> None
     sync(filesystem.loop, put)
 
 
+def _put_gs(filesystem: Any, path: str, content: bytes, tag: str | None) -> None:
+    bucket, key, _ = filesystem.split_path(path)
+    place = f"{filesystem.base.replace('/storage/', '/upload/storage/', 1)}b/{quote(bucket, safe='')}/o"
+    boundary = hashlib.sha256(content).hexdigest()
+    named = json.dumps({"name": key}).encode()
+    parts = [
+        b"Content-Type: application/json\r\n\r\n" + named,
+        b"Content-Type: application/json\r\n\r\n" + content,
+    ]
+    body = b"".join(b"--%s\r\n%s\r\n" % (boundary.encode(), part) for part in parts)
+    filesystem.call(
+        "POST",
+        place,
+        uploadType="multipart",  # with uploadType=media, fake-gcs-server would pass over the condition
+        ifGenerationMatch=tag or "0",
+        headers={"Content-Type": f"multipart/related; boundary={boundary}"},
+        data=body + f"--{boundary}--".encode(),
+    )
+
+
 def _is_precondition(error: BaseException | None) -> bool:
     """Say whether a store refused to put an object because it is not as it was."""
     while error is not None:
         answer = getattr(error, "response", None)
         code = answer.get("Error", {}).get("Code") if isinstance(answer, dict) else None
-        names = {str(code), str(getattr(error, "status_code", "")), str(getattr(error, "error_code", ""))}
+        names = {
+            str(code),
+            *(str(getattr(error, name, "")) for name in ("status_code", "error_code", "code")),
+        }
         if names & PRECONDITION or isinstance(error, FileExistsError):
             return True
         error = error.__cause__ or error.__context__
@@ -184,5 +212,12 @@ def _is_precondition(error: BaseException | None) -> bool:
 
 
 Put = Callable[[Any, str, bytes, str | None], None]
-STORES: Mapping[str, Put] = {"s3": _put_s3, "az": _put_az, "abfs": _put_az, "abfss": _put_az}
+STORES: Mapping[str, Put] = {
+    "s3": _put_s3,
+    "az": _put_az,
+    "abfs": _put_az,
+    "abfss": _put_az,
+    "gs": _put_gs,
+    "gcs": _put_gs,
+}
 """How an object is put on condition, by the scheme of the URL."""

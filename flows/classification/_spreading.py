@@ -29,7 +29,6 @@ from flows.classification._tasks import (
 from flows.classification.annotation import annotate_each, annotate_file
 from flows.documents import from_json, to_document
 from flows.engines.engine import Engine, Lost
-from flows.engines.versions import difference, installed
 from flows.errors import EngineError
 from flows.inputs.origins import spoken
 from flows.runs.allowed_roots import by_whole_path
@@ -50,13 +49,12 @@ PATIENCE = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class WorkOrder:
-    """Files that a worker annotates for the run of the lock's `owner`; `versions` are those of the run."""
+    """Files that a worker annotates for the run of the lock's `owner`."""
 
     request: ClassificationRequest
     staging: Staging
     files: tuple[FileOrder, ...]
     owner: Owner
-    versions: Mapping[str, str]
 
     @property
     def group(self) -> JobGroup:
@@ -91,7 +89,7 @@ def spread(engine: Engine, groups: Sequence[JobGroup], stop: Callable[[], None])
         )
     last = [found for found in lost if len(found) == 1]
     last += [found for found, _ in received.take(engine, alone, stop)]
-    small = [_in_small_batches(jobs[name]) for found in last for name in found]
+    small = [_in_small_batches(jobs[name]) for name in sorted(name for found in last for name in found)]
     received.results += _last_attempt(engine, small, received, stop)
     longest = sorted(received.seconds.items(), key=lambda item: (-item[1], item[0]))[:SLOWEST]
     if len(received.seconds) > SLOWEST:
@@ -166,13 +164,11 @@ def annotate(order: str) -> str:
     Raises
     ------
     EngineError
-        If the worker's versions are not the run's, or it does not see the run's folder.
+        If the worker does not see the run's folder.
     OutputFolderError
         If the run that gave the order has ended, or its lock does not hold for this host.
     """
     received = _parsed(order)
-    if differs := difference(platform.node(), received.versions):
-        raise EngineError(differs)
     notes = _Notes()
     seconds: dict[str, float] = {}
 
@@ -217,7 +213,7 @@ def _orders(groups: Iterable[JobGroup], shown: dict[str, str]) -> Iterator[str]:
 
     `shown` gets the user's names for these paths.
     """
-    owner, versions = Owner.this(None), installed()
+    owner = Owner.this(None)
 
     @cache
     def whole(path: Path) -> Path:
@@ -236,7 +232,6 @@ def _orders(groups: Iterable[JobGroup], shown: dict[str, str]) -> Iterator[str]:
                 staging=Staging(by_whole_path(staging.out), whole(staging.folder)),
                 files=(),
                 owner=owner,
-                versions=versions,
             )
             known = request, to_document(order)
         files = [to_document(_file_order(job, whole)) for job in group.jobs]

@@ -11,16 +11,16 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 import dask
 from distributed import Client, Future, KilledWorker, LocalCluster, as_completed
 
+from flows.engines._batches import Batch, Checked, InBatches, Waiting
+from flows.engines._versions import difference, installed
 from flows.engines.engine import Lost, Tree
-from flows.engines.versions import difference, installed
-from flows.errors import EngineError
+from flows.errors import EngineError, FlowError
 
 __all__ = ["DaskEngine", "dask_setup"]
 
@@ -29,11 +29,13 @@ R = TypeVar("R")
 
 PATIENCE = 15
 """Seconds in which a scheduler has to answer."""
-AHEAD = 256
-"""Least number of items that the scheduler is handed ahead of their results."""
-ITEMS_A_THREAD = 4
+AHEAD = 16
+"""Least number of tasks that the scheduler is handed ahead of their results."""
+TASKS_A_THREAD = 4
 AT_ONCE = 64
-"""Items that are handed over together: each message takes milliseconds."""
+"""Tasks whose results are taken together: each message takes milliseconds."""
+COUNT_EVERY = 5.0
+"""Seconds after which the threads of all workers are counted again: more workers may have joined."""
 LINGER = 0.1
 """Seconds for which results are waited for that can be taken together with those that are there."""
 ROUNDS = 10
@@ -57,32 +59,43 @@ class DaskEngine:
         self._cluster: LocalCluster | None = None
 
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R | Lost]]:
-        """Yield each item with its result, as `Engine.map` says."""
-        client, coming = self._client, iter(items)
-        pending: dict[Future, T] = {}
-        done = as_completed(loop=client.loop)
+        """Yield each item with its result, as `Engine.map` says.
 
-        def hand_over(n: int) -> None:
-            if items_now := list(islice(coming, n)):
-                futures = client.map(work, items_now, pure=False)
-                pending.update(zip(futures, items_now, strict=True))
+        Quick items go several to a task.  Where no worker outlives a task of several, each is tried by itself.
+        """
+        client, waiting = self._client, Waiting(iter(items))
+        task = Checked(InBatches(work), installed())
+        pending: dict[Future, Batch[T]] = {}
+        done = as_completed(loop=client.loop)
+        room = _Room(client)
+
+        def hand_over() -> None:
+            n = room.tasks - len(pending)
+            if n >= room.tasks // 4 and (batches := waiting.batches(n)):
+                futures = client.map(task, batches, pure=False)
+                pending.update(zip(futures, batches, strict=True))
                 done.update(futures)
 
         try:
-            ahead = max(AHEAD, ITEMS_A_THREAD * sum(client.nthreads().values()))
-            hand_over(ahead)
+            hand_over()
             while pending:
-                batch = done.next_batch()
-                if len(batch) < min(AT_ONCE, len(pending)):
+                finished = done.next_batch()
+                if len(finished) < min(AT_ONCE, len(pending)):
                     time.sleep(LINGER)
-                    batch += done.next_batch(block=False)
-                results = self._results_of(batch)
-                received = [
-                    (pending.pop(future), result) for future, result in zip(batch, results, strict=True)
-                ]
-                del batch  # the workers forget it
-                if len(pending) <= ahead - AT_ONCE:
-                    hand_over(ahead - len(pending))
+                    finished += done.next_batch(block=False)
+                answers = self._results_of(finished)
+                received: list[tuple[T, R | Lost]] = []
+                for future, answer in zip(finished, answers, strict=True):
+                    batch = pending.pop(future)
+                    if not isinstance(answer, Lost):
+                        waiting.done(batch, answer)
+                        received += zip(batch.items, answer.results, strict=False)
+                    elif len(batch.items) == 1:
+                        received.append((batch.items[0], answer))
+                    else:
+                        waiting.one_by_one(batch.items)
+                del finished, future  # the workers forget them
+                hand_over()
                 yield from received
         except GeneratorExit:
             self._finish(pending)
@@ -92,14 +105,15 @@ class DaskEngine:
 
     def reduce(self, work: Callable[[T], R], items: Iterable[T], *, add: Callable[[Sequence[R]], R]) -> R:
         """Return the sum of the results, as `Engine.reduce` says; the parts stay on the workers."""
-        client = self._client
+        client, versions = self._client, installed()
+        part, sum_of = Checked(work, versions), Checked(add, versions)
 
         def added(parts: Sequence[Future]) -> Future:
-            return client.submit(add, list(parts), pure=False)
+            return client.submit(sum_of, list(parts), pure=False)
 
         tree = Tree(added)
         for item in items:
-            tree.push(client.submit(work, item, pure=False))
+            tree.push(client.submit(part, item, pure=False))
         result = self._result_of(tree.total())
         if isinstance(result, Lost):
             raise EngineError(result.reason)
@@ -182,6 +196,8 @@ class DaskEngine:
                 f"{error.allowed_failures + 1} workers were killed one after another while they worked on it, "
                 "probably because they had too little memory; give the workers more memory, or run without an engine"
             )
+        if not isinstance(error, FlowError):
+            _check_versions(self._client)  # a worker of another version may not even understand its task
         if isinstance(error, ModuleNotFoundError):
             raise _without_package(self.name, error)
         raise error
@@ -200,6 +216,23 @@ class DaskEngine:
             if future.key in begun:
                 with suppress(Exception):  # The caller has stopped and needs no more results.
                     future.exception()
+
+
+class _Room:
+    """How many tasks the scheduler is handed ahead: some for each thread of its workers, whose number may change."""
+
+    def __init__(self, client: Client) -> None:
+        self._client, self._counted = client, 0.0
+        self._tasks = AHEAD
+
+    @property
+    def tasks(self) -> int:
+        """The number of tasks."""
+        if time.monotonic() - self._counted > COUNT_EVERY:
+            with suppress(Exception):  # a scheduler that is gone is noticed by who waits for its results
+                self._tasks = max(AHEAD, TASKS_A_THREAD * sum(self._client.nthreads().values()))
+            self._counted = time.monotonic()
+        return self._tasks
 
 
 def _own_cluster(processes: int) -> LocalCluster:
@@ -226,7 +259,7 @@ def _check_versions(client: Client) -> None:
             found = answers[where]
             if isinstance(found, BaseException):
                 raise _without_package(where, found)
-            if differs := difference(where, found):
+            if differs := difference(where, found, installed()):
                 raise EngineError(differs)
         if not gone:
             return  # Otherwise a worker has just ended, and another one may have replaced it.

@@ -32,7 +32,7 @@ from flows.labels.source import LabelSource
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._collected import MOST_IN_MEMORY, Collected, Part, joined
-from flows.training._pieces import read_by_workers
+from flows.training._pieces import parts_of, read_by_workers
 from flows.training._read_rows import BatchOfRows, ContentHash, Readers, RowReading
 from flows.training._row_counts import RowCounts
 from flows.training._rows import TrainingRows
@@ -142,11 +142,11 @@ def _most_in_memory(specification: Specification) -> int | None:
 
 
 def _reading_engine(catalogs: Sequence[Catalog], most: int | None) -> Engine | None:
-    """Return the engine whose workers read the rows; None where this process reads them: few rows, or one file."""
+    """Return the engine whose workers read the rows; None where this process reads them: few rows, or one piece."""
     engine = current_engine(1)
-    n_files = sum(p.counted for catalog in catalogs for p in catalog.partitions)
-    many = most is not None and n_files > 1 and sum(c.n_rows for c in catalogs) > most
-    return engine if engine.is_remote and many else None
+    if not engine.is_remote or most is None or sum(c.n_rows for c in catalogs) <= most:
+        return None
+    return engine if sum(len(parts_of(catalog)) for catalog in catalogs) > 1 else None
 
 
 def _read_here(

@@ -1,4 +1,4 @@
-"""Reading labelled rows by the workers of an engine, file by file; rows come back in the order of the catalogues.
+"""Reading labelled rows by the workers of an engine, a file or a part of one each; rows come back in catalogue order.
 
 A worker writes each batch into a folder that all machines share.  Here the batches are read again one by one, so that
 rows, shards and hashes are the same as with a single process.
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Partition
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Divisible, Partition
 from catalogs.files.atomic import atomic_path
 from flows.engines.engine import Engine, Lost
 from flows.errors import EngineError
@@ -25,15 +25,17 @@ from flows.training._collected import Part
 from flows.training._read_rows import BatchOfRows, Counted, RowReading
 from flows.training._stored_rows import check_seen
 
-__all__ = ["read_by_workers"]
+__all__ = ["parts_of", "read_by_workers"]
 
+PIECE_ROWS = 8 * BATCH_ROWS
+"""Rows of a part of a large file: whole batches, seconds of work."""
 CONTENT = "content-"
 """Prefix of the names of those arrays that hold a column as bytes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """A file that a worker reads: its number among all, its catalogue's number, and the file."""
+    """A file, or a part of one, that a worker reads: its number among all, its catalogue's number, and the rows."""
 
     number: int
     catalog: int
@@ -79,7 +81,7 @@ def read_by_workers(
         If the workers of a file were killed each time.
     """
     absolute = [_with_absolute_path(reading.catalog, reading.specification) for reading in readings]
-    partitions = [(c, p) for c, catalog in enumerate(absolute) for p in catalog.partitions if p.counted]
+    partitions = [(c, p) for c, catalog in enumerate(absolute) for p in parts_of(catalog)]
     pieces = [Piece(i, c, p) for i, (c, p) in enumerate(partitions)]
     waiting: dict[int, Report] = {}
     next_number = 0
@@ -95,6 +97,12 @@ def read_by_workers(
                 for j, counted in enumerate(done.batches):
                     yield _read_and_remove(_file(folder, next_number, j), counted)
                 next_number += 1
+
+
+def parts_of(catalog: Catalog) -> list[Partition]:
+    """Return what workers read of a catalogue, in its order: its files, large ones in parts."""
+    counted = (p for p in catalog.partitions if p.counted)
+    return [part for p in counted for part in (p.divided(PIECE_ROWS) if isinstance(p, Divisible) else [p])]
 
 
 def _with_absolute_path(catalog: Catalog, specification: Specification) -> Catalog:

@@ -32,7 +32,9 @@ from blr.selection.evidence import fit_evidence
 from flows.classification import _jobs, _spreading
 from flows.classification.execution import DIRECT
 from flows.cli.app import run
-from flows.engines import versions
+from flows.engines import _batches, _dask
+from flows.engines import _versions as versions
+from flows.engines._batches import Batch
 from flows.engines._dask import DaskEngine
 from flows.engines._threads import ThreadEngine
 from flows.engines.choice import EngineChoice
@@ -166,6 +168,52 @@ def test_a_worker_killed_in_the_middle(cluster: distributed.LocalCluster, survey
     assert content(survey, f"killed-{n}") == content(survey, "threads")
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_files_several_to_a_task(
+    cluster: distributed.LocalCluster, survey: Path, monkeypatch: pytest.MonkeyPatch, killed: Any
+) -> None:
+    """The first file tells how quick they are; the others go together, and a worker is killed meanwhile."""
+    monkeypatch.setattr(_dask, "AHEAD", 1)
+    monkeypatch.setattr(_dask, "TASKS_A_THREAD", 1)
+    tasks, submitted = [], distributed.Client.map
+
+    def counted(
+        client: distributed.Client, work: object, batches: list[Batch[str]], **options: object
+    ) -> object:
+        tasks.extend(len(batch.items) for batch in batches)
+        return submitted(client, work, batches, **options)
+
+    monkeypatch.setattr(distributed.Client, "map", counted)
+    heard = Heard(lambda: killed and kill_one(cluster))
+    with listening(heard):
+        told = classified(survey, f"batches-{killed}", engine=workers(cluster, 1))
+    assert tasks[0] == 1
+    assert max(tasks) > 1
+    assert sum(heard.rows) == told.summary.n_rows
+    assert content(survey, f"batches-{killed}") == content(survey, "threads")
+
+
+def deadly(item: int) -> int:
+    """Return the number, or end the worker that is told 7."""
+    if item == 7:
+        os._exit(1)
+    return 2 * item
+
+
+def test_the_end_of_a_worker_is_blamed_on_no_item_beside(
+    cluster: distributed.LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that was lost is taken apart; each item comes back once."""
+    monkeypatch.setattr(_dask, "AHEAD", 1)
+    monkeypatch.setattr(_dask, "TASKS_A_THREAD", 1)
+    with EngineChoice(address=workers(cluster, 1)).opened(1) as engine:
+        found = list(engine.map(deadly, range(12)))
+    assert sorted(item for item, _ in found) == list(range(12))
+    assert {item: result for item, result in found if not isinstance(result, Lost)} == {
+        item: 2 * item for item in range(12) if item != 7
+    }
+
+
 def test_a_run_killed_while_its_workers_go_on(cluster: distributed.LocalCluster, survey: Path) -> None:
     """What they still finish does no harm to the next run, which begins at once."""
     address = workers(cluster, 2)
@@ -203,7 +251,8 @@ def test_stopped_by_ctrl_c_and_gone_on(cluster: distributed.LocalCluster, survey
 def started_by_hand(folder: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Run the commands of the page in a folder, on ports of this machine; yield scheduler and worker."""
     page = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
-    commands = re.findall(r"^dask (scheduler|worker) (.*)$", page, flags=re.MULTILINE)
+    by_hand = page.partition("## By hand")[2].partition("\n## ")[0]
+    commands = re.findall(r"^dask (scheduler|worker) (.*)$", by_hand, flags=re.MULTILINE)
     assert [kind for kind, _ in commands] == ["scheduler", "worker"]
     here = {
         "scheduler": ["--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0"],
@@ -240,6 +289,8 @@ def test_a_scheduler_killed_and_the_commands_of_the_page(
 ) -> None:
     """The page's commands start what the run asks for; a killed scheduler ends it in a sentence; it goes on."""
     monkeypatch.chdir(survey)
+    monkeypatch.setattr(_dask, "AHEAD", 1)  # else all results might be there before the first is reported
+    monkeypatch.setattr(_dask, "TASKS_A_THREAD", 1)
     with (
         started_by_hand(survey) as (scheduler, _),
         listening(Heard(scheduler.kill)),
@@ -276,6 +327,96 @@ def test_workers_that_differ_are_refused(
         classified(survey, "differ", engine=address)
     versions.installed.cache_clear()
     assert not (survey / "out/differ").exists()
+
+
+OTHER = """
+from importlib.metadata import version
+from flows.engines import _versions as versions
+versions.version = lambda name: "0.1" if name == "numpy" else version(name)
+"""
+"""What makes a worker say that it has another NumPy."""
+
+
+@contextmanager
+def another_worker(address: str, folder: Path) -> Iterator[Callable[[], None]]:
+    """Yield what starts a worker of another version, whose process ends with the block."""
+    (folder / "other.py").write_text(OTHER)
+    options = [
+        "--preload",
+        "other.py",
+        "--no-dashboard",
+        "--no-nanny",
+        "--nthreads",
+        "4",
+        "--host",
+        "127.0.0.1",
+    ]
+    root = str(Path(__file__).parents[2])
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> None:
+        with distributed.Client(address, set_as_default=False) as client:
+            n = len(client.nthreads()) + 1
+            with (folder / "worker.log").open("wb") as log:
+                command = [
+                    sys.executable,
+                    "-m",
+                    "dask",
+                    "worker",
+                    address,
+                    *options,
+                    "--local-directory",
+                    "other",
+                ]
+                env = {**os.environ, "PYTHONPATH": root}
+                started.append(subprocess.Popen(command, cwd=folder, env=env, stdout=log, stderr=log))
+            client.wait_for_workers(n, timeout=60)
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+REFUSED = r"^worker on \S+: got numpy 0.1, expected numpy [1-9]\S+, as on the machine that started the run"
+
+
+def test_a_worker_of_another_version_that_joins_a_classification(
+    cluster: distributed.LocalCluster, survey: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It annotates nothing: the run ends in one sentence, and goes on without it."""
+    monkeypatch.setattr(_dask, "AHEAD", 1)
+    monkeypatch.setattr(_dask, "TASKS_A_THREAD", 1)
+    monkeypatch.setattr(_batches, "LARGEST", 1)
+    monkeypatch.setattr(_dask, "COUNT_EVERY", 0.0)
+    address = workers(cluster, 1)
+    with (
+        another_worker(address, tmp_path) as start,
+        listening(Heard(start)),
+        pytest.raises(EngineError, match=REFUSED),
+    ):
+        classified(survey, "joined", engine=address)
+    assert not (survey / "out/joined" / MANIFEST).exists()
+    assert 0 < annotated_again(survey, "joined") < N_FILES
+    assert content(survey, "joined") == content(survey, "threads")
+
+
+def test_a_worker_of_another_version_that_joins_a_training(
+    cluster: distributed.LocalCluster,
+    shards: TrainingShards,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 100)
+    address = workers(cluster, 1)
+    with (
+        EngineChoice(address=address).opened(1) as engine,
+        another_worker(address, tmp_path) as start,
+        pytest.raises(EngineError, match=REFUSED),
+    ):
+        evidence_fit(replace(shards, engine=engine), lambda number: start() if number == 3 else None)
 
 
 def test_a_worker_that_ends_while_versions_are_compared(

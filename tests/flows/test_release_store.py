@@ -425,3 +425,66 @@ def test_a_release_is_published_in_azure(az: str) -> None:
     assert not store.replace(MANIFEST, b"{}", before=stale)
     assert published(az) == (manifest, files)
     assert folders(az) == {manifest["files"]}
+
+
+@pytest.fixture
+def gs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Run fake-gcs-server, a program in Go; yield the URL of a folder."""
+    # The server has no gRPC, which the driver asks for kinds of buckets.
+    monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+    pytest.importorskip("gcsfs", reason="fsspec writes to Google's store with gcsfs")
+    program = shutil.which("fake-gcs-server")
+    if program is None:
+        pytest.skip("fake-gcs-server, a Go program, is not on the PATH")
+    import fsspec
+
+    from flows.orchestration.settings import free_port
+
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
+    options = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
+    options += ["-external-url", address, "-public-host", f"127.0.0.1:{port}"]
+    with subprocess.Popen(
+        [program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path
+    ) as server:
+        anonymous = {"token": "anon", "project": "survey", "endpoint_url": address}
+        fsspec.config.conf["gcs"] = fsspec.config.conf["gs"] = anonymous
+        filesystem = fsspec.filesystem("gs", skip_instance_cache=True)
+        end = time.monotonic() + 30
+        while True:
+            try:
+                filesystem.mkdir("survey")
+                break
+            except Exception:  # noqa: BLE001 - of the driver's own kinds
+                assert time.monotonic() < end
+                time.sleep(0.2)
+        yield "gs://survey/products/release"
+        for name in ("gs", "gcs"):
+            del fsspec.config.conf[name]
+        server.terminate()
+
+
+@pytest.mark.usefixtures("work")
+def test_a_release_is_published_in_googles_store_and_read_again(gs: str, make: SimpleNamespace) -> None:
+    """Its manifest is put on condition of the generation; its copies are catalogues that can be classified."""
+    assert run(gs).status == "done"
+    before, files = published(gs)
+    run("annotated")
+    assert all(files[name] == Path("annotated", name).read_bytes() for name in PARTS)
+    store = ObjectStore.at(gs)
+    stale = store.read(MANIFEST)
+    assert stale is not None
+    assert not store.replace(MANIFEST, b"{}", before=None)
+    assert store.replace(MANIFEST, stale.content, before=stale)
+    assert not store.replace(MANIFEST, b"{}", before=stale)
+    assert run(gs).status == "nothing to do"
+    make.parquet(Path("release/p1.parquet"), make.survey(70, seed=9))
+    run(gs, overwrite=True)
+    after, _ = published(gs)
+    assert before["files"] != after["files"]
+    assert folders(gs) == {after["files"]}
+    url = f"gs://survey/products/release/{after['files']}/p1.parquet"
+    told = classify([url], model="morphology", store="models", out="from-gs", overwrite=True)
+    assert told.status == "done"
+    assert told.summary.n_rows == 70

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.classification._engine_choice import chosen_engine
-from flows.engines import versions
+from flows.engines import _versions as versions
 from flows.engines._threads import ThreadEngine
 from flows.engines.choice import THREADS_HERE, EngineChoice
 from flows.engines.engine import FAN_IN, Tree
@@ -122,9 +122,10 @@ def test_without_dask_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 def test_versions_that_differ() -> None:
     ours = versions.installed()
     assert {"blr", "python", "numpy"} <= ours.keys()
-    assert versions.difference("node-1", dict(ours)) == ""
-    said = versions.difference("node-1", {**ours, "numpy": "1.0"})
+    assert versions.difference("node-1", dict(ours), ours) == ""
+    said = versions.difference("node-1", {**ours, "numpy": "1.0"}, ours)
     assert said.startswith(
         f"node-1: got numpy 1.0, expected numpy {ours['numpy']}, as on the machine that started the run"
     )
-    assert "blr missing" in versions.difference("node-1", {k: v for k, v in ours.items() if k != "blr"})
+    without = {name: version for name, version in ours.items() if name != "blr"}
+    assert "blr missing" in versions.difference("node-1", without, ours)

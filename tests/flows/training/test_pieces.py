@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from astropy.table import Table
+from astropy.table import Table, vstack
 
 import catalogs
 from flows.engines._threads import ThreadEngine
@@ -153,6 +153,42 @@ def test_rows_read_by_workers_are_those_of_one_process(nights: Path, tmp_path: P
     files = {p.name: p.read_bytes() for p in (tmp_path / "here").rglob("*") if p.is_file()}
     assert {p.name: p.read_bytes() for p in (tmp_path / "there").rglob("*") if p.is_file()} == files
     assert files
+
+
+@pytest.mark.parametrize("name", ["night.fits", "night.parquet"])
+def test_one_file_is_read_in_parts(
+    nights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Ranges of rows of FITS, row groups of Parquet: in all the file's rows, in their order."""
+    monkeypatch.setattr("flows.training._pieces.PIECE_ROWS", 200)
+    monkeypatch.setattr("flows.labels.classes.BATCH_ROWS", 70)
+    whole = Table()
+    for path in sorted(nights.glob("night-*")):
+        part = next(catalogs.open(path).batches(["id", "x", "y", "kind", "ra", "dec"])).to_pydict()
+        whole = vstack([whole, Table({key: np.array(column, dtype=None) for key, column in part.items()})])
+    (tmp_path / "night").mkdir()
+    path = tmp_path / "night" / name.replace("night", "night-0")
+    if name.endswith("fits"):
+        whole.write(path)
+    else:
+        pq.write_table(
+            pa.table({key: whole[key].tolist() for key in whole.colnames}), path, row_group_size=90
+        )
+    read, call = [], PieceReader.__call__
+
+    def counted(reader: PieceReader, piece: Piece) -> object:
+        read.append(piece.number)
+        return call(reader, piece)
+
+    monkeypatch.setattr(PieceReader, "__call__", counted)
+    here = gathered(tmp_path / "night", "column", tmp_path / "here", ThreadEngine(1))
+    there = gathered(tmp_path / "night", "column", tmp_path / "there", Elsewhere())
+    expected = {"night.fits": 5, "night.parquet": 4}  # of Parquet, three groups of 90 rows each
+    assert len(read) == expected[name]
+    assert (there.n_read, there.content_hash) == (N, here.content_hash)
+    assert arrays(there.rows) == arrays(here.rows)
+    files = {p.name: p.read_bytes() for p in (tmp_path / "here").rglob("*") if p.is_file()}
+    assert {p.name: p.read_bytes() for p in (tmp_path / "there").rglob("*") if p.is_file()} == files
 
 
 def test_workers_are_in_another_folder(nights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

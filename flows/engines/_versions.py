@@ -24,15 +24,14 @@ def installed() -> Mapping[str, str]:
     return {"blr": code_version(), "loops in C": loops, "python": python, **packages}
 
 
-def difference(where: str, theirs: Mapping[str, str]) -> str:
-    """Return how the versions of a worker differ from ours, in one sentence; '' where they are the same."""
-    ours = installed()
-    differ = [name for name in ours if theirs.get(name) != ours[name]]
+def difference(where: str, found: Mapping[str, str], expected: Mapping[str, str]) -> str:
+    """Return how the versions of a worker differ from those of the run, in one sentence; '' where they are the same."""
+    differ = [name for name in expected if found.get(name) != expected[name]]
     if not differ:
         return ""
-    got = ", ".join(f"{name} {theirs.get(name, 'missing')}" for name in differ)
-    expected = ", ".join(f"{name} {ours[name]}" for name in differ)
+    theirs = ", ".join(f"{name} {found.get(name, 'missing')}" for name in differ)
+    ours = ", ".join(f"{name} {expected[name]}" for name in differ)
     return (
-        f"{where}: got {got}, expected {expected}, as on the machine that started the run, since other "
+        f"{where}: got {theirs}, expected {ours}, as on the machine that started the run, since other "
         "versions may give slightly different numbers; install the same versions there"
     )
