@@ -133,6 +133,8 @@ class DaskEngine:
         """The connection to the scheduler, whose workers were compared with this process."""
         if self._processes:
             self._cluster = _own_cluster(self._processes)
+        # Of a lost connection it logs a traceback; the user gets a sentence of ours.
+        logging.getLogger("distributed.batched").setLevel(logging.WARNING)
         client = self._connected()
         try:
             _check_versions(client)

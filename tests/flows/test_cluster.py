@@ -285,7 +285,7 @@ def started_by_hand(folder: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 @pytest.mark.long
 def test_a_scheduler_killed_and_the_commands_of_the_page(
-    survey: Path, monkeypatch: pytest.MonkeyPatch
+    survey: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The page's commands start what the run asks for; a killed scheduler ends it in a sentence; it goes on."""
     monkeypatch.chdir(survey)
@@ -297,6 +297,7 @@ def test_a_scheduler_killed_and_the_commands_of_the_page(
         pytest.raises(EngineError, match=r"^scheduler.json: Dask's scheduler stopped answering"),
     ):
         classified(survey, "by-hand", engine="scheduler.json")
+    assert [r for r in caplog.records if r.exc_info] == []  # no traceback beside the sentence
     assert len(list((survey / "out/by-hand/.blr-staging").rglob("*.json"))) >= 1
     page = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"^blr (classify .* --engine scheduler.json)$", page, flags=re.MULTILINE)
