@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from catalogs.files.atomic import atomic_path
+from catalogs.files.atomic import atomic_path, sweep
 
 __all__ = ["LabelledNames", "read_labelled_names", "write_labelled_names"]
 
@@ -46,6 +46,7 @@ def write_labelled_names(names: list[str], out: Path) -> None:
     """Write the names into an output folder, whole or not at all; empty ones are left out."""
     path = out.joinpath(*PLACE)
     path.parent.mkdir(exist_ok=True)
+    sweep(path.parent)  # removes a half-written file of a killed run
     known = sorted({name for name in names if name})
     with atomic_path(path) as temporary:
         pq.write_table(pa.table({"name": pa.array(known, pa.string())}), temporary)

@@ -59,7 +59,10 @@ def harm_of_rerun(scenario: Scenario, out: Path) -> Harm:
     """Return the harm that is left once a rerun has ended well."""
     found, expected = contents(out), contents(scenario.after)
     harm: Harm = Counter()
-    harm["left over"] = len(found.keys() - expected.keys())
+    left_over = sorted(found.keys() - expected.keys())
+    if left_over:
+        print(f"left over: {left_over}", flush=True)
+    harm["left over"] = len(left_over)
     harm["other bytes"] = sum(found.get(name) != content for name, content in expected.items())
     names, models = zip(*(rows_of(path) for path in outputs(out)), strict=True)
     have = Counter(np.concatenate(names).tolist())
