@@ -20,7 +20,7 @@ __all__ = [
 
 
 def census_table(census: Census, changes: Mapping[str, CountChange] | None = None) -> ReportTable:
-    """Return the counts of the classes with their intervals and what they rest on; with `changes`, these beside."""
+    """Return the counts of the classes, their intervals and what they rest on; with `changes`, also the changes."""
     said = {count.reason: None for count in census.classes.values()}
     with_changes = changes is not None
     return ReportTable(
@@ -60,7 +60,7 @@ def selection_table(census: Census) -> ReportTable:
 
 
 def bin_tables(census: Census) -> tuple[ReportTable, ...]:
-    """Return the counts of each bin, and its selections at one half and where purity or completeness is stated."""
+    """Return a table of the counts by bin, and one of the selections at one half and at stated purity or completeness."""
     binned = census.bins
     if binned is None:
         return ()

@@ -1,4 +1,4 @@
-"""Tables in memory: astropy's and pandas', of one kind of column or with one thing that a table can have, each."""
+"""Sample tables of astropy and pandas: each has one kind of column, or one thing that a table can have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server of files on this machine, which does with some of them what servers of the world do: whatever it is told."""
+"""A server of files on this machine, which answers for some files as badly as real servers do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables in memory as catalogues: what their Parquet says of them, in FITS too, and whose columns are known again."""
+"""Tables in memory as catalogues: the metadata of their Parquet and FITS copies, and columns recognised there."""
 
 import json
 import warnings
