@@ -60,7 +60,7 @@ def selection_table(census: Census) -> ReportTable:
 
 
 def bin_tables(census: Census) -> tuple[ReportTable, ...]:
-    """Return a table of the counts by bin, and one of the selections at one half and at stated purity or completeness."""
+    """Return a table of the counts by bin, and one of the selections at one half and at stated thresholds."""
     binned = census.bins
     if binned is None:
         return ()
