@@ -19,6 +19,7 @@ from blr.arrays import Matrix, Vector, html_table
 from blr.decisions import Flag, flag_confidence, flag_flipped
 from blr.member import Member, shared_deviations
 from blr.missing.domain import Domain
+from blr.missing.excess import excess_spread
 from blr.missing.moments import FeatureMoments
 from blr.missing.patterns import Nodes, missing_patterns, node_blocks, present_errors
 from blr.node_mixture import NodeMixture
@@ -112,6 +113,7 @@ class Classifier:
         """
         moments = FeatureMoments.estimate(X, missing, weight=weight)
         domain = Domain.estimate(X, missing, moments)
+        moments = replace(moments, spread=excess_spread(moments, X, missing, weight))
         model = cls(
             tuple(features),
             tuple(classes),

@@ -25,6 +25,7 @@ from sklearn.utils.validation import _check_sample_weight, check_array, check_is
 from blr.arrays import Matrix, Vector, column_names, features_of, without_names
 from blr.basis.kinds import fit_basis
 from blr.likelihood.prior import GaussianPrior
+from blr.missing.excess import excess_spread
 from blr.missing.moments import FeatureMoments
 from blr.missing.patterns import missing_patterns
 from blr.posterior.kinds import LaplacePosterior
@@ -195,7 +196,8 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
                 f"feature {self._name(int(everywhere[0]))} is missing in every row, expected values in some; "
                 "leave it out"
             )
-        self.moments_ = FeatureMoments.estimate(rows, missing, weight=weight)
+        moments = FeatureMoments.estimate(rows, missing, weight=weight)
+        self.moments_ = replace(moments, spread=excess_spread(moments, rows, missing, weight))
         return self.moments_.impute(rows, missing) if missing.any() else rows
 
     def _name(self, f: int) -> str:

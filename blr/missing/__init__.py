@@ -1,6 +1,7 @@
 """Features that are missing or measured with errors, integrated out; and rows unlike the training set.
 
 - `domain`: How unlike the training set a row is, with any of its features missing.
+- `excess`: How far a missing feature is integrated: its spread in excess of what the training rows that lack it had.
 - `moments`: The normal distribution that fills missing features in, and integrals over it.
 - `nodes`: Nodes and weights for integrals over a normal distribution of the features: missing ones,
   measurement errors.
@@ -12,4 +13,4 @@ For this folder alone:
 - `_em`: Mean and covariance of incomplete rows, by the EM algorithm.
 """
 
-__all__ = ["domain", "moments", "nodes", "patterns", "space"]
+__all__ = ["domain", "excess", "moments", "nodes", "patterns", "space"]

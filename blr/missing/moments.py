@@ -26,12 +26,14 @@ from blr.missing.patterns import Mask, kept, missing_patterns, present_values
 class FeatureMoments:
     """Mean (F,) and covariance (F, F) of the features in the training set.
 
-    `converged` says whether EM came to rest.
+    `converged` says whether EM came to rest.  `spread` (F,) is the share of its conditional standard deviation that a
+    missing feature has at `nodes`, as `blr.missing.excess` finds it; None for all of it.
     """
 
     mean: Vector
     covariance: Matrix
     converged: bool = True
+    spread: Vector | None = None
 
     def __post_init__(self) -> None:
         mean, covariance = as_vector(self.mean, "mean").copy(), np.array(self.covariance, dtype=np.float64)
@@ -120,9 +122,9 @@ class FeatureMoments:
         """Return nodes (S, N, F) and weights (S,) over what one pattern (F,) misses, given what is present.
 
         `X_rows`, shape (N, F), are rows of that pattern; n is about the number of nodes wanted.  Each row's
-        nodes have exactly its conditional mean and covariance; `blr.missing.nodes` says how accurate integrals
-        are.  With the `errors` of the rows, (N, F) or (N, F, F), the present features vary too, jointly with
-        what they say about the missing ones.  `limits` as of `impute`.
+        nodes have exactly its conditional mean, and its conditional covariance but for the `spread`;
+        `blr.missing.nodes` says how accurate integrals are.  With the `errors` of the rows, (N, F) or (N, F, F), the
+        present features vary too, jointly with what they say about the missing ones.  `limits` as of `impute`.
         """
         missing = self._pattern(pattern)
         X, _ = present_values(X_rows, np.broadcast_to(missing, np.shape(X_rows)), n_features=self.n_features)
@@ -136,7 +138,10 @@ class FeatureMoments:
         nodes[:, :, ~missing] = displaced(seen, noise, active, Z[:, m:])
         said = _within(nodes[:, :, ~missing], limits, ~missing)
         mean = self.mean[missing] + (said - self.mean[~missing]) @ B.T
-        nodes[:, :, missing] = mean + (Z[:, :m] @ L.T)[:, None, :]
+        spread = Z[:, :m] @ L.T
+        if self.spread is not None:
+            spread *= self.spread[missing]
+        nodes[:, :, missing] = mean + spread[:, None, :]
         return nodes, weight
 
     @staticmethod
@@ -149,12 +154,17 @@ class FeatureMoments:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` takes."""
-        return {"mean": self.mean, "covariance": self.covariance, "converged": self.converged}
+        return {
+            "mean": self.mean,
+            "covariance": self.covariance,
+            "converged": self.converged,
+            "spread": self.spread,
+        }
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> FeatureMoments:
         """Return the moments of `to_dict`."""
-        return cls(stored["mean"], stored["covariance"], bool(stored["converged"]))
+        return cls(stored["mean"], stored["covariance"], bool(stored["converged"]), stored.get("spread"))
 
     def _pattern(self, pattern: ArrayLike) -> Mask:
         missing = np.asarray(pattern, dtype=np.bool_)

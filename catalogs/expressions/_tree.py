@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from catalogs.errors import ExpressionError
@@ -119,23 +119,29 @@ class Call:
 Node = Number | Text | Name | Element | Unary | Binary | Compare | Member | Logical | Call
 
 
-def walk(node: Node) -> Iterator[Node]:
-    """Yield the node and all below it."""
+def walk(node: Node, *, but: Callable[[Node], bool] = lambda _: False) -> Iterator[Node]:
+    """Yield the node and all below it, but for nodes of a kind and what is below them."""
+    if but(node):
+        return
     yield node
+    for part in _parts(node):
+        yield from walk(part, but=but)
+
+
+def _parts(node: Node) -> tuple[Node, ...]:
     match node:
         case Unary():
-            yield from walk(node.operand)
+            return (node.operand,)
         case Binary():
-            yield from walk(node.left)
-            yield from walk(node.right)
+            return node.left, node.right
         case Compare() | Logical():
-            for part in node.operands:
-                yield from walk(part)
+            return node.operands
         case Member():
-            yield from walk(node.item)
+            return (node.item,)
         case Call():
-            for part in node.arguments:
-                yield from walk(part)
+            return node.arguments
+        case _:
+            return ()
 
 
 def complaint(text: str, at: int, message: str) -> ExpressionError:

@@ -111,6 +111,12 @@ class Expression:
         """Whether it is a column as it is, or an element of one."""
         return isinstance(self.tree, Name | Element)
 
+    @cached_property
+    def tells_presence(self) -> bool:
+        """Whether it asks of its columns only if they have a value: `isfinite(jmag)`, or what is made of that."""
+        seen = walk(self.tree, but=lambda node: isinstance(node, Call) and node.function == "isfinite")
+        return bool(self.names) and not any(isinstance(node, Name | Element) for node in seen)
+
     def unit(self, units: Mapping[str, str | None]) -> str | None:
         """Return the unit of the values from the columns' units: '' where they have none, None if not known."""
         return unit_of(self.tree, units)

@@ -17,10 +17,14 @@ For this folder alone:
 - `_columns`: What a first specification makes of columns: features of all, but for reasons of physics or
   bookkeeping.
 - `_exclusions`: Why a column is no feature of a first specification, and why one that is deserves a look.
+- `_expressions`: Expressions of a first specification: the columns that they use, and their values in the
+  labelled rows.
 - `_fluxes`: The tables [photometry.NAME] of a first specification: magnitudes of columns that say they are
   fluxes.
 - `_names`: The meaning of a column by its name, where its values agree: an error, a flag, a score, the observation.
 - `_page`: The text of a first specification: TOML, with what was seen in comments.
+- `_presence_features`: Features that say whether a value is there: in many catalogues, which objects lack one tells
+  their class.
 - `_summary`: What a first specification leaves out, in a few lines at its beginning.
 - `_suspects`: What a suspected column is worth: the log loss of a quick linear fit with it and without it.
 """

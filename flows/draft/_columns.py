@@ -18,17 +18,19 @@ from numpy.typing import NDArray
 
 from catalogs.catalog.elements import Element
 from catalogs.column_names import column_names
-from catalogs.expressions.expression import expression_name, parse
+from catalogs.expressions.expression import parse
 from catalogs.profile.columns import Profile
 from catalogs.profile.leaks import Leak, spans_decades
 from catalogs.profile.subjects import about_an_error
 from catalogs.profile.suspicions import unread_numbers
 from flows.draft._bands import colours, magnitudes_among, most_bands
 from flows.draft._exclusions import Evidence, Reason, reason_against, suspicion_of
+from flows.draft._expressions import columns_of, evaluated, quoted
 from flows.draft._fluxes import FluxBand, bare_fluxes, flux_bands, is_flux, said_by_magnitudes
+from flows.draft._presence_features import presence_features
 from flows.draft._suspects import Suspect, losses_without
 
-__all__ = ["Chosen", "choose_columns", "quoted"]
+__all__ = ["Chosen", "choose_columns"]
 
 MOST_SETS = 5
 """Sets of columns that tell more together, in a comment."""
@@ -77,7 +79,7 @@ class Chosen:
     def columns(self) -> set[str]:
         """Return the columns that features are made of, elements by their own names."""
         bands = {band.name: band.flux for band in self.bands}
-        named = {cell for text, _ in self.features.values() for cell in _columns_of(text)}
+        named = {cell for text, _ in self.features.values() for cell in columns_of(text)}
         return {bands.get(name, name) for name in named}
 
     def counted(self) -> Counter[str]:
@@ -97,18 +99,6 @@ class _Columns:
 
     def gain(self, name: str) -> float:
         return max(0.0, self.evidence.gains.get(name, 0.0))
-
-
-def _columns_of(text: str) -> set[str]:
-    """Return the columns of an expression, elements of vectors as `flux[2]`."""
-    return {f"{name}[{index[0]}]" if index else name for name, index in parse(text).cells}
-
-
-def quoted(name: str) -> str:
-    """Return a column's name, or an element's, as expressions have it."""
-    if isinstance(name, Element):
-        return f"{quoted(name.vector)}[{name.place}]"
-    return expression_name(name)
 
 
 def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
@@ -177,6 +167,10 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
     used = {*magnitudes, *bare, *said, *(band.flux for band in bands)}
     _add_others(chosen, columns, [n for n in names if n not in used])
     _drop_empty(chosen, evidence)
+    for name, (text, remark) in presence_features(
+        [text for text, _ in chosen.features.values()], evidence
+    ).items():
+        chosen.add(name, text, remark)
     _put_suspects_first(chosen, columns)
     _account_for(chosen, names)
     _note_errors(chosen, seen)
@@ -186,7 +180,7 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
 def _account_for(chosen: Chosen, names: Sequence[str]) -> None:
     """Give a reason for each column that no feature is made of."""
     used = chosen.columns()
-    spare = {cell for text, _ in chosen.spare.values() for cell in _columns_of(text)}
+    spare = {cell for text, _ in chosen.spare.values() for cell in columns_of(text)}
     empty = Reason("has too few values, or one value only, in the rows of the classes", "empty")
     many = Reason(
         f"there are {chosen.most} features already, and each tells more by itself", "beyond the limit"
@@ -205,9 +199,9 @@ def _put_suspects_first(chosen: Chosen, columns: _Columns) -> None:
         return
     why = dict(sorted(why.items(), key=lambda entry: -columns.gain(entry[0])))
     bands = {band.name: band.flux for band in chosen.bands}
-    uses = {f: {bands.get(n, n) for n in _columns_of(text)} for f, (text, _) in chosen.features.items()}
+    uses = {f: {bands.get(n, n) for n in columns_of(text)} for f, (text, _) in chosen.features.items()}
     chosen.features = dict(sorted(chosen.features.items(), key=lambda entry: not uses[entry[0]] & {*why}))
-    values = {f: _evaluated(text, evidence) for f, (text, _) in chosen.features.items()}
+    values = {f: evaluated(text, evidence) for f, (text, _) in chosen.features.items()}
     chosen.suspects = losses_without(values, uses, evidence.classes, why)
 
 
@@ -291,29 +285,12 @@ def _drop_empty(chosen: Chosen, evidence: Evidence) -> None:
     """Leave out features that hardly any labelled row has, or that are the same in all: none could be fitted."""
     chosen.measured = np.zeros(len(next(iter(evidence.rows.values()), ())), dtype=bool)
     for feature, (text, _) in list(chosen.features.items()):
-        values = _evaluated(text, evidence)
+        values = evaluated(text, evidence)
         known = values[np.isfinite(values)]
         if len(known) < max(10, FEWEST_VALUES * len(values)) or known.min() == known.max():
             del chosen.features[feature]
         else:
             chosen.measured = chosen.measured | np.isfinite(values)
-
-
-def _evaluated(text: str, evidence: Evidence) -> NDArray[np.float64]:
-    expression = parse(text)
-    values = expression.evaluate({name: _values(evidence, name) for name in expression.names})
-    return np.asarray(values, dtype=np.float64)
-
-
-def _values(evidence: Evidence, name: str) -> NDArray[np.float64]:
-    """Return the values (n,) of a column, or (n, k) of a vector's elements, NaN where none was measured."""
-    if name in evidence.rows:
-        return evidence.rows[name]
-    elements = {e.place: e for e in evidence.rows if isinstance(e, Element) and e.vector == name}
-    whole = np.full((len(evidence.rows[next(iter(elements.values()))]), max(elements) + 1), np.nan)
-    for place, element in elements.items():
-        whole[:, place] = evidence.rows[element]
-    return whole
 
 
 def _note_errors(chosen: Chosen, seen: Profile) -> None:

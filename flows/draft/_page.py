@@ -24,10 +24,11 @@ from catalogs.profile.suspicions import (
     suspected_texts,
 )
 from flows.draft._classes import StartingClasses
-from flows.draft._columns import Chosen, quoted
+from flows.draft._columns import Chosen
 from flows.draft._exclusions import same_question
+from flows.draft._expressions import quoted
 from flows.draft._names import vector_name
-from flows.draft._summary import summary
+from flows.draft._summary import reasons_of_vectors, summary
 from flows.draft.candidates import default_candidates
 from flows.draft.inspected import PositionSummary
 from flows.specification.specification import Output
@@ -269,7 +270,7 @@ class Page:
             if self.chosen.left_out or self.other
             else "# No column is left out."
         )
-        for name, reason in {**_of_vectors(self.chosen.left_out, self.seen), **self.other}.items():
+        for name, reason in {**reasons_of_vectors(self.chosen.left_out, self.seen), **self.other}.items():
             yield f"#   {_line(name)}: {_line(reason)}"
         if self.chosen.together:
             yield "# Together these tell more than apart, as colours do, but also columns computed with the class:"
@@ -303,18 +304,6 @@ class Page:
     def _rows(self) -> int:
         """Return the labelled rows, as far as they were seen."""
         return sum(c.rows for c in self.classes.kept)
-
-
-def _of_vectors(left_out: Mapping[str, str], seen: Profile) -> dict[str, str]:
-    """Return the reasons with a vector's name once, where the reason against all of its elements is the same."""
-    reasons: dict[str, set[str | None]] = {}
-    for name in seen.columns:
-        reasons.setdefault(vector_name(name), set()).add(left_out.get(name))
-    comment = {}
-    for name, reason in left_out.items():
-        whole = vector_name(name)
-        comment[whole if reasons.get(whole) == {reason} else name] = reason
-    return comment
 
 
 def _inline(table: Mapping[str, Any]) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from catalogs.errors import brief
+from catalogs.profile.columns import Profile
 from flows.draft._classes import StartingClasses
 from flows.draft._columns import Chosen
+from flows.draft._names import vector_name
 
-__all__ = ["summary"]
+__all__ = ["reasons_of_vectors", "summary"]
 
 MOST_NAMED = 6
 """Labels that a line names, and suspects."""
@@ -56,3 +58,15 @@ def _suspects(chosen: Chosen) -> Iterator[str]:
 def _named(some: Mapping[str, int]) -> str:
     shown = ", ".join(f"{brief(name)!r} {n:,}" for name, n in [*some.items()][:MOST_NAMED])
     return shown + (f", and {len(some) - MOST_NAMED} more" if len(some) > MOST_NAMED else "")
+
+
+def reasons_of_vectors(left_out: Mapping[str, str], seen: Profile) -> dict[str, str]:
+    """Return the reasons with a vector's name once, where the reason against all of its elements is the same."""
+    reasons: dict[str, set[str | None]] = {}
+    for name in seen.columns:
+        reasons.setdefault(vector_name(name), set()).add(left_out.get(name))
+    comment = {}
+    for name, reason in left_out.items():
+        whole = vector_name(name)
+        comment[whole if reasons.get(whole) == {reason} else name] = reason
+    return comment

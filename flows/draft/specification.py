@@ -33,8 +33,9 @@ from catalogs.profile.suspicions import (
 )
 from catalogs.sky.positions import positions
 from flows.draft._classes import StartingClasses, can_name, fewest_rows, starting_classes
-from flows.draft._columns import Chosen, choose_columns, quoted
+from flows.draft._columns import Chosen, choose_columns
 from flows.draft._exclusions import LABELS_ALONE, Evidence, near_copies, reason_against
+from flows.draft._expressions import quoted
 from flows.draft._page import FEW_LABELS, HELD_OUT, Page, Split
 from flows.draft.inspected import PositionSummary
 from flows.draft.inspection import described_positions, labelled_rows, leaking_column, seen_profile

@@ -20,6 +20,7 @@ from catalogs.arrays.text_numbers import holds_text, numbers_of, numbers_or_text
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import ExpressionError, brief
 from catalogs.expressions.expression import Expression, parse
+from catalogs.profile.presence import measured
 from catalogs.sky import photometry
 from catalogs.sky.photometry import State, floats
 from flows.features._derived_columns import DerivedColumns
@@ -171,9 +172,22 @@ class FeatureReader:
         missing = ~np.isfinite(X)
         if errors is not None:
             missing |= np.isposinf(errors)  # of an infinite error, or no weight at all, nothing is known
+        if any(expression.tells_presence for expression in self.features.values()):
+            missing |= self._unmeasured(values, missing)[:, None]
+        if errors is not None:
             errors = np.where(np.isfinite(errors) & (errors > 0) & ~missing, errors, 0.0)
         X[missing] = 0.0
         return FeatureBatch(X, missing, errors, self.select(batch), self._undetected(batch))
+
+    def _unmeasured(self, values: Mapping[str, Array], missing: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which rows (n,) have no value in any column that a feature is made of.
+
+        A feature such as `isfinite(jmag)` has a value there all the same, which is no measurement.
+        """
+        unmeasured = np.ones(len(missing), dtype=bool)
+        for j, expression in enumerate(self.features.values()):
+            unmeasured &= missing[:, j] | (expression.tells_presence & ~_has_value(expression, values))
+        return unmeasured
 
     def _matrix(
         self, expressions: Mapping[str, Expression], values: Mapping[str, Array], n: int
@@ -211,6 +225,12 @@ class FeatureReader:
     def _check_columns(self, catalog: Catalog, names: Iterable[str], *, wanted_by: str) -> None:
         for name in sorted(names):
             self.mapping.check(catalog, name, wanted_by=wanted_by, target=self.stated is not None)
+
+
+def _has_value(expression: Expression, values: Mapping[str, Array]) -> NDArray[np.bool_]:
+    """Return which rows (n,) have a value in some column of an expression."""
+    cells: list[tuple[str, Any]] = [(name, (slice(None), *index)) for name, index in sorted(expression.cells)]
+    return np.logical_or.reduce([measured(values[name][cell]) for name, cell in cells])
 
 
 def _evaluated(name: str, expression: Expression, values: Mapping[str, Array]) -> Array:

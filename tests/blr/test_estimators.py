@@ -124,20 +124,21 @@ def with_gaps(X: np.ndarray) -> np.ndarray:
 
 
 def test_what_is_missing_is_integrated_out() -> None:
-    """By the slow way: the mean of predictions at a hundred thousand draws of what is missing."""
+    """By the slow way: the mean of predictions at a hundred thousand draws of what is missing, of their spread."""
     X, y = two_colours()
     gaps = with_gaps(X)
     model = LaplaceClassifier(basis="polynomial", basis_options={"degree": 2}).fit(gaps, y)
     p = model.predict_proba(gaps)
     row = int(np.flatnonzero(np.isnan(gaps[:, 1]) & ~np.isnan(gaps[:, 0]))[0])
-    mean, covariance = model.moments_.mean, model.moments_.covariance
+    mean, covariance, spread = model.moments_.mean, model.moments_.covariance, model.moments_.spread
     slope = covariance[0, 1] / covariance[0, 0]
-    sd = np.sqrt(covariance[1, 1] - slope * covariance[0, 1])
+    sd = spread[1] * np.sqrt(covariance[1, 1] - slope * covariance[0, 1])
     rng = np.random.default_rng(0)
     drawn = mean[1] + slope * (gaps[row, 0] - mean[0]) + sd * rng.standard_normal(100_000)
     dense = model.predict_proba(np.column_stack([np.full(100_000, gaps[row, 0]), drawn])).mean(axis=0)
     np.testing.assert_allclose(p[row], dense, atol=3e-3)
-    everything = model.predict_proba(rng.multivariate_normal(mean, covariance, size=100_000)).mean(axis=0)
+    drawn = rng.multivariate_normal(mean, covariance * np.outer(spread, spread), size=100_000)
+    everything = model.predict_proba(drawn).mean(axis=0)
     np.testing.assert_allclose(p[7], everything, atol=1e-2)
     assert model.score(gaps, y) > 0.7
     assert np.isfinite(model.predict_logit_std(gaps)).all()

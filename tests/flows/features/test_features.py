@@ -167,3 +167,24 @@ def test_one_class_and_a_class_without_rows() -> None:
     single = Label(column="kind")
     with pytest.raises(TrainingError, match=r"'kind' with the labels 'GALAXY' \(5\).*at least two classes"):
         check_classes(single, LabelReader.of(single, Counter({"GALAXY": 5})), Counter({"GALAXY": 5}), [5])
+
+
+def test_whether_a_value_is_there_is_no_measurement_by_itself() -> None:
+    found = reader(has="isfinite(jmag)", lacks="where(isfinite(jmag), 0, 1)", bmag="bmag").evaluate(
+        batch(bmag=[15.0, None, None, 14.0], jmag=[12.0, 1.0, None, None])
+    )
+    assert found.missing.tolist() == [
+        [False, False, False],
+        [False, False, True],
+        [True, True, True],
+        [False, False, False],
+    ]
+    assert found.X.tolist() == [[1.0, 0.0, 15.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 14.0]]
+
+
+def test_a_stated_non_detection_is_a_measurement() -> None:
+    marked = replace(
+        reader(unseen="jmag_not_detected", jmag="jmag"),
+        derived=DerivedColumns(not_detected={"jmag": (99.0,)}),
+    )
+    assert marked.evaluate(batch(jmag=[99.0])).missing.tolist() == [[False, True]]

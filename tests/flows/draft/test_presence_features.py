@@ -1,0 +1,98 @@
+"""`blr init` adds a feature that says whether a value is there, where that tells the class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import catalogs
+from flows.draft._presence_features import _gain, telling
+from flows.draft.specification import Start, starting_specification
+from flows.tables import classify_table
+from flows.training import steps
+from flows.training.request import TrainRequest
+
+N = 400
+
+
+def survey(seed: int, *, tells: bool) -> dict[str, Any]:
+    """Return galaxies and stars of which the class alone, or nothing, decides who has infrared magnitudes."""
+    rng = np.random.default_rng(seed)
+    galaxy = rng.random(N) < 0.5
+    r = rng.normal(18, 1, N)
+    seen = rng.random(N) < np.where(galaxy if tells else rng.random(N) < 0.5, 0.9, 0.6)
+    columns = {f"mag_{band}": r + rng.normal(0.3 * galaxy, 0.5, N) for band in "jhk"}
+    columns = {name: np.where(seen, values, np.nan) for name, values in columns.items()}
+    return (
+        {"mag_r": r, "fwhm": rng.normal(3 + 0.3 * galaxy, 1, N)}
+        | columns
+        | {"kind": np.where(galaxy, "galaxy", "star")}
+    )
+
+
+def started(folder: Path, columns: dict[str, Any]) -> Start:
+    pq.write_table(pa.table(columns), folder / "x.parquet")
+    return starting_specification(catalogs.open(folder / "x.parquet"), "kind", folder=folder)
+
+
+def test_values_missing_together_get_one_feature(tmp_path: Path) -> None:
+    start = started(tmp_path, survey(1, tells=True))
+    added = {name: text for name, text in start.features.items() if text.startswith("isfinite")}
+    assert len(added) == 1
+    ((name, text),) = added.items()
+    assert (name, text) == (f"has_{text[9:-1]}", text)
+    assert text[9:-1] in {"mag_j", "mag_h", "mag_k"}
+    assert f'"{name}" = "{text}"  # 1 where there is a value; ' in start.text
+
+
+def test_values_missing_at_random_get_none() -> None:
+    """Akaike's criterion takes one in some six by chance: few of twenty."""
+    found = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        missing = {"x": rng.random(N) < 0.3}
+        found += len(telling(missing, np.where(rng.random(N) < 0.5, "a", "b").astype(object)))
+    assert found <= 8
+
+
+def test_the_gain_is_the_log_likelihood_ratio_less_its_parameters() -> None:
+    rng = np.random.default_rng(3)
+    classes = rng.choice(["a", "b", "c"], N).astype(object)
+    missing = rng.random(N) < np.where(classes == "a", 0.6, 0.1)
+    ratio = sum(
+        np.log(np.mean(missing[classes == c] == m) / np.mean(missing == m))
+        * np.sum((classes == c) & (missing == m))
+        for c in "abc"
+        for m in (True, False)
+    )
+    assert _gain(missing, classes) == pytest.approx(ratio - 2)
+    assert telling({"x": missing}, classes) == ["x"]
+    assert telling({"x": missing & (np.cumsum(missing) <= 4)}, classes) == []
+
+
+def test_a_training_gains_by_it_and_a_row_without_measurements_stays_unclassified(tmp_path: Path) -> None:
+    start = started(tmp_path, survey(5, tells=True))
+    target = survey(6, tells=True)
+    y = target.pop("kind") == "galaxy"
+    plain = "\n".join(line for line in start.text.splitlines() if "isfinite" not in line)
+    losses = []
+    for i, text in enumerate((start.text, plain)):
+        short = text[: text.index("[[candidate]]")] + '[[candidate]]\nbasis = { kind = "linear" }\n'
+        (tmp_path / f"{i}.toml").write_text(short, encoding="utf-8")
+        model = steps.train(TrainRequest(tmp_path / f"{i}.toml", tmp_path / f"models-{i}", threads=1))
+        table = pa.table(target).append_column("id", pa.array(np.arange(N)))
+        classified = classify_table(table, model=model.model, store=tmp_path / f"models-{i}")
+        p = classified["blr_p_galaxy"].to_numpy()
+        losses.append(-np.mean(np.log(np.where(y, p, 1 - p))))
+    assert losses[0] < losses[1] - 0.02
+    bare = pa.table({name: np.array([np.nan, np.nan]) for name in target})
+    scored = classify_table(bare, model=model.model, store=tmp_path / "models-1")
+    kept = classify_table(bare, model="x", store=tmp_path / "models-0")
+    for found in (scored, kept):
+        assert np.isnan(found["blr_p_galaxy"].to_numpy()).all()
+        assert (np.asarray(found["blr_flags"]) & 32 == 32).all()
