@@ -13,11 +13,22 @@ function kept() {
   try { return JSON.parse(localStorage.getItem(shelf)) || {}; } catch (error) { return {}; }
 }
 
-function keep() {
+function given() {
   const answers = {};
   rows.forEach((row, i) => { if (choice(row).value) { answers[i] = choice(row).value; } });
-  try { localStorage.setItem(shelf, JSON.stringify(answers)); } catch (error) { /* nowhere to keep them */ }
-  state.textContent = Object.keys(answers).length + " of " + rows.length + " answered";
+  return answers;
+}
+
+function count(remark) {
+  state.textContent = Object.keys(given()).length + " of " + rows.length + " answered" + remark;
+}
+
+function keep() {
+  let remark = "";
+  try { localStorage.setItem(shelf, JSON.stringify(given())); } catch (error) {
+    remark = "; this browser does not keep them: download them before you leave the page";
+  }
+  count(remark);
 }
 
 function quoted(text) { return /[",\n]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text; }
@@ -62,4 +73,5 @@ document.getElementById("download").addEventListener("click", () => {
   link.click();
   URL.revokeObjectURL(link.href);
 });
-keep();
+// Nothing is written before a person answers: a page that could not read the answers would otherwise erase them.
+count("");

@@ -30,6 +30,16 @@ def answers(window: Browser) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(window.driver.execute_script("return table()"))))
 
 
+def reload_until(window: Browser, text: str) -> None:
+    """Load the page again until it shows a text: a browser writes what it keeps some time after it was told to."""
+
+    def shown() -> bool:
+        window.driver.refresh()
+        return text in window.text
+
+    window.wait_for(shown, f"{text!r} on the page, loaded again")
+
+
 def test_labels_by_keyboard_are_the_list_with_its_answers(window: Browser, tmp_path: Path) -> None:
     rows = [
         Chosen(name, 10.0, 2.0, "early", 0.6, "late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
@@ -48,8 +58,7 @@ def test_labels_by_keyboard_are_the_list_with_its_answers(window: Browser, tmp_p
         listed = list(csv.DictReader(stream))
     assert [row["label"] for row in found] == ["late", "", "?"]
     assert [row | {"label": ""} for row in found] == [row | {"label": ""} for row in listed]
-    window.driver.refresh()
-    window.shows("2 of 3 answered")
+    reload_until(window, "2 of 3 answered")
     assert [row["label"] for row in answers(window)] == ["late", "", "?"]
     logged = [entry["message"] for entry in window.driver.get_log("browser")]
     assert [text for text in logged if "favicon" not in text] == []
@@ -64,3 +73,36 @@ def test_an_audit_offers_what_is_no_class(window: Browser, tmp_path: Path) -> No
     window.driver.switch_to.active_element.send_keys(Keys.END)
     window.shows("2 of 3 answered")
     assert [row["label"] for row in answers(window)] == ["other", "?", ""]
+
+
+def test_a_browser_that_keeps_nothing_is_told(window: Browser, tmp_path: Path) -> None:
+    rows = [Listed(name, 10.0, 2.0, 0, 0.5, 2.0) for name in NAMES]
+    paths = write_audit_lists(rows, tmp_path, "name", ["early", "late"], "Audit of nobody")
+    refusing = "Object.defineProperty(window, 'localStorage', { get() { throw new Error('denied'); } });"
+    added = window.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": refusing})
+    try:
+        window.open(paths[2].as_uri())
+        window.shows("0 of 3 answered")
+        window.driver.find_element(By.TAG_NAME, "body").send_keys("1")
+        window.shows(
+            "1 of 3 answered; this browser does not keep them: download them before you leave the page"
+        )
+        assert [row["label"] for row in answers(window)] == ["early", "", ""]
+    finally:
+        window.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+
+
+def test_loading_a_page_erases_no_answers(window: Browser, tmp_path: Path) -> None:
+    """What a page could not read for the moment is still there when it is loaded again."""
+    rows = [Listed(name, 10.0, 2.0, 0, 0.5, 2.0) for name in NAMES]
+    paths = write_audit_lists(rows, tmp_path, "name", ["early", "late"], "Audit read twice")
+    window.open(paths[2].as_uri())
+    window.driver.find_element(By.TAG_NAME, "body").send_keys("1")
+    window.shows("1 of 3 answered")
+    reload_until(window, "1 of 3 answered")
+    unread = "Storage.prototype.getItem = () => null;"
+    added = window.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": unread})
+    window.driver.refresh()
+    window.shows("0 of 3 answered")
+    window.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+    reload_until(window, "1 of 3 answered")
