@@ -22,6 +22,8 @@ __all__ = ["boundary_picture", "separation"]
 NODES: Final = (61, 46)
 MOST_POINTS: Final = 1500
 DRAWS: Final = 20
+FEWEST_VALUES: Final = 10
+"""Different values of a feature that make a good axis."""
 # The picture is wider than the bulk of the data by this share, to show how confidence decreases outside.
 MARGIN: Final = 0.3
 
@@ -34,12 +36,15 @@ def boundary_picture(
 ) -> BoundaryPicture | None:
     """Return the picture over the two features that separate the classes most; None with fewer than two that vary.
 
+    Features of few values, as yes or no, come last.
     `X` (N, F) and `missing` are training rows, `labels` (N,) their class indices, `names` the features'.
     """
     telling = separation(X, missing, labels)
     if np.count_nonzero(telling) < 2:
         return None
-    pair = tuple(int(j) for j in np.argsort(-telling, kind="stable")[:2])
+    pair = tuple(
+        sorted(range(len(telling)), key=lambda j: (_few_valued(X[~missing[:, j], j]), -telling[j]))[:2]
+    )
     x, y = (_axis(X[~missing[:, j], j], n) for j, n in zip(pair, NODES, strict=True))
     grid = np.zeros((y.size, x.size, X.shape[1]))
     grid[:, :, pair[0]], grid[:, :, pair[1]] = np.meshgrid(x, y)
@@ -120,6 +125,10 @@ def separation(X: Floats, missing: Mask, labels: NDArray[np.intp]) -> Floats:
             between = np.sum(counts * (means - values.mean()) ** 2)
             share[j] = known.mean() * between / np.sum((values - values.mean()) ** 2)
     return share
+
+
+def _few_valued(values: Floats) -> bool:
+    return np.unique(values).size < FEWEST_VALUES
 
 
 def _axis(values: Floats, n: int) -> Floats:

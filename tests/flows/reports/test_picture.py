@@ -59,6 +59,18 @@ def test_axes_end_where_the_values_do() -> None:
     assert picture.y[-1] == 1
 
 
+def test_a_feature_of_two_values_is_an_axis_only_where_others_are_lacking() -> None:
+    X, missing, labels = rows(np.random.default_rng(4))
+    X[:, 1] = labels ^ (np.random.default_rng(5).random(len(X)) < 0.02)
+    picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
+    assert picture is not None
+    assert (picture.x_name, picture.y_name) == ("x2", "x0")
+    X[:, 0] = 1.0
+    picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
+    assert picture is not None
+    assert (picture.x_name, picture.y_name) == ("x2", "x1")
+
+
 def test_no_picture_where_two_features_do_not_vary() -> None:
     X, missing, labels = rows(np.random.default_rng(3))
     X[:, :2] = 1.0
