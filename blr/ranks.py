@@ -37,7 +37,7 @@ def quantile(parts: Parts, q: float) -> float:
     high = _ranked(parts, min(k + 1, n - 1))
     share = place - k
     # As NumPy does, so that the result has the same bits.
-    return low + (high - low) * share if share < 0.5 else high - (high - low) * (1 - share)  # noqa: PLR2004  a half
+    return low + (high - low) * share if share < 0.5 else high - (high - low) * (1 - share)
 
 
 def _ranked(parts: Parts, k: int) -> float:

@@ -125,9 +125,7 @@ def density_ratio(
     compared = compare_scores(lambda: [own], theirs)
     ratio = compared.ratio(own)
     weight = rescaled(ratio, train_weight)
-    return DensityRatio(
-        weight, float(weight.sum()), ratio, compared.auc, compared.auc_low, compared.auc_high
-    )
+    return DensityRatio(weight, float(weight.sum()), ratio, compared.auc, compared.auc_low, compared.auc_high)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from flows.engines.engine import Engine
 from flows.errors import TrainingError
 from flows.features.sentinels import check_marks
 from flows.features.split import Chosen, held_out
-from flows.labels.annotators import annotator_groups
+from flows.labels.annotators import AnnotatorNames, annotator_groups
 from flows.labels.classes import RARE, first_batches, label_reader
 from flows.labels.conflicts import RepeatedNames, repeated_in_conflict
 from flows.labels.reader import LabelReader, check_classes
@@ -111,9 +111,10 @@ def gather(
     source.require_match()
     stored, parts = collected.finish(), collected.parts
     split = held_out(specification, joined(parts, "place"), trial=limit is not None)
-    rows, annotators = _joined(parts, split, "".join(readers.brightness))
+    rows = _joined(parts, split, "".join(readers.brightness))
     if stored is not None:
         split = replace(split, summary=write_split(specification, stored, split.summary))
+    rows, annotators = _with_annotators(rows, joined(parts, "annotators"), collected.annotators, stored)
     counts_of = RowCounts.of_all([rows] if stored is None else stored.each(), len(labels.classes))
     _check_rows(specification, counts_of, labels, seen, split)
     for text in [text for text in seen if labels.knows(text)]:
@@ -136,9 +137,8 @@ def gather(
 
 
 def _most_in_memory(specification: Specification) -> int | None:
-    """Return how many rows are held in memory at most; None for all, which density weights and annotators need."""
-    whole = specification.shift.density_weights or specification.label.annotator is not None
-    return None if whole else MOST_IN_MEMORY
+    """Return how many rows are held in memory at most; None for all, which density weights need."""
+    return None if specification.shift.density_weights else MOST_IN_MEMORY
 
 
 def _reading_engine(catalogs: Sequence[Catalog], most: int | None) -> Engine | None:
@@ -173,22 +173,40 @@ def _repeated(
     return repeated_in_conflict(pieces, labels.classes, names)
 
 
-def _joined(parts: Sequence[Part], chosen: Chosen, magnitude: str) -> tuple[TrainingRows, tuple[str, ...]]:
-    """Return the rows of all parts as one, and the names of the annotators."""
+def _joined(parts: Sequence[Part], chosen: Chosen, magnitude: str) -> TrainingRows:
+    """Return the rows of all parts as one."""
     alike = ("weight", "votes", "errors", "name", "identifier", "position", "magnitude")
-    who = joined(parts, "annotators")
-    annotator, annotators = (None, ()) if who is None else annotator_groups(who, ~chosen.held_out)
-    rows = TrainingRows(
+    return TrainingRows(
         X=joined(parts, "X"),
         missing=joined(parts, "missing"),
         target=joined(parts, "target").astype(np.intp),
         held_out=chosen.held_out,
         group=chosen.group,
-        annotator=annotator,
         magnitude_name=np.array(magnitude),
         **{name: joined(parts, name) for name in alike},
     )
-    return rows, annotators
+
+
+def _with_annotators(
+    rows: TrainingRows, who: NDArray[np.int32] | None, met: AnnotatorNames, stored: StoredRows | None
+) -> tuple[TrainingRows, tuple[str, ...]]:
+    """Return the rows with the groups of their annotators, and the names of the groups; stored rows get them too.
+
+    `who` (N,) are the annotators of the rows by the numbers of `met`; None where the specification names no column.
+    """
+    if who is None:
+        return rows, ()
+    counts = np.zeros(len(met.names), dtype=np.intp)
+    if stored is None:
+        counts += np.bincount(who[rows.training], minlength=len(counts))
+    else:
+        for shard in stored.shards:
+            training = ~stored.read("held_out", shard)
+            counts += np.bincount(stored.read("annotators", shard)[training], minlength=len(counts))
+    group, names = annotator_groups(met.names, counts)
+    if stored is not None:
+        stored.add("annotator", lambda shard: group[stored.read("annotators", shard)])
+    return replace(rows, annotator=group[who]), names
 
 
 def _check_rows(

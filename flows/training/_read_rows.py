@@ -205,7 +205,7 @@ class RowReading:
             )
         place = split_places(specification, values, self.unit)
         column = specification.label.annotator
-        who = None if column is None else label_texts(values[column])
+        who = None if column is None else label_texts(values[column]).astype(str)
         identifier = specification.catalog.id
         name = name_keys([values[identifier]]) if identifier in values else None
         index = target.astype(np.int16)

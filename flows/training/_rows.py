@@ -49,9 +49,14 @@ class TrainingRows:
 
     def confused(self, rows: Mask) -> Floats | None:
         """Return the confusion of the rows in a mask (N,): (K, K), or (n, K, K) by row; None where labels are right."""
-        if self.confusion is None or self.confusion.ndim == 2 or self.annotator is None:
+        if self.confusion_by_annotator is None or self.annotator is None:
             return self.confusion
-        return np.asarray(self.confusion[self.annotator[rows]])
+        return np.asarray(self.confusion_by_annotator[self.annotator[rows]])
+
+    @property
+    def confusion_by_annotator(self) -> Floats | None:
+        """The confusion of each annotator (A, K, K); None where all labels have the same one, or are right."""
+        return self.confusion if self.confusion is not None and self.confusion.ndim > 2 else None
 
     @property
     def training(self) -> Mask:

@@ -137,6 +137,7 @@ class StoredRows:
             held_out=self.read("held_out", shard),
             weight=self.read("weight", shard) if self.has("weight") else None,
             votes=self.read("votes", shard) if self.has("votes") else None,
+            annotator=self.read("annotator", shard) if self.has("annotator") else None,
         )
 
     def each(self) -> Iterator[TrainingRows]:
