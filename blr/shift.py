@@ -32,6 +32,7 @@ __all__ = [
     "compare_scores",
     "density_ratio",
     "log_prior_shift",
+    "require_enough_rows",
     "rescaled",
     "sandwich",
 ]
@@ -64,14 +65,20 @@ class DensityRatio:
     @property
     def advice(self) -> str:
         """What the diagnostic means, in words."""
-        if self.auc < 0.55 or self.auc_low <= 0.5:
-            return "training and target sets can hardly be distinguished: no weights are needed"
-        if self.auc < 0.9:
-            return "the training set differs from the target: weights help, although they leave fewer effective rows"
+        return _advice(self.auc, self.auc_low)
+
+
+def _advice(auc: float, auc_low: float) -> str:
+    if auc < 0.55 or auc_low <= 0.5:
+        return "training and target sets can hardly be distinguished: no weights are needed"
+    if auc < 0.9:
         return (
-            "training and target sets hardly overlap: only a few rows would have weight; label objects of "
-            "the target instead"
+            "the training set differs from the target: weights help, although they leave fewer effective rows"
         )
+    return (
+        "training and target sets hardly overlap: only a few rows would have weight; label objects of "
+        "the target instead"
+    )
 
 
 def density_ratio(
@@ -106,11 +113,7 @@ def density_ratio(
         raise ValueError(
             f"train has {Phi.shape[1]} columns but target {other.shape[1]}; build both with one basis"
         )
-    if min(len(Phi), len(other)) < 2 * FOLDS:
-        raise ValueError(
-            f"got {len(Phi)} training rows and {len(other)} target rows, expected {2 * FOLDS} or more of "
-            "each, since fewer rows do not show a density; give more rows"
-        )
+    require_enough_rows(len(Phi), len(other))
     train_weight = np.ones(len(Phi)) if train_weight is None else as_vector(train_weight, "train_weight")
     if len(train_weight) != len(Phi) or train_weight.min() < 0 or train_weight.max() <= 0:
         raise ValueError(
@@ -128,6 +131,15 @@ def density_ratio(
     return DensityRatio(weight, float(weight.sum()), ratio, compared.auc, compared.auc_low, compared.auc_high)
 
 
+def require_enough_rows(n_train: int, n_target: int) -> None:
+    """Raise ValueError where there are too few rows of one of the sets."""
+    if min(n_train, n_target) < 2 * FOLDS:
+        raise ValueError(
+            f"got {n_train} training rows and {n_target} target rows, expected {2 * FOLDS} or more of "
+            "each, since fewer rows do not show a density; give more rows"
+        )
+
+
 @dataclass(frozen=True)
 class ComparedScores:
     """How far the scores of two sets are apart, and the score beyond which ratios of densities are clipped."""
@@ -136,6 +148,11 @@ class ComparedScores:
     auc: float
     auc_low: float
     auc_high: float
+
+    @property
+    def advice(self) -> str:
+        """What the areas mean, in words."""
+        return _advice(self.auc, self.auc_low)
 
     def ratio(self, score: Vector) -> Vector:
         """Return the ratios of densities (n,) of rows with these scores, up to a factor."""

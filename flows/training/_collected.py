@@ -45,6 +45,7 @@ class Part:
     identifier: NDArray[np.bytes_] | None = None
     position: Floats | None = None
     magnitude: Floats | None = None
+    number: NDArray[np.uint64] | None = None  # among all rows, once they are collected
     named: NDArray[np.uint64] | None = None  # a hash of the name; 0 where a repeated name is no conflict
 
     def chosen(self, rows: NDArray[np.bool_]) -> Part:
@@ -83,6 +84,7 @@ class Collected:
             part = replace(part, annotators=self.annotators.numbered(part.annotators))
         number = np.arange(self.n_rows, self.n_rows + len(part.X), dtype=np.uint64)
         self._keys.append(_mixed(number if part.name is None else part.name))
+        part = replace(part, number=number)
         self.parts.append(part)
         self.n_rows += len(part.X)
         if self.most is None or self.folder is None or self.n_rows <= self.most:

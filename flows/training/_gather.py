@@ -85,15 +85,14 @@ def gather(
     states: Counter[tuple[str, State]] = Counter()
     content = ContentHash(readers.names)
     place = None if folder is None else cache(folder)
-    most = _most_in_memory(specification)
-    collected = Collected(most, place, held_out_function(specification))
+    collected = Collected(MOST_IN_MEMORY, place, held_out_function(specification))
     n_read, n_selected = 0, 0
     for catalog in catalogs:
         readers.general.check(catalog)
     check_marks(specification, catalogs)
     labels = label_reader(specification, catalogs, source, limit=limit)
     readings = [RowReading.of(specification, readers, labels, c, catalogs[0]) for c in catalogs]
-    workers = _reading_engine(catalogs, most) if limit is None else None
+    workers = _reading_engine(catalogs) if limit is None else None
     if workers is None or place is None:
         batches = _read_here(readings, source, limit)
     else:
@@ -114,6 +113,7 @@ def gather(
     rows = _joined(parts, split, "".join(readers.brightness))
     if stored is not None:
         split = replace(split, summary=write_split(specification, stored, split.summary))
+        rows = replace(rows, number=joined(parts, "number").astype(np.intp))
     rows, annotators = _with_annotators(rows, joined(parts, "annotators"), collected.annotators, stored)
     counts_of = RowCounts.of_all([rows] if stored is None else stored.each(), len(labels.classes))
     _check_rows(specification, counts_of, labels, seen, split)
@@ -136,15 +136,10 @@ def gather(
     )
 
 
-def _most_in_memory(specification: Specification) -> int | None:
-    """Return how many rows are held in memory at most; None for all, which density weights need."""
-    return None if specification.shift.density_weights else MOST_IN_MEMORY
-
-
-def _reading_engine(catalogs: Sequence[Catalog], most: int | None) -> Engine | None:
+def _reading_engine(catalogs: Sequence[Catalog]) -> Engine | None:
     """Return the engine whose workers read the rows; None where this process reads them: few rows, or one piece."""
     engine = current_engine(1)
-    if not engine.is_remote or most is None or sum(c.n_rows for c in catalogs) <= most:
+    if not engine.is_remote or sum(c.n_rows for c in catalogs) <= MOST_IN_MEMORY:
         return None
     return engine if sum(len(parts_of(catalog)) for catalog in catalogs) > 1 else None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,40 @@ from blr.threads import single_threaded_blas
 from flows.engines.engine import Engine
 from flows.training._stored_rows import Shard, StoredRows, check_seen
 
-__all__ = ["DesignShards", "SampledDesign", "ShardReader", "ShardSum", "TrainingShards", "fit_targets"]
+__all__ = [
+    "DesignShards",
+    "RowReader",
+    "SampledDesign",
+    "ShardReader",
+    "ShardSum",
+    "TrainingShards",
+    "fit_targets",
+]
 
 Floats = NDArray[np.float64]
+
+
+class RowReader(Protocol):
+    """Reads what a fit needs of a shard, on a worker too."""
+
+    @property
+    def stored(self) -> StoredRows:
+        """The rows on the disk."""
+        ...
+
+    @property
+    def confusion(self) -> Floats | None:
+        """The confusion of each annotator (A, K, K), where targets are likelihoods of what was recorded."""
+        ...
+
+    @property
+    def shards(self) -> list[Shard]:
+        """The shards that a sum is made of."""
+        ...
+
+    def __call__(self, shard: Shard) -> Chunk:
+        """Return features (n, F), targets (n,) or (n, K) and weights (n,) or None."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -43,13 +74,20 @@ class ShardReader:
     held_out_too: bool
     confusion: Floats | None = None
 
+    @property
+    def shards(self) -> list[Shard]:
+        """The shards of all rows."""
+        return self.stored.shards
+
     def __call__(self, shard: Shard) -> Chunk:
         """Return features (n, F), targets (n,) or (n, K) and weights (n,) or None."""
         read = self.stored.read
         chosen = np.ones(shard[1] - shard[0], bool) if self.held_out_too else ~read("held_out", shard)
         filled = "refilled" if self.held_out_too and self.stored.has("refilled") else "filled"
         X = read(filled, shard)[chosen][:, self.columns]
-        weight = read("weight", shard)[chosen] if self.stored.has("weight") else None
+        weight = None
+        if self.stored.has("weight"):
+            weight = self.stored.weights(shard, held_out_too=self.held_out_too)[chosen]
         if not len(X):
             return X, np.empty(0), weight
         voted = self.stored.has("votes")
@@ -90,7 +128,7 @@ def _summed(function: ChunkFunction, chunk: Chunk, basis: Basis | None) -> Terms
 class ShardSum:
     """Sums a function over a shard; the sum is None where no row of the shard counts."""
 
-    read: ShardReader
+    read: RowReader
     basis: Basis | None
     function: ChunkFunction
 
@@ -134,7 +172,7 @@ class DesignShards:
     represent all rows.  A worker that gets a posterior gets None in place of these rows.
     """
 
-    read: ShardReader
+    read: RowReader
     basis: Basis | None
     n_functions: int
     n_effective: float
@@ -149,7 +187,7 @@ class DesignShards:
     def accumulate(self, function: ChunkFunction) -> Terms:
         """Return the sum of a function over all rows; the order of additions depends on the number of rows alone."""
         work = ShardSum(self.read, self.basis, function)
-        total = self.engine.reduce(work, self.read.stored.shards, add=_added)
+        total = self.engine.reduce(work, self.read.shards, add=_added)
         if total is None:
             raise ValueError("there are no rows to sum over; give at least one")
         return total
