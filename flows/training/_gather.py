@@ -80,11 +80,11 @@ def gather(
     For a trial, only `limit` rows are read.  `folder` makes the folder for rows that are too many for the memory;
     without it, all rows are held in memory.
     """
-    readers, source = Readers.of(specification, catalogs), LabelSource.of(specification)
+    readers, place = Readers.of(specification, catalogs), None if folder is None else cache(folder)
     seen: Counter[str] = Counter()
     states: Counter[tuple[str, State]] = Counter()
     content = ContentHash(readers.names)
-    place = None if folder is None else cache(folder)
+    source = LabelSource.of(specification, place)
     collected = Collected(MOST_IN_MEMORY, place, held_out_function(specification))
     n_read, n_selected = 0, 0
     for catalog in catalogs:
@@ -122,7 +122,7 @@ def gather(
     return Gathered(
         rows,
         labels.classes,
-        content.hexdigest(source.labels_by_object),
+        content.hexdigest(source.content()),
         n_read,
         n_selected,
         seen,

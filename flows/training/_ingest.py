@@ -117,8 +117,8 @@ def label_summary(gathered: Gathered) -> LabelSummary:
     source, repeated = gathered.source, gathered.repeated
     weights = np.array([*source.reviews.weights.values()])
     return LabelSummary(
-        conflicts=len(source.conflicts),
-        conflicting=source.shown_conflicts,
+        conflicts=source.conflicts.n,
+        conflicting=dict(source.conflicts.shown),
         joined=source.n_joined,
         unplaced=source.n_unplaced,
         shared=source.n_shared,
