@@ -212,7 +212,7 @@ def test_workers_are_in_another_folder(nights: Path, tmp_path: Path, monkeypatch
     assert found.n_read == N
 
 
-def test_fetched_files_are_read_by_the_process_that_has_them() -> None:
+def test_a_dry_run_is_read_by_this_process() -> None:
     with working_on(Elsewhere()):
         assert current_engine(1).is_remote
         with working_here():
