@@ -91,7 +91,7 @@ class Collected:
             return
         new = self.parts if self._place is None else [part]
         if self._place is None:
-            self._place = self.folder() / "rows"
+            self._place = self.folder().absolute() / "rows"  # workers may be in another folder
             self._place.mkdir()
         for one in new:
             self._write(one, self._place)

@@ -778,6 +778,34 @@ def test_a_model_has_the_same_bytes_on_workers(
     assert model == trained_model(labelled / "threads")
 
 
+@pytest.mark.parametrize("more", ["density", "annotators", "label table"])
+def test_models_of_other_rows_have_the_same_bytes_on_workers(
+    cluster: distributed.LocalCluster, make: SimpleNamespace, tmp_path: Path, monkeypatch: Any, more: str
+) -> None:
+    """With weights for a target, with annotators, with labels from a large table; the store's path is relative."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("flows.labels.source.MOST_HELD", 100)
+    rng, columns = np.random.default_rng(3), make.survey(1500)
+    text, _, _ = make.specification.replace("survey.", "survey-*.").partition("[[candidate]]\nfeatures")
+    added = '[select]\nposterior = "laplace"\n'
+    if more == "density":
+        bright = {name: column[columns["bmag"] > 14][:300] for name, column in columns.items()}
+        make.parquet(tmp_path / "target.parquet", bright)
+        added += '[shift]\ntarget = "target.parquet"\ndensity_weights = true\n'
+    elif more == "annotators":
+        columns["who"] = rng.choice(np.array(["anna", "ben", ""]), 1500)
+        text = text.replace("[label]\n", '[label]\nnoise = "estimated"\nannotator = "who"\n')
+    else:
+        labels = {"name": columns["name"], "hubble": columns.pop("hubble")}
+        pq.write_table(pa.table(labels), tmp_path / "labels.parquet")
+        added = '[label.table]\npath = "labels.parquet"\nid = "name"\n' + added
+    for i, rows in enumerate(np.array_split(np.arange(1500), 3)):
+        make.parquet(tmp_path / f"survey-{i}.parquet", {n: column[rows] for n, column in columns.items()})
+    (tmp_path / "spec.toml").write_text(text.replace("[features]", added + "[features]"))
+    expected = trained_in_shards(Path(), "threads")
+    assert trained_in_shards(Path(), "on-2", engine=workers(cluster, 2)) == expected
+
+
 def trained_model(store: Path) -> bytes:
     """Return the one model file of a store."""
     (found,) = store.glob("*/*/model.asdf")
