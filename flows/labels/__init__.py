@@ -15,6 +15,7 @@
 For this folder alone:
 
 - `_held_labels`: Labels of a table in memory, by identifier or by position.
+- `_label_file`: A file of SQLite with labels: made once, then read by any number of processes, without locks.
 - `_stored_labels`: Labels of a table that is too large for the memory, in a file of SQLite: by identifier, or by
   pixel of the sky.
 """

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from catalogs.profile.split import healpix_pixels, with_neighbouring_pixels
 from flows.labels._held_labels import SHOWN, Conflicts, HeldPlaces, place_conflicts, plain_number
+from flows.labels._label_file import conflicts_in, count, label_file, new_label_file
 
 __all__ = ["StoredNames", "StoredPlaces"]
 
@@ -35,7 +34,6 @@ MOST_AT_ONCE = 50_000
 """Approximate number of labels by position that are held at once, without those of neighbouring pixels."""
 MOST_PIXELS = 16_384
 """Most pixels that are gone through together for conflicts."""
-CACHE_KILOBYTES = 65_536
 
 NAMES = """
 CREATE TABLE labels (name TEXT PRIMARY KEY, text TEXT, row INTEGER) WITHOUT ROWID;
@@ -65,42 +63,9 @@ CREATE VIEW shown_n AS SELECT * FROM shown;
 """
 
 
-@contextmanager
-def _made(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a new file, quickly: if the process ends before the file is complete, nobody reads it."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as con:
-        con.execute("PRAGMA journal_mode = OFF")
-        con.execute("PRAGMA synchronous = OFF")
-        con.execute(f"PRAGMA cache_size = -{CACHE_KILOBYTES}")
-        con.create_function("plain_number", 1, plain_number, deterministic=True)
-        con.execute("BEGIN")
-        yield con
-        con.execute("COMMIT")
-
-
-@contextmanager
-def _read(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a file that nobody writes: without locks, which shared disks may lack."""
-    address = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
-    with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as con:
-        con.execute("PRAGMA temp_store = MEMORY")
-        yield con
-
-
 def _carry_out(con: sqlite3.Connection, statements: str) -> None:
     for statement in statements.format(shown=SHOWN).split(";\n"):
         con.execute(statement)
-
-
-def _count(con: sqlite3.Connection, table: str) -> int:
-    return int(con.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608  our own names
-
-
-def _conflicts(con: sqlite3.Connection, suffix: str = "") -> Conflicts:
-    names = [n for (n,) in con.execute(f"SELECT name FROM conflicts{suffix} ORDER BY name LIMIT {SHOWN}")]  # noqa: S608
-    texts = f"SELECT text FROM shown{suffix} WHERE name = ? ORDER BY row"  # noqa: S608
-    shown = {name: tuple(dict.fromkeys(t for (t,) in con.execute(texts, (name,)))) for name in names}
-    return Conflicts(_count(con, f"conflicts{suffix}"), shown)
 
 
 @dataclass(frozen=True)
@@ -115,7 +80,7 @@ class StoredNames:
     @classmethod
     def of(cls, batches: Iterable[Iterable[tuple[str, str]]], path: Path) -> StoredNames:
         """Write the labels of a table's rows, identifiers with labels, into a file."""
-        with _made(path) as con:
+        with new_label_file(path) as con:
             con.execute("CREATE TABLE said (row INTEGER PRIMARY KEY, name TEXT, text TEXT)")
             for pairs in batches:
                 con.executemany("INSERT INTO said (name, text) VALUES (?, ?)", (p for p in pairs if all(p)))
@@ -128,8 +93,8 @@ class StoredNames:
     @classmethod
     def _opened(cls, path: Path, *, is_numbered: bool) -> StoredNames:
         suffix = "_n" if is_numbered else ""
-        with _read(path) as con:
-            return cls(path, _conflicts(con, suffix), _count(con, f"labels{suffix}"), is_numbered)
+        with label_file(path) as con:
+            return cls(path, conflicts_in(con, suffix), count(con, f"labels{suffix}"), is_numbered)
 
     def __len__(self) -> int:
         """L, the number of objects with a label."""
@@ -142,7 +107,7 @@ class StoredNames:
     @property
     def first(self) -> str:
         """The first identifier of the table that has a label."""
-        with _read(self.path) as con:
+        with label_file(self.path) as con:
             found = con.execute(f"SELECT name, min(row) FROM {self._table}").fetchone()  # noqa: S608
         return str(found[0] or "")
 
@@ -154,7 +119,7 @@ class StoredNames:
         """Return the labels (n,) of objects by identifier, '' where there is none."""
         wanted = map(plain_number, names) if self.is_numbered else names
         found = np.full(len(names), "", dtype=object)
-        with _read(self.path) as con:
+        with label_file(self.path) as con:
             con.execute("CREATE TEMP TABLE wanted (name TEXT, place INTEGER)")
             con.executemany("INSERT INTO wanted VALUES (?, ?)", ((name, i) for i, name in enumerate(wanted)))
             joined = f"SELECT place, text FROM wanted JOIN {self._table} USING (name)"  # noqa: S608
@@ -164,7 +129,7 @@ class StoredNames:
 
     def content(self) -> Iterator[tuple[str, str]]:
         """Yield the identifiers with their labels, in order."""
-        with _read(self.path) as con:
+        with label_file(self.path) as con:
             yield from con.execute(f"SELECT name, text FROM {self._table} ORDER BY name")  # noqa: S608
 
 
@@ -190,7 +155,7 @@ class StoredPlaces:
     ) -> StoredPlaces:
         """Write the labels of a table's rows, right ascension, declination and label, into a file."""
         order = _order(radius, n_rows)
-        with _made(path) as con:
+        with new_label_file(path) as con:
             con.execute(
                 "CREATE TABLE labels "
                 "(number INTEGER PRIMARY KEY, pixel INTEGER, ra REAL, dec REAL, text TEXT, key TEXT)"
@@ -213,9 +178,9 @@ class StoredPlaces:
             con.execute("DELETE FROM labels WHERE number IN (SELECT number FROM bad)")
             con.execute("DROP TABLE bad")
             con.execute("CREATE INDEX by_key ON labels (key, text)")
-        with _read(path) as con:
+        with label_file(path) as con:
             (largest,) = con.execute("SELECT coalesce(max(number), 0) FROM labels").fetchone()
-            return cls(path, radius, order, _conflicts(con), _count(con, "labels"), int(largest) + 1)
+            return cls(path, radius, order, conflicts_in(con), count(con, "labels"), int(largest) + 1)
 
     def __len__(self) -> int:
         """L, the number of places with a label."""
@@ -225,7 +190,7 @@ class StoredPlaces:
         """Return the labels (n,) of the nearest places within the radius, '' where none is, and their numbers or -1."""
         texts, numbers = np.full(len(ra), "", dtype=object), np.full(len(ra), -1, dtype=np.intp)
         pixels = healpix_pixels(ra, dec, self.order)
-        with _read(self.path) as con:
+        with label_file(self.path) as con:
             for group in _groups(con, np.unique(pixels[pixels >= 0])):
                 own, place_ra, place_dec, labels = _labels_in(con, group, self.order)
                 rows = np.flatnonzero(np.isin(pixels, group))
@@ -236,7 +201,7 @@ class StoredPlaces:
 
     def content(self) -> Iterator[tuple[str, str]]:
         """Yield the places with their labels, in order."""
-        with _read(self.path) as con:
+        with label_file(self.path) as con:
             # Of one place that the table has twice, the later label counts; they do not differ.
             yield from con.execute("SELECT key, max(text) FROM labels GROUP BY key ORDER BY key")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import catalogs
+from catalogs.files.atomic import StorageError
 from catalogs.hats.create import write_hats
 from catalogs.profile.split import healpix_pixels
 from flows.labels import _stored_labels
@@ -97,6 +100,24 @@ def test_a_table_without_labels(tmp_path: Path) -> None:
     assert (texts.tolist(), numbers.tolist(), len(places)) == (["", ""], [-1, -1], 0)
     names = StoredNames.of([], tmp_path / "n.sqlite")
     assert (names.texts(["a"]).tolist(), names.first, len(names)) == ([""], "", 0)
+
+
+def test_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        StorageError, match=r"unable to open database file.*choose a model store on another disk"
+    ):
+        StoredNames.of([], tmp_path / "nowhere" / "n.sqlite")
+
+    opened = sqlite3.connect
+
+    def limited(*given: Any, **options: Any) -> sqlite3.Connection:
+        con = opened(*given, **options)
+        con.execute("PRAGMA max_page_count = 20")
+        return con
+
+    monkeypatch.setattr(sqlite3, "connect", limited)
+    with pytest.raises(StorageError, match="database or disk is full"):
+        StoredNames.of(many_names(20_000), tmp_path / "n.sqlite")
 
 
 def test_pixels_are_wider_than_the_radius() -> None:
