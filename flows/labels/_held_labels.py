@@ -61,7 +61,7 @@ class HeldNames:
         differing = dict(before)
         for name, text in pairs:
             if name and text and labels.setdefault(name, text) != text:
-                differing[name] = tuple(dict.fromkeys((*differing.get(name, (labels[name],)), text)))
+                differing[name] = tuple(dict.fromkeys((*differing.get(name, ()), labels[name], text)))
         return cls({n: t for n, t in labels.items() if n not in differing}, differing, is_numbered)
 
     def __len__(self) -> int:

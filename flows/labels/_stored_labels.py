@@ -53,7 +53,8 @@ INSERT INTO labels_n SELECT name, min(text), min(row) FROM numbers
     WHERE name NOT IN (SELECT name FROM conflicts_n) GROUP BY name ORDER BY name;
 CREATE TABLE shown_n AS SELECT name, text, row FROM shown
     UNION SELECT name, text, min(row) AS row FROM numbers
-    WHERE name IN (SELECT name FROM conflicts_n ORDER BY name LIMIT {shown}) GROUP BY name, text;
+    WHERE name IN (SELECT name FROM conflicts_n ORDER BY name LIMIT {shown})
+    AND name IN (SELECT name FROM numbers GROUP BY name HAVING min(text) <> max(text)) GROUP BY name, text;
 DROP TABLE numbers;
 """
 SAME_BY_NUMBER = """

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import catalogs
@@ -31,6 +31,8 @@ NAMES = st.sampled_from(["", "7", "07", "007", "0", "00", "NGC 1", "ngc 1", "Ö"
 PAIRS = st.lists(st.tuples(NAMES, st.sampled_from(["", "early", "late", "?"])), max_size=30)
 
 
+@example(pairs=[("8", "early"), ("8", "late"), ("08", "?")], cut=0)
+@example(pairs=[("8", "early"), ("8", "late"), ("08", "?"), ("008", "early")], cut=2)
 @given(pairs=PAIRS, cut=st.integers(0, 30))
 def test_names_are_those_of_the_whole_table(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]], cut: int
