@@ -2,7 +2,8 @@
 
 With `plan [FILES ...]` in the place of rows: releases of so many files of 50,000 rows are planned and handed to workers
 that do nothing (`benchmarks.scale_plan`), 200,000 by default.  With `driver`: the processor time of the process that
-starts a classification of tiny files (`benchmarks.scale_driver`).
+starts a classification of tiny files (`benchmarks.scale_driver`).  With `workers`: two worker processes against two
+threads (`benchmarks.scale_workers`).
 
 For each number of labelled rows: a catalogue of eight features is written, `blr train --direct` is run on it in a
 process of its own, and its peak resident memory and times are taken.  Then, of the same rows on the disk, the passes of
@@ -28,6 +29,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.scale_driver import driven
 from benchmarks.scale_plan import planned
+from benchmarks.scale_workers import worked
 from blr.basis.kinds import fit_basis
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior.laplace import fit
@@ -200,10 +202,18 @@ def drivers() -> None:
         keep("driver", driven(Path(name)))
 
 
+def workers() -> None:
+    """Measure worker processes against threads."""
+    with tempfile.TemporaryDirectory() as name:
+        keep("workers", worked(Path(name)))
+
+
 if __name__ == "__main__":
-    numbers = [int(float(text)) for text in sys.argv[1:] if text not in {"plan", "driver"}]
+    numbers = [int(float(text)) for text in sys.argv[1:] if text not in {"plan", "driver", "workers"}]
     if "driver" in sys.argv[1:]:
         drivers()
+    elif "workers" in sys.argv[1:]:
+        workers()
     elif "plan" in sys.argv[1:]:
         plans(numbers or [200_000])
     else:

@@ -11,29 +11,36 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from blr.arrays import Matrix, Vector, as_matrix, as_vector, mid_ranks
+from blr.arrays import Matrix, Vector, as_matrix, as_vector
 from blr.gaussian import Gaussian
 from blr.posterior.kinds import SandwichPosterior
 from blr.posterior.posterior import Posterior
+from blr.ranks import Parts, auc, quantile
 from blr.selection.evidence import fit_evidence
 from blr.sums import Terms
 from blr.threads import single_threaded_blas
 
 __all__ = [
+    "FOLDS",
     "ClassPriors",
+    "ComparedScores",
     "DensityRatio",
     "class_priors",
+    "compare_scores",
     "density_ratio",
     "log_prior_shift",
+    "require_enough_rows",
     "rescaled",
     "sandwich",
 ]
 
+FOLDS = 2
+"""Folds of the comparison of two sets: row i of both together is in fold i mod 2."""
+
 _CLIP = 0.99
-_FOLDS = 2
 _LEVEL = 0.9
 _MAX_ITER = 1000
 
@@ -58,14 +65,20 @@ class DensityRatio:
     @property
     def advice(self) -> str:
         """What the diagnostic means, in words."""
-        if self.auc < 0.55 or self.auc_low <= 0.5:
-            return "training and target sets can hardly be distinguished: no weights are needed"
-        if self.auc < 0.9:
-            return "the training set differs from the target: weights help, although they leave fewer effective rows"
+        return _advice(self.auc, self.auc_low)
+
+
+def _advice(auc: float, auc_low: float) -> str:
+    if auc < 0.55 or auc_low <= 0.5:
+        return "training and target sets can hardly be distinguished: no weights are needed"
+    if auc < 0.9:
         return (
-            "training and target sets hardly overlap: only a few rows would have weight; label objects of "
-            "the target instead"
+            "the training set differs from the target: weights help, although they leave fewer effective rows"
         )
+    return (
+        "training and target sets hardly overlap: only a few rows would have weight; label objects of "
+        "the target instead"
+    )
 
 
 def density_ratio(
@@ -100,11 +113,7 @@ def density_ratio(
         raise ValueError(
             f"train has {Phi.shape[1]} columns but target {other.shape[1]}; build both with one basis"
         )
-    if min(len(Phi), len(other)) < 2 * _FOLDS:
-        raise ValueError(
-            f"got {len(Phi)} training rows and {len(other)} target rows, expected {2 * _FOLDS} or more of "
-            "each, since fewer rows do not show a density; give more rows"
-        )
+    require_enough_rows(len(Phi), len(other))
     train_weight = np.ones(len(Phi)) if train_weight is None else as_vector(train_weight, "train_weight")
     if len(train_weight) != len(Phi) or train_weight.min() < 0 or train_weight.max() <= 0:
         raise ValueError(
@@ -115,15 +124,50 @@ def density_ratio(
     is_target = np.concatenate([np.zeros(len(Phi)), np.ones(len(other))])
     counts = np.concatenate([train_weight / train_weight.mean(), np.ones(len(other))])
     score = _out_of_fold(both, is_target, counts, threads)
-    log_ratio = score[: len(Phi)]
-    highest = np.quantile(
-        log_ratio, _CLIP
-    )  # of logarithms: one row far out would leave all others a ratio of 0
-    ratio = np.exp(np.minimum(log_ratio - highest, 0.0))
+    own, theirs = score[: len(Phi)], score[len(Phi) :]
+    compared = compare_scores(lambda: [own], theirs)
+    ratio = compared.ratio(own)
     weight = rescaled(ratio, train_weight)
-    auc, deviation = _auc(score, is_target > 0)
+    return DensityRatio(weight, float(weight.sum()), ratio, compared.auc, compared.auc_low, compared.auc_high)
+
+
+def require_enough_rows(n_train: int, n_target: int) -> None:
+    """Raise ValueError where there are too few rows of one of the sets."""
+    if min(n_train, n_target) < 2 * FOLDS:
+        raise ValueError(
+            f"got {n_train} training rows and {n_target} target rows, expected {2 * FOLDS} or more of "
+            "each, since fewer rows do not show a density; give more rows"
+        )
+
+
+@dataclass(frozen=True)
+class ComparedScores:
+    """How far the scores of two sets are apart, and the score beyond which ratios of densities are clipped."""
+
+    highest: float
+    auc: float
+    auc_low: float
+    auc_high: float
+
+    @property
+    def advice(self) -> str:
+        """What the areas mean, in words."""
+        return _advice(self.auc, self.auc_low)
+
+    def ratio(self, score: Vector) -> Vector:
+        """Return the ratios of densities (n,) of rows with these scores, up to a factor."""
+        return np.asarray(np.exp(np.minimum(score - self.highest, 0.0)))
+
+
+def compare_scores(train: Parts, target: Vector) -> ComparedScores:
+    """Return what the scores of the training rows, which come in parts, and of the target's rows say of the two sets.
+
+    A score is the logit that a row is one of the target, out of fold.
+    """
+    highest = quantile(train, _CLIP)  # of logarithms: one row far out would leave all others a ratio of 0
+    area, deviation = auc(train, target)
     reach = -float(ndtri((1 - _LEVEL) / 2)) * deviation
-    return DensityRatio(weight, float(weight.sum()), ratio, auc, max(0.0, auc - reach), min(1.0, auc + reach))
+    return ComparedScores(highest, area, max(0.0, area - reach), min(1.0, area + reach))
 
 
 def rescaled(ratio: ArrayLike, train_weight: ArrayLike | None = None) -> Vector:
@@ -138,23 +182,12 @@ def rescaled(ratio: ArrayLike, train_weight: ArrayLike | None = None) -> Vector:
 
 def _out_of_fold(Phi: Matrix, t: Vector, weight: Vector, threads: int | None) -> Vector:
     """Return the mean logit (N,) of each row under a fit to the other fold: a row must not vouch for itself."""
-    fold = np.arange(len(Phi)) % _FOLDS
+    fold = np.arange(len(Phi)) % FOLDS
     score = np.empty(len(Phi))
-    for k in range(_FOLDS):
+    for k in range(FOLDS):
         q = fit_evidence(Phi[fold != k], t[fold != k], sample_weight=weight[fold != k], threads=threads)
         score[fold == k] = q.logit_moments(Phi[fold == k])[0]
     return score
-
-
-def _auc(score: Vector, positive: NDArray[np.bool_]) -> tuple[float, float]:
-    """Return the area under the ROC curve by ranks, ties shared, and its standard deviation.
-
-    DeLong, DeLong and Clarke-Pearson (1988), doi:10.2307/2531595, by the placements of each row among the other set's.
-    """
-    rank, n, m = mid_ranks(score), int(positive.sum()), int((~positive).sum())
-    above = (rank[positive] - mid_ranks(score[positive])) / m
-    below = (rank[~positive] - mid_ranks(score[~positive])) / n
-    return float(above.mean()), float(np.sqrt(above.var(ddof=1) / n + below.var(ddof=1) / m))
 
 
 def log_prior_shift(prior: ArrayLike, training_prior: ArrayLike) -> Vector:

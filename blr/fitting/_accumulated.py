@@ -65,12 +65,14 @@ def totals(
 ) -> Accumulated:
     """Return what a problem takes over from data that have `accumulate`, checked in one pass over them.
 
-    There is no such pass where data have `n_effective`, the sum of their weights: they are known then.
+    There is no such pass where data have `n_effective`, the sum of their weights: they are known then.  Where data say
+    that they are `mislabelled`, their targets are likelihoods of what was recorded (n, K) already.
 
     Raises
     ------
     ValueError
-        If the targets of some chunk are no fractions, or do not fit the classes.
+        If the targets of some chunk are no fractions, or do not fit the classes; if there is a confusion for data whose
+        targets are likelihoods already.
     """
     names = (0, 1) if classes is None and binary else tuple(classes or ())
     known = getattr(data, "n_effective", None)
@@ -89,8 +91,14 @@ def totals(
                 f"got targets of {K} classes, expected {len(names)}: {list(names)}; name each class once in "
                 "classes=, and use 'softmax' for more than two"
             )
+    mislabelled = bool(getattr(data, "mislabelled", False))
     if confusion is None:
-        return Accumulated(data, names, float(known), mislabelled=False)
+        return Accumulated(data, names, float(known), mislabelled)
+    if mislabelled:
+        raise ValueError(
+            "got a confusion matrix beside data that say they are mislabelled, whose targets are likelihoods of what "
+            "was recorded already; leave confusion out"
+        )
     matrix = as_confusion(confusion, len(names))
     if matrix.ndim > 2:
         raise ValueError(

@@ -109,8 +109,8 @@ class FitsPartition:
                 yield _batch(source, self.table, chosen, start, min(rows, end - start))
 
     def divided(self, rows: int) -> list[FitsPartition]:
-        """Return parts to be read, of so many rows; a file that has to be restored first stays one."""
-        if self.restored is not None or self.n_rows <= rows:
+        """Return parts to be read, of so many rows; a process that reads several restores a compressed file once."""
+        if self.n_rows <= rows:
             return [self]
         return [replace(self, span=(i, min(i + rows, self.n_rows))) for i in range(0, self.n_rows, rows)]
 

@@ -27,6 +27,7 @@ __all__ = [
     "held_out_keys",
     "name_keys",
     "split_by_pixels",
+    "with_neighbouring_pixels",
 ]
 
 HEALPIX_ORDER = 5
@@ -115,6 +116,16 @@ def healpix_pixels(ra: Array, dec: Array, order: int = HEALPIX_ORDER) -> NDArray
         Longitude(lon[known] * units.deg), Latitude(lat[known] * units.deg)
     )
     return pixels
+
+
+def with_neighbouring_pixels(pixels: NDArray[np.int64], order: int) -> NDArray[np.int64]:
+    """Return nested HEALPix pixels of an order with all that touch one of them, each once, in order."""
+    from astropy_healpix import HEALPix  # noqa: PLC0415  see `healpix_pixels`
+
+    with np.errstate(invalid="ignore"):  # where a pixel has seven neighbours, the eighth is -1
+        around = HEALPix(nside=2**order, order="nested").neighbours(pixels)
+    both = np.unique(np.concatenate([pixels, np.asarray(around, dtype=np.int64).ravel()]))
+    return both[both >= 0]
 
 
 def healpix_keys(pixels: NDArray[np.int64], order: int) -> NDArray[np.uint64]:

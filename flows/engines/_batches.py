@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from types import TracebackType
 from typing import Generic, TypeVar
 
 from flows.engines._versions import difference, installed
@@ -23,6 +24,10 @@ R = TypeVar("R")
 
 LARGEST = 16
 """Items of a batch at most: what a task costs is then a small part of what its items cost."""
+MOST_FRAMES = 50
+"""Frames of a traceback that a worker sends, the last ones."""
+MOST_CAUSES = 10
+"""Errors that led to each other, of those that a worker sends."""
 SECONDS = 2.0
 """Seconds of a worker's time for a batch.  Items that take longer are handed over one by one."""
 
@@ -38,7 +43,36 @@ class Checked(Generic[T, R]):
         """Return the function's result; EngineError where versions differ."""
         if differs := difference(f"worker on {platform.node()}", installed(), self.versions):
             raise EngineError(differs)
-        return self.function(given)
+        try:
+            return self.function(given)
+        except Exception as error:
+            _shorten(error)
+            raise
+
+
+def _shorten(error: BaseException) -> None:
+    """Keep the last frames of the error's traceback, and of those of the errors that led to it.
+
+    A worker cannot send a traceback of hundreds of frames, such as that of a RecursionError, and sends a text.  Dask's
+    client expects no text there, so that it would never hear that the task has ended.
+    """
+    one: BaseException | None = error
+    for _ in range(MOST_CAUSES):
+        if one is None:
+            return
+        one.__traceback__ = _last_frames(one.__traceback__)
+        if one.__cause__ is not None:
+            one.__context__ = None
+        last, one = one, one.__cause__ or one.__context__
+    last.__cause__ = last.__context__ = None
+
+
+def _last_frames(trace: TracebackType | None) -> TracebackType | None:
+    frames = []
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    return frames[-MOST_FRAMES:][0] if frames else None
 
 
 @dataclass(frozen=True)

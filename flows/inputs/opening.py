@@ -46,10 +46,10 @@ def opened(
 
 @contextmanager
 def opened_whole(
-    sources: Sequence[Source], choice: TableChoice, *, key: str | None = None
+    sources: Sequence[Source], choice: TableChoice, *, key: str | None = None, folder: Path | None = None
 ) -> Iterator[list[Catalog]]:
-    """Give the catalogues at sources, whose files are all fetched first where they are at URLs."""
-    with fetched_sources(sources) as here:
+    """Give the catalogues at sources, whose files are all fetched first where they are at URLs: into a `folder`."""
+    with fetched_sources(sources, folder) as here:
         yield [check_links(choice.open(source.path), source, key=key) for source in here]
 
 

@@ -11,6 +11,13 @@
 - `source`: Where a row's label comes from: a column, a separate table joined by identifier or position, or
   a review's answers.
 - `votes`: Votes from a catalogue's columns: counts of each class, or fractions with a total.
+
+For this folder alone:
+
+- `_held_labels`: Labels of a table in memory, by identifier or by position.
+- `_label_file`: A file of SQLite with labels: made once, then read by any number of processes, without locks.
+- `_stored_labels`: Labels of a table that is too large for the memory, in a file of SQLite: by identifier, or by
+  pixel of the sky.
 """
 
 __all__ = ["annotators", "classes", "conflicts", "reader", "reviews", "source", "votes"]

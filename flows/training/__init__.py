@@ -19,6 +19,8 @@ For this folder alone:
   model says of it.
 - `_collected`: Labelled rows as they are read: kept in memory or, if they are too many, on the disk with a
   sample in memory.
+- `_density_shards`: Density ratios of labelled rows on the disk: a comparison with the target, and weights, by
+  sums over shards.
 - `_evaluation`: How good a model is on rows that no fit saw: the numbers of the report, from probabilities and
   true classes.
 - `_gather`: The labelled rows of a training, gathered once from the catalogues.

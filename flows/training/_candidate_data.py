@@ -47,7 +47,7 @@ class CandidateData:
     @property
     def class_share(self) -> Floats:
         """Return the weighted share of each class (K,) in the rows that fits see."""
-        every = [self.rows] if self.stored is None else self.stored.each()
+        every = [self.rows] if self.stored is None else self.stored.each(held_out_too=self.held_out_too)
         counts = sum(self._weight_of_classes(rows) for rows in every)
         return np.asarray(counts / np.sum(counts))
 

@@ -18,7 +18,6 @@ from blr.basis.base import Basis
 from blr.basis.kinds import fit_basis
 from blr.basis.rbf import RBF
 from blr.basis.sigmoid import Sigmoid
-from blr.fitting.problem import pose
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
@@ -29,9 +28,10 @@ from blr.selection.evidence import fit_evidence
 from blr.selection.folds import fold_probabilities
 from blr.selection.prior_scale import fit_scales
 from blr.selection.relevance import with_relevant_heights, with_relevant_widths
+from blr.sums import Rows
 from flows.reports.candidates import CandidatePart
 from flows.specification.basis import BasisKeywords
-from flows.training._shards import DesignShards, TrainingShards
+from flows.training._shards import DesignShards, TrainingShards, fit_targets
 
 __all__ = ["CandidateProblem", "Part", "Response", "fitted_parts", "left_out", "left_out_of_sample"]
 
@@ -112,12 +112,16 @@ class CandidateProblem:
         """Return the design matrix: an array, or one of rows on the disk that is computed shard by shard."""
         if self.shards is None:
             return basis(self.X)
-        return self.shards.design(basis, self.columns, self.X, self.response["t"], self.weight)
+        own = self.response["confusion"] if self.shards.confusion is not None else None
+        return self.shards.design(basis, self.columns, self.X, self.response["t"], self.weight, own)
 
     @property
     def fitted(self) -> Response:
-        """Keywords of a fit to the rows of `design`; without targets and weights where `design` holds them itself."""
-        return self.response if self.shards is None else {**self.response, "t": None, "sample_weight": None}
+        """Keywords of a fit to the rows of `design`; without what `design` holds itself."""
+        if self.shards is None:
+            return self.response
+        held: Response = {**self.response, "t": None, "sample_weight": None}
+        return held if self.shards.confusion is None else {**held, "confusion": None}
 
     def at_scale(self, basis: Basis, scale: float | None) -> LaplacePosterior:
         """Return the Laplace fit with a standard deviation of the prior; None for that of the highest evidence."""
@@ -132,12 +136,17 @@ class CandidateProblem:
 
     def sampled(self, q: Posterior, basis: Basis, some: slice) -> Posterior:
         """Return a posterior whose data are some of the rows in memory, so that it is judged on these."""
-        weight = self.response["sample_weight"]
-        rows = self.response | {
-            "t": self.response["t"][some],
-            "sample_weight": None if weight is None else weight[some],
-        }
-        data = pose(basis(self.X[some]), prior=None, threads=1, **rows).data
+        weight, confusion = self.response["sample_weight"], self.response["confusion"]
+        if confusion is not None and confusion.ndim > 2:
+            confusion = confusion[some]
+        t, own_weight = fit_targets(
+            self.response["t"][some],
+            None if weight is None else weight[some],
+            q.problem.n_classes,
+            binary=q.problem.binary,
+            confusion=confusion if q.problem.mislabelled else None,
+        )
+        data = Rows(basis(self.X[some]), t, own_weight, threads=1)
         own: Any = q  # a dataclass, whatever its kind
         judged: Posterior = replace(own, problem=replace(q.problem, data=data))
         return judged

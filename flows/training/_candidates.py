@@ -206,7 +206,9 @@ def _problem(
     columns, shards = _columns(specification, index), None
     if data.stored is not None:
         engine = current_engine(default_threads() if threads is None else threads)
-        shards = TrainingShards(data.stored, len(data.classes), engine, data.held_out_too)
+        shards = TrainingShards(
+            data.stored, len(data.classes), engine, data.held_out_too, data.rows.confusion_by_annotator
+        )
     return CandidateProblem(
         X=data.filled[training][:, columns],
         kind=candidate.basis.kind,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flows.labels.annotators import AnnotatorNames
 from flows.training._stored_rows import ArrayWriter, StoredRows
 
 __all__ = ["MOST_IN_MEMORY", "Collected", "Part", "joined"]
@@ -24,7 +25,7 @@ Floats = NDArray[np.float64]
 MOST_IN_MEMORY = 200_000
 """Most rows that are held in memory.  Of more rows, a sample of this size is; it gives all that is no sum over rows."""
 
-ON_DISK = ("X", "missing", "target", "place", "weight", "votes", "named")
+ON_DISK = ("X", "missing", "target", "place", "weight", "votes", "named", "annotators")
 """Arrays of all rows that are written to the disk."""
 
 
@@ -39,11 +40,12 @@ class Part:
     weight: Floats | None
     votes: Floats | None = None
     errors: Floats | None = None
-    annotators: NDArray[np.object_] | None = None
+    annotators: NDArray[np.str_] | NDArray[np.int32] | None = None  # names; numbers once they are collected
     name: NDArray[np.uint64] | None = None
     identifier: NDArray[np.bytes_] | None = None
     position: Floats | None = None
     magnitude: Floats | None = None
+    number: NDArray[np.uint64] | None = None  # among all rows, once they are collected
     named: NDArray[np.uint64] | None = None  # a hash of the name; 0 where a repeated name is no conflict
 
     def chosen(self, rows: NDArray[np.bool_]) -> Part:
@@ -71,21 +73,25 @@ class Collected:
     held_out: Callable[[Any], NDArray[np.bool_]] | None = None
     parts: list[Part] = field(default_factory=list)
     n_rows: int = 0
+    annotators: AnnotatorNames = field(default_factory=AnnotatorNames)
     _keys: list[NDArray[np.uint64]] = field(default_factory=list)
     _place: Path | None = None
     _files: dict[str, ArrayWriter] = field(default_factory=dict)
 
     def add(self, part: Part) -> None:
         """Take the next part."""
+        if part.annotators is not None:
+            part = replace(part, annotators=self.annotators.numbered(part.annotators))
         number = np.arange(self.n_rows, self.n_rows + len(part.X), dtype=np.uint64)
         self._keys.append(_mixed(number if part.name is None else part.name))
+        part = replace(part, number=number)
         self.parts.append(part)
         self.n_rows += len(part.X)
         if self.most is None or self.folder is None or self.n_rows <= self.most:
             return
         new = self.parts if self._place is None else [part]
         if self._place is None:
-            self._place = self.folder() / "rows"
+            self._place = self.folder().absolute() / "rows"  # workers may be in another folder
             self._place.mkdir()
         for one in new:
             self._write(one, self._place)

@@ -24,7 +24,7 @@ from flows.engines.engine import Engine
 from flows.errors import TrainingError
 from flows.features.sentinels import check_marks
 from flows.features.split import Chosen, held_out
-from flows.labels.annotators import annotator_groups
+from flows.labels.annotators import AnnotatorNames, annotator_groups
 from flows.labels.classes import RARE, first_batches, label_reader
 from flows.labels.conflicts import RepeatedNames, repeated_in_conflict
 from flows.labels.reader import LabelReader, check_classes
@@ -80,20 +80,19 @@ def gather(
     For a trial, only `limit` rows are read.  `folder` makes the folder for rows that are too many for the memory;
     without it, all rows are held in memory.
     """
-    readers, source = Readers.of(specification, catalogs), LabelSource.of(specification)
+    readers, place = Readers.of(specification, catalogs), None if folder is None else cache(folder)
     seen: Counter[str] = Counter()
     states: Counter[tuple[str, State]] = Counter()
     content = ContentHash(readers.names)
-    place = None if folder is None else cache(folder)
-    most = _most_in_memory(specification)
-    collected = Collected(most, place, held_out_function(specification))
+    source = LabelSource.of(specification, place)
+    collected = Collected(MOST_IN_MEMORY, place, held_out_function(specification))
     n_read, n_selected = 0, 0
     for catalog in catalogs:
         readers.general.check(catalog)
     check_marks(specification, catalogs)
     labels = label_reader(specification, catalogs, source, limit=limit)
     readings = [RowReading.of(specification, readers, labels, c, catalogs[0]) for c in catalogs]
-    workers = _reading_engine(catalogs, most) if limit is None else None
+    workers = _reading_engine(catalogs) if limit is None else None
     if workers is None or place is None:
         batches = _read_here(readings, source, limit)
     else:
@@ -111,9 +110,11 @@ def gather(
     source.require_match()
     stored, parts = collected.finish(), collected.parts
     split = held_out(specification, joined(parts, "place"), trial=limit is not None)
-    rows, annotators = _joined(parts, split, "".join(readers.brightness))
+    rows = _joined(parts, split, "".join(readers.brightness))
     if stored is not None:
         split = replace(split, summary=write_split(specification, stored, split.summary))
+        rows = replace(rows, number=joined(parts, "number").astype(np.intp))
+    rows, annotators = _with_annotators(rows, joined(parts, "annotators"), collected.annotators, stored)
     counts_of = RowCounts.of_all([rows] if stored is None else stored.each(), len(labels.classes))
     _check_rows(specification, counts_of, labels, seen, split)
     for text in [text for text in seen if labels.knows(text)]:
@@ -121,7 +122,7 @@ def gather(
     return Gathered(
         rows,
         labels.classes,
-        content.hexdigest(source.labels_by_object),
+        content.hexdigest(source.content()),
         n_read,
         n_selected,
         seen,
@@ -135,16 +136,10 @@ def gather(
     )
 
 
-def _most_in_memory(specification: Specification) -> int | None:
-    """Return how many rows are held in memory at most; None for all, which density weights and annotators need."""
-    whole = specification.shift.density_weights or specification.label.annotator is not None
-    return None if whole else MOST_IN_MEMORY
-
-
-def _reading_engine(catalogs: Sequence[Catalog], most: int | None) -> Engine | None:
+def _reading_engine(catalogs: Sequence[Catalog]) -> Engine | None:
     """Return the engine whose workers read the rows; None where this process reads them: few rows, or one piece."""
     engine = current_engine(1)
-    if not engine.is_remote or most is None or sum(c.n_rows for c in catalogs) <= most:
+    if not engine.is_remote or sum(c.n_rows for c in catalogs) <= MOST_IN_MEMORY:
         return None
     return engine if sum(len(parts_of(catalog)) for catalog in catalogs) > 1 else None
 
@@ -173,22 +168,40 @@ def _repeated(
     return repeated_in_conflict(pieces, labels.classes, names)
 
 
-def _joined(parts: Sequence[Part], chosen: Chosen, magnitude: str) -> tuple[TrainingRows, tuple[str, ...]]:
-    """Return the rows of all parts as one, and the names of the annotators."""
+def _joined(parts: Sequence[Part], chosen: Chosen, magnitude: str) -> TrainingRows:
+    """Return the rows of all parts as one."""
     alike = ("weight", "votes", "errors", "name", "identifier", "position", "magnitude")
-    who = joined(parts, "annotators")
-    annotator, annotators = (None, ()) if who is None else annotator_groups(who, ~chosen.held_out)
-    rows = TrainingRows(
+    return TrainingRows(
         X=joined(parts, "X"),
         missing=joined(parts, "missing"),
         target=joined(parts, "target").astype(np.intp),
         held_out=chosen.held_out,
         group=chosen.group,
-        annotator=annotator,
         magnitude_name=np.array(magnitude),
         **{name: joined(parts, name) for name in alike},
     )
-    return rows, annotators
+
+
+def _with_annotators(
+    rows: TrainingRows, who: NDArray[np.int32] | None, met: AnnotatorNames, stored: StoredRows | None
+) -> tuple[TrainingRows, tuple[str, ...]]:
+    """Return the rows with the groups of their annotators, and the names of the groups; stored rows get them too.
+
+    `who` (N,) are the annotators of the rows by the numbers of `met`; None where the specification names no column.
+    """
+    if who is None:
+        return rows, ()
+    counts = np.zeros(len(met.names), dtype=np.intp)
+    if stored is None:
+        counts += np.bincount(who[rows.training], minlength=len(counts))
+    else:
+        for shard in stored.shards:
+            training = ~stored.read("held_out", shard)
+            counts += np.bincount(stored.read("annotators", shard)[training], minlength=len(counts))
+    group, names = annotator_groups(met.names, counts)
+    if stored is not None:
+        stored.add("annotator", lambda shard: group[stored.read("annotators", shard)])
+    return replace(rows, annotator=group[who]), names
 
 
 def _check_rows(

@@ -25,8 +25,8 @@ from flows.training._overdispersion import without_overdispersion
 from flows.training._quality import catalog_qualities
 from flows.training._row_counts import RowCounts
 from flows.training._rows import TrainingRows, write_array, write_rows
-from flows.training._shift import compared, with_density_weights
-from flows.training._staging import filled_features, stage_shards
+from flows.training._shift import compared
+from flows.training._staging import fill_shards, filled_features, stage_shards
 from flows.training._target_rows import TargetRows, write_shift
 
 __all__ = ["column_metadata", "label_summary", "labelled_sample", "stage_rows"]
@@ -74,25 +74,29 @@ def stage_rows(
     limit: int | None,
 ) -> TrainingDescription:
     """Write the weighted rows and their filled features into the folder; return the description of the rows."""
-    rows, difference = gathered.rows, None
+    rows, stored, difference = gathered.rows, gathered.stored, None
     tell().start("describing the rows: missing features, differences from the target, quality", 0, "steps")
     with single_threaded_blas():
-        moments, filled = filled_features(rows, gathered.stored)
-        comparison = None if target is None else compared(specification, rows, filled, target, moments)
+        moments, filled = filled_features(rows, stored)
+        if target is not None and stored is not None and specification.shift.density_weights:
+            fill_shards(stored, moments)
+        comparison = (
+            None if target is None else compared(specification, rows, filled, target, moments, stored)
+        )
         if target is not None and comparison is not None:
-            ratio, difference = comparison
-            write_shift(target, ratio.ratio, folder)
+            rows, ratio, difference = comparison
+            write_shift(target, ratio, folder)
             if specification.shift.density_weights:
-                rows = with_density_weights(rows, ratio.ratio)
-                moments, filled = filled_features(rows)
-                gathered = replace(gathered, rows=rows, counts=RowCounts.of(rows, len(gathered.classes)))
+                moments, filled = filled_features(rows, stored)
+                every = [rows] if stored is None else stored.each()
+                gathered = replace(gathered, rows=rows, counts=RowCounts.of_all(every, len(gathered.classes)))
         rows, phi = without_overdispersion(specification, rows, filled)
         rows, noise = with_label_noise(specification, rows, filled, gathered.classes, gathered.annotators)
     write_rows(rows, folder)
     write_array(filled, folder / "filled.npy")
-    if gathered.stored is not None:
+    if stored is not None:
         refit = specification.split.refit and bool(rows.held_out.any())
-        stage_shards(gathered.stored, rows, moments, phi, folder, refit=refit)
+        stage_shards(stored, rows, moments, phi, folder, refit=refit)
     return TrainingDescription(
         **vars(labelled_sample(specification, gathered, opened)),
         overdispersion=phi,
@@ -100,7 +104,7 @@ def stage_rows(
         shift=TargetShift.of(difference),
         quality=catalog_qualities(specification, opened[:MOST_QUALITY], gathered.source, limit=limit),
         refitted=None,
-        sampled=None if gathered.stored is None else len(gathered.rows.target),
+        sampled=None if stored is None else len(gathered.rows.target),
     )
 
 
@@ -113,8 +117,8 @@ def label_summary(gathered: Gathered) -> LabelSummary:
     source, repeated = gathered.source, gathered.repeated
     weights = np.array([*source.reviews.weights.values()])
     return LabelSummary(
-        conflicts=len(source.conflicts),
-        conflicting=source.shown_conflicts,
+        conflicts=source.conflicts.n,
+        conflicting=dict(source.conflicts.shown),
         joined=source.n_joined,
         unplaced=source.n_unplaced,
         shared=source.n_shared,

@@ -69,7 +69,7 @@ def with_label_noise(
         )
     tell().start("estimating the shares of wrong labels", 0, "steps")
     rng = np.random.default_rng([specification.seed, 0x6E6F6973])
-    estimate, n, basis = _estimated(rows, filled, len(classes), rng)
+    estimate, n, basis = _estimated(rows, filled, len(classes), len(annotators), rng)
     common = estimate.common or estimate
     record = WrongLabels(
         by="class",
@@ -81,7 +81,10 @@ def with_label_noise(
     if column is not None:
         by_annotator = {name: _rates(_of_one(estimate, a), classes) for a, name in enumerate(annotators)}
         record = replace(record, by="annotator", column=column, annotators=by_annotator)
-    return replace(rows, confusion=estimate.confusion), record
+    confusion = estimate.confusion
+    if (np.einsum("...kk->...k", confusion) == 1).all():  # nobody errs: one matrix says so
+        confusion = np.eye(len(classes))
+    return replace(rows, confusion=confusion), record
 
 
 def _tuples(matrix: Floats) -> tuple[tuple[float, ...], ...]:
@@ -97,9 +100,12 @@ class _Response(TypedDict):
 
 
 def _estimated(
-    rows: TrainingRows, filled: Floats, K: int, rng: np.random.Generator
+    rows: TrainingRows, filled: Floats, K: int, A: int, rng: np.random.Generator
 ) -> tuple[LabelNoise, int, str]:
-    """Return the shares, the number of rows behind them, and the kind of basis of the highest evidence."""
+    """Return the shares, the number of rows behind them, and the kind of basis of the highest evidence.
+
+    Where the rows have annotators, the shares are those of A annotators; the rows need not have all of them.
+    """
     chosen = np.sort(rng.permutation(np.flatnonzero(rows.training))[:REFERENCE_ROWS])
     X, t = filled[chosen], rows.target[chosen]
     options = _Response(
@@ -117,7 +123,7 @@ def _estimated(
         return estimate_label_noise(Phi, t, **options), len(chosen), kind
     present, who = np.unique(rows.annotator[chosen], return_inverse=True)
     estimate = estimate_label_noise(Phi, t, annotator=who, **options)
-    return _of_all_annotators(estimate, present, int(rows.annotator.max()) + 1), len(chosen), kind
+    return _of_all_annotators(estimate, present, A), len(chosen), kind
 
 
 def _of_all_annotators(estimate: LabelNoise, present: NDArray[np.intp], n: int) -> LabelNoise:

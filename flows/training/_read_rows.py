@@ -50,11 +50,17 @@ class ContentHash:
         for name, column in self._columns.items():
             column.update(spelled[name])
 
-    def hexdigest(self, also: Mapping[str, str] | None = None) -> str:
-        """Return the hash of all columns, and of the texts in `also`, such as labels from other tables."""
+    def hexdigest(self, also: Iterable[tuple[str, str]] = ()) -> str:
+        """Return the hash of all columns, and of the texts in `also`, in order: labels from other tables, by object."""
         digests = {name: column.hexdigest() for name, column in self._columns.items()}
-        if also:
-            digests[""] = hashlib.sha256(repr(sorted(also.items())).encode()).hexdigest()
+        # Of the list as Python shows it, since that was hashed before; but the list is never held.
+        listed, n = hashlib.sha256(b"["), 0
+        for pair in also:
+            listed.update(f"{', ' if n else ''}{pair!r}".encode())
+            n += 1
+        if n:
+            listed.update(b"]")
+            digests[""] = listed.hexdigest()
         return hashlib.sha256("\n".join(f"{n} {digests[n]}" for n in sorted(digests)).encode()).hexdigest()
 
 
@@ -205,7 +211,7 @@ class RowReading:
             )
         place = split_places(specification, values, self.unit)
         column = specification.label.annotator
-        who = None if column is None else label_texts(values[column])
+        who = None if column is None else label_texts(values[column]).astype(str)
         identifier = specification.catalog.id
         name = name_keys([values[identifier]]) if identifier in values else None
         index = target.astype(np.int16)

@@ -39,6 +39,7 @@ class TrainingRows:
     magnitude: Floats | None = None  # (N,), NaN where missing
     magnitude_name: NDArray[np.str_] | None = None  # () the column of the magnitudes
     annotator: NDArray[np.intp] | None = None  # (N,) the number of each row's annotator, if known
+    number: NDArray[np.intp] | None = None  # (N,) the rows' numbers among all, if these are a sample
     # p(recorded | true class), (K, K) or by annotator (A, K, K); None where labels are right
     confusion: Floats | None = None
 
@@ -49,9 +50,19 @@ class TrainingRows:
 
     def confused(self, rows: Mask) -> Floats | None:
         """Return the confusion of the rows in a mask (N,): (K, K), or (n, K, K) by row; None where labels are right."""
-        if self.confusion is None or self.confusion.ndim == 2 or self.annotator is None:
+        if self.confusion_by_annotator is None or self.annotator is None:
             return self.confusion
-        return np.asarray(self.confusion[self.annotator[rows]])
+        return np.asarray(self.confusion_by_annotator[self.annotator[rows]])
+
+    @property
+    def confusion_by_annotator(self) -> Floats | None:
+        """The confusion of each annotator (A, K, K); None where all labels have the same one, or are right."""
+        return self.confusion if self.confusion is not None and self.confusion.ndim > 2 else None
+
+    @property
+    def numbers(self) -> NDArray[np.intp]:
+        """The rows' numbers among all rows (N,)."""
+        return np.arange(len(self.target)) if self.number is None else self.number
 
     @property
     def training(self) -> Mask:

@@ -9,29 +9,62 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blr.basis.base import Basis
 from blr.basis.standardisation import Standardisation
+from blr.likelihood.confusion import label_likelihood
 from blr.likelihood.targets import resolve_targets
 from blr.sums import Chunk, ChunkFunction, Terms, added, chunk_rows
 from blr.threads import single_threaded_blas
 from flows.engines.engine import Engine
 from flows.training._stored_rows import Shard, StoredRows, check_seen
 
-__all__ = ["DesignShards", "SampledDesign", "ShardReader", "ShardSum", "TrainingShards"]
+__all__ = [
+    "DesignShards",
+    "RowReader",
+    "SampledDesign",
+    "ShardReader",
+    "ShardSum",
+    "TrainingShards",
+    "fit_targets",
+]
 
 Floats = NDArray[np.float64]
+
+
+class RowReader(Protocol):
+    """Reads what a fit needs of a shard, on a worker too."""
+
+    @property
+    def stored(self) -> StoredRows:
+        """The rows on the disk."""
+        ...
+
+    @property
+    def confusion(self) -> Floats | None:
+        """The confusion of each annotator (A, K, K), where targets are likelihoods of what was recorded."""
+        ...
+
+    @property
+    def shards(self) -> list[Shard]:
+        """The shards that a sum is made of."""
+        ...
+
+    def __call__(self, shard: Shard) -> Chunk:
+        """Return features (n, F), targets (n,) or (n, K) and weights (n,) or None."""
+        ...
 
 
 @dataclass(frozen=True)
 class ShardReader:
     """Reads what a fit needs of a shard: the `columns` of the filled features, targets as fractions, and weights.
 
-    It reads the training rows, or all rows if `held_out_too`.
+    It reads the training rows, or all rows if `held_out_too`.  Where annotators differ in their `confusion` (A, K, K),
+    targets are likelihoods (n, K) of what the annotator of each row has recorded.
     """
 
     stored: StoredRows
@@ -39,6 +72,12 @@ class ShardReader:
     n_classes: int
     binary: bool
     held_out_too: bool
+    confusion: Floats | None = None
+
+    @property
+    def shards(self) -> list[Shard]:
+        """The shards of all rows."""
+        return self.stored.shards
 
     def __call__(self, shard: Shard) -> Chunk:
         """Return features (n, F), targets (n,) or (n, K) and weights (n,) or None."""
@@ -46,13 +85,31 @@ class ShardReader:
         chosen = np.ones(shard[1] - shard[0], bool) if self.held_out_too else ~read("held_out", shard)
         filled = "refilled" if self.held_out_too and self.stored.has("refilled") else "filled"
         X = read(filled, shard)[chosen][:, self.columns]
-        weight = read("weight", shard)[chosen] if self.stored.has("weight") else None
+        weight = None
+        if self.stored.has("weight"):
+            weight = self.stored.weights(shard, held_out_too=self.held_out_too)[chosen]
         if not len(X):
             return X, np.empty(0), weight
         voted = self.stored.has("votes")
         t = read("votes", shard)[chosen] if voted else read("target", shard)[chosen]
-        targets = resolve_targets(t, binary=self.binary, sample_weight=weight, classes=range(self.n_classes))
-        return X, targets.fraction, targets.weight
+        confusion = None if self.confusion is None else self.confusion[read("annotator", shard)[chosen]]
+        return X, *fit_targets(t, weight, self.n_classes, binary=self.binary, confusion=confusion)
+
+
+def fit_targets(
+    t: NDArray[Any], weight: Floats | None, K: int, *, binary: bool, confusion: Floats | None = None
+) -> tuple[Floats, Floats | None]:
+    """Return the targets of a fit, (n,) or (n, K), and the weights (n,) or None of rows with labels or votes t.
+
+    With a confusion (K, K), or one of each row (n, K, K), targets are likelihoods of what was recorded.
+    """
+    targets = resolve_targets(t, binary=binary, sample_weight=weight, classes=range(K))
+    if confusion is None:
+        return targets.fraction, targets.weight
+    share = targets.fraction
+    return label_likelihood(
+        np.stack([1 - share, share], axis=1) if binary else share, confusion
+    ), targets.weight
 
 
 def _summed(function: ChunkFunction, chunk: Chunk, basis: Basis | None) -> Terms | None:
@@ -71,7 +128,7 @@ def _summed(function: ChunkFunction, chunk: Chunk, basis: Basis | None) -> Terms
 class ShardSum:
     """Sums a function over a shard; the sum is None where no row of the shard counts."""
 
-    read: ShardReader
+    read: RowReader
     basis: Basis | None
     function: ChunkFunction
 
@@ -87,6 +144,7 @@ class SampledDesign:
 
     chunk: Chunk
     basis: Basis
+    mislabelled: bool = False
 
     @property
     def n_functions(self) -> int:
@@ -114,17 +172,22 @@ class DesignShards:
     represent all rows.  A worker that gets a posterior gets None in place of these rows.
     """
 
-    read: ShardReader
+    read: RowReader
     basis: Basis | None
     n_functions: int
     n_effective: float
     sample: SampledDesign | None
     engine: Engine
 
+    @property
+    def mislabelled(self) -> bool:
+        """Whether targets are likelihoods of what was recorded."""
+        return self.read.confusion is not None
+
     def accumulate(self, function: ChunkFunction) -> Terms:
         """Return the sum of a function over all rows; the order of additions depends on the number of rows alone."""
         work = ShardSum(self.read, self.basis, function)
-        total = self.engine.reduce(work, self.read.stored.shards, add=_added)
+        total = self.engine.reduce(work, self.read.shards, add=_added)
         if total is None:
             raise ValueError("there are no rows to sum over; give at least one")
         return total
@@ -135,12 +198,16 @@ class DesignShards:
 
 @dataclass(frozen=True, eq=False)
 class TrainingShards:
-    """All rows of a fit, on the disk, and the engine that computes sums; `held_out_too` as in `ShardReader`."""
+    """All rows of a fit, on the disk, and the engine that computes sums.
+
+    `held_out_too` and `confusion` are those of `ShardReader`.
+    """
 
     stored: StoredRows
     n_classes: int
     engine: Engine
     held_out_too: bool
+    confusion: Floats | None = None
 
     def standardised(self, basis: Basis, columns: tuple[int, ...], X: Floats) -> Standardisation:
         """Return the standardisation that a basis has for all rows; `X` (n, F) are the rows in memory."""
@@ -148,14 +215,23 @@ class TrainingShards:
         return Standardisation.learn_by_sums(raw.accumulate, X, basis.standardisation.softening)
 
     def design(
-        self, basis: Basis, columns: tuple[int, ...], X: Floats, t: NDArray[Any], weight: Floats | None
+        self,
+        basis: Basis,
+        columns: tuple[int, ...],
+        X: Floats,
+        t: NDArray[Any],
+        weight: Floats | None,
+        confusion: Floats | None = None,
     ) -> DesignShards:
-        """Return the design matrix of all rows; X (n, F), t (n,) or (n, K) and weight are of the rows in memory."""
+        """Return the design matrix of all rows.
+
+        X (n, F), t (n,) or (n, K), weight and the confusion by row (n, K, K) are those of the rows in memory.
+        """
         binary = self.n_classes == 2
         total = self._n_effective(columns, binary=binary)
-        targets = resolve_targets(t, binary=binary, sample_weight=weight, classes=range(self.n_classes))
-        own = np.ones(len(targets.fraction)) if targets.weight is None else targets.weight
-        sample = SampledDesign((X, targets.fraction, own * (total / own.sum())), basis)
+        share, given = fit_targets(t, weight, self.n_classes, binary=binary, confusion=confusion)
+        own = np.ones(len(share)) if given is None else given
+        sample = SampledDesign((X, share, own * (total / own.sum())), basis, confusion is not None)
         M = basis.n_functions
         return self._design(columns, basis, M, binary=binary, n_effective=total, sample=sample)
 
@@ -180,5 +256,5 @@ class TrainingShards:
         n_effective: float,
         sample: SampledDesign | None = None,
     ) -> DesignShards:
-        read = ShardReader(self.stored, columns, self.n_classes, binary, self.held_out_too)
+        read = ShardReader(self.stored, columns, self.n_classes, binary, self.held_out_too, self.confusion)
         return DesignShards(read, basis, n_functions, n_effective, sample, self.engine)

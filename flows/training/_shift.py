@@ -15,14 +15,18 @@ from blr.basis.kinds import fit_basis
 from blr.calibration import log_loss
 from blr.classifier import Classifier
 from blr.missing.moments import FeatureMoments
-from blr.shift import DensityRatio, class_priors, density_ratio, log_prior_shift, rescaled
+from blr.shift import ComparedScores, DensityRatio, class_priors, density_ratio, log_prior_shift, rescaled
+from blr.threads import default_threads
+from flows.engines.current import current_engine
 from flows.errors import TrainingError
 from flows.reports.shift import ESTIMATED, ComparedTarget, SetDifference, ShareCorrection, TargetLoss
 from flows.specification.specification import Specification
+from flows.training._density_shards import RATIO, compare_shards, weight_shards
 from flows.training._rows import TrainingRows
+from flows.training._stored_rows import StoredRows
 from flows.training._target_rows import TargetRows, note_no_comparison, requires_comparison
 
-__all__ = ["compared", "corrected", "target_loss", "with_density_weights", "with_density_weights_of_all"]
+__all__ = ["compared", "corrected", "density_weights", "target_loss", "with_density_weights_of_all"]
 
 Floats = NDArray[np.float64]
 
@@ -36,58 +40,74 @@ def compared(
     filled: Floats,
     target: TargetRows,
     moments: FeatureMoments,
-) -> tuple[DensityRatio, SetDifference] | None:
-    """Return density ratios (N,) of all labelled rows and how the sets differ; None where the comparison fails.
+    stored: StoredRows | None = None,
+) -> tuple[TrainingRows, Floats, SetDifference] | None:
+    """Return the rows, their density ratios (N,) and how the sets differ; None where the comparison fails.
 
-    `filled` (N, F) are the features with missing values at their conditional mean.  `moments` fill those of the target
-    in the same way.
+    Where the specification asks for density weights, the rows have them.  `filled` (N, F) are the features with missing
+    values at their conditional mean.  `moments` fill those of the target in the same way.  Where `rows` are a sample of
+    `stored` ones, weights come from all of these, which get them too; without weights, the sample is compared.
     """
     other = moments.impute(target.X, target.missing)
     degree = 2 if filled.shape[1] <= MOST_QUADRATIC else 1
-    basis = fit_basis("polynomial", np.concatenate([filled, other]), degree=degree)
+    weighted = specification.shift.density_weights
+    found: ComparedScores | DensityRatio
     try:
-        ratio = density_ratio(basis(filled), basis(other), train_weight=rows.weight)
+        if stored is not None and weighted:
+            engine = current_engine(default_threads())
+            found = compare_shards(stored, rows, filled, other, engine, degree=degree)
+            ratio = stored.at(RATIO, rows.numbers)
+        else:
+            basis = fit_basis("polynomial", np.concatenate([filled, other]), degree=degree)
+            found = density_ratio(basis(filled), basis(other), train_weight=rows.weight)
+            ratio = found.ratio
     except ValueError as error:
         if requires_comparison(specification):
             raise TrainingError(f"shift.target: {error}") from error
         note_no_comparison(error)
         return None
-    training = rows.training
-    weight = rescaled(ratio.ratio[training], None if rows.weight is None else rows.weight[training])
-    return ratio, SetDifference(
+    if stored is not None and weighted:
+        n_training, n_effective = weight_shards(stored)
+        with_weights = replace(rows, weight=stored.at("weight", rows.numbers))
+    else:
+        weight = density_weights(rows, ratio)
+        n_training, n_effective = int(rows.training.sum()), float(weight[rows.training].sum())
+        with_weights = replace(rows, weight=weight)
+    difference = SetDifference(
         target=ComparedTarget(
             name=target.name,
             n_rows=target.n_rows,
             n_compared=len(target.X),
             content_hash=target.content_hash,
         ),
-        auc=float(ratio.auc),
-        auc_low=float(ratio.auc_low),
-        auc_high=float(ratio.auc_high),
-        advice=ratio.advice,
-        density_weights=specification.shift.density_weights,
-        n_training=int(training.sum()),
-        n_effective=float(weight.sum()),
+        auc=float(found.auc),
+        auc_low=float(found.auc_low),
+        auc_high=float(found.auc_high),
+        advice=found.advice,
+        density_weights=weighted,
+        n_training=n_training,
+        n_effective=n_effective,
     )
+    return with_weights if weighted else rows, ratio, difference
 
 
-def with_density_weights(rows: TrainingRows, ratio: Floats) -> TrainingRows:
-    """Return the rows weighted by density ratio (N,); weights of training rows sum to their effective number."""
+def density_weights(rows: TrainingRows, ratio: Floats) -> Floats:
+    """Return the weights (N,) of rows by density ratio (N,); those of training rows sum to their effective number."""
     training = rows.training
     weight = ratio if rows.weight is None else ratio * rows.weight
     weight = weight.copy()
     own = None if rows.weight is None else rows.weight[training]
     weight[training] = rescaled(ratio[training], own)
-    return replace(rows, weight=weight)
+    return weight
 
 
 def with_density_weights_of_all(rows: TrainingRows, ratio: Floats) -> TrainingRows:
-    """Return rows of `with_density_weights` with weights for a fit to all rows, which sum to their effective number.
+    """Return rows of `density_weights` with weights for a fit to all rows, which sum to their effective number.
 
-    `with_density_weights` gave the training rows the weights w = c g r with the catalogue's weights g.  Its factor is
+    `density_weights` gave the training rows the weights w = c g r with the catalogue's weights g.  Its factor is
     c = Σw/Σwr, which is divided out first.
     """
-    assert rows.weight is not None  # noqa: S101  with_density_weights has set them
+    assert rows.weight is not None  # noqa: S101  density_weights has set them
     training, plain = rows.training, rows.weight.copy()
     seen = plain[training]
     plain[training] = seen * (seen @ ratio[training]) / seen.sum()

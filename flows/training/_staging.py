@@ -32,13 +32,14 @@ from flows.training._candidate_data import CandidateData
 from flows.training._candidates import FinalMember
 from flows.training._rows import TrainingRows, read_rows, write_array
 from flows.training._shift import with_density_weights_of_all
-from flows.training._stored_rows import Shard, StoredRows
+from flows.training._stored_rows import WEIGHT_OF_ALL, StoredRows
 from flows.training._target_rows import read_shift
 
 __all__ = [
     "StagedDescription",
     "StagedMembers",
     "StagedTraining",
+    "fill_shards",
     "filled_features",
     "folder_for_rows",
     "read_checked_parts",
@@ -84,7 +85,8 @@ def filled_features(
         moments = FeatureMoments.estimate(X, missing, weight=own)
     else:
         sample = X, missing, np.ones(len(X)) if weight is None else weight[training]
-        parts = (_incomplete(part, held_out_too=held_out_too) for part in stored.each())
+        every = stored.each(held_out_too=held_out_too)
+        parts = (_incomplete(part, held_out_too=held_out_too) for part in every)
         moments = FeatureMoments.estimate_of_parts(parts, sample)
     return moments, moments.impute(rows.X, rows.missing)
 
@@ -123,6 +125,11 @@ def summing_on(engine: Engine, folder: Path) -> Iterator[None]:
         yield
 
 
+def fill_shards(stored: StoredRows, moments: FeatureMoments) -> None:
+    """Write the stored rows' features with missing values at their conditional means."""
+    stored.add("filled", lambda shard: moments.impute(stored.read("X", shard), stored.read("missing", shard)))
+
+
 def stage_shards(
     stored: StoredRows, rows: TrainingRows, moments: FeatureMoments, phi: float, folder: Path, *, refit: bool
 ) -> None:
@@ -130,16 +137,13 @@ def stage_shards(
 
     For a `refit` to all rows, features are filled a second time, by the moments of all rows.  `rows` are the sample.
     """
-
-    def weight(shard: Shard) -> Floats:
-        given = stored.read("weight", shard) if stored.has("weight") else np.ones(shard[1] - shard[0])
-        return np.asarray(given / phi)
-
-    stored.add("filled", lambda shard: moments.impute(stored.read("X", shard), stored.read("missing", shard)))
+    fill_shards(stored, moments)
     if phi != 1:
-        stored.add("weight", weight)
+        if stored.has(WEIGHT_OF_ALL):
+            stored.add(WEIGHT_OF_ALL, lambda shard: stored.weights(shard, held_out_too=True) / phi)
+        stored.add("weight", lambda shard: stored.weights(shard) / phi)
     if refit and rows.missing.any():
-        whole = replace(rows, held_out=np.zeros_like(rows.held_out))
+        whole = _of_all(rows, stored)
         of_all, filled = filled_features(whole, stored, held_out_too=True)
         write_array(filled, folder / REFILLED)
         stored.add(
@@ -147,6 +151,12 @@ def stage_shards(
         )
     shutil.rmtree(folder / SHARDS, ignore_errors=True)
     stored.moved(folder / SHARDS)
+
+
+def _of_all(rows: TrainingRows, stored: StoredRows) -> TrainingRows:
+    """Return the sample of the stored rows for a fit to all of them, held-out rows included."""
+    weight = stored.at(WEIGHT_OF_ALL, rows.numbers) if stored.has(WEIGHT_OF_ALL) else rows.weight
+    return replace(rows, held_out=np.zeros_like(rows.held_out), weight=weight)
 
 
 def write_drafts(drafts: Sequence[Gaussian], folder: Path, index: int) -> None:
@@ -255,15 +265,18 @@ class StagedTraining:
         rows = self.data.rows
         if not (self.specification.split.refit and rows.held_out.any()):
             return {"judged": self.data}
+        if self.data.stored is not None:
+            refilled = self.folder / REFILLED
+            filled = np.load(refilled, allow_pickle=False) if refilled.is_file() else self.data.filled
+            whole = _of_all(rows, self.data.stored)
+            return {
+                "judged": self.data,
+                "kept": replace(self.data, rows=whole, filled=filled, held_out_too=True),
+            }
         ratio = read_shift(self.folder).ratio
         if ratio is not None and self.specification.shift.density_weights:
             rows = with_density_weights_of_all(rows, ratio)
         whole = replace(rows, held_out=np.zeros_like(rows.held_out))
-        if self.data.stored is not None:
-            refilled = self.folder / REFILLED
-            filled = np.load(refilled, allow_pickle=False) if refilled.is_file() else self.data.filled
-            kept = replace(self.data, rows=whole, filled=filled, held_out_too=True)
-            return {"judged": self.data, "kept": kept}
         return {"judged": self.data, "kept": replace(self.data, rows=whole, filled=filled_features(whole)[1])}
 
     @property

@@ -19,15 +19,23 @@ from catalogs.files.atomic import StorageError
 from flows.errors import EngineError
 from flows.training._rows import TrainingRows
 
-__all__ = ["SHARD_ROWS", "ArrayWriter", "Shard", "StoredRows", "check_seen"]
+__all__ = ["SHARD_ROWS", "WEIGHT_OF_ALL", "ArrayWriter", "Shard", "StoredRows", "check_seen", "shards_of"]
 
 Array = np.ndarray[Any, Any]
 
 SHARD_ROWS = 65_536
 """Rows of a shard: about ten megabytes, which fit into the memory of any worker."""
 
+WEIGHT_OF_ALL = "weight_of_all"
+"""Array of the weights for fits to all rows, where they are not those for fits to the training rows."""
+
 Shard = tuple[int, int]
 """The number of a shard's first row, and of the row after its last."""
+
+
+def shards_of(n_rows: int) -> list[Shard]:
+    """Return the shards of so many rows, in order."""
+    return [(i, min(i + SHARD_ROWS, n_rows)) for i in range(0, n_rows, SHARD_ROWS)]
 
 
 def check_seen(folder: Path) -> None:
@@ -114,7 +122,7 @@ class StoredRows:
     @property
     def shards(self) -> list[Shard]:
         """The shards of all rows, in order."""
-        return [(i, min(i + SHARD_ROWS, self.n_rows)) for i in range(0, self.n_rows, SHARD_ROWS)]
+        return shards_of(self.n_rows)
 
     def has(self, name: str) -> bool:
         """Say whether there is an array of that name."""
@@ -124,24 +132,40 @@ class StoredRows:
         """Return a copy of a shard's rows: a memory map that stays open would count as memory in use."""
         return np.array(self._mapped(name)[slice(*shard)])
 
+    def at(self, name: str, numbers: Array) -> Array:
+        """Return a copy of the rows with these numbers (n,)."""
+        return np.array(self._mapped(name)[numbers])
+
+    def weights(self, shard: Shard, *, held_out_too: bool = False) -> Array:
+        """Return the weights of a shard's rows: ones where rows have none.
+
+        If `held_out_too`, they are those for a fit to all rows.
+        """
+        name = WEIGHT_OF_ALL if held_out_too and self.has(WEIGHT_OF_ALL) else "weight"
+        return self.read(name, shard) if self.has(name) else np.ones(shard[1] - shard[0])
+
     def _mapped(self, name: str) -> Array:
         mapped: Array = np.load(self.folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
         return mapped
 
-    def rows(self, shard: Shard) -> TrainingRows:
-        """Return a shard's rows in the form of rows in memory, with the arrays that fits and their judgement need."""
+    def rows(self, shard: Shard, *, held_out_too: bool = False) -> TrainingRows:
+        """Return a shard's rows in the form of rows in memory, with the arrays that fits and their judgement need.
+
+        If `held_out_too`, their weights are those for a fit to all rows.
+        """
         return TrainingRows(
             X=self.read("X", shard),
             missing=self.read("missing", shard),
             target=self.read("target", shard).astype(np.intp),
             held_out=self.read("held_out", shard),
-            weight=self.read("weight", shard) if self.has("weight") else None,
+            weight=self.weights(shard, held_out_too=held_out_too) if self.has("weight") else None,
             votes=self.read("votes", shard) if self.has("votes") else None,
+            annotator=self.read("annotator", shard) if self.has("annotator") else None,
         )
 
-    def each(self) -> Iterator[TrainingRows]:
-        """Yield the rows of each shard."""
-        return (self.rows(shard) for shard in self.shards)
+    def each(self, *, held_out_too: bool = False) -> Iterator[TrainingRows]:
+        """Yield the rows of each shard; `held_out_too` as for `rows`."""
+        return (self.rows(shard, held_out_too=held_out_too) for shard in self.shards)
 
     def add(self, name: str, of: Callable[[Shard], Array]) -> None:
         """Write an array, shard by shard; it replaces an array of the same name."""
@@ -151,6 +175,10 @@ class StoredRows:
             for shard in self.shards:
                 written.append(of(shard))
         unfinished.replace(path)
+
+    def remove(self, name: str) -> None:
+        """Remove an array that is not needed any more."""
+        (self.folder / f"{name}.npy").unlink()
 
     def moved(self, folder: Path) -> StoredRows:
         """Move the rows to another folder on the same disk, and return them there."""

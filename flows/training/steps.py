@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import Catalog
 from flows.documents import read_document, write_document
 from flows.engines.choice import THREADS_HERE, EngineChoice
-from flows.engines.current import working_here, working_on
+from flows.engines.current import current_engine, working_here, working_on
 from flows.engines.engine import Engine
 from flows.errors import TrainingError
 from flows.features.reader import training_reader
@@ -115,13 +116,12 @@ def ingest(task: TrainingTask) -> Ingested:
     key = "catalog.paths"
     sources = resolve_sources(asked.catalog.paths, Path(asked.base_folder), key=key)
     fetched = any(isinstance(source, RemoteSource) for source in sources)
-    with (
-        opened_whole(sources, training_table(asked), key=key) as opened,
-        working_here() if fetched else nullcontext(),
-        ExitStack() as stack,
-    ):
+    with working_here() if task.dry_run else nullcontext(), ExitStack() as stack:
         room = folder_for_rows(task.store, asked.name, dry_run=task.dry_run)
-        return _staged(task, opened, lambda: stack.enter_context(room))
+        place = cache(lambda: stack.enter_context(room))
+        shared = place() if fetched and current_engine(1).is_remote else None  # workers read the files there
+        opened = stack.enter_context(opened_whole(sources, training_table(asked), key=key, folder=shared))
+        return _staged(task, opened, place)
 
 
 def _staged(task: TrainingTask, opened: list[Catalog], room: Callable[[], Path]) -> Ingested:

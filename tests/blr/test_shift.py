@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
 
 import blr
 from blr.predictive.binary import binary_exact
-from blr.shift import _auc, class_priors, density_ratio, log_prior_shift, sandwich
+from blr.shift import class_priors, density_ratio, log_prior_shift, sandwich
 
 
 def gaussian_sets(shift: float, n: int = 4000) -> tuple[np.ndarray, np.ndarray]:
@@ -46,24 +45,6 @@ def test_weighted_training_means_are_the_targets() -> None:
     assert np.average(train[:, 1], weights=weight) == pytest.approx(
         target[:, 1].mean(), abs=0.12
     )  # clipping costs some
-
-
-def test_auc_is_scikit_learns() -> None:
-    rng = np.random.default_rng(1)
-    score, positive = np.round(rng.standard_normal(300), 1), rng.random(300) < 0.3
-    assert _auc(score, positive)[0] == pytest.approx(roc_auc_score(positive, score), abs=1e-12)
-
-
-def test_deviation_of_the_auc_is_delongs_of_all_pairs() -> None:
-    rng = np.random.default_rng(1)
-    score, positive = np.round(rng.standard_normal(60), 1), rng.random(60) < 0.3
-    score[positive] += 0.5
-    gap = score[positive][:, None] - score[~positive]
-    pairs = np.where(gap == 0, 0.5, gap > 0)
-    variance = (
-        pairs.mean(axis=1).var(ddof=1) / positive.sum() + pairs.mean(axis=0).var(ddof=1) / (~positive).sum()
-    )
-    assert _auc(score, positive)[1] == pytest.approx(np.sqrt(variance), rel=1e-12)
 
 
 def test_interval_of_the_auc_holds_what_more_rows_find() -> None:

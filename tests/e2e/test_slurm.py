@@ -1,4 +1,7 @@
-"""The job scripts of docs/cluster.md on a real Slurm of one node: workers expire, the run is cancelled, it goes on."""
+"""The job scripts of docs/cluster.md on a real Slurm of one node: workers expire, the run is cancelled, it goes on.
+
+And the page's program for dask-jobqueue, where that is installed.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import math
 import os
 import re
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -50,16 +55,29 @@ def scripts(changed: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def test_the_job_scripts_of_the_page(queue: Slurm, survey: Path, tmp_path: Path) -> None:
-    """One worker at a time, which soon expires; the run is cancelled once, and the same command goes on."""
-    folder = Path(shutil.copytree(survey, tmp_path / "survey"))
+def expected_after(folder: Path) -> tuple[dict[str, bytes], int]:
+    """Write the release, and classify it by threads; return the result, and a worker's lifetime of few files."""
     for field in range(N_FILES):
         write_galaxies(folder / "release" / f"field-{field}.parquet", ROWS, seed=field)
     began = time.monotonic()
     classify([folder / "release"], model="morphology", store=folder / "models", out=folder / "threads")
     a_file = (time.monotonic() - began) / N_FILES
+    return annotated_bytes(folder / "threads"), math.ceil(3 + 4 * a_file)
+
+
+def annotated_bytes(out: Path) -> dict[str, bytes]:
+    """Return what lies in an output folder, without the report, which has the names of paths."""
+    found = lasting_contents(out)
+    del found["report.html"]
+    return found
+
+
+def test_the_job_scripts_of_the_page(queue: Slurm, survey: Path, tmp_path: Path) -> None:
+    """One worker at a time, which soon expires; the run is cancelled once, and the same command goes on."""
+    folder = Path(shutil.copytree(survey, tmp_path / "survey"))
+    expected, lifetime = expected_after(folder)
     few = {"--cpus-per-task=8": "--cpus-per-task=1", "--nworkers 8": "--nworkers 1", "%20": "%1"}
-    few |= {"--lifetime 220m --lifetime-stagger 10m": f"--lifetime {math.ceil(3 + 4 * a_file)}s"}
+    few |= {"--lifetime 220m --lifetime-stagger 10m": f"--lifetime {lifetime}s"}
     for name, text in scripts(few).items():
         (folder / name).write_text(text)
 
@@ -76,11 +94,45 @@ def test_the_job_scripts_of_the_page(queue: Slurm, survey: Path, tmp_path: Path)
     wait_for(lambda: not queue.jobs(), "the end of the run")
     said = (folder / f"slurm-{again}.out").read_text()
     assert (folder / "annotated" / "manifest.json").is_file(), said
-    annotated, expected = (lasting_contents(folder / name) for name in ("annotated", "threads"))
-    del annotated["report.html"], expected["report.html"]
-    assert annotated == expected
+    assert annotated_bytes(folder / "annotated") == expected
     number = max(int(re.findall(r"\d+", path.name)[0]) for path in folder.glob("slurm-*_*.out"))
     workers = [path.read_text() for path in folder.glob(f"slurm-{number}_*.out")]
     assert len(workers) > 1, "another job has taken the place of the first"
     assert any("worker-lifetime-reached" in log for log in workers)
     assert not list(folder.glob("scheduler-*.json"))
+
+
+def program(changed: Mapping[str, str]) -> str:
+    """Return the page's program for dask-jobqueue, with each text of `changed` replaced."""
+    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```python\n([^`]*dask_jobqueue[^`]*)```", page)
+    for before, after in changed.items():
+        assert before in text, f"the page's program has no {before}"
+        text = text.replace(before, after)
+    return text
+
+
+def test_the_program_of_the_page_for_dask_jobqueue(queue: Slurm, survey: Path, tmp_path: Path) -> None:
+    """One worker at a time, which soon expires and is replaced."""
+    pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed (pip install dask-jobqueue)")
+    folder = Path(shutil.copytree(survey, tmp_path / "survey"))
+    expected, lifetime = expected_after(folder)
+    few = {'"cores": 8, "processes": 8, "memory": "32GB"': '"cores": 1, "processes": 1, "memory": "2GB"'}
+    few |= {'"220m", "--lifetime-stagger", "10m"': f'"{lifetime}s"', "maximum_jobs=20": "maximum_jobs=1"}
+    few |= {"SLURMCluster(**job": 'SLURMCluster(**job, interface="lo"'}
+    (folder / "jobqueue.py").write_text(program(few))
+    done = subprocess.run(
+        [sys.executable, "jobqueue.py"],
+        cwd=folder,
+        env=queue.environment | {"PYTHONSAFEPATH": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert annotated_bytes(folder / "annotated") == expected
+    wait_for(lambda: not queue.jobs(), "the end of the workers")
+    logs = [path.read_text() for path in (folder / "logs").iterdir()]
+    assert len(logs) > 1, "another job has taken the place of the first"
+    assert any("worker-lifetime-reached" in log for log in logs)

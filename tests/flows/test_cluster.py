@@ -447,6 +447,40 @@ def test_sums_on_workers_are_those_of_threads(cluster: distributed.LocalCluster)
             list(engine.map(len, [1]))
 
 
+def nested(item: int, depth: int = 0) -> int:
+    """Return the number, or call itself for ever where it is 2."""
+    return nested(item, depth + 1) if item == 2 else item
+
+
+def unpacked(item: int) -> int:
+    """Fail with an error that a deep one led to, and that one another, many times."""
+    error: Exception | None = None
+    for i in range(300):
+        try:
+            try:
+                nested(item)
+            finally:
+                if error is not None:
+                    raise error
+        except (RecursionError, OSError) as cause:
+            error = OSError(f"number {i}")
+            error.__cause__ = cause
+    raise ValueError(f"item {item} failed") from error
+
+
+def test_an_error_with_a_deep_traceback_ends_the_work(cluster: distributed.LocalCluster) -> None:
+    """A worker sends the last frames alone: Dask's client never hears of a traceback that cannot be sent."""
+    with EngineChoice(address=workers(cluster, 2)).opened(1) as engine:
+        with pytest.raises(RecursionError, match="maximum recursion depth") as told:
+            list(engine.map(nested, [1, 2, 3]))
+        assert any(frame.name == "nested" for frame in told.traceback)
+        with pytest.raises(RecursionError):
+            engine.reduce(nested, range(5), add=sum)
+        with pytest.raises(ValueError, match="item 2 failed"):
+            list(engine.map(unpacked, [2]))
+        assert sorted(engine.map(nested, [1, 3])) == [(1, 1), (3, 3)]
+
+
 def test_what_no_worker_outlives_is_lost(cluster: distributed.LocalCluster) -> None:
     with EngineChoice(address=workers(cluster, 1)).opened(1) as engine:
         ((item, lost),) = engine.map(os._exit, [1])
@@ -742,6 +776,34 @@ def test_a_model_has_the_same_bytes_on_workers(
         model = trained_in_shards(labelled, f"on-{n}-{killed}", at_pass=kill, engine=address)
     assert any(f"{n} workers" in line for line in heard.lines)
     assert model == trained_model(labelled / "threads")
+
+
+@pytest.mark.parametrize("more", ["density", "annotators", "label table"])
+def test_models_of_other_rows_have_the_same_bytes_on_workers(
+    cluster: distributed.LocalCluster, make: SimpleNamespace, tmp_path: Path, monkeypatch: Any, more: str
+) -> None:
+    """With weights for a target, with annotators, with labels from a large table; the store's path is relative."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("flows.labels.source.MOST_HELD", 100)
+    rng, columns = np.random.default_rng(3), make.survey(1500)
+    text, _, _ = make.specification.replace("survey.", "survey-*.").partition("[[candidate]]\nfeatures")
+    added = '[select]\nposterior = "laplace"\n'
+    if more == "density":
+        bright = {name: column[columns["bmag"] > 14][:300] for name, column in columns.items()}
+        make.parquet(tmp_path / "target.parquet", bright)
+        added += '[shift]\ntarget = "target.parquet"\ndensity_weights = true\n'
+    elif more == "annotators":
+        columns["who"] = rng.choice(np.array(["anna", "ben", ""]), 1500)
+        text = text.replace("[label]\n", '[label]\nnoise = "estimated"\nannotator = "who"\n')
+    else:
+        labels = {"name": columns["name"], "hubble": columns.pop("hubble")}
+        pq.write_table(pa.table(labels), tmp_path / "labels.parquet")
+        added = '[label.table]\npath = "labels.parquet"\nid = "name"\n' + added
+    for i, rows in enumerate(np.array_split(np.arange(1500), 3)):
+        make.parquet(tmp_path / f"survey-{i}.parquet", {n: column[rows] for n, column in columns.items()})
+    (tmp_path / "spec.toml").write_text(text.replace("[features]", added + "[features]"))
+    expected = trained_in_shards(Path(), "threads")
+    assert trained_in_shards(Path(), "on-2", engine=workers(cluster, 2)) == expected
 
 
 def trained_model(store: Path) -> bytes:

@@ -67,9 +67,7 @@ def test_a_model_is_looked_for_once(trained: Path, tmp_path: Path, monkeypatch: 
 def test_labels_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows and the report's quality take the same tables, which may come from a URL."""
     read, of = [], LabelSource.of
-    monkeypatch.setattr(
-        LabelSource, "of", lambda specification: read.append(specification) or of(specification)
-    )
+    monkeypatch.setattr(LabelSource, "of", lambda *given: read.append(given) or of(*given))
     ingest(TrainingTask(read_specification(folder / "spec.toml"), Store(folder / "models")))
     assert len(read) == 1
 

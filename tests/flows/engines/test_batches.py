@@ -40,12 +40,12 @@ def test_the_last_items_tell_how_quick_they_are() -> None:
 
 
 def test_a_worker_returns_what_it_has_no_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_batches, "SECONDS", 0.02)
-    result = InBatches(time.sleep)(Batch((0.0, 0.05, 0.0)))
+    monkeypatch.setattr(_batches, "SECONDS", 0.5)
+    result = InBatches(time.sleep)(Batch((0.0, 0.6, 0.0)))
     assert result.results == (None, None)
-    assert result.seconds >= 0.05
+    assert result.seconds >= 0.6
     waiting = Waiting(iter([1.0]))
-    waiting.done(Batch((0.0, 0.05, 0.0)), result)
+    waiting.done(Batch((0.0, 0.6, 0.0)), result)
     assert [item for batch in waiting.batches(9) for item in batch.items] == [0.0, 1.0]
 
 

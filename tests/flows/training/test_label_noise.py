@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from flows.errors import SpecificationError, TrainingError
-from flows.labels.annotators import OTHERS, annotator_groups
+from flows.labels.annotators import OTHERS, AnnotatorNames, annotator_groups
 from flows.models.asdf_file import read_model
 from flows.models.store import Store
 from flows.reports.label_noise import noise_words
@@ -120,9 +120,12 @@ def test_an_annotator_whose_rows_are_all_held_out_is_as_the_others() -> None:
 
 def test_annotators_of_few_rows_are_taken_together() -> None:
     names = np.array(["x"] * 30 + ["y"] * 25 + ["z"] * 5 + [""] * 3, dtype=object)
-    code, listed = annotator_groups(names, np.ones(63, dtype=bool))
+    met = AnnotatorNames()
+    who = np.concatenate([met.numbered(some) for some in np.array_split(names[::-1], 4)])
+    assert [met.names[i] for i in who] == names[::-1].tolist()
+    group, listed = annotator_groups(met.names, np.bincount(who))
     assert listed == ("x", "y", OTHERS)
-    assert np.bincount(code).tolist() == [30, 25, 8]
+    assert np.bincount(group[who]).tolist() == [30, 25, 8]
 
 
 def test_a_training_takes_stated_shares(folder: Path) -> None:

@@ -47,6 +47,7 @@ LABELS = {
     "identifiers": ("", KIND + '[label.table]\npath = "numbers.csv"\nid = "number"\n'),
     "positions": ("", KIND + '[label.table]\npath = "places.parquet"\nra = "RA"\ndec = "DE"\n'),
     "reviews": ("", '[label]\ncolumn = "kind"\nextra = ["review.csv"]\n'),
+    "annotators": ("", KIND + 'noise = "estimated"\nannotator = "who"\n'),
     "votes": ("", '[label]\nvotes = { early = "n_early", late = "n_late" }\n'),
 }
 N, N_FILES = 900, 5
@@ -78,6 +79,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "y": rng.normal(size=N),
         "w": rng.uniform(0.5, 2, N),
         "kind": np.where(rng.random(N) < 0.05, "?", np.where(late, "late", "early")),
+        "who": np.array(["anna", "Borek", ""])[rng.integers(0, 3, N)],
         "n_early": rng.integers(0, 9, N),
         "n_late": rng.integers(0, 9, N),
     }
@@ -135,20 +137,21 @@ def arrays(rows: TrainingRows) -> dict[str, bytes]:
 def test_rows_read_by_workers_are_those_of_one_process(nights: Path, tmp_path: Path, kind: str) -> None:
     here = gathered(nights, kind, tmp_path / "here", ThreadEngine(1))
     there = gathered(nights, kind, tmp_path / "there", Elsewhere())
-    for name in ("classes", "content_hash", "n_read", "n_selected", "states", "split", "repeated"):
+    for name in (
+        "classes",
+        "annotators",
+        "content_hash",
+        "n_read",
+        "n_selected",
+        "states",
+        "split",
+        "repeated",
+    ):
         assert getattr(there, name) == getattr(here, name), name
     assert list(there.seen.items()) == list(here.seen.items())
-    for name in (
-        "n_joined",
-        "n_reviewed",
-        "n_unplaced",
-        "n_shared",
-        "first_met",
-        "numbered",
-        "by_id",
-        "conflicts",
-    ):
+    for name in ("n_joined", "n_reviewed", "n_unplaced", "n_shared", "first_met", "numbered", "conflicts"):
         assert getattr(there.source, name) == getattr(here.source, name), name
+    assert [*there.source.content()] == [*here.source.content()]
     assert arrays(there.rows) == arrays(here.rows)
     files = {p.name: p.read_bytes() for p in (tmp_path / "here").rglob("*") if p.is_file()}
     assert {p.name: p.read_bytes() for p in (tmp_path / "there").rglob("*") if p.is_file()} == files
@@ -209,7 +212,7 @@ def test_workers_are_in_another_folder(nights: Path, tmp_path: Path, monkeypatch
     assert found.n_read == N
 
 
-def test_fetched_files_are_read_by_the_process_that_has_them() -> None:
+def test_a_dry_run_is_read_by_this_process() -> None:
     with working_on(Elsewhere()):
         assert current_engine(1).is_remote
         with working_here():

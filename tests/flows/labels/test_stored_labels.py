@@ -1,0 +1,247 @@
+"""Labels of large tables in a file: the join is that of the whole table in memory, by identifier and by position."""
+
+from __future__ import annotations
+
+import sqlite3
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import catalogs
+from catalogs.files.atomic import StorageError
+from catalogs.hats.create import write_hats
+from catalogs.profile.split import healpix_pixels
+from flows.labels import _stored_labels
+from flows.labels._held_labels import HeldNames, HeldPlaces
+from flows.labels._stored_labels import StoredNames, StoredPlaces, _order
+from flows.labels.source import LabelSource
+from flows.specification.toml_file import parse_specification
+from tests.flows.verbs import train
+
+NAMES = st.sampled_from(["", "7", "07", "007", "0", "00", "NGC 1", "ngc 1", "Ö", "8", "08"])
+PAIRS = st.lists(st.tuples(NAMES, st.sampled_from(["", "early", "late", "?"])), max_size=30)
+
+
+@example(pairs=[("8", "early"), ("8", "late"), ("08", "?")], cut=0)
+@example(pairs=[("8", "early"), ("8", "late"), ("08", "?"), ("008", "early")], cut=2)
+@given(pairs=PAIRS, cut=st.integers(0, 30))
+def test_names_are_those_of_the_whole_table(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]], cut: int
+) -> None:
+    path = tmp_path_factory.mktemp("names") / "it's a file?.sqlite"
+    held, stored = HeldNames.of(pairs), StoredNames.of([pairs[:cut], pairs[cut:]], path)
+    asked = ["7", "07", "0", "000", "NGC 1", "Ö", "Ö", "none", "", "0008"]
+    for one, other in ((held, stored), (held.numbered(), stored.numbered())):
+        assert other.texts(asked).tolist() == one.texts(asked).tolist()
+        assert [*other.content()] == [*one.content()]
+        assert len(other) == len(one)
+        assert other.conflicts.n == one.conflicts.n
+        assert list(other.conflicts.shown) == list(one.conflicts.shown)
+        assert [set(t) for t in other.conflicts.shown.values()] == [
+            set(t) for t in one.conflicts.shown.values()
+        ]
+    assert stored.first == held.first
+
+
+def places(n: int, rng: np.random.Generator, radius: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return n places: some near the poles and the meridian, some in clumps of the radius; and labels."""
+    ra = np.where(rng.random(n) < 0.2, rng.uniform(-0.01, 0.01, n) % 360, rng.uniform(0, 360, n))
+    dec = np.degrees(np.arcsin(rng.uniform(-1, 1, n)))
+    dec[: n // 10] = 90 - rng.uniform(0, 3 * radius / 3600, n // 10)
+    dec[n // 10 : n // 5] = -90 + rng.uniform(0, 3 * radius / 3600, n // 10)
+    clumped = rng.random(n) < 0.5
+    of = rng.integers(0, n, n)
+    ra = np.where(clumped, (ra[of] + rng.normal(0, radius / 3600, n)) % 360, ra)
+    dec = np.where(clumped, np.clip(dec[of] + rng.normal(0, radius / 3600, n), -90, 90), dec)
+    return ra, dec, rng.choice(np.array(["", "early", "late"], dtype=object), n, p=[0.1, 0.6, 0.3])
+
+
+@pytest.mark.parametrize("radius", [0.5, 20.0, 3600.0])
+@pytest.mark.parametrize("at_once", [30, 1_000_000])
+def test_places_are_those_of_the_whole_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, radius: float, at_once: int
+) -> None:
+    monkeypatch.setattr(_stored_labels, "MOST_AT_ONCE", at_once)
+    rng, n_rows = np.random.default_rng(int(radius)), 600 * at_once  # of the second, pixels are finest
+    ra, dec, texts = places(600, rng, radius)
+    ra[5] = dec[5] = np.nan
+    held = HeldPlaces.of(ra, dec, texts, radius)
+    batches = [(ra[i : i + 100], dec[i : i + 100], texts[i : i + 100]) for i in range(0, 600, 100)]
+    stored = StoredPlaces.of(batches, tmp_path / "places.sqlite", radius, n_rows=n_rows)
+    assert [*stored.content()] == [*held.content()]
+    assert len(stored) == len(held) > 100
+    assert stored.conflicts.n == held.conflicts.n > 5
+    assert list(stored.conflicts.shown) == list(held.conflicts.shown)
+    here = rng.permutation(600)
+    at_ra = (ra[here] + rng.normal(0, radius / 7200, 600)) % 360
+    at_dec = np.clip(dec[here] + rng.normal(0, radius / 7200, 600), -90, 90)
+    found, number = stored.nearest(at_ra, at_dec)
+    expected, index = held.nearest(at_ra, at_dec)
+    assert found.tolist() == expected.tolist()
+    assert ((number >= 0) == (index >= 0)).all()
+    assert len(np.unique(number)) == len(np.unique(index))
+    assert number.max() < stored.n_numbers
+    assert (index >= 0).sum() > 100
+
+
+def test_a_table_without_labels(tmp_path: Path) -> None:
+    nothing = np.empty(0)
+    places = StoredPlaces.of(
+        [(nothing, nothing, np.empty(0, dtype=object))], tmp_path / "p.sqlite", 1.0, n_rows=0
+    )
+    texts, numbers = places.nearest(np.array([1.0, np.nan]), np.array([2.0, 3.0]))
+    assert (texts.tolist(), numbers.tolist(), len(places)) == (["", ""], [-1, -1], 0)
+    names = StoredNames.of([], tmp_path / "n.sqlite")
+    assert (names.texts(["a"]).tolist(), names.first, len(names)) == ([""], "", 0)
+
+
+def test_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        StorageError, match=r"unable to open database file.*choose a model store on another disk"
+    ):
+        StoredNames.of([], tmp_path / "nowhere" / "n.sqlite")
+
+    opened = sqlite3.connect
+
+    def limited(*given: Any, **options: Any) -> sqlite3.Connection:
+        con = opened(*given, **options)
+        con.execute("PRAGMA max_page_count = 20")
+        return con
+
+    monkeypatch.setattr(sqlite3, "connect", limited)
+    with pytest.raises(StorageError, match="database or disk is full"):
+        StoredNames.of(many_names(20_000), tmp_path / "n.sqlite")
+
+
+def test_pixels_are_wider_than_the_radius() -> None:
+    orders = [_order(radius, 10**8) for radius in (0.1, 1.0, 100.0, 3600.0)]
+    assert orders == [8, 8, 8, 3]
+    assert [_order(1.0, n) for n in (0, 10**5, 10**6, 10**7)] == [3, 5, 7, 8]
+
+
+def many_names(n: int) -> Iterator[list[tuple[str, str]]]:
+    for start in range(0, n, 10_000):
+        yield [
+            (f"G{i * 7919 % 1_000_003:07d}", "early" if i % 3 else "late")
+            for i in range(start, start + 10_000)
+        ]
+
+
+def many_places(n: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    for start in range(0, n, 10_000):
+        rng = np.random.default_rng(start)
+        ra, dec = rng.uniform(0, 360, 10_000), np.degrees(np.arcsin(rng.uniform(-1, 1, 10_000)))
+        yield ra, dec, np.full(10_000, "early", dtype=object)
+
+
+def test_memory_does_not_grow_with_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's memory; SQLite's own cache has a fixed size."""
+    monkeypatch.setattr(_stored_labels, "MOST_AT_ONCE", 1_000)
+
+    def peak(n: int) -> float:
+        tracemalloc.start()
+        try:
+            names = StoredNames.of(many_names(n), tmp_path / f"names-{n}.sqlite")
+            assert names.texts([f"G{i:07d}" for i in range(5000)]).tolist().count("") < 5000
+            places = StoredPlaces.of(many_places(n), tmp_path / f"places-{n}.sqlite", 1.0, n_rows=n)
+            ra, dec, _ = next(many_places(10_000))
+            ra, dec = ra[:2000], dec[:2000]
+            assert (places.nearest(ra, dec)[1] >= 0).all()
+            return tracemalloc.get_traced_memory()[1] / 1e6
+        finally:
+            tracemalloc.stop()
+
+    few, many = peak(10_000), peak(50_000)
+    assert many < few + 3  # 40,000 labels in memory, by both, would have 10 MB
+
+
+@pytest.mark.parametrize("by", ["identifier", "position"])
+def test_a_training_with_a_large_table(
+    make: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """The model has the same version and the same bytes, whether its labels were held or stored."""
+    monkeypatch.setattr(
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
+    )
+    rng = np.random.default_rng(2)
+    columns = make.survey(900)
+    columns |= {"ra": rng.uniform(0, 360, 900), "dec": rng.uniform(-80, 80, 900)}
+    labels = {
+        "name": columns["name"],
+        "RA": columns["ra"],
+        "DE": columns["dec"],
+        "hubble": columns.pop("hubble"),
+    }
+    pq.write_table(pa.table(labels), tmp_path / "labels.parquet")
+    make.parquet(tmp_path / "survey.parquet", columns)
+    text, _, _ = make.specification.partition("[[candidate]]\nfeatures")
+    key = 'id = "name"' if by == "identifier" else 'ra = "RA"\ndec = "DE"'
+    text = text.replace('id = "name"', 'id = "name"\nra = "ra"\ndec = "dec"')
+    table = f'[label.table]\npath = "labels.parquet"\n{key}\n[select]\nposterior = "laplace"\n[features]'
+    spec = tmp_path / "spec.toml"
+    spec.write_text(text.replace("[features]", table))
+    held = train(spec, tmp_path / "held")
+    monkeypatch.setattr("flows.labels.source.MOST_HELD", 100)
+    stored = train(spec, tmp_path / "stored")
+    assert stored.training.labels == held.training.labels
+    assert held.training.labels.joined > 500
+    models = [Path(told.path) / "model.asdf" for told in (held, stored)]
+    assert models[0].read_bytes() == models[1].read_bytes()
+    assert not list((tmp_path / "stored").rglob("*.sqlite"))
+
+
+HATS = """
+name = "hats"
+[catalog]
+paths = ["survey"]
+id = "id"
+ra = "ra"
+dec = "dec"
+[label]
+column = "kind"
+table = { path = "labels", ra = "ra", dec = "dec" }
+[features]
+x = "x"
+"""
+
+
+def test_both_are_hats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row at the edge of a pixel has its label from the neighbouring one."""
+    rng = np.random.default_rng(7)
+    n = 2000
+    ra, dec = rng.uniform(40, 50, n), rng.uniform(-5, 5, n)
+    ra[: n // 2] = 45 + np.abs(dec[: n // 2]) * np.sign(
+        ra[: n // 2] - 45
+    )  # near the edges of four base pixels
+    late = rng.random(n) < 0.5
+    rows = {"id": np.arange(n), "ra": ra, "dec": dec, "x": rng.normal(late)}
+    labels = {
+        "ra": ra + rng.choice([-0.7, 0.7], n) / 3600,
+        "dec": dec,
+        "kind": np.where(late, "late", "early"),
+    }
+    for name, table in (("survey", rows), ("labels", labels)):
+        pixels = healpix_pixels(table["ra"], table["dec"], 10)
+        write_hats(tmp_path / name, pa.table(table), pixels, order=10, extra={})
+        assert len(catalogs.open(tmp_path / name).partitions) == 4
+    specification = parse_specification(HATS, source="a test", base_folder=str(tmp_path))
+    held = LabelSource.of(specification)
+    monkeypatch.setattr("flows.labels.source.MOST_HELD", 100)
+    monkeypatch.setattr(_stored_labels, "MOST_AT_ONCE", 50)
+    stored = LabelSource.of(specification, lambda: tmp_path)
+    assert isinstance(stored.by_place, StoredPlaces)
+    for batch in catalogs.open(tmp_path / "survey").batches(["ra", "dec"]):
+        values = {name: batch[name].to_numpy() for name in ("ra", "dec")}
+        assert stored.texts(values).tolist() == held.texts(values).tolist()
+    assert stored.n_joined == held.n_joined > 0.95 * n
+    assert stored.n_shared == held.n_shared
+    assert [*stored.content()] == [*held.content()]
