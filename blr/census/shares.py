@@ -78,18 +78,14 @@ def shares_if_shares(labelled: LabelledRows, target: TargetRows) -> ShareDraws:
     doi:10.1109/ICDM.2010.75).  Labelled rows of the class that the fits have not seen say what μ_k is, and the model
     says it as far as it is worth some rows.  The shares by EM are where the scores are evaluated first.
     """
-    scaling = Scaling.learn(labelled.probability, labelled.y, labelled.weight)
+    scaling = labelled.scaling
     before = np.maximum(labelled.shares, _smallest(labelled.class_weight.sum()))
-    odds, calibrated = scaling(target.probability) / before, scaling(labelled.probability)
+    odds = scaling(target.probability) / before
     at = _inside(em_shares(odds, target.weight, before), target)
-    first = draws_on_simplex(
-        _adjusted(odds, calibrated, before, at, labelled, target), at, steps=_FIRST_STEPS
-    )
+    first = draws_on_simplex(_adjusted(odds, before, at, labelled, target), at, steps=_FIRST_STEPS)
     # EM's shares may lie at a corner, where scores hardly differ between classes: the expected shares do not.
     at = _inside(first.mean(axis=0), target)
-    return ShareDraws(
-        draws_on_simplex(_adjusted(odds, calibrated, before, at, labelled, target), at), scaling
-    )
+    return ShareDraws(draws_on_simplex(_adjusted(odds, before, at, labelled, target), at), scaling)
 
 
 def _inside(shares: Vector, target: TargetRows) -> Vector:
@@ -98,10 +94,10 @@ def _inside(shares: Vector, target: TargetRows) -> Vector:
 
 
 def _adjusted(
-    odds: Matrix, calibrated: Matrix, before: Vector, at: Vector, labelled: LabelledRows, target: TargetRows
+    odds: Matrix, before: Vector, at: Vector, labelled: LabelledRows, target: TargetRows
 ) -> Callable[[Matrix], Vector]:
     """Return the log density of shares (S, K), given the scores at the shares `at` (K,)."""
-    mean, V, rows = _class_moments(_moved(calibrated / before, at), calibrated, labelled)
+    mean, V, rows = _class_moments(_moved(labelled.calibrated / before, at), labelled)
     of_target = _moved(odds, at)
     m = target.mean(of_target)
     thinned = _thinned(of_target, target)
@@ -146,8 +142,8 @@ def _summed(
 
     That is the mean of class less probability (K,) with `ratio` (n,) as weight, and its covariance (K, K).
     """
-    scaling = Scaling.learn(labelled.probability, labelled.y, labelled.weight)
-    residual = np.eye(labelled.n_classes)[labelled.y] - scaling(labelled.probability)
+    scaling = labelled.scaling
+    residual = np.eye(labelled.n_classes)[labelled.y] - labelled.calibrated
     weight = labelled.weight * ratio
     total, n = weight.sum(), len(weight)
     bias = weight @ residual / total
@@ -187,35 +183,16 @@ def _moved(odds: Matrix, shares: Vector) -> Matrix:
     return np.asarray(joint / joint.sum(axis=1, keepdims=True))
 
 
-def _class_moments(
-    scores: Matrix, calibrated: Matrix, labelled: LabelledRows
-) -> tuple[Matrix, Matrix, Vector]:
-    """Return means (K, K) by column, covariances (K, K, K) and how many rows the means of each class (K,) are worth.
-
-    The mean is that of the class's n rows and of `MODEL_ROWS` m more, which are all labelled rows by their calibrated
-    probability of it: its best estimate if the model's expectation errs with variance V / m, V that of one row's scores
-    (Efron and Morris 1975, doi:10.1080/01621459.1975.10479864).  With weights u of all rows its variance is
-    V (Σ u² + (m / (n + m))² / m): the model adds little where classes are well separated, for it then
-    knows no rows but the class's own.
-    """
-    K, rows = labelled.n_classes, labelled.class_rows
+def _class_moments(scores: Matrix, labelled: LabelledRows) -> tuple[Matrix, Matrix, Vector]:
+    """Return means (K, K) by column, covariances (K, K, K) and how many rows the means of each class (K,) are worth."""
+    K = labelled.n_classes
     mean, V, worth = np.empty((K, K)), np.empty((K, K, K)), np.empty(K)
     for k in range(K):
-        weight, model = _with_model(calibrated[:, k], k, labelled), MODEL_ROWS / (rows[k] + MODEL_ROWS)
+        weight, worth[k] = labelled.class_weights(k, MODEL_ROWS)
         mean[:, k] = weight @ scores
         centred = scores - mean[:, k]
         V[k] = (centred * weight[:, None]).T @ centred
-        worth[k] = 1 / (weight @ weight + model**2 / MODEL_ROWS)
     return mean, V, np.maximum(worth - 1, 0.5)  # The mean uses one degree of freedom.
-
-
-def _with_model(calibrated: Vector, k: int, labelled: LabelledRows) -> Vector:
-    """Return weights (n,) of a mean over class `k`: of its rows, and of the model's by their probability (n,) of it."""
-    own = np.where(labelled.y == k, labelled.weight, 0.0)
-    soft = labelled.weight * calibrated
-    own = own * (labelled.class_rows[k] / max(own.sum(), 1e-300))
-    weight = own + soft * (MODEL_ROWS / max(soft.sum(), 1e-300))
-    return np.asarray(weight / weight.sum())
 
 
 def _thinned(values: Matrix, target: TargetRows) -> Matrix:

@@ -102,9 +102,9 @@ def test_draws_are_of_the_density_that_was_asked_for(K: int) -> None:
 
 def test_class_means_are_those_of_a_row_by_row_sum() -> None:
     labelled, _, _ = sets(12, n=50)
-    calibrated = Scaling.learn(labelled.probability, labelled.y, labelled.weight)(labelled.probability)
+    calibrated = labelled.calibrated
     scores = calibrated**2
-    mean, V, worth = _class_moments(scores, calibrated, labelled)
+    mean, V, worth = _class_moments(scores, labelled)
     for k in range(2):
         own, soft = np.flatnonzero(labelled.y == k), calibrated[:, k]
         n, total = len(own), soft.sum()
@@ -125,7 +125,7 @@ def test_the_model_adds_rows_only_where_classes_overlap() -> None:
     scores = np.random.default_rng(1).random((80, 2))
     for p, least, most in ((np.eye(2)[y], 30, 40), (np.full((80, 2), 0.5), 41, 60)):
         labelled = LabelledRows(p, y, np.ones(80), np.zeros((80, 1)))
-        worth = _class_moments(scores, p, labelled)[2] + 1
+        worth = _class_moments(scores, labelled)[2] + 1
         assert ((least < worth) & (worth < most)).all()
 
 
