@@ -1,12 +1,12 @@
 """Do the intervals of a census hold?  Labelled sets, changed targets, quick models; beside QuaPy on the same splits.
 
-    python benchmarks/bench_census.py [SET ...] [--repeats 150] [--table]
+    python benchmarks/bench_census.py [SET ...] [--repeats 150] [--changes same ...] [--table]
 
 The model is a ridge logistic regression of second degree, fitted in milliseconds: what is tried are counts, purity and
 completeness, not the model.  A cell is a set, a number of labels and a change of the target: "same", one class "x 1/4"
 or "x 4", labels of the "bright third", and those with "x 1/4" besides.  Bins are quarters of the target by one of the
-first three features, in turn.  Ten repeats are a line of `results-census/census.jsonl`, and what is there is not done
-again.  The table goes to `CENSUS.md`.
+first three features, in turn.  Ten repeats are a line of `results-census/census.jsonl`, and what is there of the
+present `RULES` is not done again.  The table goes to `CENSUS.md`: of each cell it shows the lines of the latest rules.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ CHANGED = {
 """The sets, and the class of each whose share is changed."""
 CHANGES = ("same", "x 1/4", "x 4", "bright third", "bright third, x 1/4")
 SIZES = (200, 1000)
+RULES = 2
+"""Number of the rules by which the census is taken; lines without one are of the first."""
 BATCH = 10
 MOST_WITH_PEERS = 30
 """Repeats that QuaPy's methods are tried on as well: they take longer than all else."""
@@ -190,6 +192,7 @@ def batch(labelled: LabelledSet, X: Floats, size: int, change: str, first: int) 
             ours = counted.shares.mean
             sums.add("beside peers", split.shares, ours, ours, ours)
     return {
+        "rules": RULES,
         "set": labelled.name,
         "size": size,
         "change": change,
@@ -234,6 +237,7 @@ def _add_selections(sums: Sums, split: Split, shares: ShareDraws) -> None:
                 shares.draws,
                 n_selected=int(chosen.sum()),
                 n_objects=N,
+                n_seen=N,
             )
             right = split.truth == k
             for what, draws, true in (
@@ -297,14 +301,14 @@ def stored() -> list[dict[str, object]]:
     return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
 
 
-def run(names: Sequence[str], repeats: int) -> None:
+def run(names: Sequence[str], repeats: int, changes: Sequence[str]) -> None:
     """Do what is not done yet, ten repeats of every cell before the next ten."""
-    done = {(r["set"], r["size"], r["change"], r["first"]) for r in stored()}
+    done = {(r["set"], r["size"], r["change"], r["first"]) for r in stored() if r.get("rules", 1) == RULES}
     sets = list(_loaded(names))
     for first in range(0, repeats, BATCH):
         for labelled, X in sets:
             for size in SIZES:
-                for change in CHANGES:
+                for change in changes:
                     if (labelled.name, size, change, first) in done:
                         continue
                     line = batch(labelled, X, size, change, first)
@@ -328,12 +332,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Do the intervals of a census hold?")
     parser.add_argument("sets", nargs="*", default=[], metavar="SET", help=f"of {', '.join(CHANGED)}")
     parser.add_argument("--repeats", type=int, default=150)
+    parser.add_argument("--changes", nargs="+", choices=CHANGES, default=CHANGES)
     parser.add_argument("--table", action="store_true", help="write the table only")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", category=FutureWarning)
     if not options.table:
         RESULTS.parent.mkdir(exist_ok=True)
-        run(options.sets or list(CHANGED), options.repeats)
+        run(options.sets or list(CHANGED), options.repeats, options.changes)
     from census_table import table_page  # noqa: PLC0415
 
     TABLE.write_text(table_page(stored()))

@@ -61,16 +61,28 @@ class _Cell:
 
 def table_page(lines: Iterable[Line]) -> str:
     """Return the page of stored lines."""
-    cells: dict[tuple[str, int, str], list[Line]] = defaultdict(list)
+    by_rules: dict[tuple[str, int, str], dict[int, list[Line]]] = defaultdict(lambda: defaultdict(list))
     for line in lines:
-        cells[line["change"], line["size"], line["set"]].append(line)
+        by_rules[line["change"], line["size"], line["set"]][line.get("rules", 1)].append(line)
+    latest = {key: max(of) for key, of in by_rules.items()}
+    cells = {key: by_rules[key][rules] for key, rules in latest.items()}
     done = {key: _Cell(of) for key, of in sorted(cells.items())}
     changes = sorted({key[0] for key in done}, key=("same", "x 1/4", "x 4").__contains__, reverse=True)
-    parts = [HEAD, _pooled(done, changes)]
+    parts = [HEAD, _earlier(latest), _pooled(done, changes)]
     for change in changes:
         here = {(size, name): cell for (c, size, name), cell in done.items() if c == change}
         parts.append(f"## {change}\n\n" + (_unsaid(here) if change.startswith("bright") else _counted(here)))
     return "\n".join(parts)
+
+
+def _earlier(latest: Mapping[tuple[str, int, str], int]) -> str:
+    """Return which changes have cells by earlier rules of the census than the latest that any cell has."""
+    newest = max(latest.values(), default=1)
+    of = sorted({change for (change, _, _), rules in latest.items() if rules < newest})
+    cells = sum(rules < newest for rules in latest.values())
+    if not of:
+        return f"All cells are by the rules number {newest}.\n"
+    return f"Cells are by the rules number {newest}, but {cells} of {', '.join(of)}: these are by earlier ones.\n"
 
 
 def _pooled(done: Mapping[tuple[str, int, str], _Cell], changes: Sequence[str]) -> str:

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Vector
-from blr.census._scaling import Scaling
 from blr.census.bins import BinnedRows, bin_selection, bin_shares, bin_threshold, joined_selection
 from blr.census.counts import Counted
 from blr.census.purity import MANY_OBJECTS, Selection, rounded_threshold
@@ -53,8 +52,7 @@ def learnt_thresholds(
     """
     weight = labelled.weight * (shares / labelled.shares)[labelled.y]
     target = TargetRows(labelled.probability, weight, labelled.X, MANY_OBJECTS)
-    scaling = Scaling.learn(labelled.probability, labelled.y, labelled.weight)
-    known = ShareDraws(np.broadcast_to(shares, (_DRAWS, len(shares))), scaling)
+    known = ShareDraws(np.broadcast_to(shares, (_DRAWS, len(shares))), labelled.scaling)
     found = bin_shares(
         labelled, target, Counted(known, "shares", "as given"), BinnedRows(places, places, n_bins)
     )

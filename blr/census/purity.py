@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaln, expit
 
 from blr.arrays import Matrix, Vector
 from blr.census.rows import LabelledRows, TargetRows
@@ -29,6 +30,13 @@ __all__ = [
 _PSEUDO = 0.5
 """Jeffreys' prior: half a row selected, half a row not.  All other classes together have half a row selected."""
 _SEED = 20_100_001
+MODEL_ROWS = 10.0
+"""Rows of each class of which a selection takes the fraction that the calibrated model expects."""
+LEFT_OUT_ERROR = 0.1
+"""Relative error of the number that a selection takes as fits without a tenth of the rows lead to expect it."""
+_FEWEST_DRAWS = 4000
+_FEWEST_LEFT = 200
+"""Fewest draws that what was observed is to leave: where it leaves fewer, it counts less."""
 _STEPS = np.concatenate([np.linspace(0, 0.9, 46), np.linspace(0.91, 0.999, 30)])
 """Quantiles of the target's probability that are tried as thresholds."""
 _FINE = 12
@@ -63,16 +71,22 @@ def selection(
     *,
     n_selected: int,
     n_objects: int,
+    n_seen: float = 0.0,
 ) -> Selection:
     """Return how pure and complete a selection of class `k` is in a target of `n_objects`.
 
     `chosen` (n,) says which labelled rows it takes, by probabilities of fits without them; `shares` (S, K) are draws of
     the class shares.  The fraction of each class that is taken has a Beta posterior, and purity is the share of class k
-    among all that is taken.  Both are drawn once more for the objects themselves, of which there are so many.
+    among all that is taken.  How many are taken in all was counted on `n_seen` rows of the target (0: on none), and
+    draws that lead to expect other numbers count less.  Both are drawn once more for the objects themselves, of which
+    there are so many.
     """
     rng = np.random.default_rng(_SEED)
-    S = len(shares)
-    taken = _taken(labelled, chosen, k, rng, S)
+    shares = shares[np.arange(max(len(shares), _FEWEST_DRAWS)) % len(shares)]
+    taken = _taken(labelled, chosen, k, rng, len(shares))
+    if n_seen > 0:
+        kept = _as_observed((shares * taken).sum(axis=1), n_selected / n_objects, n_seen, rng)
+        shares, taken = shares[kept], taken[kept]
     of_class = shares * taken
     purity = of_class[:, k] / of_class.sum(axis=1)
     completeness = taken[:, k]
@@ -84,15 +98,48 @@ def selection(
     )
 
 
+def _as_observed(expected: Vector, share: float, n_seen: float, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return draws (S,) by number, those oftener that expect a selected share like the one observed.
+
+    Sampling importance resampling: Rubin (1988), "Using the SIR algorithm to simulate posterior distributions".
+    """
+    variance = (share * (1 - share) + 1 / n_seen) / n_seen + (LEFT_OUT_ERROR * share) ** 2
+    distance = (expected - share) ** 2
+    distance = distance - distance.min()
+    while True:
+        weight = np.exp(-0.5 * distance / variance)
+        weight /= weight.sum()
+        if 1 / (weight @ weight) >= _FEWEST_LEFT:
+            return rng.choice(len(weight), len(weight), p=weight)
+        variance *= 2
+
+
 def _taken(
     labelled: LabelledRows, chosen: NDArray[np.bool_], k: int, rng: np.random.Generator, S: int
 ) -> Matrix:
-    """Return draws (S, K) of the fraction of each class that is taken."""
-    K, rows = labelled.n_classes, labelled.class_rows
-    weight = np.maximum(labelled.class_weight, 1e-300)
-    share = np.bincount(labelled.y, labelled.weight * chosen, minlength=K) / weight
-    before = np.where(np.arange(K) == k, _PSEUDO, _PSEUDO / (K - 1))
-    return rng.beta(before + share * rows, _PSEUDO + (1 - share) * rows, size=(S, K))
+    """Return draws (S, K) of the fraction of each class that is taken.
+
+    Its prior is Jeffreys' or, as probably, the model's expectation as so many rows: what the class's own rows say of
+    both decides, so that they override a model which is wrong (Schmidli et al. 2014, doi:10.1111/biom.12242).
+    """
+    K, drawn = labelled.n_classes, np.empty((S, labelled.n_classes))
+    taken = np.bincount(labelled.y, labelled.weight * chosen, minlength=K)
+    of_own = labelled.class_rows * taken / np.maximum(labelled.class_weight, 1e-300)
+    for j, (rows, hits) in enumerate(zip(labelled.class_rows, of_own, strict=True)):
+        weight, worth = labelled.class_weights(j, MODEL_ROWS)
+        both = worth * min(float(weight @ chosen), 1.0)
+        soft = labelled.weight * labelled.calibrated[:, j]
+        expected = min(float(soft @ chosen / max(soft.sum(), 1e-300)), 1.0) * MODEL_ROWS
+        a, b = _PSEUDO if j == k else _PSEUDO / (K - 1), _PSEUDO
+        alone = betaln(a + hits, b + rows - hits) - betaln(a, b)
+        beside = betaln(a + expected + hits, b + MODEL_ROWS - expected + rows - hits) - betaln(
+            a + expected, b + MODEL_ROWS - expected
+        )
+        with_model = rng.random(S) < expit(beside - alone)
+        drawn[:, j] = rng.beta(
+            a + np.where(with_model, both, hits), b + np.where(with_model, worth - both, rows - hits)
+        )
+    return drawn
 
 
 def threshold_for(
@@ -103,11 +150,13 @@ def threshold_for(
     *,
     purity: float | None = None,
     completeness: float | None = None,
+    observed: bool = True,
 ) -> tuple[float, Selection] | None:
     """Return the threshold whose selection has a stated purity or completeness; None where no threshold has it.
 
     For a purity the lowest such threshold, which loses fewest objects of class `k`; for a completeness the highest,
     whose selection is purest.  The expected purity or completeness is what is stated, not the low end of its interval.
+    `observed` is False where the labelled rows stand for the target: its numbers tell nothing more then.
     """
     p = np.sort(target.probability[:, k])
     up = purity is not None
@@ -116,7 +165,7 @@ def threshold_for(
         """Return the first of them that has what is stated, the one tried before it, and its selection."""
         before = float(thresholds[0])
         for threshold in thresholds.tolist():
-            found = _selected(labelled, target, k, shares, threshold)
+            found = _selected(labelled, target, k, shares, threshold, observed=observed)
             reached = found.completeness.mean() - (completeness or 0.0)
             if (found.purity.mean() - purity if purity is not None else reached) >= 0:
                 return threshold, before, found
@@ -155,11 +204,13 @@ def learnt_threshold(
     weight = labelled.weight * (shares / labelled.shares)[labelled.y]
     target = TargetRows(labelled.probability, weight, labelled.X, MANY_OBJECTS)
     draws = np.broadcast_to(shares, (_DRAWS, len(shares)))
-    found = threshold_for(labelled, target, k, draws, purity=purity, completeness=completeness)
+    found = threshold_for(
+        labelled, target, k, draws, purity=purity, completeness=completeness, observed=False
+    )
     if found is None:
         return None
     threshold = rounded_threshold(found[0], up=purity is not None)
-    return threshold, _selected(labelled, target, k, draws, threshold)
+    return threshold, _selected(labelled, target, k, draws, threshold, observed=False)
 
 
 def rounded_threshold(threshold: float, *, up: bool) -> float:
@@ -170,7 +221,7 @@ def rounded_threshold(threshold: float, *, up: bool) -> float:
 
 
 def _selected(
-    labelled: LabelledRows, target: TargetRows, k: int, shares: Matrix, threshold: float
+    labelled: LabelledRows, target: TargetRows, k: int, shares: Matrix, threshold: float, *, observed: bool
 ) -> Selection:
     return selection(
         labelled,
@@ -179,6 +230,7 @@ def _selected(
         shares,
         n_selected=n_selected(target, k, threshold),
         n_objects=target.n_objects,
+        n_seen=target.n_effective if observed else 0.0,
     )
 
 

@@ -6,11 +6,13 @@ Shapes: n labelled rows, N target rows, K classes, F features.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
+from blr.census._scaling import Scaling
 
 __all__ = ["LabelledRows", "TargetRows"]
 
@@ -61,6 +63,33 @@ class LabelledRows:
     def shares(self) -> Vector:
         """The share of each class (K,) among the labelled rows."""
         return self.class_weight / self.class_weight.sum()
+
+    @cached_property
+    def scaling(self) -> Scaling:
+        """The calibration that these rows ask for."""
+        return Scaling.learn(self.probability, self.y, self.weight)
+
+    @cached_property
+    def calibrated(self) -> Matrix:
+        """The calibrated probabilities (n, K)."""
+        return self.scaling(self.probability)
+
+    def class_weights(self, k: int, model_rows: float) -> tuple[Vector, float]:
+        """Return weights (n,) of a mean over class `k`, and how many rows that mean is worth.
+
+        The mean is that of the class's n rows and of m = `model_rows` more, which are all labelled rows by their
+        calibrated probability of it: its best estimate if the model's expectation errs with variance V / m, V that of
+        one row (Efron and Morris 1975, doi:10.1080/01621459.1975.10479864).  With weights u of all rows its variance is
+        V (Σ u² + (m / (n + m))² / m): the model adds little where classes are well separated, for it then knows no rows
+        but the class's own.
+        """
+        rows = float(self.class_rows[k])
+        own = np.where(self.y == k, self.weight, 0.0)
+        soft = self.weight * self.calibrated[:, k]
+        weight = own * (rows / max(own.sum(), 1e-300)) + soft * (model_rows / max(soft.sum(), 1e-300))
+        weight = weight / weight.sum()
+        model = model_rows / (rows + model_rows)
+        return weight, float(1 / (weight @ weight + model**2 / model_rows))
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ Shapes: n labelled rows, N target rows, K classes, S draws.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,12 +21,15 @@ from blr.census.rows import LabelledRows, TargetRows
 __all__ = ["ShareDraws", "em_shares", "shares_if_features", "shares_if_same", "shares_if_shares"]
 
 LEVEL = 0.95
-PSEUDO_ROWS = 5.0
-"""Rows of each class that the calibrated model contributes to the moments of its scores: a class of two labelled rows
-has no spread of its own."""
-PRIOR_LABELS = 2.0
-PRIOR_EACH = 0.25
-"""The prior of the shares is Dirichlet: two objects at the labelled shares, and a quarter of an object a class."""
+MODEL_ROWS = 20.0
+"""Rows of each class that the calibrated model's expectation of the scores counts as: the mean of a few labelled rows
+alone would say little, of two rows nothing."""
+PRIOR_SPREAD = 1.0
+PRIOR_DEGREES = 4.0
+"""The prior of the shares is Student's t distribution of their logarithms, centred on those of the labelled shares:
+shares that differ by a factor e from them are common, by a factor 20 seldom, and no factor is excluded."""
+_FIRST_STEPS = 90
+"""Steps of the walk that says where the scores are evaluated."""
 _EM_TOLERANCE = 1e-7
 _EM_STEPS = 1000
 _RIDGE = 1e-8
@@ -69,18 +73,31 @@ def em_shares(odds: Matrix, weight: Vector, start: Vector) -> Vector:
 def shares_if_shares(labelled: LabelledRows, target: TargetRows) -> ShareDraws:
     """Return the shares under the assumption that objects of a class look alike in both sets.
 
-    The calibrated probabilities at the EM shares are the scores.  Their mean over the target is Σ_k π_k μ_k, where μ_k
-    is the mean of labelled rows of class k that the fits have not seen: adjusted counts, whatever is wrong with the
-    calibration (Bella et al. 2010, doi:10.1109/ICDM.2010.75), here with the scores that tell most.
+    The calibrated probabilities at the expected shares are the scores, which tell most.  Their mean over the target is
+    Σ_k π_k μ_k, where μ_k is their mean over objects of class k: adjusted counts (Bella et al. 2010,
+    doi:10.1109/ICDM.2010.75).  Labelled rows of the class that the fits have not seen say what μ_k is, and the model
+    says it as far as it is worth some rows.  The shares by EM are where the scores are evaluated first.
     """
-    scaling = Scaling.learn(labelled.probability, labelled.y, labelled.weight)
+    scaling = labelled.scaling
     before = np.maximum(labelled.shares, _smallest(labelled.class_weight.sum()))
     odds = scaling(target.probability) / before
-    at = np.maximum(em_shares(odds, target.weight, before), _smallest(target.n_objects))
-    at = at / at.sum()
-    calibrated = scaling(labelled.probability)
-    scores = _moved(calibrated / before, at)
-    mean, V, rows = _class_moments(scores, calibrated, labelled)
+    at = _inside(em_shares(odds, target.weight, before), target)
+    first = draws_on_simplex(_adjusted(odds, before, at, labelled, target), at, steps=_FIRST_STEPS)
+    # EM's shares may lie at a corner, where scores hardly differ between classes: the expected shares do not.
+    at = _inside(first.mean(axis=0), target)
+    return ShareDraws(draws_on_simplex(_adjusted(odds, before, at, labelled, target), at), scaling)
+
+
+def _inside(shares: Vector, target: TargetRows) -> Vector:
+    inside = np.maximum(shares, _smallest(target.n_objects))
+    return np.asarray(inside / inside.sum())
+
+
+def _adjusted(
+    odds: Matrix, before: Vector, at: Vector, labelled: LabelledRows, target: TargetRows
+) -> Callable[[Matrix], Vector]:
+    """Return the log density of shares (S, K), given the scores at the shares `at` (K,)."""
+    mean, V, rows = _class_moments(_moved(labelled.calibrated / before, at), labelled)
     of_target = _moved(odds, at)
     m = target.mean(of_target)
     thinned = _thinned(of_target, target)
@@ -93,7 +110,7 @@ def shares_if_shares(labelled: LabelledRows, target: TargetRows) -> ShareDraws:
         covariance = np.einsum("sk,kij->sij", spread, V) + floor
         return _log_normal(m - shares @ mean.T, covariance) + _log_prior(shares, labelled)
 
-    return ShareDraws(draws_on_simplex(log_density, at), scaling)
+    return log_density
 
 
 def shares_if_same(labelled: LabelledRows, target: TargetRows) -> ShareDraws:
@@ -125,8 +142,8 @@ def _summed(
 
     That is the mean of class less probability (K,) with `ratio` (n,) as weight, and its covariance (K, K).
     """
-    scaling = Scaling.learn(labelled.probability, labelled.y, labelled.weight)
-    residual = np.eye(labelled.n_classes)[labelled.y] - scaling(labelled.probability)
+    scaling = labelled.scaling
+    residual = np.eye(labelled.n_classes)[labelled.y] - labelled.calibrated
     weight = labelled.weight * ratio
     total, n = weight.sum(), len(weight)
     bias = weight @ residual / total
@@ -166,24 +183,16 @@ def _moved(odds: Matrix, shares: Vector) -> Matrix:
     return np.asarray(joint / joint.sum(axis=1, keepdims=True))
 
 
-def _class_moments(
-    scores: Matrix, calibrated: Matrix, labelled: LabelledRows
-) -> tuple[Matrix, Matrix, Vector]:
-    """Return means (K, K) by column, covariances (K, K, K) and how many rows the means of each class (K,) are worth.
-
-    Each class has, besides its own rows, some that are all labelled rows by their calibrated probability of it.
-    """
-    K, own, rows = labelled.n_classes, labelled.class_weight, labelled.class_rows
-    mean, V = np.empty((K, K)), np.empty((K, K, K))
+def _class_moments(scores: Matrix, labelled: LabelledRows) -> tuple[Matrix, Matrix, Vector]:
+    """Return means (K, K) by column, covariances (K, K, K) and how many rows the means of each class (K,) are worth."""
+    K = labelled.n_classes
+    mean, V, worth = np.empty((K, K)), np.empty((K, K, K)), np.empty(K)
     for k in range(K):
-        soft = labelled.weight * calibrated[:, k]
-        weight = np.where(labelled.y == k, labelled.weight, 0.0) * (rows[k] / max(own[k], 1e-300))
-        weight = weight + soft * (PSEUDO_ROWS / max(soft.sum(), 1e-300))
-        weight = weight / weight.sum()
+        weight, worth[k] = labelled.class_weights(k, MODEL_ROWS)
         mean[:, k] = weight @ scores
         centred = scores - mean[:, k]
         V[k] = (centred * weight[:, None]).T @ centred
-    return mean, V, np.maximum(rows - 1, 0.5)  # The mean uses one degree of freedom.
+    return mean, V, np.maximum(worth - 1, 0.5)  # The mean uses one degree of freedom.
 
 
 def _thinned(values: Matrix, target: TargetRows) -> Matrix:
@@ -201,5 +210,9 @@ def _log_normal(residual: Matrix, covariance: Matrix) -> Vector:
 
 
 def _log_prior(shares: Matrix, labelled: LabelledRows) -> Vector:
-    """Return the log density of the Dirichlet prior with respect to log ratios of shares."""
-    return np.log(np.maximum(shares, 1e-300)) @ (PRIOR_LABELS * labelled.shares + PRIOR_EACH)
+    """Return the log density of the prior with respect to log ratios of shares."""
+    before = np.maximum(labelled.shares, _smallest(labelled.class_weight.sum()))
+    factor = np.log(np.maximum(shares, 1e-300) / before)
+    factor = factor - factor.mean(axis=1, keepdims=True)
+    size = (factor**2).sum(axis=1) / (PRIOR_DEGREES * PRIOR_SPREAD**2)
+    return -0.5 * (PRIOR_DEGREES + shares.shape[1] - 1) * np.log1p(size)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from blr.census.counts import Counted, count_classes
-from blr.census.purity import n_selected, selection, threshold_for
+from blr.census.purity import Selection, n_selected, selection, threshold_for
 from blr.census.results import Assumption, Census, ClassCensus, SelectionCensus
 from blr.census.rows import LabelledRows, TargetRows
 from blr.census.shares import LEVEL
@@ -130,21 +130,31 @@ def _selections(
     features: Sequence[str],
 ) -> Iterator[SelectionCensus]:
     """Yield purity and completeness of class k: at each threshold, in its column, and for stated values."""
+
+    def found(chosen: np.ndarray, n: int) -> Selection:
+        return selection(
+            labelled,
+            chosen,
+            k,
+            draws,
+            n_selected=n,
+            n_objects=target.n_objects,
+            n_seen=target.n_effective,
+        )
+
     for threshold in THRESHOLDS:
         n = n_selected(target, k, threshold)
         if n:
-            chosen = labelled.probability[:, k] >= threshold
-            found = selection(labelled, chosen, k, draws, n_selected=n, n_objects=target.n_objects)
-            yield said_selection(found, threshold)
+            yield said_selection(found(labelled.probability[:, k] >= threshold, n), threshold)
     for key, column in asked.selected.items():
         if column.class_name == name:
             n = n_selected(target, k, row_thresholds(column, features, target.X))
             chosen = labelled.probability[:, k] >= row_thresholds(column, features, labelled.X)
             if n:
-                found = selection(labelled, chosen, k, draws, n_selected=n, n_objects=target.n_objects)
-                yield said_selection(found, column.threshold, column.stated, key)
+                yield said_selection(found(chosen, n), column.threshold, column.stated, key)
     for what, stated in (("purity", asked.purity), ("completeness", asked.completeness)):
         if name in stated:
-            best = threshold_for(labelled, target, k, draws, **{what: stated[name]})
+            pure, complete = (stated[name] if what == of else None for of in ("purity", "completeness"))
+            best = threshold_for(labelled, target, k, draws, purity=pure, completeness=complete)
             if best is not None:
                 yield said_selection(best[1], best[0], f"{what} {stated[name]:g}")

@@ -5,8 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import expit
+from scipy.stats import beta, binom
 
-from blr.census.purity import learnt_threshold, n_selected, selection, threshold_for
+from blr.census.purity import (
+    _SEED,
+    LEFT_OUT_ERROR,
+    MODEL_ROWS,
+    _taken,
+    learnt_threshold,
+    n_selected,
+    selection,
+    threshold_for,
+)
 from blr.census.rows import LabelledRows, TargetRows
 
 
@@ -49,6 +59,62 @@ def test_intervals_hold() -> None:
             low, high = found.interval(draws)
             hits.append(low <= truth <= high)
     assert 0.9 <= np.mean(hits) <= 0.99
+
+
+def test_fractions_are_a_mixture_of_what_rows_say_with_and_without_the_model() -> None:
+    """The slow twin: a grid of fractions, the binomial of the class's rows times each of the two priors."""
+    rng = np.random.default_rng(5)
+    n, y = 60, np.repeat(np.array([0, 1], dtype=np.intp), 30)
+    p = expit(rng.normal(1.5 * (2 * y - 1), 1.0))
+    labelled = LabelledRows(np.column_stack([1 - p, p]), y, np.ones(n), np.zeros((n, 1)))
+    chosen = p >= 0.6
+    drawn = _taken(labelled, chosen, 1, np.random.default_rng(6), 200_000)
+    grid = (np.arange(20_000) + 0.5) / 20_000
+    for k in (0, 1):
+        soft = labelled.calibrated[:, k]
+        expected, hits, rows = soft @ chosen / soft.sum(), chosen[y == k].sum(), 30
+        weight = (y == k) / (30 + MODEL_ROWS) + soft / soft.sum() * MODEL_ROWS / (30 + MODEL_ROWS)
+        worth = 1 / (weight @ weight + MODEL_ROWS / (30 + MODEL_ROWS) ** 2)
+        both = worth * (weight @ chosen)
+        evidence = [
+            np.mean(beta.pdf(grid, *prior) * binom.pmf(hits, rows, grid))
+            for prior in (
+                (0.5, 0.5),
+                (0.5 + MODEL_ROWS * expected, 0.5 + MODEL_ROWS * (1 - expected)),
+            )
+        ]
+        trust = evidence[1] / sum(evidence)
+        means = [(0.5 + hits) / (1 + rows), (0.5 + both) / (1 + worth)]
+        assert drawn[:, k].mean() == pytest.approx((1 - trust) * means[0] + trust * means[1], abs=1e-3)
+
+
+def test_rows_override_a_model_that_is_wrong() -> None:
+    labelled, chosen = labelled_of(54, 0, 60)  # the model expects the same fraction of both classes
+    drawn = _taken(labelled, chosen, 1, np.random.default_rng(7), 4000)
+    assert abs(drawn[:, 1].mean() - 0.9) < 0.02
+    assert drawn[:, 0].mean() < 0.02
+
+
+def test_the_number_selected_tells_of_the_fractions() -> None:
+    """The slow twin: draws weighted by the normal density of the observed share, without drawing again."""
+    labelled, chosen = labelled_of(15, 2, 20)
+    shares = np.tile([0.5, 0.5], (20_000, 1))
+    found = selection(labelled, chosen, 1, shares, n_selected=480, n_objects=1000, n_seen=1000)
+    taken = _taken(labelled, chosen, 1, np.random.default_rng(_SEED), 20_000)
+    variance = (0.48 * 0.52 + 1e-3) / 1000 + (LEFT_OUT_ERROR * 0.48) ** 2
+    weight = np.exp(-0.5 * (taken.mean(axis=1) - 0.48) ** 2 / variance)
+    purity = np.average(taken[:, 1] / taken.sum(axis=1), weights=weight)
+    assert found.purity.mean() == pytest.approx(purity, abs=0.005)
+    assert found.completeness.mean() == pytest.approx(np.average(taken[:, 1], weights=weight), abs=0.005)
+    unseen = selection(labelled, chosen, 1, shares, n_selected=480, n_objects=1000)
+    assert found.completeness.std() < 0.97 * unseen.completeness.std()
+
+
+def test_a_number_that_no_draw_expects_leaves_enough_draws() -> None:
+    labelled, chosen = labelled_of(50, 0, 50)
+    shares = np.tile([0.999, 0.001], (1000, 1))
+    found = selection(labelled, chosen, 1, shares, n_selected=900, n_objects=1000, n_seen=1000)
+    assert len(np.unique(found.purity)) > 20
 
 
 def test_a_stated_purity_or_completeness_has_a_threshold() -> None:

@@ -7,11 +7,19 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from blr.census._scaling import Scaling, scaled
+from blr.census._scaling import Scaling
 from blr.census._stretch import draws_on_simplex
 from blr.census.counts import count_classes
 from blr.census.rows import LabelledRows, TargetRows
-from blr.census.shares import em_shares, shares_if_features, shares_if_same, shares_if_shares
+from blr.census.shares import (
+    MODEL_ROWS,
+    _class_moments,
+    _log_prior,
+    em_shares,
+    shares_if_features,
+    shares_if_same,
+    shares_if_shares,
+)
 
 
 def two_normals(
@@ -41,12 +49,28 @@ def test_scaling_finds_the_mode_that_a_general_optimiser_finds() -> None:
     y = np.array([rng.choice(3, p=row**0.5 / (row**0.5).sum()) for row in p])
     weight = rng.uniform(0.5, 2, 80)
 
+    share = np.bincount(y, weight, minlength=3) / weight.sum()
+
+    def probability(theta: np.ndarray) -> np.ndarray:
+        joint = share * np.exp(theta[0] * np.log(p / share) + theta[1:])
+        return np.asarray(joint / joint.sum(axis=1, keepdims=True))
+
     def loss(theta: np.ndarray) -> float:
-        fit = np.log(scaled(p, theta)[np.arange(80), y])
+        fit = np.log(probability(theta)[np.arange(80), y])
         return float(-weight @ fit + 0.5 * ((theta[0] - 1) / 0.5) ** 2 + 0.5 * (theta[1:] ** 2).sum())
 
     slow = minimize(loss, [1.0, 0, 0, 0], method="BFGS", options={"gtol": 1e-8})
-    np.testing.assert_allclose(Scaling.learn(p, y, weight).parameters, slow.x, atol=2e-5)
+    np.testing.assert_allclose(Scaling.learn(p, y, weight)(p), probability(slow.x), atol=1e-5)
+
+
+def test_probabilities_that_tell_nothing_become_the_shares() -> None:
+    """With priors of the offsets themselves they would be drawn to equal probabilities of all classes."""
+    rng = np.random.default_rng(2)
+    y = (rng.random(2000) < 0.03).astype(np.intp)
+    p = rng.dirichlet([30.0, 1.0], 2000)
+    found = Scaling.learn(p, y, np.ones(2000))
+    np.testing.assert_allclose(found(p).mean(axis=0)[1], y.mean(), rtol=0.05)
+    np.testing.assert_allclose(found(p).std(axis=0), 0, atol=0.01)
 
 
 def test_a_weight_of_two_is_a_row_twice() -> None:
@@ -74,6 +98,48 @@ def test_draws_are_of_the_density_that_was_asked_for(K: int) -> None:
     mean, total = alpha / alpha.sum(), alpha.sum()
     np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.01)
     np.testing.assert_allclose(draws.std(axis=0), np.sqrt(mean * (1 - mean) / (total + 1)), rtol=0.08)
+
+
+def test_class_means_are_those_of_a_row_by_row_sum() -> None:
+    labelled, _, _ = sets(12, n=50)
+    calibrated = labelled.calibrated
+    scores = calibrated**2
+    mean, V, worth = _class_moments(scores, labelled)
+    for k in range(2):
+        own, soft = np.flatnonzero(labelled.y == k), calibrated[:, k]
+        n, total = len(own), soft.sum()
+        weight = [
+            (i in own) / (n + MODEL_ROWS) + MODEL_ROWS * soft[i] / total / (n + MODEL_ROWS) for i in range(50)
+        ]
+        centre = sum(w * s for w, s in zip(weight, scores, strict=True))
+        spread = sum(w * np.outer(s - centre, s - centre) for w, s in zip(weight, scores, strict=True))
+        np.testing.assert_allclose(mean[:, k], centre)
+        np.testing.assert_allclose(V[k], spread)
+        variance = sum(w**2 for w in weight) + (MODEL_ROWS / (n + MODEL_ROWS)) ** 2 / MODEL_ROWS
+        np.testing.assert_allclose(worth[k], 1 / variance - 1)
+
+
+def test_the_model_adds_rows_only_where_classes_overlap() -> None:
+    """Forty rows are worth no more where the model knows each row's class, for it then knows no others."""
+    y = np.arange(80) % 2
+    scores = np.random.default_rng(1).random((80, 2))
+    for p, least, most in ((np.eye(2)[y], 30, 40), (np.full((80, 2), 0.5), 41, 60)):
+        labelled = LabelledRows(p, y, np.ones(80), np.zeros((80, 1)))
+        worth = _class_moments(scores, labelled)[2] + 1
+        assert ((least < worth) & (worth < most)).all()
+
+
+def test_the_prior_knows_no_class_but_by_its_labelled_share() -> None:
+    """A factor counts the same of a rare class as of a frequent one, and a class that is not there is not excluded."""
+    labelled, target, _ = sets(13, share=0.0)
+    y = np.repeat([0, 1, 2], [2, 100, 100])
+    three = LabelledRows(np.full((202, 3), 1 / 3), y, np.ones(202), np.zeros((202, 1)))
+    before = three.shares
+    changed = before * np.array([[1, 1, 1], [2, 1, 1], [1, 2, 1], [1, 1, 0.5]])
+    value = _log_prior(changed / changed.sum(axis=1, keepdims=True), three)
+    np.testing.assert_allclose(value[1:], value[1])
+    assert value[0] > value[1]
+    assert shares_if_shares(labelled, target).mean[1] < 0.1
 
 
 def test_classes_that_do_not_overlap_are_counted() -> None:
