@@ -26,17 +26,19 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 def test_lines_are_stored_once_and_make_the_table(bench: Any) -> None:
-    bench.run(["breast-cancer"], 1)
+    bench.run(["breast-cancer"], 1, bench.CHANGES)
     lines = bench.stored()
     assert [line["change"] for line in lines] == ["same", "x 1/4"]
     assert all(line["said"] == line["repeats"] == 1 for line in lines)
-    bench.run(["breast-cancer"], 1)
+    bench.run(["breast-cancer"], 1, bench.CHANGES)
     assert bench.stored() == lines
     page = importlib.import_module("census_table").table_page(lines)
     assert "| breast-cancer | 200 | 1 | 100.0 |" in page
     hits = np.sum(lines[0]["sums"]["default"], axis=1)[1]
     assert f"| same | 1 | 100.0 | {100 * hits / 2:.1f} |" in page
     assert json.loads(json.dumps(lines)) == lines
+    older = {name: value for name, value in lines[0].items() if name != "rules"}
+    assert importlib.import_module("census_table").table_page([older, *lines]) == page
 
 
 def test_the_target_is_changed_and_shares_no_row_with_the_labels(bench: Any) -> None:

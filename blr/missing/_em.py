@@ -9,7 +9,7 @@ Shapes: N rows, F features, P patterns of missing features.
 
 from __future__ import annotations
 
-__all__ = ["Incomplete", "likeliest_moments", "likeliest_moments_of_parts"]
+__all__ = ["Incomplete", "likeliest_moments", "likeliest_moments_of_parts", "uninformed"]
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,6 +25,8 @@ _TOLERANCE = 1e-9  # change of a mean or covariance in a step, in standard devia
 # 1e-4 of theirs: above the rounding of float32 catalogues, below anything that matters.
 _LEAST_VARIANCE = 1e-8
 _TOGETHER = 256  # patterns whose matrices stay in cache
+# Share of a feature's variance that is left where another is present, below which that is not seen.
+_BARELY = 0.05
 
 Incomplete = tuple[Matrix, Mask, Vector]
 """Rows X (n, F), where they are missing (n, F), and their weights (n,)."""
@@ -38,7 +40,8 @@ def likeliest_moments(X: Matrix, missing: Mask, weight: Vector) -> tuple[Vector,
     """
     centre, scale = _seen_moments(X, missing, weight)
     Z = np.where(missing, 0.0, (X - centre) / scale)
-    mean, correlation, converged = _maximise(_pattern_sums(Z, missing, weight))
+    apart = uninformed(X, missing, weight)
+    mean, correlation, converged = _maximise(_pattern_sums(Z, missing, weight), apart)
     return centre + scale * mean, correlation * np.outer(scale, scale), converged
 
 
@@ -58,22 +61,43 @@ def likeliest_moments_of_parts(
     whole = _PatternSums(
         *(np.concatenate([getattr(one, name) for one in ordered]) for name in vars(ordered[0]))
     )
-    mean, correlation, converged = _maximise(_in_pieces(whole))
+    mean, correlation, converged = _maximise(_in_pieces(whole), uninformed(*sample))
     return centre + scale * mean, correlation * np.outer(scale, scale), converged
 
 
-def _maximise(pieces: Sequence[_PatternSums]) -> tuple[Vector, Matrix, bool]:
-    """Return mean and covariance where EM rests, and whether it came to rest."""
-    F = pieces[0].present.shape[1]
+def uninformed(X: Matrix, missing: Mask, weight: Vector) -> Mask:
+    """Return the features (F,) that hardly vary in rows that have some other feature, though they do vary.
+
+    `isfinite(jmag)` is 1 wherever there is a colour of J.  How the two vary together was never seen, and what EM would
+    make of it fills colours in anyhow: such features are taken to be independent of the others.
+    """
+    W = np.where(missing, 0.0, weight[:, None])
+    present = (~missing).astype(np.float64)
+    values = np.where(missing, 0.0, X - _seen_moments(X, missing, weight)[0])
+    # Moments of feature i, in rows that have feature j as well: (F, F).
+    total, first, second = (part.T @ present for part in (W, W * values, W * values**2))
+    total = np.maximum(total, np.finfo(np.float64).tiny)
+    variance = second / total - (first / total) ** 2
+    whole = np.diag(variance)
+    return np.asarray(((variance < _BARELY * whole[:, None]) & (whole > 0)[:, None]).any(axis=1))
+
+
+def _maximise(pieces: Sequence[_PatternSums], apart: Mask) -> tuple[Vector, Matrix, bool]:
+    """Return mean and covariance where EM rests, and whether it came to rest.
+
+    Features `apart` (F,) do not vary with the others.
+    """
+    F = len(apart)
+    held = apart[:, None] != apart
     # One array of F + 1 rows: the mean above the covariance.
     now = np.vstack([np.zeros(F), np.eye(F)])
     for _ in range(_STEPS):
-        one = _step(pieces, now)
-        two = _step(pieces, one)
+        one = _step(pieces, now, held)
+        two = _step(pieces, one, held)
         if np.abs(two - one).max() < _TOLERANCE:
             return two[0], two[1:], True
         # A step of EM after each leap takes back what it overdid.
-        now = _step(pieces, _leap(now, one, two))
+        now = _step(pieces, _leap(now, one, two), held)
     return now[0], now[1:], False
 
 
@@ -89,13 +113,14 @@ def _leap(now: Matrix, one: Matrix, two: Matrix) -> Matrix:
     return two
 
 
-def _step(pieces: Sequence[_PatternSums], moments: Matrix) -> Matrix:
-    """Return the moments (F + 1, F) after one step of EM from `moments`."""
+def _step(pieces: Sequence[_PatternSums], moments: Matrix, held: Mask) -> Matrix:
+    """Return the moments (F + 1, F) after one step of EM from `moments`; covariances `held` (F, F) stay 0."""
     mean, covariance = moments[0], moments[1:]
     sums = [piece.completed(mean, covariance) for piece in pieces]
     total = sum(float(piece.weight.sum()) for piece in pieces)
     shift = sum(first for first, _ in sums) / total
     updated = sum(second for _, second in sums) / total - np.outer(shift, shift)
+    updated[held] = 0.0
     return np.vstack([mean + shift, _positive((updated + updated.T) / 2)])
 
 

@@ -49,19 +49,21 @@ def presence_features(texts: Sequence[str], evidence: Evidence) -> dict[str, tup
 def telling(missing: Mapping[str, NDArray[np.bool_]], classes: NDArray[np.object_]) -> list[str]:
     """Return the names of what is `missing` (n,) in a way that tells the class (n,), those that tell most first.
 
-    That is where the log likelihood ratio of class and presence against their independence exceeds its K - 1 free
-    parameters: where Akaike's criterion prefers the two dependent (Akaike 1974, doi:10.1109/TAC.1974.1100705).
+    What is missing in nearly the same rows is one thing.  Of m such things one tells the class if the log likelihood
+    ratio of class and presence against their independence exceeds its K - 1 free parameters and ln m: the penalty of
+    Akaike (1974, doi:10.1109/TAC.1974.1100705), and that for looking at many (Foster and George 1994,
+    doi:10.1214/aos/1176325766).
     """
     gains = {
         name: _gain(where, classes)
         for name, where in missing.items()
         if FEWEST_ROWS <= where.sum() <= len(where) - FEWEST_ROWS
     }
-    taken: list[str] = []
-    for name in sorted((name for name, gain in gains.items() if gain > 0), key=lambda name: -gains[name]):
-        if not any(_alike(missing[name], missing[other]) for other in taken):
-            taken.append(name)
-    return taken
+    distinct: list[str] = []
+    for name in sorted(gains, key=lambda name: -gains[name]):
+        if not any(_alike(missing[name], missing[other]) for other in distinct):
+            distinct.append(name)
+    return [name for name in distinct if gains[name] > np.log(len(distinct))]
 
 
 def _gain(missing: NDArray[np.bool_], classes: NDArray[np.object_]) -> float:

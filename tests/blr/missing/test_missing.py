@@ -15,6 +15,7 @@ from scipy.stats import multivariate_normal
 from blr.arrays import Matrix, Vector
 from blr.basis.kinds import fit_basis
 from blr.missing import patterns as kept
+from blr.missing._em import uninformed
 from blr.missing.moments import FeatureMoments
 from blr.missing.patterns import missing_patterns
 
@@ -382,3 +383,29 @@ def test_moments_of_rows_in_parts_are_those_of_all() -> None:
     found = FeatureMoments.estimate_of_parts(iter(parts), (X[::7], missing[::7], weight[::7]))
     np.testing.assert_allclose(found.mean, whole.mean, rtol=1e-7)
     np.testing.assert_allclose(found.covariance, whole.covariance, rtol=1e-6, atol=1e-6)
+
+
+def test_a_feature_that_says_whether_another_is_there_does_not_move_what_fills_it() -> None:
+    """How the two vary together is never seen: EM came to no rest, and filled values in that nothing speaks for."""
+    X, rng = galaxies(500, seed=11), np.random.default_rng(12)
+    missing = np.zeros(X.shape, dtype=bool)
+    missing[:, 1] = rng.random(500) < 1 / (1 + np.exp(-(X[:, 0] - X[:, 0].mean()) / X[:, 0].std()))
+    alone = FeatureMoments.estimate(X, missing)
+    there = np.column_stack([X, ~missing[:, 1]])
+    beside = np.column_stack([missing, np.zeros(500, dtype=bool)])
+    both = FeatureMoments.estimate(there, beside)
+    assert both.converged
+    np.testing.assert_allclose(both.mean[:-1], alone.mean, rtol=1e-6)
+    np.testing.assert_allclose(both.covariance[:-1, :-1], alone.covariance, rtol=1e-6)
+    assert not both.covariance[-1, :-1].any()
+    np.testing.assert_allclose(both.impute(there, beside)[:, :-1], alone.impute(X, missing), rtol=1e-6)
+    sample = there, beside, np.ones(500)
+    parts = [(there[i : i + 100], beside[i : i + 100], np.ones(100)) for i in range(0, 500, 100)]
+    np.testing.assert_allclose(
+        FeatureMoments.estimate_of_parts(parts, sample).covariance, both.covariance, rtol=1e-6
+    )
+
+
+def test_features_that_vary_where_others_are_there_are_not_kept_apart() -> None:
+    X, missing = galaxies(300, seed=13), holes(300, fraction=0.4)
+    assert not uninformed(X, missing, np.ones(300)).any()
