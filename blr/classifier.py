@@ -40,6 +40,7 @@ _MANY_MEMBERS = 3  # from which each member's softmax has fewer Sobol points
 _FEW_NODES, _FEWEST_NODES = 512, 128  # of a member; at each of the nodes over what is missing
 _ERROR_EFFECT = 0.1  # in probability, from which errors are flagged
 _COUNT_DRAWS = 64  # of the weights, for the error of class counts that all objects share
+_COUNTED_ROWS = 128  # of a block, evenly spaced, that are counted under each draw and stand for all
 _DOMAIN_QUANTILE = 0.999
 
 
@@ -179,7 +180,7 @@ class Classifier:
         credible: float | None,
     ) -> Scores:
         gone = missing.all(axis=1) | excluded
-        point, plugin, gradients = self._point(
+        point, plugin, counts = self._point(
             self.moments.impute(X, missing, limits=self.support), ~gone, np.asarray(missing.any(axis=1))
         )
         prediction = self._integrated(point, X, missing, missing.any(axis=1) & ~gone)
@@ -200,7 +201,7 @@ class Classifier:
             (Flag.BEYOND_LABELS, beyond),
         ):
             flags[where] |= int(flag)
-        scores = Scores.of(prediction, plugin, flags, gone, self._count_draws(prediction, gradients, gone))
+        scores = Scores.of(prediction, plugin, flags, gone, self._count_draws(prediction, counts, gone))
         link = self.members[0].posterior.link
         return scores if credible is None else scores.with_intervals(prediction, credible, link=link)
 
@@ -214,26 +215,28 @@ class Classifier:
     def _point(
         self, X: Matrix, counted: Mask | None = None, rough: Mask | None = None
     ) -> tuple[Prediction, Matrix, list[Matrix]]:
-        """Return the prediction at given features, the plug-in's, and each member's gradient of the class counts."""
-        predictions, gradients = list[tuple[float, Prediction]](), list[Matrix]()
+        """Return the prediction at given features, the plug-in's, and each member's counts of rows `counted` (N,)."""
+        predictions, counts = list[tuple[float, Prediction]](), list[Matrix]()
+        rows = np.flatnonzero(counted) if counted is not None else np.empty(0, np.intp)
+        some = rows[:: max(1, len(rows) // _COUNTED_ROWS)]
         joint = self._joint
         plugin = np.zeros((len(X), len(self.classes)))
         beyond, inside = rows_beyond(self.support, X)
-        for member in self.members:
+        for member, deviations in zip(self.members, self._deviations, strict=True):
             Phi = member.design(X)
             if joint is None:
                 predictions.append((member.weight, self._prediction(member, Phi)))
             plugin += member.weight * member.posterior.plugin(Phi)
-            if counted is not None:
-                some = Phi if counted.all() else Phi[counted]
-                gradients.append(member.posterior.count_gradient(some, shift=self.log_prior_shift))
+            if len(some) and len(deviations):
+                under = member.posterior.counts_under(Phi[some], deviations, shift=self.log_prior_shift)
+                counts.append(under * (len(rows) / len(some)))
         prediction = mixed(predictions) if joint is None else joint.at_points(X, rough)
         if len(beyond):
             if joint is None:
                 prediction = continued(prediction, beyond, self._as_they_extrapolate(inside))
             constant = sum(m.weight * m.posterior.plugin(m.design(inside)) for m in self.members)
             plugin[beyond] = (1 - CONSTANT) * plugin[beyond] + CONSTANT * constant
-        return prediction, plugin, gradients
+        return prediction, plugin, counts
 
     def _predict(self, X: Matrix, most_nodes: int | None = None) -> Prediction:
         beyond, inside = rows_beyond(self.support, X)
@@ -296,10 +299,11 @@ class Classifier:
     def _deviations(self) -> tuple[Matrix, ...]:
         return shared_deviations(self.members, _COUNT_DRAWS)
 
-    def _count_draws(self, prediction: Prediction, gradients: list[Matrix], gone: Mask) -> Matrix:
-        """Return the class counts (S, K) under draws of the weights, to first order in the weights."""
+    def _count_draws(self, prediction: Prediction, counts: list[Matrix], gone: Mask) -> Matrix:
+        """Return the class counts (S, K) under draws of the weights: each member's, about the expected counts."""
         expected = prediction.probability[~gone].sum(axis=0)
-        return np.concatenate([expected + d @ g.T for d, g in zip(self._deviations, gradients, strict=True)])
+        counts = counts or [np.zeros((_COUNT_DRAWS, len(expected)))]  # no row has a feature
+        return np.concatenate([expected + under - under.mean(axis=0) for under in counts])
 
     def __repr__(self) -> str:
         what = f"classes {', '.join(self.classes)}; features {', '.join(self.features)}"

@@ -21,7 +21,7 @@ from blr.gaussian import Gaussian
 from blr.likelihood.contrasts import class_cholesky, class_precision
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior._summary import Described
-from blr.posterior.ensemble import averaged
+from blr.posterior.ensemble import averaged, counts_of_draws
 from blr.predictive.binary import binary_exact, binary_probit
 from blr.predictive.mixture import Prediction, predicted, require_shift
 from blr.predictive.output_moments import OutputMoments
@@ -258,6 +258,13 @@ class WeightPosterior(Described):
     def deviations(self, n: int, rng: np.random.Generator) -> Matrix:
         """Return n draws of the solver's weights about their mean, (n, C M)."""
         return self._drawn(n, rng) - self.gaussian.mean
+
+    def counts_under(self, Phi: Matrix, deviations: Matrix, *, shift: Vector | None = None) -> Matrix:
+        """Return the rows' summed probabilities, (S, K), with the weights at their mean plus `deviations`.
+
+        These are of the solver's weights, (S, C M); `shift` (K,) as in `prediction`.
+        """
+        return counts_of_draws(self.problem, Phi, self.gaussian.mean + deviations, shift)
 
     def sample(self, n: int, rng: np.random.Generator) -> Matrix:
         """Return n draws of the weights, (n, D)."""

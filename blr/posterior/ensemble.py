@@ -14,7 +14,7 @@ from blr.arrays import Matrix, Vector
 from blr.fitting.problem import Problem
 from blr.predictive.mixture import Prediction, require_logit
 
-__all__ = ["averaged", "draw_means", "draw_probabilities"]
+__all__ = ["averaged", "counts_of_draws", "draw_means", "draw_probabilities"]
 
 _NUMBERS = 2**16  # activations a block: what stays in a core's cache
 
@@ -96,6 +96,15 @@ def draw_means(
         moved *= E
         expected[rows] -= moved.sum(axis=1) @ average
     return probability, expected
+
+
+def counts_of_draws(problem: Problem, Phi: Matrix, draws: Matrix, shift: Vector | None = None) -> Matrix:
+    """Return the rows' summed probabilities (S, K) with the solver's weights at each of the draws (S, C M)."""
+    counts = np.zeros((len(draws), problem.n_classes))
+    for _, a in _activations(problem, Phi, draws, shift):
+        p, _ = _responses(problem, a)
+        counts += np.sum(p, axis=1).T
+    return counts
 
 
 def _activations(

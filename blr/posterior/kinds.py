@@ -22,7 +22,6 @@ from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector
 from blr.gaussian import Gaussian
-from blr.likelihood.likelihoods import Bernoulli
 from blr.posterior._weights import WeightPosterior
 from blr.posterior.ensemble import averaged
 from blr.predictive.mixture import Prediction, require_shift
@@ -125,17 +124,6 @@ class LaplacePosterior(WeightPosterior):
         p = self.problem.response(a)
         return a, np.stack([1 - p, p], axis=1) if self.problem.binary else p
 
-    def count_gradient(self, Phi: Matrix, *, shift: Vector | None = None) -> Matrix:
-        """Return the derivative of the rows' summed probabilities, (K, C M), by the solver's weights at the mode.
-
-        `shift` (K,) as in `prediction`.
-        """
-        (a, y), T = self._at_mode(Phi, shift), self.problem.transform
-        if isinstance(self.problem.likelihood, Bernoulli):
-            slope = y[:, 1] * self.problem.likelihood.link.log_cdf_derivatives(a)[0]  # f' = f (ln f)'
-            return np.outer([-1.0, 1.0], slope @ Phi)
-        return np.stack([((y[:, [k]] * (T[k] - y @ T)).T @ Phi).ravel() for k in range(len(T))])
-
     def _own_tree(self) -> dict[str, Any]:
         return {"log_likelihood": float(self.log_likelihood)}
 
@@ -201,13 +189,6 @@ class _ImprovedPosterior(WeightPosterior):
     def plugin(self, Phi: ArrayLike) -> Matrix:
         """Return (N, K) probabilities with the weights at the mode, as a plain classifier would give them."""
         return self.laplace.plugin(Phi)
-
-    def count_gradient(self, Phi: Matrix, *, shift: Vector | None = None) -> Matrix:
-        """Return the derivative of the rows' summed probabilities, (K, C M), by the solver's weights at the mode.
-
-        `shift` (K,) as in `prediction`.
-        """
-        return self.laplace.count_gradient(Phi, shift=shift)
 
     def _own_tree(self) -> dict[str, Any]:
         return {"log_likelihood": float(self.log_likelihood), "laplace": self.laplace.to_dict()}

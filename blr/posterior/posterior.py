@@ -151,8 +151,8 @@ class Posterior(Protocol, metaclass=_CheckedByName):
         """Return (N, K) probabilities with the weights at the mode, as a plain classifier would give them."""
         ...
 
-    def count_gradient(self, Phi: Matrix, *, shift: Vector | None = None) -> Matrix:
-        """Return the derivative of the rows' summed probabilities, (K, C M), by the solver's weights at the mode."""
+    def counts_under(self, Phi: Matrix, deviations: Matrix, *, shift: Vector | None = None) -> Matrix:
+        """Return the rows' summed probabilities, (S, K), with the weights at their mean plus `deviations`."""
         ...
 
     def sample(self, n: int, rng: np.random.Generator) -> Matrix:

@@ -199,6 +199,27 @@ def test_class_counts_vary_as_draws_of_the_weights_say(trained: tuple) -> None:
     np.testing.assert_allclose(scores.count_draws.std(axis=0), counts.std(axis=0), rtol=0.35)
 
 
+def test_class_counts_of_separable_classes_vary_as_draws_say() -> None:
+    """The weights are hardly known and the classes are: to first order in the weights counts varied by many rows."""
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 3, 90)
+    X = 2.0 * np.eye(3)[y] + 0.5 * rng.standard_normal((90, 3))
+    whole = np.zeros(X.shape, dtype=bool)
+    basis = blr.fit_basis("linear", X)
+    prior = blr.GaussianPrior.isotropic(4, 0.05)
+    q = blr.refine(blr.fit(basis(X), y, prior, "softmax", threads=1))
+    refined = Member(basis, q, (0, 1, 2))
+    c = Classifier.build([refined], X, whole, features="abc", classes=MANY)
+    scores = c.score(X, whole)
+    theta = q.gaussian.mean + q.deviations(64, np.random.default_rng(0))
+    exact = np.stack(
+        [q.problem.response(q.problem.activations(refined.design(X), t)).sum(axis=0) for t in theta]
+    )
+    expected = scores.probability.sum(axis=0)
+    np.testing.assert_allclose(scores.count_draws, expected + exact - exact.mean(axis=0), rtol=1e-6)
+    assert 0.1 < scores.count_draws.std(axis=0).max() < 3
+
+
 def test_a_change_of_class_priors_moves_probabilities_its_way(trained: tuple) -> None:
     c, X, _ = trained
     K = len(c.classes)
