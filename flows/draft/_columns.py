@@ -21,8 +21,8 @@ from catalogs.column_names import column_names
 from catalogs.expressions.expression import parse
 from catalogs.profile.columns import Profile
 from catalogs.profile.leaks import Leak, spans_decades
+from catalogs.profile.numbers_in_texts import unread_numbers
 from catalogs.profile.subjects import about_an_error
-from catalogs.profile.suspicions import unread_numbers
 from flows.draft._bands import colours, magnitudes_among, most_bands
 from flows.draft._exclusions import Evidence, Reason, reason_against, suspicion_of
 from flows.draft._expressions import columns_of, evaluated, quoted

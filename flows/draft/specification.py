@@ -23,13 +23,12 @@ from catalogs.errors import brief
 from catalogs.formats import annotated_columns
 from catalogs.profile import split
 from catalogs.profile.columns import Profile, as_numbers
+from catalogs.profile.numbers_in_texts import ANOTHER_NOTATION, suspected_texts
 from catalogs.profile.presence import shares_of_one, uneven_presence
 from catalogs.profile.subjects import about_a_magnitude
 from catalogs.profile.suspicions import (
-    ANOTHER_NOTATION,
     naming_column,
     suspected_identifiers,
-    suspected_texts,
 )
 from catalogs.sky.positions import positions
 from flows.draft._classes import StartingClasses, can_name, fewest_rows, starting_classes

@@ -257,7 +257,7 @@ def apply_sentinels(values: Array, sentinels: Iterable[float | str]) -> Array:
     texts = [s for s in marks if isinstance(s, str)]
     if texts and holds_text(values):
         words = words_of(values)
-        return numbers_or_texts(words, ~np.isin(words, ["", *(text.strip() for text in texts)]))
+        values = numbers_or_texts(words, ~np.isin(words, ["", *(text.strip() for text in texts)]))
     numbers = [s for s in marks if not isinstance(s, str)]
     return photometry.apply_sentinels(values, numbers) if values.dtype.kind in "iuf" else values
 

@@ -129,6 +129,29 @@ def test_presence_of_texts_and_of_small_classes() -> None:
     assert list(uneven_presence({"text": text, "n": everywhere}, labels)) == ["text"]
 
 
+def test_numbers_beside_text_marks_are_looked_at_for_sentinels(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    n = 400
+    kind = rng.random(n) < 0.5
+    g, r, i = (np.char.mod("%.3f", 20 + kind + rng.normal(size=n)).astype(object) for _ in range(3))
+    g[::10], g[1::10] = "-", "99.9"
+    r[::10], r[1::10] = "", "99.9"
+    i[::10], i[1::10], i[2::10] = "-99", "99.9", "null"
+    lines = ["id,g,r,i,k"]
+    lines += [f"{j},{g[j]},{r[j]},{i[j]},{'A' if kind[j] else 'B'}" for j in range(n)]
+    (tmp_path / "sent.csv").write_text("\n".join(lines) + "\n")
+    start = started(tmp_path / "sent.csv", "k")
+    written = tomllib.loads(start.text)["catalog"]["sentinels"]
+    assert written == {"g": ["-", 99.9], "r": [99.9], "i": ["null", -99.0, 99.9]}
+    told = {c.name: c for c in inspect_catalog(catalogs.open(tmp_path / "sent.csv"), label="k").columns}
+    assert [(s.value, s.count) for s in told["i"].sentinels] == [(-99.0, 40), (99.9, 40)]
+    numbers = np.array([float(text) for text in i if text != "null"])
+    assert (told["i"].minimum, told["i"].median, told["i"].maximum) == (-99, np.median(numbers), 99.9)
+    specification = parse_specification(start.text, source="here", base_folder=str(tmp_path))
+    rows = gather(specification, [catalogs.open(tmp_path / "sent.csv")]).rows
+    assert np.abs(rows.X).max() < 50
+
+
 def test_a_dirty_csv_trains_or_is_refused(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     n = 400
