@@ -196,7 +196,7 @@ def _annotated(
     if to_do:
         what = to_do[0].name if len(to_do) == 1 else f"{len(to_do):,} files"
         tell().start(what, sum(job.n_rows for job in to_do), "rows")
-    with stop_points(GO_ON) as stop:
+    with stop_points(GO_ON, piece="the files that the workers have in hand") as stop:
         if to_do and engine.is_remote:
             handed = [_job_group(group, plan, request) for group in groups(to_do, MOST_ORDERS)]
             results += steps.spread(engine.name, lambda: spread(engine, handed, stop))
