@@ -25,6 +25,7 @@ __all__ = [
     "Suspected",
     "bookkeeping",
     "naming_column",
+    "repeating_column",
     "suspected_identifiers",
     "suspected_sentinels",
 ]
@@ -49,6 +50,10 @@ DENSE, LARGEST_COUNT = 2.0, 1e6
 """Range of numbers a row, and their middle, from which different ones are names and no measurements."""
 MOST_CODES = 12
 """Different values up to which a column may be one of codes."""
+FEW_REPEATS = 0.05
+"""Share of the rows that may repeat the identifier of another, or lack one, in a column that names each row."""
+MOST_REPEATS = 5.0
+"""Rows a value up to which a column that is called an identifier names objects of which each has several rows."""
 COORDINATES = ("pos.", "time.")
 
 
@@ -212,10 +217,20 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
                 else 4
             )
             identifiers.append((rank, place, name, "different in every row"))
-        elif c.distinct.repeated < 0.05 * c.n and c.missing < 0.05 * c.n:
-            shown = f"{c.distinct.repeated:,} rows repeat the value of another row, and {c.missing:,} rows have none"
-            identifiers.append((6, place, name, shown))
+        else:
+            identifiers += [(rank, place, name, why) for rank, why in _with_repeats(c)]
     return [(name, why) for _, _, name, why in sorted(identifiers)]
+
+
+def _with_repeats(column: ColumnProfile) -> list[tuple[int, str]]:
+    """Return the rank of an identifier with repeats, and what speaks for it; none of a column of codes."""
+    missing, repeated = column.missing, column.distinct.repeated
+    if _names_repeats(column):
+        known = column.n - missing
+        return [(7, f"{column.distinct.estimate:,} values in {known:,} rows: an object has several rows")]
+    if repeated < FEW_REPEATS * column.n and missing < FEW_REPEATS * column.n:
+        return [(6, f"{repeated:,} rows repeat the value of another row, and {missing:,} rows have none")]
+    return []
 
 
 def _numbered(profile: Profile, name: str) -> bool:
@@ -231,10 +246,32 @@ def _numbered(profile: Profile, name: str) -> bool:
 def naming_column(profile: Profile) -> str | None:
     """Return the column to take for the objects' names: different in every row, or repeated where objects are."""
     suspected = [profile.columns[name] for name, _ in suspected_identifiers(profile)]
-    named = [c for c in suspected if not c.missing and not is_real(c.column.datatype)]
+    named = [
+        c for c in suspected if not c.missing and not is_real(c.column.datatype) and not _names_repeats(c)
+    ]
     unique = (c.column.name for c in named if not c.distinct.repeated)
     repeated = (c.column.name for c in named if c.distinct.repeated)
     return next(unique, None) or next(repeated, None)
+
+
+def repeating_column(profile: Profile) -> str | None:
+    """Return the column that names objects of which each has several rows: what splits should keep together."""
+    suspected = (profile.columns[name] for name, _ in suspected_identifiers(profile))
+    return next(
+        (c.column.name for c in suspected if not is_real(c.column.datatype) and _names_repeats(c)),
+        None,
+    )
+
+
+def _names_repeats(column: ColumnProfile) -> bool:
+    """Say whether a column that is called an identifier has several rows a value, and not as many as codes have."""
+    known, distinct = column.n - column.missing, column.distinct
+    return (
+        distinct.repeated >= FEW_REPEATS * column.n
+        and column.missing < FEW_REPEATS * column.n
+        and distinct.estimate > MOST_CODES
+        and known <= MOST_REPEATS * distinct.estimate
+    )
 
 
 def _names_an_object(word: str) -> bool:

@@ -1,7 +1,8 @@
 """Stopping a run: it finishes the current file or candidate, then says how to continue.
 
 Ctrl-C (SIGINT) asks for this, and a line on standard error says so; a second Ctrl-C stops the run at once.  SIGTERM,
-which SIGKILL often follows, stops it at once too.  It does so by an exception, so that temporary files are removed and Prefect gets the error.
+which SIGKILL often follows, stops it at once too.  It does so by an exception, so that temporary files are removed and
+Prefect gets the error.
 """
 
 from __future__ import annotations

@@ -152,6 +152,37 @@ def test_numbers_beside_text_marks_are_looked_at_for_sentinels(tmp_path: Path) -
     assert np.abs(rows.X).max() < 50
 
 
+@pytest.mark.parametrize("name", ["ID", "id", "obj_name"])
+def test_repeats_of_an_object_stay_together(tmp_path: Path, name: str) -> None:
+    rng = np.random.default_rng(2)
+    kind = np.repeat(rng.random(200) < 0.5, 2)
+    identifier = rng.permutation(10_000)[:200].repeat(2)
+    columns = {
+        name: [f"NGC {i}" for i in identifier] if name == "obj_name" else identifier,
+        "w": kind + rng.normal(size=400),
+        "kind": np.where(kind, "A", "B"),
+    }
+    Table(columns).write(tmp_path / "twice.fits")
+    start = started(tmp_path / "twice.fits", "kind")
+    assert f'by = "{name}"  # 200 values in 400 rows: repeats of an object stay together' in start.text
+    assert start.left_out[name] == "names the object"
+    assert tomllib.loads(start.text)["catalog"].get("id") == ("id" if name == "id" else None)
+    told = inspect_catalog(catalogs.open(tmp_path / "twice.fits"), label="kind")
+    assert [(i.column, i.why) for i in told.identifiers] == [
+        (name, "200 values in 400 rows: an object has several rows")
+    ]
+    assert told.label is not None
+    assert not told.label.bookkeeping
+
+
+def test_codes_that_are_called_identifiers_name_no_objects(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    kind = rng.random(400) < 0.5
+    columns = {"field_id": rng.integers(0, 40, 400), "w": kind + rng.normal(size=400)}
+    Table({**columns, "kind": np.where(kind, "A", "B")}).write(tmp_path / "fields.fits")
+    assert not inspect_catalog(catalogs.open(tmp_path / "fields.fits")).identifiers
+
+
 def test_a_dirty_csv_trains_or_is_refused(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     n = 400
