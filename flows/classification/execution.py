@@ -147,7 +147,9 @@ def carry_out(
     stay = [o for name in (*bad, *deferred) if (o := plan.still_good(name))]
     listed = [*outputs, *plan.kept, *stay]
     if not listed and bad:
-        raise CatalogError(next(iter(bad.values())).reason)  # every file failed: the first error says why
+        raise CatalogError(
+            _with_place(next(iter(bad.values())))
+        )  # every file failed: the first error says why
     if not listed:
         plan.staging.close()
         waiting = replace(_folder_result(model, plan), deferred=deferred)
@@ -219,6 +221,12 @@ def _quarantined(plan: Plan, results: Sequence[FileResult]) -> list[Quarantined]
         for r in results
         if isinstance(r, Failed)
     ]
+
+
+def _with_place(bad: Quarantined) -> str:
+    """Return why a file failed, with its name where the reason lacks it."""
+    name = bad.input_path.rpartition("/")[2]
+    return bad.reason if name in bad.reason else f"{name}: {bad.reason}"
 
 
 def _input_path(job: Job, plan: Plan) -> str:

@@ -175,6 +175,16 @@ def test_repeats_of_an_object_stay_together(tmp_path: Path, name: str) -> None:
     assert not told.label.bookkeeping
 
 
+def test_a_skewed_column_of_less_than_a_decade_becomes_a_logarithm(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    size = 10 ** (rng.random(400) ** 2 * 0.83 + 0.24)
+    Table({"w": size, "kind": np.where(rng.random(400) < 0.5, "A", "B")}).write(tmp_path / "sizes.fits")
+    assert (
+        '"log_w" = "log10(w)"  # skewed: its logarithm is more even'
+        in started(tmp_path / "sizes.fits", "kind").text
+    )
+
+
 def test_codes_that_are_called_identifiers_name_no_objects(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     kind = rng.random(400) < 0.5
