@@ -87,8 +87,7 @@ def count_classes(
     return Counted(
         shares,
         "shares",
-        f"{ASSUMPTIONS['shares']}: {said} (area under the curve {alike.auc:.2f} ± {alike.error:.2f}, 0.5 "
-        "means no difference)",
+        f"{ASSUMPTIONS['shares']}: {said} ({_area(alike)})",
         alike,
     )
 
@@ -110,6 +109,12 @@ def _lacking(labelled: LabelledRows, target: TargetRows) -> str:
             "them and count by eye"
         )
     return ""
+
+
+def _area(alike: Propensity) -> str:
+    """Return in words how well a model distinguishes the sets, where it does not."""
+    below = ", and less is no sign of one either" if alike.auc < 0.5 - 2 * alike.error else ""
+    return f"area under the curve {alike.auc:.2f} ± {alike.error:.2f}, 0.5 means no difference{below}"
 
 
 def _differs(sets: Propensity) -> bool:

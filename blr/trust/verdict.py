@@ -8,7 +8,8 @@ Green: the approximation serves.  Amber: refine it or sample.  Red: sample.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ from blr.trust._corrections import Corrections, corrections
 from blr.trust._remainder import evidence_left
 from blr.trust.importance import Importance, laplace_ratios, smooth
 
-__all__ = ["Trust", "assess"]
+__all__ = ["Trust", "assess", "named_reasons"]
 
 _SHIFT = 0.8, 3.0  # in posterior sd: green below the first, red from the second on
 _SECOND_ORDER = 0.12, 0.8  # nats, likewise; what is left beyond it is about its square, here 0.015
@@ -40,6 +41,8 @@ _EFFECTIVE = 0.05
 _SEPARATION = {"none": 0.0, "quasi": 1.0, "complete": 2.0, "unknown": -1.0}
 _LEVELS = ("green", "amber", "red")
 _NAMED = 5  # columns or classes in a message
+_COLUMNS = re.compile(r"\bcolumn(\(s\))? (\d+(?:, \d+)*)")
+_CLASSES = re.compile(r"\btell (\d+ and \d+(?:, \d+ and \d+)*) apart\b")
 
 Finding = tuple[str, str]
 """A level and what led to it, in words."""
@@ -98,6 +101,30 @@ def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str
     if all(level == "green" for level, _ in findings):
         findings += _of_what_is_left(problem, gaussian, beyond)
     return Trust.of(findings, numbers)
+
+
+def named_reasons(
+    reasons: Sequence[str], functions: Sequence[str], classes: Sequence[str]
+) -> tuple[str, ...]:
+    """Return reasons with names of basis functions (M,) for columns, and of classes (K,) for their indices.
+
+    For fits whose classes are 0 to K - 1; a reason that has names already stays.
+    """
+    return tuple(_named(reason, functions, classes) for reason in reasons)
+
+
+def _named(reason: str, functions: Sequence[str], classes: Sequence[str]) -> str:
+    if not _COLUMNS.search(reason):
+        return reason
+    of_classes = _CLASSES.sub(
+        lambda m: f"tell {re.sub(r'[0-9]+', lambda k: classes[int(k[0])], m[1])} apart", reason
+    )
+    return _COLUMNS.sub(
+        lambda m: (
+            f"basis function{m[1] or ''} {', '.join(functions[int(column)] for column in m[2].split(', '))}"
+        ),
+        of_classes,
+    )
 
 
 def _of_what_is_left(problem: Problem, gaussian: Gaussian, beyond: Corrections) -> list[Finding]:

@@ -4,6 +4,7 @@
   of the rows.
 - `distribution`: How the values of a column are distributed: counts in bins, the mean and the spread.
 - `leaks`: Columns that give the class away: by themselves, or only together.
+- `numbers_in_texts`: Text columns that are columns of numbers but for a few texts.
 - `other_positions`: Positions that are in other columns than a right ascension and a declination of their
   own.
 - `presence`: Columns that were measured mainly for some classes: their presence gives the class away, whatever their
@@ -27,6 +28,7 @@ __all__ = [
     "columns",
     "distribution",
     "leaks",
+    "numbers_in_texts",
     "other_positions",
     "presence",
     "quality",

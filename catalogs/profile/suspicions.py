@@ -7,38 +7,31 @@ that a person reads.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow.types as pt
 
-from catalogs.arrays.unique_texts import stripped_texts
 from catalogs.arrays.values import is_real, is_text
 from catalogs.catalog.elements import Element
 from catalogs.column_names import column_names
-from catalogs.errors import brief
 from catalogs.profile.columns import ColumnProfile, Profile
+from catalogs.profile.numbers_in_texts import as_number_column, not_numbers
 from catalogs.profile.subjects import about_a_magnitude, without_unit
 from catalogs.sky.positions import is_position
 
 __all__ = [
-    "ANOTHER_NOTATION",
     "Suspected",
     "bookkeeping",
     "naming_column",
-    "not_numbers",
+    "repeating_column",
     "suspected_identifiers",
     "suspected_sentinels",
-    "suspected_texts",
-    "unread_numbers",
 ]
 
 Array = np.ndarray[Any, Any]
 
-ANOTHER_NOTATION = "numbers in another notation"
-"""Words of `unread_numbers` for texts such as 18,179 that are numbers to people but cannot be read as such."""
 FEWEST = 2
 """Rows with a number that other catalogues use as a mark, from which it may be one here."""
 FEWEST_UNUSUAL = 5
@@ -57,10 +50,10 @@ DENSE, LARGEST_COUNT = 2.0, 1e6
 """Range of numbers a row, and their middle, from which different ones are names and no measurements."""
 MOST_CODES = 12
 """Different values up to which a column may be one of codes."""
-FEW_ODD = 0.05
-"""Share of a column's texts that a row of units, or a mark, may be."""
-MOST_TEXTS = 3
-"""Different texts among numbers, above which the column is one of texts."""
+FEW_REPEATS = 0.05
+"""Share of the rows that may repeat the identifier of another, or lack one, in a column that names each row."""
+MOST_REPEATS = 5.0
+"""Rows a value up to which a column that is called an identifier names objects of which each has several rows."""
 COORDINATES = ("pos.", "time.")
 
 
@@ -74,7 +67,11 @@ class Suspected:
 
 
 def suspected_sentinels(profile: Profile, name: str) -> list[Suspected]:
-    """Return the numbers of a column that look like marks: at an end, apart from the others, and repeated or alike."""
+    """Return the numbers of a column that look like marks: at an end, apart from the others, and repeated or alike.
+
+    Numbers are also those of a text column, without the texts among them that stand for no value.
+    """
+    profile = as_number_column(profile, name)
     column = profile.columns[name]
     if not column.is_number or column.minimum == column.maximum or _coordinate(column):
         return []
@@ -181,66 +178,6 @@ def _stands_for_none(value: float, column: ColumnProfile) -> bool:
     return value != -1 or column.distinct.estimate > MOST_CODES
 
 
-def suspected_texts(profile: Profile, name: str) -> dict[str, int]:
-    """Return the texts, with their rows, that stand for no value in a text column of numbers: '-' in a CSV file.
-
-    None of a column whose texts are all numbers, which are codes.  Where the sample is not all there is, only those
-    that catalogues are known to write: an unknown one that it lacks would make the column one of texts again.
-    """
-    column = profile.columns[name]
-    if not is_text(column.column.datatype) or is_position(column.column):
-        return {}
-    counts = Counter(text for text in stripped_texts(profile.sample[name]) if text)
-    odd = {text: n for text, n in sorted(counts.items()) if _number(text) is None}
-    numbers = counts.total() - sum(odd.values())
-    if len(profile.sample[name]) < profile.n_rows and not all(
-        map(column_names().sentinels.text.fullmatch, odd)
-    ):
-        return {}
-    few = 0 < len(odd) <= MOST_TEXTS and all(n >= FEWEST for n in odd.values())
-    return odd if few and numbers > sum(odd.values()) else {}
-
-
-def not_numbers(profile: Profile, name: str) -> str | None:
-    """Return what keeps a text column from being one of numbers, in words: a row of units, Fortran's exponents.
-
-    None of a column of which most texts are neither numbers nor numbers written otherwise.
-    """
-    words, odd = _odd_texts(profile, name)
-    shown = ", ".join(f"'{brief(text)}'" for text, _ in odd.most_common(MOST_TEXTS))
-    if odd and sum(odd.values()) < 0.5 * len(words):
-        return f"{len(words) - sum(odd.values()):,} of {len(words):,} texts are numbers, but not {shown}"
-    if odd and all(map(_number_written_otherwise, odd)):
-        return f"{shown}: {ANOTHER_NOTATION}, expected one such as 1234.5 or 1.2345e3; convert them"
-    return None
-
-
-def unread_numbers(profile: Profile, name: str) -> bool:
-    """Say whether a text column is one of numbers but for a few rows, or for how they are written."""
-    words, odd = _odd_texts(profile, name)
-    few = sum(odd.values()) <= FEW_ODD * len(words)
-    return bool(odd) and (few or all(map(_number_written_otherwise, odd)))
-
-
-def _odd_texts(profile: Profile, name: str) -> tuple[list[str], Counter[str]]:
-    """Return the texts of a column of texts, and those that are no numbers with their rows; none of other columns."""
-    if not is_text(profile.columns[name].column.datatype):
-        return [], Counter()
-    words = [text for text in stripped_texts(profile.sample[name]) if text]
-    return words, Counter(text for text in words if _number(text) is None)
-
-
-def _number_written_otherwise(text: str) -> bool:
-    return _number(re.sub(r"[dD](?=[+-]?\d+$)", "e", text).replace(",", "")) is not None
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
 def _coordinate(column: ColumnProfile) -> bool:
     return (column.column.ucd or "").lower().startswith(COORDINATES)
 
@@ -280,10 +217,20 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
                 else 4
             )
             identifiers.append((rank, place, name, "different in every row"))
-        elif c.distinct.repeated < 0.05 * c.n and c.missing < 0.05 * c.n:
-            shown = f"{c.distinct.repeated:,} rows repeat the value of another row, and {c.missing:,} rows have none"
-            identifiers.append((6, place, name, shown))
+        else:
+            identifiers += [(rank, place, name, why) for rank, why in _with_repeats(c)]
     return [(name, why) for _, _, name, why in sorted(identifiers)]
+
+
+def _with_repeats(column: ColumnProfile) -> list[tuple[int, str]]:
+    """Return the rank of an identifier with repeats, and what speaks for it; none of a column of codes."""
+    missing, repeated = column.missing, column.distinct.repeated
+    if _names_repeats(column):
+        known = column.n - missing
+        return [(7, f"{column.distinct.estimate:,} values in {known:,} rows: an object has several rows")]
+    if repeated < FEW_REPEATS * column.n and missing < FEW_REPEATS * column.n:
+        return [(6, f"{repeated:,} rows repeat the value of another row, and {missing:,} rows have none")]
+    return []
 
 
 def _numbered(profile: Profile, name: str) -> bool:
@@ -299,10 +246,32 @@ def _numbered(profile: Profile, name: str) -> bool:
 def naming_column(profile: Profile) -> str | None:
     """Return the column to take for the objects' names: different in every row, or repeated where objects are."""
     suspected = [profile.columns[name] for name, _ in suspected_identifiers(profile)]
-    named = [c for c in suspected if not c.missing and not is_real(c.column.datatype)]
+    named = [
+        c for c in suspected if not c.missing and not is_real(c.column.datatype) and not _names_repeats(c)
+    ]
     unique = (c.column.name for c in named if not c.distinct.repeated)
     repeated = (c.column.name for c in named if c.distinct.repeated)
     return next(unique, None) or next(repeated, None)
+
+
+def repeating_column(profile: Profile) -> str | None:
+    """Return the column that names objects of which each has several rows: what splits should keep together."""
+    suspected = (profile.columns[name] for name, _ in suspected_identifiers(profile))
+    return next(
+        (c.column.name for c in suspected if not is_real(c.column.datatype) and _names_repeats(c)),
+        None,
+    )
+
+
+def _names_repeats(column: ColumnProfile) -> bool:
+    """Say whether a column that is called an identifier has several rows a value, and not as many as codes have."""
+    known, distinct = column.n - column.missing, column.distinct
+    return (
+        distinct.repeated >= FEW_REPEATS * column.n
+        and column.missing < FEW_REPEATS * column.n
+        and distinct.estimate > MOST_CODES
+        and known <= MOST_REPEATS * distinct.estimate
+    )
 
 
 def _names_an_object(word: str) -> bool:

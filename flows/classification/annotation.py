@@ -30,7 +30,7 @@ from flows.models.model import Model
 from flows.models.store_folder import StoredModel
 from flows.runs.counts import FileCounts
 from flows.runs.difference import FileDifference
-from flows.runs.interrupt import stop_asked
+from flows.runs.interrupt import begin_piece, stop_asked
 from flows.runs.labelled import LabelledNames
 from flows.runs.lock import check_held
 from flows.runs.outputs import FileState, Output, file_sha256
@@ -95,6 +95,7 @@ def annotate_each(annotate_one: Callable[[FileJob], Output], group: JobGroup) ->
     for job in group.jobs:
         if stop_asked():
             break
+        begin_piece(job.name)
         results.append(_attempt(annotate_one, job))
     return results
 

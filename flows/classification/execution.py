@@ -147,7 +147,9 @@ def carry_out(
     stay = [o for name in (*bad, *deferred) if (o := plan.still_good(name))]
     listed = [*outputs, *plan.kept, *stay]
     if not listed and bad:
-        raise CatalogError(next(iter(bad.values())).reason)  # every file failed: the first error says why
+        raise CatalogError(
+            _with_place(next(iter(bad.values())))
+        )  # every file failed: the first error says why
     if not listed:
         plan.staging.close()
         waiting = replace(_folder_result(model, plan), deferred=deferred)
@@ -196,7 +198,7 @@ def _annotated(
     if to_do:
         what = to_do[0].name if len(to_do) == 1 else f"{len(to_do):,} files"
         tell().start(what, sum(job.n_rows for job in to_do), "rows")
-    with stop_points(GO_ON) as stop:
+    with stop_points(GO_ON, piece="the files that the workers have in hand") as stop:
         if to_do and engine.is_remote:
             handed = [_job_group(group, plan, request) for group in groups(to_do, MOST_ORDERS)]
             results += steps.spread(engine.name, lambda: spread(engine, handed, stop))
@@ -219,6 +221,12 @@ def _quarantined(plan: Plan, results: Sequence[FileResult]) -> list[Quarantined]
         for r in results
         if isinstance(r, Failed)
     ]
+
+
+def _with_place(bad: Quarantined) -> str:
+    """Return why a file failed, with its name where the reason lacks it."""
+    name = bad.input_path.rpartition("/")[2]
+    return bad.reason if name in bad.reason else f"{name}: {bad.reason}"
 
 
 def _input_path(job: Job, plan: Plan) -> str:

@@ -147,8 +147,9 @@ def _show_label(label: LabelSummary) -> None:
         )
         for leak in label.leaks
     ]
-    columns = ("columns", "tell of the class", "beyond their parts", "suspicion", "by")
-    print_tables(plain_table("What gives the class away", columns, leaks))
+    if leaks:
+        columns = ("columns", "tell of the class", "beyond their parts", "suspicion", "by")
+        print_tables(plain_table("What gives the class away", columns, leaks))
     for name, presence in label.presence.items():
         say(f"Selection-like: {name} is {presence.shown}")
     if label.bookkeeping:

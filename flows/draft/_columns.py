@@ -1,8 +1,8 @@
 """What a first specification makes of columns: features of all, but for reasons of physics or bookkeeping.
 
 Magnitudes become colours and one magnitude; sizes a ratio and a logarithm; other numbers are taken as they are, or
-as logarithms where they span decades.  No column is left out because it tells little. A column that tells very much is
-a suspect: it is kept and comes first, with the loss of a quick fit without it.
+as logarithms where these are more even.  No column is left out because it tells little. A column that tells very much
+is a suspect: it is kept and comes first, with the loss of a quick fit without it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from catalogs.column_names import column_names
 from catalogs.expressions.expression import parse
 from catalogs.profile.columns import Profile
 from catalogs.profile.leaks import Leak, spans_decades
+from catalogs.profile.numbers_in_texts import unread_numbers
 from catalogs.profile.subjects import about_an_error
-from catalogs.profile.suspicions import unread_numbers
 from flows.draft._bands import colours, magnitudes_among, most_bands
 from flows.draft._exclusions import Evidence, Reason, reason_against, suspicion_of
 from flows.draft._expressions import columns_of, evaluated, quoted
@@ -243,7 +243,7 @@ def _add_others(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None
             left = [n for n in left if n not in (smaller, larger)]
     for name in left:
         if name in logs:
-            chosen.add(f"log_{name}", f"log10({quoted(name)})", "spans decades")
+            chosen.add(f"log_{name}", f"log10({quoted(name)})", "skewed: its logarithm is more even")
         else:
             chosen.add(name, quoted(name))
 

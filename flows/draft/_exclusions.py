@@ -19,10 +19,10 @@ from catalogs.catalog.elements import Element
 from catalogs.column_names import column_names
 from catalogs.profile.columns import Profile
 from catalogs.profile.leaks import ALONE, Leak
+from catalogs.profile.numbers_in_texts import not_numbers
 from catalogs.profile.other_positions import goes_round, parts_of_positions
 from catalogs.profile.presence import Presence
 from catalogs.profile.subjects import about_a_flux, about_a_magnitude, about_the_distance
-from catalogs.profile.suspicions import not_numbers
 from catalogs.sky.positions import is_position
 from flows.draft._bands import is_magnitude
 from flows.draft._names import (

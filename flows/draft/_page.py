@@ -17,11 +17,11 @@ from catalogs.column_names import column_names
 from catalogs.expressions.expression import parse
 from catalogs.formats import annotated_columns
 from catalogs.profile.columns import Profile
+from catalogs.profile.numbers_in_texts import suspected_texts
 from catalogs.profile.suspicions import (
     naming_column,
     suspected_identifiers,
     suspected_sentinels,
-    suspected_texts,
 )
 from flows.draft._classes import StartingClasses
 from flows.draft._columns import Chosen
@@ -151,6 +151,7 @@ class Page:
         sentinels = {name: sentinels for name, sentinels in marks.items() if sentinels}
         texts = {n: suspected_texts(self.seen, n) for n in self.seen.columns if n != self.label}
         texts = {name: some for name, some in texts.items() if some}
+        named = [n for n in {**sentinels, **texts} if not isinstance(n, Element)]
         if not sentinels and not texts:
             return
         yield ""
@@ -165,17 +166,14 @@ class Page:
             ]
             values = ", ".join(map(_mark, sorted({s.value for s in marked}, key=str)))
             yield f"{_text(vector)} = [{values}]  # {sum(s.count for s in marked):,} elements"
-        for name, some in sentinels.items():
-            if isinstance(name, Element):
-                continue
-            values = ", ".join(_mark(s.value) for s in some)
-            why = "; ".join(
-                f"{_shown(s.value)}: {s.count:,} row{'s' if s.count > 1 else ''}, {s.why}" for s in some
-            )
-            yield f"{_text(name)} = [{values}]  # {why}"
-        for name, those in texts.items():
-            comment = "; ".join(f"{n:,} rows" for n in those.values())
-            yield f"{_text(name)} = {_texts(tuple(those))}  # {comment}: a text among numbers"
+        for name in named:
+            some, those = sentinels.get(name, []), texts.get(name, {})
+            values = ", ".join([*map(_text, those), *(_mark(s.value) for s in some)])
+            why = [
+                ": ".join(["; ".join(f"{n:,} rows" for n in those.values()), "a text among numbers"])
+            ] * bool(those)
+            why += [f"{_shown(s.value)}: {s.count:,} row{'s' if s.count > 1 else ''}, {s.why}" for s in some]
+            yield f"{_text(name)} = [{values}]  # {'; '.join(why)}"
 
     def _label(self) -> Iterator[str]:
         yield "[label]"

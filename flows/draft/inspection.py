@@ -18,14 +18,13 @@ from catalogs.catalog.elements import element_columns
 from catalogs.errors import CatalogError, nearest
 from catalogs.profile.columns import Choice, ColumnProfile, Profile, profile, readable
 from catalogs.profile.leaks import Leak
+from catalogs.profile.numbers_in_texts import as_number_column, not_numbers, suspected_texts
 from catalogs.profile.other_positions import find_other_position, goes_round
 from catalogs.profile.presence import uneven_presence
 from catalogs.profile.suspicions import (
     bookkeeping,
-    not_numbers,
     suspected_identifiers,
     suspected_sentinels,
-    suspected_texts,
 )
 from catalogs.remote.urls import shown
 from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
@@ -155,10 +154,12 @@ def _values(counts: ColumnProfile | None, seen: Profile) -> ValueSummary:
     if counts is None or not counts.n:
         return UNKNOWN
     minimum = maximum = median = None
-    if counts.is_number:
-        numbers = seen.numbers(counts.name)
+    as_read = as_number_column(seen, counts.name)
+    read = as_read.columns[counts.name]
+    if read.is_number:
+        numbers = as_read.numbers(counts.name)
         known = numbers[np.isfinite(numbers)]
-        minimum, maximum = counts.minimum, counts.maximum
+        minimum, maximum = read.minimum, read.maximum
         median = float(np.median(known)) if known.size else None
     texts = suspected_texts(seen, counts.name)
     return ValueSummary(

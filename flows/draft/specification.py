@@ -23,13 +23,13 @@ from catalogs.errors import brief
 from catalogs.formats import annotated_columns
 from catalogs.profile import split
 from catalogs.profile.columns import Profile, as_numbers
+from catalogs.profile.numbers_in_texts import ANOTHER_NOTATION, suspected_texts
 from catalogs.profile.presence import shares_of_one, uneven_presence
 from catalogs.profile.subjects import about_a_magnitude
 from catalogs.profile.suspicions import (
-    ANOTHER_NOTATION,
     naming_column,
+    repeating_column,
     suspected_identifiers,
-    suspected_texts,
 )
 from catalogs.sky.positions import positions
 from flows.draft._classes import StartingClasses, can_name, fewest_rows, starting_classes
@@ -261,6 +261,13 @@ def _options(
     """Return the ways to split, the best first, each with the keys (n,) of the chosen rows that it goes by."""
     options: list[tuple[Split, NDArray[np.uint64]]] = []
     few_places: list[tuple[Split, NDArray[np.uint64]]] = []
+    repeating = repeating_column(seen)
+    if repeating is not None and repeating != label:
+        distinct, known = seen.columns[repeating].distinct.estimate, seen.columns[repeating].distinct.n
+        remark = f"{distinct:,} values in {known:,} rows: repeats of an object stay together"
+        # by = "id" means catalog.id, whatever the columns are called
+        option = Split(repeating, remark, repeating if repeating == "id" else None)
+        options.append((option, split.name_keys([seen.chosen[repeating]])))
     named = naming_column(seen)
     if named is not None:
         options.append((Split("id", "", named), split.name_keys([seen.chosen[named]])))

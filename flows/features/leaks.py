@@ -9,12 +9,12 @@ import numpy as np
 from catalogs.catalog.catalog import Catalog
 from catalogs.profile.columns import Profile, as_numbers
 from catalogs.profile.leaks import Leak, find_leaks
+from catalogs.profile.numbers_in_texts import suspected_texts
 from catalogs.profile.subjects import about_a_flux, about_an_error, about_the_observation
 from catalogs.profile.suspicions import (
     bookkeeping,
     suspected_identifiers,
     suspected_sentinels,
-    suspected_texts,
 )
 from catalogs.sky.positions import find_position_columns
 from flows.features.reader import apply_sentinels
@@ -55,9 +55,9 @@ def without_sentinels(seen: Profile, name: str) -> Any:
     """Return a column of the chosen rows with its suspected sentinels missing."""
     values = seen.chosen[name]
     if texts := suspected_texts(seen, name):
-        return apply_sentinels(values, tuple(texts))
+        values = apply_sentinels(values, tuple(texts))
     marks = [s.value for s in suspected_sentinels(seen, name)]
-    if not marks:
+    if not marks or values.dtype.kind not in "biuf":
         return values
     numbers = as_numbers(values)
     with np.errstate(over="ignore"):

@@ -257,17 +257,18 @@ def apply_sentinels(values: Array, sentinels: Iterable[float | str]) -> Array:
     texts = [s for s in marks if isinstance(s, str)]
     if texts and holds_text(values):
         words = words_of(values)
-        return numbers_or_texts(words, ~np.isin(words, ["", *(text.strip() for text in texts)]))
+        values = numbers_or_texts(words, ~np.isin(words, ["", *(text.strip() for text in texts)]))
     numbers = [s for s in marks if not isinstance(s, str)]
     return photometry.apply_sentinels(values, numbers) if values.dtype.kind in "iuf" else values
 
 
 def _others(words: Array) -> str:
-    """Return a clause that names texts that are no numbers, if there are any beside numbers."""
+    """Return a clause that names texts that are no numbers."""
     numbers = np.isfinite(numbers_of(words))
-    texts = dict.fromkeys(words[~numbers & (words != "")].tolist()) if numbers.any() else {}
+    texts = dict.fromkeys(words[~numbers & (words != "")].tolist())
     shown = ", ".join(f"'{brief(text)}'" for text in list(texts)[:SHOWN])
-    return f" (among the numbers are {shown})" if texts else ""
+    place = "among the numbers are" if numbers.any() else "no number, but"
+    return f" ({place} {shown})" if texts else ""
 
 
 def training_reader(specification: Specification, *, split_by: Iterable[str] = ()) -> FeatureReader:

@@ -114,10 +114,21 @@ def _reviewed(request: ReviewRequest, folder: Path, *, space: Space | None, dry_
         remarks=(
             *(t.remark for t in tables if t.remark),
             *drawn.remarks,
+            *_short_of_budget(drawn, request, sum(t.catalog.n_rows for t in tables)),
             *([] if labelled else [UNKNOWN]),
         ),
         files=tuple(files),
     )
+
+
+def _short_of_budget(drawn: BudgetDraw, request: ReviewRequest, n_rows: int) -> list[str]:
+    """Return why the list has fewer objects than were asked for, of `n_rows` in the folder; nothing if it has all."""
+    if request.budget is None or len(drawn.chosen) >= request.budget:
+        return []
+    why = f"{n_rows - drawn.n_rows:,} of {n_rows:,} objects are left out, since the model was trained on them"
+    if drawn.n_rows > len(drawn.chosen):
+        why += "; of repeats and near-duplicates one is listed"
+    return [f"the list has {len(drawn.chosen):,} objects, fewer than the budget of {request.budget:,}: {why}"]
 
 
 def _chosen(sources: Sequence[ReviewSource], request: ReviewRequest) -> BudgetDraw:

@@ -1,58 +1,92 @@
 """Stopping a run: it finishes the current file or candidate, then says how to continue.
 
-Ctrl-C (SIGINT) asks for this; a second Ctrl-C stops the run at once.  SIGTERM, which SIGKILL often follows, stops it at
-once too.  It does so by an exception, so that temporary files are removed and Prefect gets the error.
+Ctrl-C (SIGINT) asks for this, and a line on standard error says so; a second Ctrl-C stops the run at once.  SIGTERM,
+which SIGKILL often follows, stops it at once too.  It does so by an exception, so that temporary files are removed and
+Prefect gets the error.
 """
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from types import FrameType
 
 from flows.errors import Interrupted, Terminated
 
-__all__ = ["stop_asked", "stop_points", "terminable"]
+__all__ = ["begin_piece", "stop_asked", "stop_points", "terminable"]
 
-_asked: ContextVar[threading.Event | None] = ContextVar("asked", default=None)
+
+@dataclass
+class _Run:
+    """Whether a run was asked to stop, and the piece of work that it finishes before."""
+
+    piece: str
+    asked: bool = False
+
+
+_run: ContextVar[_Run | None] = ContextVar("run", default=None)
 
 
 def stop_asked() -> bool:
     """Say whether the current run was asked to stop; for use inside a piece of work."""
-    asked = _asked.get()
-    return asked is not None and asked.is_set()
+    run = _run.get()
+    return run is not None and run.asked
+
+
+def begin_piece(name: str) -> None:
+    """Name the piece of work that begins: after a Ctrl-C the user reads that it is being finished."""
+    run = _run.get()
+    if run is not None:
+        run.piece = name
 
 
 @contextmanager
-def stop_points(remedy: str) -> Iterator[Callable[[], None]]:
+def stop_points(remedy: str, *, piece: str = "the work in hand") -> Iterator[Callable[[], None]]:
     """Give a function to call between pieces of work: it raises `Interrupted` after a Ctrl-C.
 
-    Outside the main thread, where no signal arrives, it never raises.
+    `piece` names the work in hand until `begin_piece` does.  Outside the main thread, where no signal arrives, the
+    function never raises.
     """
-    asked = threading.Event()
+    run = _Run(piece)
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return
 
     def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
-        asked.set()
+        run.asked = True
         signal.signal(signal.SIGINT, before)
+        _say(f"finishing {run.piece}; press Ctrl-C again to stop now")
 
     def check() -> None:
-        if asked.is_set():
+        if run.asked:
             raise Interrupted(f"stopped by Ctrl-C; finished work is kept: {remedy}")
 
     before = signal.signal(signal.SIGINT, ask)
-    token = _asked.set(asked)
+    token = _run.set(run)
     try:
         with terminable(remedy):
             yield check
+        if run.asked:
+            _say("nothing else was left to do: the run finishes as usual")
     finally:
-        _asked.reset(token)
+        _run.reset(token)
         signal.signal(signal.SIGINT, before)
+
+
+def _say(line: str) -> None:
+    """Write a line to standard error, under --quiet too; on a terminal it stands above the progress bar."""
+    try:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+    except RuntimeError:  # the signal came while a line was being written to the same buffer
+        with suppress(OSError):
+            os.write(2, f"{line}\n".encode())
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from blr.predictive.temperature import Temperature
 from blr.selection.compare import LeaveOneOut, leave_one_out
 from blr.selection.folds import assign_folds
 from blr.threads import default_threads
-from blr.trust.verdict import Trust
+from blr.trust.verdict import Trust, named_reasons
 from flows.engines.current import current_engine
 from flows.reports.candidates import CandidatePart, JudgedCandidate, PosteriorCheck
 from flows.reports.picture_data import WeightPictures
@@ -113,7 +113,8 @@ def fit_candidate(
         assert unseen is not None  # noqa: S101  nothing is held out
         p, share = unseen
         loss = float(-(share * np.log(np.maximum(p, np.finfo(float).tiny))).sum() / share.sum())
-    row = _row(candidate, _features(specification, candidate), parts, log_evidence, loss, loo, by)
+    named = _features(specification, candidate)
+    row = _row(candidate, named, data.classes, parts, log_evidence, loss, loo, by)
     drafts = tuple(part.served.gaussian for part in parts) if refined else ()
     return FittedCandidate(row, unseen, drafts)
 
@@ -142,7 +143,7 @@ def refit_candidate(
     done = "refining" if kind == "refined" else "sampling the posterior of"
     tell().start(f"{done} {what}", 0, "steps" if kind == "refined" else "blocks of draws")
     problem, columns = _problem(specification, index, data, threads), _columns(specification, index)
-    members = []
+    members, named = [], _features(specification, specification.candidate[index])
     for number, part in enumerate(parts):
         basis, check = problem.basis(part.width, known=part.widths or part.heights), None
         laplace = problem.at_scale(basis, part.scale)
@@ -160,16 +161,15 @@ def refit_candidate(
             if number in checked and problem.shards is None:  # chains read all rows thousands of times
                 tell().start(f"checking {what} against the exact posterior", 0, "steps")
                 exact = served(laplace, refined, rng=rng)
-                q, check = exact.posterior, posterior_check(exact)
+                q, check = exact.posterior, posterior_check(exact, basis.names(named), data.classes)
         elif kind == "sampled":
             q = sample_posterior(laplace, rng=rng, on_step=_advance)
         shown = None
         if pictured and not number:
             if part.scale is None and laplace.prior is not None:  # the fit by evidence changed its prior
                 laplace = problem.at_prior(basis, laplace.prior)
-            names = _features(specification, specification.candidate[index])
             (own,) = rng.spawn(1)
-            shown = weight_pictures(laplace, q, basis, names, data.classes, own)
+            shown = weight_pictures(laplace, q, basis, named, data.classes, own)
         members.append(FinalMember(Member(basis, q, columns, part.weight), check, shown))
     return members
 
@@ -302,6 +302,7 @@ def _loss(
 def _row(
     candidate: Candidate,
     names: Sequence[str],
+    classes: Sequence[str],
     parts: Sequence[Part],
     log_evidence: float,
     loss: float,
@@ -331,7 +332,7 @@ def _row(
         log_loss=float(loss),
         parts=tuple(part.described for part in parts),
         verdict=best.trust.verdict,
-        reasons=tuple(best.trust.reasons),
+        reasons=named_reasons(best.trust.reasons, parts[0].basis.names(names), classes),
         numbers={name: _finite(x) for name, x in best.trust.numbers.items()},
         converged=bool(best.converged),
         n_iter=int(best.n_iter),

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 from blr.posterior.repair import Served
+from blr.trust.verdict import named_reasons
 from flows.models.description import TrustSummary
 from flows.reports.candidates import JudgedCandidate, PosteriorCheck
 
@@ -40,15 +41,18 @@ def checked_parts(
     return chosen
 
 
-def posterior_check(result: Served) -> PosteriorCheck:
-    """Return a check as a model stores it, with the log evidence in nats and its error where sampling estimated it."""
+def posterior_check(result: Served, functions: Sequence[str], classes: Sequence[str]) -> PosteriorCheck:
+    """Return a check as a model stores it, with the log evidence in nats and its error where sampling estimated it.
+
+    `functions` (M,) and `classes` (K,) are the names in its reasons.
+    """
     evidence, error = result.evidence or (math.nan, math.nan)
     trust = result.posterior.trust
     return PosteriorCheck(
         way=result.way,
         reason=result.reason,
         verdict=trust.verdict,
-        reasons=tuple(trust.reasons),
+        reasons=named_reasons(trust.reasons, functions, classes),
         mean_difference=_finite(result.mean_difference),
         largest_difference=_finite(result.largest_difference),
         log_evidence=_finite(evidence),

@@ -37,7 +37,7 @@ from flows.models.model import make_version
 from flows.models.store import Store
 from flows.reports.candidates import CandidateRow, JudgedCandidate
 from flows.runs.allowed_roots import check_scheduler
-from flows.runs.interrupt import stop_points
+from flows.runs.interrupt import begin_piece, stop_points
 from flows.runs.lock import exclusive
 from flows.runs.model_reference import ModelReference
 from flows.runs.progress import tell
@@ -335,14 +335,13 @@ def _fitted(task: TrainingTask, steps: Steps, ingested: Ingested, engine: Engine
         return store.described(store.read(store.at(specification.name, ingested.version)), "exists")
     tell().start("fitting candidates", n, "candidates")
     candidates = []
-    with (
-        exclusive(Path(folder)),
-        summing_on(engine, Path(folder)),
-        stop_points("run the same command again to continue") as stop,
-    ):
+    go_on = "run the same command again to continue"
+    with exclusive(Path(folder)), summing_on(engine, Path(folder)), stop_points(go_on) as stop:
         for index in range(n):
             stop()
+            begin_piece(f"candidate {index + 1} of {n}")
             candidates.append(steps.fit(folder, index, threads))
+        begin_piece("the model, of which all candidates are fitted")
         ranking = steps.choose(folder, candidates)
         members = {steps.refine(folder, index, threads): share for index, share in ranking.members}
         model = steps.save(folder, candidates, ranking, members, store)

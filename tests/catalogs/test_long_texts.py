@@ -21,9 +21,9 @@ from catalogs.fits.rewrite import NewField
 from catalogs.metadata.astropy_arrow import arrow_array
 from catalogs.profile._information_gain import Classes, sorted_texts
 from catalogs.profile.columns import profile
+from catalogs.profile.numbers_in_texts import not_numbers
 from catalogs.profile.presence import uneven_presence
 from catalogs.profile.split import held_out
-from catalogs.profile.suspicions import not_numbers
 from flows.draft.inspection import inspect_file
 from flows.labels.reader import LabelledRows
 

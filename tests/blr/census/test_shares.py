@@ -7,6 +7,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from blr.census import counts
+from blr.census._propensity import Propensity
 from blr.census._scaling import Scaling
 from blr.census._stretch import draws_on_simplex
 from blr.census.counts import count_classes
@@ -40,6 +42,17 @@ def sets(
     q, truth, Z = two_normals(N, share, seed + 10_000, moved=moved)
     labelled = LabelledRows(p, y, np.ones(n), X)
     return labelled, TargetRows(q, np.ones(N), Z, N), np.bincount(truth, minlength=2) / N
+
+
+@pytest.mark.parametrize(("auc", "said"), [(0.40, True), (0.47, False)])
+def test_an_area_below_one_half_is_explained(
+    monkeypatch: pytest.MonkeyPatch, auc: float, *, said: bool
+) -> None:
+    monkeypatch.setattr(counts, "propensity", lambda *_: Propensity(auc, 0.02, np.ones(300)))
+    labelled, target, _ = sets(0)
+    reason = count_classes(labelled, target).reason
+    assert f"{auc:.2f} ± 0.02, 0.5 means no difference" in reason
+    assert ("and less is no sign of one either" in reason) == said
 
 
 def test_scaling_finds_the_mode_that_a_general_optimiser_finds() -> None:

@@ -218,19 +218,34 @@ def test_killed_by_the_system(work: Path, make: SimpleNamespace) -> None:
     assert lasting_contents(work / "out") == expected
 
 
-def test_ctrl_c_finishes_the_file_in_hand(work: Path) -> None:
+def test_ctrl_c_finishes_the_file_in_hand(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def annotate(job: Any) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
         return DIRECT.annotate(job)
 
     with pytest.raises(Interrupted, match="run the same command again"):
         run(work, steps=replace(DIRECT, annotate=annotate))
+    assert capsys.readouterr().err == "finishing survey.fits; press Ctrl-C again to stop now\n"
     counted = []
     run(
         work,
         steps=replace(DIRECT, annotate=lambda job: (counted.append(job.name), DIRECT.annotate(job))[1]),
     )
     assert counted == ["survey.parquet"]
+
+
+def test_ctrl_c_at_the_last_file_says_that_all_is_done(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def annotate(job: Any) -> Any:
+        if job.name == "survey.parquet":
+            os.kill(os.getpid(), signal.SIGINT)
+        return DIRECT.annotate(job)
+
+    assert run(work, steps=replace(DIRECT, annotate=annotate)).status == "done"
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "finishing survey.parquet; press Ctrl-C again to stop now"
+    assert second == "nothing else was left to do: the run finishes as usual"
 
 
 def test_threads_do_not_matter(work: Path, make: SimpleNamespace) -> None:

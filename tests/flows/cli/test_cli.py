@@ -326,6 +326,15 @@ def test_inspect_a_catalogue(blr: Run, make: SimpleNamespace) -> None:
     assert "bmag" in blr("inspect", "survey.parquet", "--limit", "10")[1]
 
 
+def test_inspect_prints_no_empty_table_of_leaks(blr: Run, tmp_path: Path) -> None:
+    path = tmp_path / "noise.csv"
+    path.write_text("w,kind\n" + "".join(f"{i * 37 % 101},{'AB'[i % 2]}\n" for i in range(200)))
+    status, out, _ = blr("inspect", str(path), "--label", "kind")
+    assert status == 0
+    assert "Labels in kind" in out
+    assert "What gives the class away" not in out
+
+
 def test_inspect_says_what_files_lack(blr: Run, make: SimpleNamespace, tmp_path: Path) -> None:
     """Of three files one lacks a column: its rows are missing, and the remark says why."""
     folder = tmp_path / "three"

@@ -129,6 +129,70 @@ def test_presence_of_texts_and_of_small_classes() -> None:
     assert list(uneven_presence({"text": text, "n": everywhere}, labels)) == ["text"]
 
 
+def test_numbers_beside_text_marks_are_looked_at_for_sentinels(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    n = 400
+    kind = rng.random(n) < 0.5
+    g, r, i = (np.char.mod("%.3f", 20 + kind + rng.normal(size=n)).astype(object) for _ in range(3))
+    g[::10], g[1::10] = "-", "99.9"
+    r[::10], r[1::10] = "", "99.9"
+    i[::10], i[1::10], i[2::10] = "-99", "99.9", "null"
+    lines = ["id,g,r,i,k"]
+    lines += [f"{j},{g[j]},{r[j]},{i[j]},{'A' if kind[j] else 'B'}" for j in range(n)]
+    (tmp_path / "sent.csv").write_text("\n".join(lines) + "\n")
+    start = started(tmp_path / "sent.csv", "k")
+    written = tomllib.loads(start.text)["catalog"]["sentinels"]
+    assert written == {"g": ["-", 99.9], "r": [99.9], "i": ["null", -99.0, 99.9]}
+    told = {c.name: c for c in inspect_catalog(catalogs.open(tmp_path / "sent.csv"), label="k").columns}
+    assert [(s.value, s.count) for s in told["i"].sentinels] == [(-99.0, 40), (99.9, 40)]
+    numbers = np.array([float(text) for text in i if text != "null"])
+    assert (told["i"].minimum, told["i"].median, told["i"].maximum) == (-99, np.median(numbers), 99.9)
+    specification = parse_specification(start.text, source="here", base_folder=str(tmp_path))
+    rows = gather(specification, [catalogs.open(tmp_path / "sent.csv")]).rows
+    assert np.abs(rows.X).max() < 50
+
+
+@pytest.mark.parametrize("name", ["ID", "id", "obj_name"])
+def test_repeats_of_an_object_stay_together(tmp_path: Path, name: str) -> None:
+    rng = np.random.default_rng(2)
+    kind = np.repeat(rng.random(200) < 0.5, 2)
+    identifier = rng.permutation(10_000)[:200].repeat(2)
+    columns = {
+        name: [f"NGC {i}" for i in identifier] if name == "obj_name" else identifier,
+        "w": kind + rng.normal(size=400),
+        "kind": np.where(kind, "A", "B"),
+    }
+    Table(columns).write(tmp_path / "twice.fits")
+    start = started(tmp_path / "twice.fits", "kind")
+    assert f'by = "{name}"  # 200 values in 400 rows: repeats of an object stay together' in start.text
+    assert start.left_out[name] == "names the object"
+    assert tomllib.loads(start.text)["catalog"].get("id") == ("id" if name == "id" else None)
+    told = inspect_catalog(catalogs.open(tmp_path / "twice.fits"), label="kind")
+    assert [(i.column, i.why) for i in told.identifiers] == [
+        (name, "200 values in 400 rows: an object has several rows")
+    ]
+    assert told.label is not None
+    assert not told.label.bookkeeping
+
+
+def test_a_skewed_column_of_less_than_a_decade_becomes_a_logarithm(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    size = 10 ** (rng.random(400) ** 2 * 0.83 + 0.24)
+    Table({"w": size, "kind": np.where(rng.random(400) < 0.5, "A", "B")}).write(tmp_path / "sizes.fits")
+    assert (
+        '"log_w" = "log10(w)"  # skewed: its logarithm is more even'
+        in started(tmp_path / "sizes.fits", "kind").text
+    )
+
+
+def test_codes_that_are_called_identifiers_name_no_objects(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    kind = rng.random(400) < 0.5
+    columns = {"field_id": rng.integers(0, 40, 400), "w": kind + rng.normal(size=400)}
+    Table({**columns, "kind": np.where(kind, "A", "B")}).write(tmp_path / "fields.fits")
+    assert not inspect_catalog(catalogs.open(tmp_path / "fields.fits")).identifiers
+
+
 def test_a_dirty_csv_trains_or_is_refused(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     n = 400

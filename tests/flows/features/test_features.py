@@ -87,7 +87,8 @@ def test_identifiers_do_not_pass_through_float() -> None:
 
 def test_texts_among_numbers_are_sentinels() -> None:
     column = np.array(["1.5", " - ", "", "-2"], dtype=object)
-    assert np.array_equal(apply_sentinels(column, ["-", -2.0]), [1.5, np.nan, np.nan, -2.0], equal_nan=True)
+    assert np.array_equal(apply_sentinels(column, ["-"]), [1.5, np.nan, np.nan, -2.0], equal_nan=True)
+    assert np.array_equal(apply_sentinels(column, ["-", -2.0]), [1.5, *3 * [np.nan]], equal_nan=True)
     assert apply_sentinels(column, [-2.0]) is column
     words = np.array(["E", "-", "S0"], dtype=object)
     assert apply_sentinels(words, ["-"]).tolist() == ["E", "", "S0"]

@@ -111,6 +111,9 @@ def test_a_separable_training_uses_the_posterior_of_the_check(*, separable: bool
     told = train(separable / "spec.toml", separable / "models")
     best = told.candidates[told.selected]
     assert best.verdict == "red"  # of the Gaussian at the mode
+    said = [reason for row in told.candidates for reason in row.reasons]
+    assert any("tell galaxy and star apart" in r or "tell star and galaxy apart" in r for r in said)
+    assert not any("column" in reason for reason in said)
     ways = {found.way for row in told.candidates for found in row.checks if found}
     assert ways & {"confirmed", "matched", "sampled"}  # other scales may be less skewed
     assert "failed" not in ways

@@ -129,7 +129,7 @@ def test_a_killed_run_goes_on_where_it_was(folder: Path) -> None:
     assert told.candidates == expected.candidates
 
 
-def test_ctrl_c_finishes_the_candidate_in_hand(folder: Path) -> None:
+def test_ctrl_c_finishes_the_candidate_in_hand(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def fit(place: str, index: int, threads: int | None) -> JudgedCandidate:
         os.kill(os.getpid(), signal.SIGINT)
         return DIRECT.fit(place, index, threads)
@@ -137,6 +137,7 @@ def test_ctrl_c_finishes_the_candidate_in_hand(folder: Path) -> None:
     with pytest.raises(Interrupted, match="run the same command again to continue") as caught:
         train(folder / "spec.toml", folder / "models", steps=replace(DIRECT, fit=fit))
     assert caught.value.exit_status == 130
+    assert capsys.readouterr().err.startswith("finishing candidate 1 of ")
     staging = next((folder / "models" / "morphology").glob(".training-*"))
     assert (staging / "candidate-000.json").exists()
 
