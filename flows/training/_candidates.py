@@ -152,11 +152,12 @@ def refit_candidate(
         q: Posterior = laplace
         (rng,) = _generator(specification, specification.candidate[index]).spawn(1)
         if kind == "refined":
-            start: Posterior = (
-                replace(laplace, gaussian=drafts[number])
-                if number < len(drafts)
-                else refine(laplace, draft=True, on_step=_advance)
-            )
+            draft = drafts[number] if number < len(drafts) else None
+            # Of other rows a basis may have other functions: steps lie at the different values of a feature.
+            if draft is not None and draft.mean.size == laplace.gaussian.mean.size:
+                start: Posterior = replace(laplace, gaussian=draft)
+            else:
+                start = refine(laplace, draft=True, on_step=_advance)
             q = refined = refine(laplace, start=start, on_step=_advance)
             if number in checked and problem.shards is None:  # chains read all rows thousands of times
                 tell().start(f"checking {what} against the exact posterior", 0, "steps")
