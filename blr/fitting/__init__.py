@@ -6,6 +6,7 @@
   any mean.
 - `problem`: The problem of a fit: likelihood, prior, classes and data, in the coordinates that the solver
   works in.
+- `ranks`: Quantiles, and areas under ROC curves, of values that come in parts, which are never held together.
 - `separation`: Separation: whether a linear function of the columns tells the classes apart without error.
 - `sgd`: Stochastic gradient ascent to the mode, for streams that cannot be read twice (PRML 3.1.3, 4.3.2).
 - `streams`: Rows that come in chunks from elsewhere, disk or network, read anew at each pass.
@@ -17,4 +18,4 @@ For this folder alone:
 - `_accumulated`: Data that add themselves up: whatever has `n_functions` and `accumulate`, wherever the rows are.
 """
 
-__all__ = ["collinearity", "newton", "problem", "separation", "sgd", "streams", "subsample"]
+__all__ = ["collinearity", "newton", "problem", "ranks", "separation", "sgd", "streams", "subsample"]

@@ -84,7 +84,7 @@ class HeldNames:
         return self if self.is_numbered else self._agreed(pairs, self.differing, is_numbered=True)
 
     def texts(self, names: Sequence[str]) -> Array:
-        """Return the labels (n,) of objects by identifier, '' where there is none."""
+        """Return the labels (n,) of objects by identifier, '' of an object without one."""
         wanted = map(plain_number, names) if self.is_numbered else names
         return np.array([self.labels.get(name, "") for name in wanted], dtype=object)
 

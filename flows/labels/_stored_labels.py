@@ -117,7 +117,7 @@ class StoredNames:
         return self if self.is_numbered else self._opened(self.path, is_numbered=True)
 
     def texts(self, names: Sequence[str]) -> Array:
-        """Return the labels (n,) of objects by identifier, '' where there is none."""
+        """Return the labels (n,) of objects by identifier, '' of an object without one."""
         wanted = map(plain_number, names) if self.is_numbered else names
         found = np.full(len(names), "", dtype=object)
         with label_file(self.path) as con:

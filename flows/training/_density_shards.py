@@ -74,7 +74,7 @@ def compare_shards(
     """Return how the labelled rows differ from the target (T, F), and write the density ratio of each labelled row.
 
     `rows` are the sample of the labelled rows in memory, `filled` (n, F) its features.  `degree` is that of the
-    polynomial by which the sets are told apart.
+    polynomial that distinguishes the sets.
 
     Raises
     ------
