@@ -114,15 +114,8 @@ class LaplacePosterior(WeightPosterior):
 
     def plugin(self, Phi: ArrayLike) -> Matrix:
         """Return (N, K) probabilities with the weights at the mode, as a plain classifier would give them."""
-        return self._at_mode(self.problem.design(Phi), None)[1]
-
-    def _at_mode(self, Phi: Matrix, shift: Vector | None) -> tuple[Matrix, Matrix]:
-        """Return activations, (N,) or (N, K), with `shift` (K,) added, and probabilities (N, K) at the mode."""
-        a = self.problem.activations(Phi, self.mode)
-        if shift is not None:
-            a = a + (shift[1] - shift[0] if self.problem.binary else shift)
-        p = self.problem.response(a)
-        return a, np.stack([1 - p, p], axis=1) if self.problem.binary else p
+        p = self.problem.response(self.problem.activations(self.problem.design(Phi), self.mode))
+        return np.stack([1 - p, p], axis=1) if self.problem.binary else p
 
     def _own_tree(self) -> dict[str, Any]:
         return {"log_likelihood": float(self.log_likelihood)}

@@ -147,9 +147,8 @@ def carry_out(
     stay = [o for name in (*bad, *deferred) if (o := plan.still_good(name))]
     listed = [*outputs, *plan.kept, *stay]
     if not listed and bad:
-        raise CatalogError(
-            _with_place(next(iter(bad.values())))
-        )  # every file failed: the first error says why
+        # Every file failed: the first error says why.
+        raise CatalogError(_with_place(next(iter(bad.values()))))
     if not listed:
         plan.staging.close()
         waiting = replace(_folder_result(model, plan), deferred=deferred)

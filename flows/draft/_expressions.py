@@ -28,6 +28,7 @@ def columns_of(text: str) -> set[str]:
 
 
 def evaluated(text: str, evidence: Evidence) -> NDArray[np.float64]:
+    """Return the values (n,) of an expression in the labelled rows."""
     expression = parse(text)
     values = expression.evaluate({name: _values(evidence, name) for name in expression.names})
     return np.asarray(values, dtype=np.float64)
