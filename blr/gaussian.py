@@ -40,10 +40,10 @@ def cholesky_of_precision(A: Matrix) -> tuple[Matrix, float]:
         )
     # A column of zeros without a prior does not determine its weight: the jitter takes the place of a scale.
     scale = np.where(diagonal > 0, np.sqrt(diagonal), 1.0)
-    jitter = 0.0
+    inverse_scale, jitter = 1.0 / scale, 0.0
     while jitter < 1e-6:
-        C = A / scale[:, None]
-        C /= scale
+        C = A * inverse_scale[:, None]
+        C *= inverse_scale
         C.flat[:: len(C) + 1] += jitter
         # In place: the transpose of a symmetric matrix has the order of columns that LAPACK asks for.
         L, status = scipy.linalg.lapack.dpotrf(C.T, lower=1, clean=1, overwrite_a=1)
@@ -91,6 +91,19 @@ class Gaussian:
         """A⁻¹, (D, D)."""
         U = self.inverse_cholesky
         return U.T @ U
+
+    def about(self, mean: Vector) -> Gaussian:
+        """Return the Gaussian of this precision about another mean (D,), with what was computed of the precision."""
+        other = Gaussian(mean, self.precision)
+        kept = {"_factor", "inverse_cholesky", "covariance"}
+        vars(other).update({name: value for name, value in vars(self).items() if name in kept})
+        return other
+
+    def solve(self, b: Vector) -> Vector:
+        """Return A⁻¹ b for b (D,)."""
+        z = scipy.linalg.solve_triangular(self.cholesky, b, lower=True, check_finite=False)
+        x: Vector = scipy.linalg.solve_triangular(self.cholesky, z, lower=True, trans=1, check_finite=False)
+        return x
 
     @property
     def log_det_precision(self) -> float:

@@ -87,7 +87,7 @@ def newton_step(gradient: Vector, A: Matrix) -> tuple[Vector, float]:
     shift = 0.0
     while True:
         try:
-            L, _ = cholesky_of_precision(A + shift * np.diag(np.diag(A).clip(min=1e-300)))
+            L, _ = cholesky_of_precision(A + np.diag(shift * np.diag(A).clip(min=1e-300)) if shift else A)
             break
         except np.linalg.LinAlgError:
             if shift > 1e6:

@@ -175,11 +175,11 @@ class _Search:
         """Return where a step leads without a fall of the bound, and its length."""
         prior = self.problem.solver_prior
         _, gradient, hessian = state.terms
-        A = hessian + prior.precision
-        direction, _ = newton_step(gradient - prior.precision @ (state.q.mean - prior.mean), A)
+        goal = Gaussian(state.q.mean, hessian + prior.precision)
+        direction = _direction(goal, gradient - prior.precision @ (state.q.mean - prior.mean))
         length = self.length
         for halvings in range(most_halvings):
-            following = self._tried(state, _moved(state.q, direction, A, length))
+            following = self._tried(state, _moved(state.q, direction, goal, length))
             if following is not None:
                 # A step far shorter than the one before says little of the next one, which begins longer.
                 self.length = max(length, self.length / _SHRINKS) if halvings else min(1.0, 2 * length)
@@ -199,9 +199,24 @@ class _Search:
         return self.halved and len(last) == 3 and sum(last) < self.slowest * self.problem.n_solved
 
 
-def _moved(q: Gaussian, direction: Vector, A: Matrix, length: float) -> Gaussian | None:
-    """Return the Gaussian at part of the way; None if its precision is not one (a link that is not log-concave)."""
-    moved = Gaussian(q.mean + length * direction, (1 - length) * q.precision + length * A)
+def _direction(goal: Gaussian, gradient: Vector) -> Vector:
+    """Return Newton's step under the precision of `goal`, which keeps the factor; shifted where it is none."""
+    try:
+        return goal.solve(gradient)
+    except np.linalg.LinAlgError:
+        return newton_step(gradient, goal.precision)[0]
+
+
+def _moved(q: Gaussian, direction: Vector, goal: Gaussian, length: float) -> Gaussian | None:
+    """Return the Gaussian at part of the way to the precision of `goal`.
+
+    None if its precision is not one (a link that is not log-concave).
+    """
+    mean = q.mean + length * direction
+    if length == 1.0:
+        moved = goal.about(mean)
+    else:
+        moved = Gaussian(mean, (1 - length) * q.precision + length * goal.precision)
     try:
         _ = moved.cholesky
     except np.linalg.LinAlgError:
