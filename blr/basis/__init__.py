@@ -12,6 +12,8 @@ For this folder alone:
 - `_distances`: Distances between rows: where to put centres, and how far apart rows typically are.
 - `_fourier`: Random Fourier features: a Gaussian process with a squared-exponential kernel, in finitely
   many functions.
+- `_laplacian`: Laplacian kernel functions about centres spread over the training set: what forests of
+  random cuts see.
 - `_linear`: The features themselves: the polynomial of degree 1.
 - `_polynomial`: Polynomials of the features with all their interactions.
 - `_principal`: Principal components of the standardised features, those of large variance favoured by the

@@ -6,10 +6,11 @@ survey costs no more than fitting one to a field.  Shapes: N rows, F standardise
 
 from __future__ import annotations
 
-__all__ = ["median_distance", "spread_centres", "squared_distances"]
+__all__ = ["median_city_block", "median_distance", "spread_centres", "squared_distances"]
 
 import numpy as np
 from numpy.random import Generator
+from scipy.spatial.distance import pdist
 
 from blr.arrays import Matrix
 
@@ -30,6 +31,13 @@ def median_distance(Z: Matrix, rng: Generator) -> float:
     Z = _sample(Z, _DISTANCE_SAMPLE, rng)
     first, second = np.triu_indices(len(Z), k=1)
     distance = np.sqrt(squared_distances(Z, Z)[first, second])
+    distinct = distance[distance > _SAME]
+    return float(np.median(distinct)) if distinct.size else 1.0
+
+
+def median_city_block(Z: Matrix, rng: Generator) -> float:
+    """Return the median city-block distance between distinct rows of Z, shape (N, F); 1 where there is only one."""
+    distance = pdist(_sample(Z, _DISTANCE_SAMPLE, rng), "cityblock")
     distinct = distance[distance > _SAME]
     return float(np.median(distinct)) if distinct.size else 1.0
 

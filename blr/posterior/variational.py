@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Vector
 from blr.fitting.newton import newton_step
 from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian
@@ -213,15 +213,18 @@ def _moved(q: Gaussian, direction: Vector, goal: Gaussian, length: float) -> Gau
     None if its precision is not one (a link that is not log-concave).
     """
     mean = q.mean + length * direction
-    if length == 1.0:
-        moved = goal.about(mean)
-    else:
-        moved = Gaussian(mean, (1 - length) * q.precision + length * goal.precision)
+    if length == 1.0:  # the factor is known
+        return goal.about(mean) if _factorises(goal) else None
+    part = Gaussian(mean, (1 - length) * q.precision + length * goal.precision)
+    return part if _factorises(part) else None
+
+
+def _factorises(q: Gaussian) -> bool:
     try:
-        _ = moved.cholesky
+        _ = q.cholesky
     except np.linalg.LinAlgError:
-        return None
-    return moved
+        return False
+    return True
 
 
 def mean_shift(q: Posterior) -> ShiftedPosterior:

@@ -7,13 +7,23 @@ from __future__ import annotations
 
 import math
 
-from flows.specification.basis import LinearBasis, PolynomialBasis, PrincipalBasis, RbfBasis, SigmoidBasis
+from flows.specification.basis import (
+    LaplacianBasis,
+    LinearBasis,
+    PolynomialBasis,
+    PrincipalBasis,
+    RbfBasis,
+    SigmoidBasis,
+)
 from flows.specification.specification import Candidate
 
 __all__ = ["default_candidates"]
 
 WIDTHS = (0.35, 0.7, 1.4)
-"""Of radial functions, times the root of the number of features: the median distance of rows is 1.4 times that."""
+"""Of radial functions, times the root of the number of features: the median distance of rows is 1.4 times that.
+
+Of Laplacian functions, times the number of features: the median city-block distance is 1.1 times that.
+"""
 MOST_WEIGHTS = 1000
 """Weights of all classes together that a candidate may have: a fit takes time by their cube."""
 STEPS = 12
@@ -34,11 +44,14 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
     """Return the default candidates for that many labelled rows, features and classes.
 
     Each basis comes twice, on the features as they are and on their arcsinh; but for the steps, which lie where the
-    rows do, and the radial functions with a width a feature, which are on the arcsinh.  The steps have the prior
-    probability of a whole family, of which the smooth functions of all features are one and the radial ones another.
+    rows do, and the radial functions with a width a feature, which are on the arcsinh.  Where rows are many and
+    features few, Laplacian functions on the arcsinh take the place of radial ones on the features as they are.  The
+    steps have the prior probability of a whole family, of which the smooth functions of all features are one and the
+    local ones another.
     """
     free = max(n_classes - 1, 1)
     bases: list[LinearBasis | PolynomialBasis | PrincipalBasis | RbfBasis] = [LinearBasis(kind="linear")]
+    few_features = 2 <= n_features <= SEARCHED_FEATURES
     if n_features >= MANY_FEATURES and (n_features + 1) * free <= MOST_WEIGHTS:
         bases.append(PrincipalBasis(kind="principal", power=POWERS))
     for degree in (2, 3):
@@ -46,13 +59,19 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
         few = degree == 2 or n_features <= FEW_FEATURES
         if few and functions <= n_rows and functions * free <= MOST_WEIGHTS:
             bases.append(PolynomialBasis(kind="polynomial", degree=degree))
-    centres = min(_centres(n_rows, n_classes), MOST_WEIGHTS // free - n_features - 1)
+    room = MOST_WEIGHTS // free - n_features - 1
+    centres = min(_centres(n_rows, n_classes), room)
+    factors = WIDTHS if n_rows <= MANY_ROWS else WIDTHS[1:2]
     if centres >= min(FEWEST_CENTRES, n_rows):
-        factors = WIDTHS if n_rows <= MANY_ROWS else WIDTHS[1:2]
         widths = tuple(round(c * math.sqrt(n_features), 2) for c in factors)
         bases.append(RbfBasis(kind="rbf", centres=centres, width=widths, linear=True))
     candidates = [Candidate(basis=basis, transform=how) for basis in bases for how in ("none", "arcsinh")]
-    searched = n_rows <= SEARCHED_ROWS and 2 <= n_features <= SEARCHED_FEATURES
+    searched = n_rows <= SEARCHED_ROWS and few_features
+    if n_rows > SEARCHED_ROWS and few_features and isinstance(bases[-1], RbfBasis):
+        widths = tuple(round(c * n_features, 2) for c in factors)
+        peaks = min(_peaks(n_rows, n_classes), room)
+        laplacian = LaplacianBasis(kind="laplacian", centres=peaks, width=widths, linear=True)
+        candidates[-2] = Candidate(basis=laplacian, transform="arcsinh")
     if searched and isinstance(bases[-1], RbfBasis):
         each = bases[-1].model_copy(update={"width": "each"})
         candidates.append(Candidate(basis=each, transform="arcsinh"))
@@ -64,9 +83,16 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
 
 
 FEWEST_CENTRES = 20
+"""Radial functions are not tried with fewer, unless rows are as few."""
 
 
 def _centres(n_rows: int, n_classes: int) -> int:
     """Return how many centres the rows can carry."""
     few, most = (60, 160) if n_classes < 5 else (40, 80)
     return min(n_rows, few + min(n_rows // 50, most - few))
+
+
+def _peaks(n_rows: int, n_classes: int) -> int:
+    """Return how many Laplacian functions the rows can carry: these are sharper than radial ones, so there are more."""
+    few, most = (60, 320) if n_classes < 5 else (40, 160)
+    return few + min(n_rows // 20, most - few)

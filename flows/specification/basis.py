@@ -14,6 +14,7 @@ __all__ = [
     "BasisKeywords",
     "BsplineBasis",
     "FourierBasis",
+    "LaplacianBasis",
     "LinearBasis",
     "PolynomialBasis",
     "PrincipalBasis",
@@ -26,6 +27,7 @@ __all__ = [
 
 
 Power = Annotated[float, Field(ge=0, le=2)]
+Width = Annotated[float, Field(gt=0)]
 
 
 def _require_one(value: object, name: str) -> None:
@@ -88,6 +90,25 @@ class RbfBasis(SpecificationTable):
         return width
 
 
+class LaplacianBasis(SpecificationTable):
+    """Sharp peaks about centres found in the training rows, which fall with the sum of the features' distances."""
+
+    kind: Literal["laplacian"]
+    centres: int = Field(default=40, ge=1, le=2000, description="How many peaks")
+    width: Width | tuple[Width, ...] | None = Field(
+        default=None,
+        description="Distance, summed over the features in units of their spreads, over which a peak falls by e, or "
+        "several, among which the evidence chooses; default: the median distance of rows",
+    )
+    linear: bool = Field(default=False, description="The features themselves too")
+
+    @field_validator("width")
+    @classmethod
+    def _some(cls, width: float | tuple[float, ...] | None) -> float | tuple[float, ...] | None:
+        _require_one(width, "width")
+        return width
+
+
 class SigmoidBasis(SpecificationTable):
     """Steps along each feature."""
 
@@ -122,11 +143,18 @@ class FourierBasis(SpecificationTable):
 
 
 Basis = Annotated[
-    LinearBasis | PolynomialBasis | PrincipalBasis | RbfBasis | SigmoidBasis | BsplineBasis | FourierBasis,
+    LinearBasis
+    | PolynomialBasis
+    | PrincipalBasis
+    | RbfBasis
+    | LaplacianBasis
+    | SigmoidBasis
+    | BsplineBasis
+    | FourierBasis,
     Field(discriminator="kind"),
 ]
 
-BASIS_KINDS = ("linear", "polynomial", "principal", "rbf", "sigmoid", "bspline", "fourier")
+BASIS_KINDS = ("linear", "polynomial", "principal", "rbf", "laplacian", "sigmoid", "bspline", "fourier")
 
 
 class BasisKeywords(TypedDict, total=False):

@@ -22,6 +22,9 @@ INSTANCES = {
     "rbf": ("rbf", {"centres": 12}),
     "rbf, narrow": ("rbf", {"centres": 5, "width": 0.3}),
     "rbf with linear": ("rbf", {"centres": 7, "linear": True}),
+    "laplacian": ("laplacian", {"centres": 12}),
+    "laplacian, narrow": ("laplacian", {"centres": 5, "width": 0.6}),
+    "laplacian with linear": ("laplacian", {"centres": 7, "linear": True}),
     "sigmoid": ("sigmoid", {}),
     "sigmoid, steep": ("sigmoid", {"centres": 3, "width": 0.2}),
     "sigmoid, a height a feature": ("sigmoid", {"height": [0.5, 2.0, 9.0]}),
@@ -34,6 +37,7 @@ INSTANCES = {
     "rbf, a width a feature": ("rbf", {"centres": 7, "width": [0.5, 2.0, 9.0], "linear": True}),
     "quadratic, softened": ("polynomial", {"soften": True}),
     "rbf, softened": ("rbf", {"centres": 7, "linear": True, "soften": True}),
+    "laplacian, softened": ("laplacian", {"centres": 7, "linear": True, "soften": True}),
     "bspline, softened": ("bspline", {"soften": True}),
 }
 NAMES = ("b_j", "j_k", "axis_ratio")
@@ -267,6 +271,7 @@ def test_linear_has_no_options() -> None:
         ("polynomial", {"degree": 60}, "more than 10000; lower the degree"),
         ("rbf", {"centres": 0}, "centres must be a whole number"),
         ("rbf", {"width": 0.0}, "width must be a positive number, in standard deviations, got 0.0"),
+        ("laplacian", {"width": 0.0}, "width must be a positive number, in standard deviations, got 0.0"),
         ("sigmoid", {"width": float("nan")}, "width must be a positive number"),
         ("sigmoid", {"centres": -1}, "centres must be a whole number"),
         ("bspline", {"knots": -1}, "knots must be a whole number of 0 or more"),
@@ -281,7 +286,7 @@ def test_bad_values_say_what_was_expected(kind: str, options: dict[str, Any], me
         fit_basis(kind, galaxies(), rng=np.random.default_rng(0), **options)
 
 
-@pytest.mark.parametrize("kind", ["rbf", "fourier"])
+@pytest.mark.parametrize("kind", ["rbf", "laplacian", "fourier"])
 def test_random_kinds_ask_for_a_generator(kind: str) -> None:
     with pytest.raises(ValueError, match=r"pass rng=numpy\.random\.default_rng"):
         fit_basis(kind, galaxies())
@@ -304,6 +309,7 @@ def test_a_damaged_description_is_refused(name: str) -> None:
     ("name", "damage", "message"),
     [
         ("rbf", {"centres": np.zeros((2, 2))}, "centres have 2"),
+        ("laplacian", {"centres": np.zeros((2, 2))}, "centres have 2"),
         ("fourier", {"directions": np.zeros((2, 2))}, "directions have 2"),
         ("bspline", {"breakpoints": [np.array([0.0, 1.0])]}, "breakpoints of 1 feature"),
         ("bspline", {"breakpoints": [np.array([1.0, 0.0])] * 3}, "must increase"),

@@ -53,6 +53,34 @@ def test_rbf_is_its_definition(width: float | None) -> None:
     np.testing.assert_allclose(basis(new), np.hstack([np.ones((28, 1)), twin, Z]), atol=1e-10)
 
 
+@pytest.mark.parametrize("width", [None, 1.5, 0.01])
+def test_laplacian_is_its_definition(width: float | None) -> None:
+    X = features()
+    basis = fit_basis("laplacian", X, rng=rng(), centres=8, width=width, linear=True)
+    new = np.vstack([X[:20], basis.centres * basis.standardisation.scale + basis.standardisation.mean])
+    Z = basis.standardisation(new)
+    twin = [[np.exp(-np.sum(np.abs(z - c)) / basis.width) for c in basis.centres] for z in Z]
+    np.testing.assert_allclose(basis(new), np.hstack([np.ones((28, 1)), twin, Z]), atol=1e-10)
+
+
+def test_laplacian_is_the_chance_that_no_cut_falls_between() -> None:
+    """Cuts at random places along the axes, one a unit of width in the mean (arXiv:1606.05241, 2.2)."""
+    generator, z = rng(), np.array([0.4, -0.3, 0.2])
+    basis = fit_basis("laplacian", features(), rng=rng(), centres=1, width=2.0)
+    place = (basis.centres[0] + z) * basis.standardisation.scale + basis.standardisation.mean
+    between = generator.poisson(np.abs(z) / 2.0, size=(40_000, 3)).sum(axis=1)
+    assert np.mean(between == 0) == pytest.approx(basis(place[None])[0, 1], abs=0.01)
+
+
+def test_the_default_width_of_a_laplacian_is_the_median_city_block_distance() -> None:
+    X = rng().normal(size=(60, 3))
+    basis = fit_basis("laplacian", X, rng=rng())
+    Z = basis.standardisation(X)
+    i, j = np.triu_indices(60, k=1)
+    assert basis.width == pytest.approx(np.median(np.abs(Z[i] - Z[j]).sum(axis=1)))
+    assert fit_basis("laplacian", np.ones((9, 2)), rng=rng()).width == 1
+
+
 def test_rbf_centres_cover_the_clusters() -> None:
     """Each of four clusters gets one of four centres, whatever the seed."""
     places = np.array([[0, 0], [10, 0], [0, 10], [10, 10.0]])

@@ -77,12 +77,38 @@ def test_widths_go_with_the_distances_of_rows(features: int) -> None:
     assert basis.linear
 
 
+def test_many_rows_of_few_features_have_laplacian_functions_in_place_of_radial_ones_without_the_arcsinh() -> (
+    None
+):
+    def local(rows: int, features: int, classes: int = 2) -> list[tuple[str, str]]:
+        candidates = default_candidates(rows, features, classes)
+        return [(c.basis.kind, c.transform) for c in candidates if c.basis.kind in {"rbf", "laplacian"}]
+
+    both = [("rbf", "none"), ("rbf", "arcsinh")]
+    assert local(1001, 4) == local(1001, 12) == [("laplacian", "arcsinh"), ("rbf", "arcsinh")]
+    assert local(1000, 4) == [*both, ("rbf", "arcsinh")]
+    assert local(1001, 13) == local(1001, 1) == both
+    assert local(2000, 12, 60) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "features", "classes", "peaks"),
+    [(1001, 4, 2, 110), (10_000, 4, 4, 320), (2000, 4, 5, 140), (10_000, 4, 5, 160), (10_000, 4, 11, 95)],
+)
+def test_laplacian_functions_grow_with_the_rows(rows: int, features: int, classes: int, peaks: int) -> None:
+    (basis,) = (c.basis for c in default_candidates(rows, features, classes) if c.basis.kind == "laplacian")
+    assert basis.centres == peaks
+    assert basis.width == pytest.approx([w * features for w in (0.35, 0.7, 1.4)], abs=0.005)
+    assert basis.linear
+
+
 def test_no_candidate_has_too_many_weights_and_a_linear_one_is_always_there() -> None:
     for rows, features, classes in product((2, 10, 300, 10**6), (1, 3, 20, 100), (2, 3, 12, 40)):
         candidates = default_candidates(rows, features, classes)
         assert candidates[0].basis.kind == "linear"
         functions = [math.comb(features + d, d) for d in degrees(candidates)]
         functions += [n + features + 1 for n in [centres(candidates)] if n is not None]
+        functions += [c.basis.centres + features + 1 for c in candidates if c.basis.kind == "laplacian"]
         functions += [c.basis.centres * features + 1 for c in candidates if c.basis.kind == "sigmoid"]
         assert max(functions, default=0) * (classes - 1) <= MOST_WEIGHTS
 
