@@ -18,6 +18,8 @@ from catalogs.arrays.values import batch_values
 from catalogs.catalog.new_columns import NewColumn, standard_columns
 from catalogs.errors import ColumnNotFoundError
 from catalogs.memory.map_partitions import FrameCompute
+from flows.labels._held_labels import HeldPlaces
+from flows.labels._stored_labels import StoredPlaces
 
 ROOT = Path(__file__).parents[2] / "shared" / "data" / "openngc" / "openngc_hats" / "openngc_galaxies"
 READ = ["B-Mag", "J-Mag", "K-Mag", "MajAx", "MinAx"]
@@ -94,3 +96,31 @@ def test_frames_keep_index_and_types() -> None:
     assert len(FrameCompute((column,), compute, ["pixel"])(frame.iloc[:0])) == 0
     with pytest.raises(ColumnNotFoundError, match="the frame has no column 'y'"):
         FrameCompute((column,), compute, ["y"])(frame)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_labels_by_position_are_those_of_lsdbs_crossmatch(tmp_path: Path) -> None:
+    """Our join in memory and from a file, and LSDB's crossmatch with margins, over all edges of pixels."""
+    lsdb = pytest.importorskip("lsdb", reason="lsdb is not installed: pip install galaxyblr[hats]")
+    rng, radius, n = np.random.default_rng(5), 30.0, 4000
+    ra, dec = rng.uniform(0, 360, n), np.degrees(np.arcsin(rng.uniform(-1, 1, n)))
+    dec[:100] = 90 - rng.uniform(0, 2, 100)  # no two labels within a radius, which ours would call conflicts
+    ra[100:200] = rng.uniform(-0.01, 0.01, 100) % 360
+    texts = np.array([f"class {i}" for i in range(n)], dtype=object)
+    at_ra = (ra + rng.normal(0, radius / 3600, n) / np.cos(np.radians(dec))) % 360
+    at_dec = np.clip(dec + rng.normal(0, radius / 3600, n), -90, 90)
+    held = HeldPlaces.of(ra, dec, texts, radius)
+    stored = StoredPlaces.of([(ra, dec, texts)], tmp_path / "places.sqlite", radius, n_rows=n)
+    pixels = {"lowest_order": 2, "partition_rows": 50, "margin_threshold": 2 * radius}
+    index = np.arange(n)
+    objects = lsdb.from_dataframe(pd.DataFrame({"ra": at_ra, "dec": at_dec, "object": index}), **pixels)
+    labels = lsdb.from_dataframe(pd.DataFrame({"ra": ra, "dec": dec, "label": index}), **pixels)
+    assert len(labels.get_healpix_pixels()) > 100
+    matched = objects.crossmatch(
+        labels, n_neighbors=1, radius_arcsec=radius, suffix_method="overlapping_columns"
+    ).compute()
+    expected = np.full(n, "", dtype=object)
+    expected[matched["object"].to_numpy(int)] = texts[matched["label"].to_numpy(int)]
+    assert 1000 < np.count_nonzero(expected != "") < n
+    assert held.nearest(at_ra, at_dec)[0].tolist() == expected.tolist()
+    assert stored.nearest(at_ra, at_dec)[0].tolist() == expected.tolist()
