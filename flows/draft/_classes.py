@@ -69,6 +69,15 @@ class StartingClasses:
         """What reads labels as these classes."""
         return LabelReader.of_lists({c.name: c.spellings for c in self.kept})
 
+    @property
+    def counts(self) -> tuple[int, int] | None:
+        """Least and greatest label, where all are whole numbers, none negative, and too many to be surely codes."""
+        texts = [*(text for c in self.kept for text in c.spellings), *self.dropped]
+        if self.cut is not None or len(texts) <= MOST_NUMBERED or not all(map(str.isdecimal, texts)):
+            return None
+        numbers = [int(text) for text in texts]
+        return min(numbers), max(numbers)
+
     def without(self, names: set[str]) -> StartingClasses:
         """Return these without some classes, which are dropped labels then."""
         gone = {c.spellings[0]: c.rows for c in self.kept if c.name in names}

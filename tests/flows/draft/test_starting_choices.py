@@ -367,6 +367,29 @@ def test_classes_that_differ_in_case_only_are_shown_with_their_counts(tmp_path: 
     assert "no two columns could be told apart" not in text
 
 
+@pytest.mark.parametrize(
+    ("labels", "counts"),
+    [
+        ({str(k): 10 + k for k in range(18)}, (0, 17)),
+        ({str(k): 10 for k in range(1, 7)}, None),  # six codes
+        ({**{str(k): 10 for k in range(18)}, "E": 200}, None),
+        ({str(k / 40): 10 for k in range(30)}, None),  # fractions, which are cut
+    ],
+)
+def test_many_whole_numbers_may_be_votes(
+    tmp_path: Path, labels: dict[str, int], counts: tuple[int, int] | None
+) -> None:
+    assert starting_classes(labels).counts == counts
+    rows = [text for text, n in labels.items() for _ in range(n)]
+    x = np.arange(len(rows)) ** 0.5
+    Table({"object": np.arange(len(rows)), "x": x, "n_smooth": rows}).write(tmp_path / "votes.fits")
+    start = starting_specification(catalogs.open(tmp_path / "votes.fits"), "n_smooth", folder=tmp_path)
+    hint = (
+        "# The labels are whole numbers from 0 to 17. If they count votes, they are no classes: [label.votes]"
+    )
+    assert (hint in start.text) == (counts is not None)
+
+
 def test_signs_of_doubt_make_no_class() -> None:
     counts = {"dE2": 40, "dE2:": 30, "Sc": 50, "Sc?": 20, "WR::": 9}
     found = starting_classes(counts)
