@@ -9,6 +9,7 @@
 For this folder alone:
 
 - `_bspline`: B-splines of single features, with knots at the quantiles of the training set.
+- `_centred`: Functions that are local to centres, with the features themselves beside them if asked for.
 - `_distances`: Distances between rows: where to put centres, and how far apart rows typically are.
 - `_fourier`: Random Fourier features: a Gaussian process with a squared-exponential kernel, in finitely
   many functions.

@@ -272,6 +272,7 @@ def test_linear_has_no_options() -> None:
         ("rbf", {"centres": 0}, "centres must be a whole number"),
         ("rbf", {"width": 0.0}, "width must be a positive number, in standard deviations, got 0.0"),
         ("laplacian", {"width": 0.0}, "width must be a positive number, in standard deviations, got 0.0"),
+        ("laplacian", {"width": [1.0, 2.0, 3.0]}, "width must be one number for all of 3 feature"),
         ("sigmoid", {"width": float("nan")}, "width must be a positive number"),
         ("sigmoid", {"centres": -1}, "centres must be a whole number"),
         ("bspline", {"knots": -1}, "knots must be a whole number of 0 or more"),
