@@ -50,5 +50,5 @@ class Laplacian(Centred):
         np.exp(exponent, out=out)
 
     def _slopes(self, Z: Matrix, values: Matrix) -> Matrix:
-        # At a centre, where there is none, the mean of both sides: 0.
+        # At a centre, where the slope jumps, the mean of both sides: 0.
         return values[:, :, None] * np.sign(self.centres - Z[:, None, :]) / self.width

@@ -200,7 +200,7 @@ class _Search:
 
 
 def _direction(goal: Gaussian, gradient: Vector) -> Vector:
-    """Return Newton's step under the precision of `goal`, which keeps the factor; shifted where it is none."""
+    """Return the Newton step under the precision of `goal`, which keeps the factor; one that is not definite is shifted."""
     try:
         return goal.solve(gradient)
     except np.linalg.LinAlgError:
