@@ -200,7 +200,10 @@ class _Search:
 
 
 def _direction(goal: Gaussian, gradient: Vector) -> Vector:
-    """Return the Newton step under the precision of `goal`, which keeps the factor; one that is not definite is shifted."""
+    """Return the Newton step under the precision of `goal`, which keeps its factor.
+
+    A precision that is not positive definite is shifted.
+    """
     try:
         return goal.solve(gradient)
     except np.linalg.LinAlgError:
