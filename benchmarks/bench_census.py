@@ -46,10 +46,12 @@ CHANGED = {
     "breast-cancer": 1,
 }
 """The sets, and the class of each whose share is changed."""
-CHANGES = ("same", "x 1/4", "x 4", "bright third", "bright third, x 1/4")
+CHANGES = ("same", "x 1/4", "x 4", "bright third", "bright third, x 1/4", "mild bias")
 SIZES = (200, 1000)
 RULES = 2
 """Number of the rules by which the census is taken; lines without one are of the first."""
+MILD = 0.4
+"""By how much the logarithm of the chance of a label falls with each standard deviation of the first feature."""
 BATCH = 10
 MOST_WITH_PEERS = 30
 """Repeats that QuaPy's methods are tried on as well: they take longer than all else."""
@@ -105,6 +107,11 @@ def split_of(labelled: LabelledSet, X: Floats, size: int, change: str, repeat: i
     else:
         if size > 0.65 * len(y):
             return None
+        if change == "mild bias":
+            # By a feature alone, so that objects of the same features have the same class shares on both sides.
+            odds = np.exp(-MILD * X[:, 0])
+            first = rng.choice(len(y), size, replace=False, p=odds / odds.sum())
+            order = np.concatenate([first, order[~np.isin(order, first)]])
         bias, chosen, target = np.zeros(len(y)), order[:size], order[size:]
     chosen = _with_every_class(y, K, chosen, bias)
     target = target[~np.isin(target, chosen)]
@@ -218,7 +225,9 @@ def _add_counts(sums: Sums, split: Split, counted: Counted, change: str, repeat:
         sets = count_classes(split.labelled, split.target, assumes="features").told_apart
         if sets is not None:
             add("features", shares_if_features(split.labelled, split.target, sets.ratio))
-    if counted.shares is not None and not change.startswith("bright"):
+    if change == "mild bias":
+        add("features", count_classes(split.labelled, split.target, assumes="features").shares)
+    elif counted.shares is not None and not change.startswith("bright"):
         _add_selections(sums, split, counted.shares)
         _add_bins(sums, split, counted, repeat % min(3, split.target.X.shape[1]))
 

@@ -51,6 +51,22 @@ def test_the_target_is_changed_and_shares_no_row_with_the_labels(bench: Any) -> 
     assert bench.split_of(labelled, X, 1000, "same", 0) is None
 
 
+def test_a_mild_bias_is_by_a_feature_alone(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "CHANGES", ("same", "mild bias"))
+    labelled = bench.SETS["breast-cancer"]()
+    X = bench.prepared(labelled)
+    splits = [bench.split_of(labelled, X, 200, "mild bias", repeat) for repeat in range(10)]
+    apart = [split.labelled.X.mean(axis=0) - split.target.X.mean(axis=0) for split in splits]
+    assert np.mean(apart, axis=0)[0] < -0.3
+    there = {tuple(row) for row in splits[0].target.X}
+    assert not any(tuple(row) in there for row in splits[0].labelled.X)
+    (line,) = [bench.batch(labelled, X, 200, "mild bias", 0)]
+    assert line["sums"]["features"][0] == [1.0, 1.0]
+    page = importlib.import_module("census_table").table_page([line])
+    assert "## mild bias" in page
+    assert "by default: counts" in page
+
+
 def test_quapy_is_a_peer_where_it_is_installed(bench: Any) -> None:
     pytest.importorskip("quapy", reason="quapy is not installed: make bench, or pip install galaxyblr[bench]")
     labelled = bench.SETS["breast-cancer"]()
