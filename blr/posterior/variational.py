@@ -216,18 +216,16 @@ def _moved(q: Gaussian, direction: Vector, goal: Gaussian, length: float) -> Gau
     None if its precision is not one (a link that is not log-concave).
     """
     mean = q.mean + length * direction
-    if length == 1.0:  # the factor is known
-        return goal.about(mean) if _factorises(goal) else None
-    part = Gaussian(mean, (1 - length) * q.precision + length * goal.precision)
-    return part if _factorises(part) else None
-
-
-def _factorises(q: Gaussian) -> bool:
+    moved = (
+        goal.about(mean)  # whose factor is known
+        if length == 1.0
+        else Gaussian(mean, (1 - length) * q.precision + length * goal.precision)
+    )
     try:
-        _ = q.cholesky
+        _ = moved.cholesky
     except np.linalg.LinAlgError:
-        return False
-    return True
+        return None
+    return moved
 
 
 def mean_shift(q: Posterior) -> ShiftedPosterior:

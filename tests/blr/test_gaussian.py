@@ -43,6 +43,23 @@ def test_a_rows_variance_does_not_depend_on_its_neighbours(gaussian: Gaussian) -
     assert np.array_equal(gaussian.variance(X)[:BLOCK_ROWS], gaussian.variance(X[:BLOCK_ROWS]))
 
 
+def test_solve_is_the_product_with_the_inverse(gaussian: Gaussian) -> None:
+    b = np.random.default_rng(3).standard_normal(5)
+    assert gaussian.solve(b) == pytest.approx(np.linalg.solve(gaussian.precision, b), rel=1e-11)
+
+
+@pytest.mark.parametrize("known", [(), ("cholesky",), ("cholesky", "inverse_cholesky", "covariance")])
+def test_about_another_mean_it_is_the_gaussian_made_anew(gaussian: Gaussian, known: tuple[str, ...]) -> None:
+    computed = {name: getattr(gaussian, name) for name in known}
+    mean = gaussian.mean + 1.5
+    moved, anew = gaussian.about(mean), Gaussian(mean, gaussian.precision)
+    for name, value in computed.items():
+        assert getattr(moved, name) is value  # not computed again
+    for name in ("mean", "precision", "cholesky", "inverse_cholesky", "covariance"):
+        assert np.array_equal(getattr(moved, name), getattr(anew, name))
+    assert moved.log_density(mean) == anew.log_density(mean)
+
+
 def test_samples_have_its_moments(gaussian: Gaussian) -> None:
     draws = gaussian.sample(200_000, np.random.default_rng(2))
     sd = np.sqrt(np.diag(gaussian.covariance))
