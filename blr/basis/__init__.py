@@ -9,12 +9,12 @@
 For this folder alone:
 
 - `_bspline`: B-splines of single features, with knots at the quantiles of the training set.
-- `_centred`: Functions that are local to centres, with the features themselves beside them if asked for.
+- `_centred`: Functions that are local to centres, and the features themselves if asked for.
 - `_distances`: Distances between rows: where to put centres, and how far apart rows typically are.
 - `_fourier`: Random Fourier features: a Gaussian process with a squared-exponential kernel, in finitely
   many functions.
-- `_laplacian`: Laplacian kernel functions about centres spread over the training set: what forests of
-  random cuts see.
+- `_laplacian`: Laplacian kernel functions about centres spread over the training set, with a sharp peak at
+  each centre.
 - `_linear`: The features themselves: the polynomial of degree 1.
 - `_polynomial`: Polynomials of the features with all their interactions.
 - `_principal`: Principal components of the standardised features, those of large variance favoured by the

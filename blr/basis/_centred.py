@@ -1,12 +1,12 @@
-"""Functions that are local to centres, with the features themselves beside them if asked for.
+"""Functions that are local to centres, and the features themselves if asked for.
 
-A kind of them writes its values about the centres, and their derivatives.
+A subclass computes the functions' values and derivatives, and says which widths it takes.
 Shapes: N rows, K centres, F features, M functions.
 """
 
 from __future__ import annotations
 
-__all__ = ["Centred"]
+__all__ = ["LEAST_EXPONENT", "Centred"]
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -22,12 +22,16 @@ from blr.basis._distances import spread_centres
 from blr.basis.base import Basis, whole
 from blr.basis.standardisation import Standardisation
 
+LEAST_EXPONENT = -345.0
+"""Exponents below it are raised to it: squares of smaller values are subnormal numbers, up to 70 times slower."""
+
 
 @dataclass(frozen=True, eq=False)
 class Centred(Basis):
-    """K functions about `centres`, shape (K, F), of one `width`, or of one a feature (F,), where the kind has those.
+    """K functions, one around each row of `centres`, shape (K, F).
 
-    With `linear`, the standardised features follow them, so that the logit keeps a slope far from the data:
+    `width` is one number, or one for each feature, shape (F,), where the subclass takes those.  With `linear`, the
+    standardised features come after the K functions, so that the logit keeps a slope far from the data.
     M = 1 + K (+ F).
     """
 
@@ -37,7 +41,7 @@ class Centred(Basis):
 
     def __post_init__(self) -> None:
         self._keep("centres", as_matrix(self.centres, "centres"))
-        width = self._width_of(self.width, self.n_features)
+        width = self._checked_width(self.width, self.n_features)
         if isinstance(width, float):
             object.__setattr__(self, "width", width)
         else:
@@ -66,11 +70,11 @@ class Centred(Basis):
         rows.
         """
         count = whole(centres, "centres")
-        stated = None if width is None else cls._width_of(width, X.shape[1])
+        stated = None if width is None else cls._checked_width(width, X.shape[1])
         standardisation = Standardisation.learn(X, weight)
         Z = standardisation(X)
         places = spread_centres(Z, count, rng)
-        return cls(standardisation, places, cls._usual_width(Z, rng) if stated is None else stated, linear)
+        return cls(standardisation, places, cls._default_width(Z, rng) if stated is None else stated, linear)
 
     @property
     def n_functions(self) -> int:
@@ -84,12 +88,12 @@ class Centred(Basis):
 
     @staticmethod
     @abstractmethod
-    def _width_of(width: Any, n_features: int) -> float | Vector:
-        """Return a width checked."""
+    def _checked_width(width: Any, n_features: int) -> float | Vector:
+        """Return the width, one number or one for each feature; raise ValueError where it is neither."""
 
     @staticmethod
     @abstractmethod
-    def _usual_width(Z: Matrix, rng: Generator) -> float:
+    def _default_width(Z: Matrix, rng: Generator) -> float:
         """Return the default width for rows like standardised Z, shape (N, F)."""
 
     @abstractmethod
@@ -98,7 +102,7 @@ class Centred(Basis):
 
     @abstractmethod
     def _slopes(self, Z: Matrix, values: Matrix) -> Matrix:
-        """Return the functions' derivatives, shape (n, K, F), at Z, where they have these values."""
+        """Return the derivatives at Z, shape (n, K, F); `values` (n, K) are the functions' values there."""
 
     def _evaluate(self, Z: Matrix, out: Matrix) -> None:
         end = 1 + len(self.centres)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy.spatial.distance import pdist
 
-from blr.arrays import Matrix
+from blr.arrays import Matrix, Vector
 
 _CENTRE_SAMPLE = 20_000
 _DISTANCE_SAMPLE = 1_000
@@ -30,14 +30,15 @@ def median_distance(Z: Matrix, rng: Generator) -> float:
     """Return the median distance between distinct rows of Z, shape (N, F); 1 where there is only one row."""
     Z = _sample(Z, _DISTANCE_SAMPLE, rng)
     first, second = np.triu_indices(len(Z), k=1)
-    distance = np.sqrt(squared_distances(Z, Z)[first, second])
-    distinct = distance[distance > _SAME]
-    return float(np.median(distinct)) if distinct.size else 1.0
+    return _median_of_distinct(np.sqrt(squared_distances(Z, Z)[first, second]))
 
 
 def median_city_block(Z: Matrix, rng: Generator) -> float:
     """Return the median city-block distance between distinct rows of Z, shape (N, F); 1 where there is only one."""
-    distance = pdist(_sample(Z, _DISTANCE_SAMPLE, rng), "cityblock")
+    return _median_of_distinct(pdist(_sample(Z, _DISTANCE_SAMPLE, rng), "cityblock"))
+
+
+def _median_of_distinct(distance: Vector) -> float:
     distinct = distance[distance > _SAME]
     return float(np.median(distinct)) if distinct.size else 1.0
 
