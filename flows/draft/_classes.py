@@ -70,13 +70,14 @@ class StartingClasses:
         return LabelReader.of_lists({c.name: c.spellings for c in self.kept})
 
     @property
-    def counts(self) -> tuple[int, int] | None:
-        """Least and greatest label, where all are whole numbers, none negative, and too many to be surely codes."""
+    def possible_counts(self) -> tuple[int, int] | None:
+        """Least and greatest label, where all are whole numbers, none is negative, and they are many for codes."""
         texts = [*(text for c in self.kept for text in c.spellings), *self.dropped]
-        if self.cut is not None or len(texts) <= MOST_NUMBERED or not all(map(str.isdecimal, texts)):
+        numbers = [number for text in texts for number in [_number(text)] if number is not None]
+        if self.cut is not None or len(texts) <= MOST_NUMBERED or len(numbers) < len(texts):
             return None
-        numbers = [int(text) for text in texts]
-        return min(numbers), max(numbers)
+        whole = min(numbers) >= 0 and all(number.is_integer() for number in numbers)
+        return (int(min(numbers)), int(max(numbers))) if whole else None
 
     def without(self, names: set[str]) -> StartingClasses:
         """Return these without some classes, which are dropped labels then."""

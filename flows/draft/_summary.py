@@ -34,8 +34,8 @@ def _labels(classes: StartingClasses) -> Iterator[str]:
                 f"Left out: {len(some)} {what} with {sum(some.values()):,} of {total:,} labelled rows "
                 f"({_named(some)})"
             )
-    if classes.counts is not None:
-        least, most = classes.counts
+    if classes.possible_counts is not None:
+        least, most = classes.possible_counts
         yield (
             f"The labels are whole numbers from {least} to {most}. If they count votes, they are no classes: "
             "[label.votes] takes a column of counts for each class"

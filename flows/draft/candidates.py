@@ -6,6 +6,7 @@ docs/candidates.md states the rules.
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from flows.specification.basis import (
     LaplacianBasis,
@@ -20,9 +21,9 @@ from flows.specification.specification import Candidate
 __all__ = ["default_candidates"]
 
 WIDTHS = (0.35, 0.7, 1.4)
-"""Of radial functions, times the root of the number of features: the median distance of rows is 1.4 times that.
+"""Widths of radial functions are these times √F: the median distance of rows is 1.4 √F.
 
-Of Laplacian functions, times the number of features: the median city-block distance is 1.1 times that.
+Widths of Laplacian functions are these times F: the median city-block distance is 1.1 F.
 """
 MOST_WEIGHTS = 1000
 """Weights of all classes together that a candidate may have: a fit takes time by their cube."""
@@ -37,53 +38,73 @@ MANY_ROWS = 200_000
 FEW_FEATURES = 4
 """Features up to which a polynomial of degree 3 is small."""
 SEARCHED_ROWS, SEARCHED_FEATURES = 1000, 12
-"""Most rows and features for a width, or a height of steps, of each feature: few rows tell as many from chance."""
+"""Most rows and features for a width, or a height of steps, of each feature.
+
+With more rows the search takes long; with more features the rows do not tell a gain from chance.
+"""
+FEWEST_CENTRES = 20
+"""Radial functions are not tried with fewer, unless rows are as few."""
+MOST_NUMBERS = 16_000_000
+"""Numbers in the design matrix of Laplacian functions, above which there are fewer of them."""
 
 
 def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Candidate, ...]:
     """Return the default candidates for that many labelled rows, features and classes.
 
-    Each basis comes twice, on the features as they are and on their arcsinh; but for the steps, which lie where the
-    rows do, and the radial functions with a width a feature, which are on the arcsinh.  Where rows are many and
-    features few, Laplacian functions on the arcsinh take the place of radial ones on the features as they are.  The
-    steps have the prior probability of a whole family, of which the smooth functions of all features are one and the
-    local ones another.
+    Smooth bases come twice: on the features as they are, and on their arcsinh.  Local functions follow, then steps
+    along each feature, which lie where the rows do and need no arcsinh.
+
+    The steps have the prior probability of an average family.  Smooth functions are one family, local ones another.
     """
     free = max(n_classes - 1, 1)
-    bases: list[LinearBasis | PolynomialBasis | PrincipalBasis | RbfBasis] = [LinearBasis(kind="linear")]
-    few_features = 2 <= n_features <= SEARCHED_FEATURES
+    smooth: list[LinearBasis | PolynomialBasis | PrincipalBasis] = [LinearBasis(kind="linear")]
     if n_features >= MANY_FEATURES and (n_features + 1) * free <= MOST_WEIGHTS:
-        bases.append(PrincipalBasis(kind="principal", power=POWERS))
+        smooth.append(PrincipalBasis(kind="principal", power=POWERS))
     for degree in (2, 3):
         functions = math.comb(n_features + degree, degree)
         few = degree == 2 or n_features <= FEW_FEATURES
         if few and functions <= n_rows and functions * free <= MOST_WEIGHTS:
-            bases.append(PolynomialBasis(kind="polynomial", degree=degree))
-    room = MOST_WEIGHTS // free - n_features - 1
-    centres = min(_centres(n_rows, n_classes), room)
-    factors = WIDTHS if n_rows <= MANY_ROWS else WIDTHS[1:2]
-    if centres >= min(FEWEST_CENTRES, n_rows):
-        widths = tuple(round(c * math.sqrt(n_features), 2) for c in factors)
-        bases.append(RbfBasis(kind="rbf", centres=centres, width=widths, linear=True))
-    candidates = [Candidate(basis=basis, transform=how) for basis in bases for how in ("none", "arcsinh")]
-    searched = n_rows <= SEARCHED_ROWS and few_features
-    if n_rows > SEARCHED_ROWS and few_features and isinstance(bases[-1], RbfBasis):
-        widths = tuple(round(c * n_features, 2) for c in factors)
-        peaks = min(_peaks(n_rows, n_classes), room)
-        laplacian = LaplacianBasis(kind="laplacian", centres=peaks, width=widths, linear=True)
-        candidates[-2] = Candidate(basis=laplacian, transform="arcsinh")
-    if searched and isinstance(bases[-1], RbfBasis):
-        each = bases[-1].model_copy(update={"width": "each"})
-        candidates.append(Candidate(basis=each, transform="arcsinh"))
+            smooth.append(PolynomialBasis(kind="polynomial", degree=degree))
+    candidates = [Candidate(basis=basis, transform=how) for basis in smooth for how in ("none", "arcsinh")]
+    local = _local_candidates(n_rows, n_features, n_classes)
+    candidates += local
     if (STEPS * n_features + 1) * free <= MOST_WEIGHTS:
-        steps = SigmoidBasis(kind="sigmoid", centres=STEPS, height="each" if searched else None)
-        families = len({isinstance(candidate.basis, RbfBasis) for candidate in candidates})
+        height: Literal["each"] | None = "each" if _is_searched(n_rows, n_features) else None
+        steps = SigmoidBasis(kind="sigmoid", centres=STEPS, height=height)
+        families = 2 if local else 1
         candidates.append(Candidate(basis=steps, prior_probability=len(candidates) / families))
     return tuple(candidates)
 
 
-FEWEST_CENTRES = 20
-"""Radial functions are not tried with fewer, unless rows are as few."""
+def _is_searched(n_rows: int, n_features: int) -> bool:
+    """Return whether each feature has a width and a height of its own."""
+    return n_rows <= SEARCHED_ROWS and 2 <= n_features <= SEARCHED_FEATURES
+
+
+def _local_candidates(n_rows: int, n_features: int, n_classes: int) -> list[Candidate]:
+    """Return the radial functions, and what there is beside them: none where their weights would be too many.
+
+    Few rows have radial functions on the features as they are, on the arcsinh, and with a width for each feature.
+    Of many rows with few features, Laplacian functions on the arcsinh take the place of the first.
+    """
+    room = MOST_WEIGHTS // max(n_classes - 1, 1) - n_features - 1
+    centres = min(_centres(n_rows, n_classes), room)
+    if centres < min(FEWEST_CENTRES, n_rows):
+        return []
+    factors = WIDTHS if n_rows <= MANY_ROWS else WIDTHS[1:2]
+    widths = tuple(round(c * math.sqrt(n_features), 2) for c in factors)
+    radial = RbfBasis(kind="rbf", centres=centres, width=widths, linear=True)
+    softened = Candidate(basis=radial, transform="arcsinh")
+    if n_rows > SEARCHED_ROWS and 2 <= n_features <= SEARCHED_FEATURES:
+        peaks = min(_peaks(n_rows, n_classes), room)
+        widths = tuple(round(c * n_features, 2) for c in factors)
+        laplacian = LaplacianBasis(kind="laplacian", centres=peaks, width=widths, linear=True)
+        return [Candidate(basis=laplacian, transform="arcsinh"), softened]
+    both = [Candidate(basis=radial), softened]
+    if not _is_searched(n_rows, n_features):
+        return both
+    each = radial.model_copy(update={"width": "each"})
+    return [*both, Candidate(basis=each, transform="arcsinh")]
 
 
 def _centres(n_rows: int, n_classes: int) -> int:
@@ -93,6 +114,9 @@ def _centres(n_rows: int, n_classes: int) -> int:
 
 
 def _peaks(n_rows: int, n_classes: int) -> int:
-    """Return how many Laplacian functions the rows can carry: these are sharper than radial ones, so there are more."""
+    """Return how many Laplacian functions the rows can carry.
+
+    They are sharper than radial ones, so there are more.  Of very many rows there are only as many, for memory.
+    """
     few, most = (60, 320) if n_classes < 5 else (40, 160)
-    return few + min(n_rows // 20, most - few)
+    return min(few + min(n_rows // 20, most - few), max(MOST_NUMBERS // n_rows, _centres(n_rows, n_classes)))
