@@ -38,9 +38,14 @@ COUNT_EVERY = 5.0
 """Seconds after which the threads of all workers are counted again: more workers may have joined."""
 LINGER = 0.1
 """Seconds for which results are waited for that can be taken together with those that are there."""
+LOOK_EVERY = 0.1
+"""Seconds between two looks at the workers while results are waited for, at least; Dask's own wait looks as often."""
+GONE = 60.0
+"""Seconds after which processes of our own that have all ended are not waited for any longer."""
 ROUNDS = 10
 """How often workers are asked for their versions, while some of them end."""
-GO_ON = "start it again, then run the same command again to continue"
+AGAIN = "run the same command again to continue"
+GO_ON = f"start it again, then {AGAIN}"
 
 
 async def dask_setup(worker: object) -> None:  # noqa: ARG001 - the signature of Dask's preloads
@@ -67,7 +72,7 @@ class DaskEngine:
         task = Checked(InBatches(work), installed())
         pending: dict[Future, Batch[T]] = {}
         done = as_completed(loop=client.loop)
-        room = _Room(client)
+        room = self._room()
 
         def hand_over() -> None:
             n = room.tasks - len(pending)
@@ -79,7 +84,7 @@ class DaskEngine:
         try:
             hand_over()
             while pending:
-                finished = done.next_batch()
+                finished = _next_batch(done, room)
                 if len(finished) < min(AT_ONCE, len(pending)):
                     time.sleep(LINGER)
                     finished += done.next_batch(block=False)
@@ -184,9 +189,11 @@ class DaskEngine:
     def _result_of(self, future: Future) -> Any:
         """Return the result, once it is there; `Lost` where its workers were killed each time."""
         try:
-            error = future.exception()
+            error = self._exception_of(future)
             if error is None:
                 return future.result()
+        except EngineError:
+            raise
         except Exception as lost:
             raise self._gone() from lost
         if isinstance(error, MemoryError):
@@ -204,10 +211,23 @@ class DaskEngine:
             raise _without_package(self.name, error)
         raise error
 
+    def _exception_of(self, future: Future) -> BaseException | None:
+        room = self._room()
+        while True:
+            try:
+                error: BaseException | None = future.exception(timeout=COUNT_EVERY)
+            except TimeoutError:
+                room.require_workers()
+            else:
+                return error
+
     def _gone(self) -> EngineError:
         return EngineError(
             f"{self.name}: Dask's scheduler stopped answering before the work was done; {GO_ON}"
         )
+
+    def _room(self) -> _Room:
+        return _Room(self._client, self.name, own=bool(self._processes))
 
     def _finish(self, pending: dict[Future, T]) -> None:
         """Return once the work that has begun is finished; none begins."""
@@ -221,20 +241,49 @@ class DaskEngine:
 
 
 class _Room:
-    """How many tasks the scheduler is handed ahead: some for each thread of its workers, whose number may change."""
+    """How many tasks the scheduler is handed ahead: some for each thread of its workers, whose number may change.
 
-    def __init__(self, client: Client) -> None:
-        self._client, self._counted = client, 0.0
-        self._tasks = AHEAD
+    `own` says that the workers are processes of our own.
+    """
+
+    def __init__(self, client: Client, name: str, *, own: bool) -> None:
+        self._client, self._name, self._own = client, name, own
+        self._tasks, self._counted, self._seen = AHEAD, 0.0, time.monotonic()
 
     @property
     def tasks(self) -> int:
         """The number of tasks."""
+        self._count()
+        return self._tasks
+
+    def require_workers(self) -> None:
+        """Raise EngineError where all processes of our own have ended, and none has started again for a minute.
+
+        Dask gives up a process that ends while it starts.  The workers of another scheduler are waited for: a queue may
+        still start some.
+        """
+        self._count()
+        if self._own and time.monotonic() - self._seen > GONE:
+            raise EngineError(
+                f"{self._name}: all worker processes ended, and none has started again for {GONE:.0f} s; {AGAIN}"
+            )
+
+    def _count(self) -> None:
         if time.monotonic() - self._counted > COUNT_EVERY:
             with suppress(Exception):  # a scheduler that is gone is noticed by who waits for its results
-                self._tasks = max(AHEAD, TASKS_A_THREAD * sum(self._client.nthreads().values()))
+                n_threads = sum(self._client.nthreads().values())
+                self._tasks = max(AHEAD, TASKS_A_THREAD * n_threads)
+                self._seen = time.monotonic() if n_threads else self._seen
             self._counted = time.monotonic()
-        return self._tasks
+
+
+def _next_batch(done: as_completed, room: _Room) -> list[Future]:
+    """Return the futures that are done, as soon as there is one."""
+    while not (finished := done.next_batch(block=False)):
+        room.require_workers()
+        with done.thread_condition:
+            done.thread_condition.wait(LOOK_EVERY)
+    return finished
 
 
 def _own_cluster(processes: int) -> LocalCluster:

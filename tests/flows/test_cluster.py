@@ -218,6 +218,36 @@ def test_the_end_of_a_worker_is_blamed_on_no_item_beside(
     }
 
 
+def slowly(item: int) -> int:
+    """Return the number after a while."""
+    time.sleep(0.2)
+    return item
+
+
+@pytest.mark.parametrize("verb", ["map", "reduce"])
+def test_processes_that_all_ended_for_good_are_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """Dask gives up a process that ends while it starts; here its nanny is closed."""
+    monkeypatch.setattr(_dask, "GONE", 1.0)
+    monkeypatch.setattr(_dask, "COUNT_EVERY", 0.2)
+    with EngineChoice(processes=1).opened(1) as engine:
+        assert isinstance(engine, DaskEngine)
+        assert next(engine.map(slowly, [1])) == (1, 1)
+        cluster = engine._cluster
+        assert cluster is not None
+        for nanny in cluster.workers.values():
+            cluster.sync(nanny.close)
+        work = {
+            "map": lambda: list(engine.map(slowly, range(5))),
+            "reduce": lambda: engine.reduce(slowly, range(5), add=sum),
+        }
+        with pytest.raises(
+            EngineError, match=r"local:1: all worker processes ended, and none has started again"
+        ):
+            work[verb]()
+
+
 def test_a_run_killed_while_its_workers_go_on(cluster: distributed.LocalCluster, survey: Path) -> None:
     """What they still finish does no harm to the next run, which begins at once."""
     address = workers(cluster, 2)
