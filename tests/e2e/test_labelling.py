@@ -21,7 +21,20 @@ NAMES = ('NGC "1", a', "<b>2</b>", "3")
 
 @pytest.fixture(scope="module")
 def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("browser")) as opened:
+    """Yield a browser that keeps what a page tells it to: one that has just started may lose it."""
+    folder = tmp_path_factory.mktemp("browser")
+    page = folder / "page.html"
+    page.write_text("<title>Nothing</title>", encoding="utf-8")
+    with browser(folder) as opened:
+        opened.open(page.as_uri())
+
+        def keeps() -> bool:
+            found = opened.driver.execute_script("return localStorage.getItem('ready')")
+            opened.driver.execute_script("localStorage.setItem('ready', 'yes')")
+            opened.driver.refresh()
+            return found == "yes"
+
+        opened.wait_for(keeps, "a browser that keeps what it is told")
         yield opened
 
 
