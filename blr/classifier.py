@@ -7,7 +7,7 @@ annotated catalogue is a moment.  Shapes: N rows, F features, K classes, M basis
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector, html_table
 from blr.decisions import Flag, flag_confidence, flag_flipped
-from blr.member import Member, shared_deviations
+from blr.member import Member, count_draws, shared_deviations
 from blr.missing.domain import Domain
 from blr.missing.excess import excess_spread
 from blr.missing.moments import FeatureMoments
-from blr.missing.patterns import Nodes, missing_patterns, node_blocks, present_errors
+from blr.missing.patterns import node_blocks, present_errors
 from blr.node_mixture import NodeMixture
 from blr.predictive.extrapolation import CONSTANT, continued, feature_range, rows_beyond
 from blr.predictive.mixture import Prediction, mix_nodes, mixed, with_rows
@@ -34,8 +34,6 @@ Mask = NDArray[np.bool_]
 Rows = NDArray[np.intp]
 
 _BLOCK = 8192  # rows scored at a time: the design matrix and its whitened copy stay in the cache
-_NODES = 32  # of the cubature over one missing feature: errs by 4e-4 in probability at a logit sd of 3
-_MORE_NODES = 64  # over several, or over measurement errors: by 0.01
 _MANY_MEMBERS = 3  # from which each member's softmax has fewer Sobol points
 _FEW_NODES, _FEWEST_NODES = 512, 128  # of a member; at each of the nodes over what is missing
 _ERROR_EFFECT = 0.1  # in probability, from which errors are flagged
@@ -66,11 +64,12 @@ class Classifier:
     untrusted
         Whether the model's own verdict is red.
     support
-        (2, F) the least and the largest value of each feature in the training set.  Beyond them labels say nothing, so
-        that the prediction is mixed of two: as the models extrapolate, and as at the nearest value within.  None
-        for the models' extrapolation alone.
+        (2, F) the least and the largest value of each feature in the training set.  Beyond them labels say nothing, and
+        the prediction is mixed of the models' extrapolation and that at the nearest value within.  None for the first.
     temperature
         Powers that the probabilities of rows within `support` are taken to; None for as they are.
+    integrated
+        Share, 0 to 1, that the integral over missing features has in a prediction; the rest is at their mean.
 
     Examples
     --------
@@ -90,6 +89,7 @@ class Classifier:
     untrusted: bool = False
     support: Matrix | None = None
     temperature: Temperature | None = None
+    integrated: float = 1.0
 
     @classmethod
     def build(
@@ -106,6 +106,7 @@ class Classifier:
         untrusted: bool = False,
         averaged_beyond: bool = False,
         temperature: Temperature | None = None,
+        integrated: float = 1.0,
     ) -> Classifier:
         """Return the classifier of fitted members, its moments, domain and limits taken from the training rows.
 
@@ -126,6 +127,7 @@ class Classifier:
             untrusted=untrusted,
             support=feature_range(X, missing) if averaged_beyond else None,
             temperature=temperature,
+            integrated=integrated,
         )
         filled = moments.impute(X, missing)
         parts = [model._point(filled[i : i + _BLOCK])[0].logit_std for i in range(0, len(filled), _BLOCK)]
@@ -154,17 +156,14 @@ class Classifier:
         credible
             Share of the posterior in intervals of the probabilities, which take longer; None for none.
         """
-        n = len(X)
         if X.shape[1:] != (len(self.features),) or missing.shape != X.shape:
-            raise ValueError(
-                f"expected X and missing of {len(self.features)} features {list(self.features)}, "
-                f"got shapes {X.shape} and {missing.shape}"
-            )
+            wanted = f"{len(self.features)} features {list(self.features)}"
+            raise ValueError(f"expected X and missing of {wanted}, got shapes {X.shape} and {missing.shape}")
         errors = None if errors is None else present_errors(errors, missing)
-        excluded = np.zeros(n, dtype=bool) if excluded is None else excluded
-        undetected = np.zeros(n, dtype=bool) if not_detected is None else not_detected
+        excluded = np.zeros(len(X), dtype=bool) if excluded is None else excluded
+        undetected = np.zeros(len(X), dtype=bool) if not_detected is None else not_detected
         parts = []
-        for start in range(0, max(n, 1), _BLOCK):
+        for start in range(0, max(len(X), 1), _BLOCK):
             rows = slice(start, start + _BLOCK)
             e = None if errors is None else errors[rows]
             parts.append(self._score(X[rows], missing[rows], e, undetected[rows], excluded[rows], credible))
@@ -180,10 +179,12 @@ class Classifier:
         credible: float | None,
     ) -> Scores:
         gone = missing.all(axis=1) | excluded
+        lacking = missing.any(axis=1)
+        filled = self.moments.impute(X, missing, limits=self.support)
         point, plugin, counts = self._point(
-            self.moments.impute(X, missing, limits=self.support), ~gone, np.asarray(missing.any(axis=1))
+            filled, ~gone, np.asarray(lacking) if self.integrated == 1 else None
         )
-        prediction = self._integrated(point, X, missing, missing.any(axis=1) & ~gone)
+        prediction = self._integrated(point, X, missing, lacking & ~gone)
         moved = np.zeros(len(X), dtype=bool)
         if errors is not None:
             exact = prediction.probability
@@ -192,25 +193,22 @@ class Classifier:
         beyond, _ = rows_beyond(self.support, np.where(missing, self.moments.mean, X))
         if self.temperature is not None:
             prediction = self.temperature.prediction(prediction, self.log_prior_shift, kept=beyond)
-        flags = self._flags(prediction.probability, plugin)
+        p = prediction.probability
+        flags = flag_confidence(p, low_confidence=self.low_confidence, close_call=self.close_call)
+        flags |= flag_flipped(p, plugin)
         for flag, where in (
             (Flag.OUT_OF_DOMAIN, self.domain.outside(X, missing) | (point.logit_std > self.logit_std_limit)),
             (Flag.MISSING_INPUT, missing.any(axis=1)),
             (Flag.UNCERTAIN_INPUT, moved),
             (Flag.NOT_DETECTED, undetected),
             (Flag.BEYOND_LABELS, beyond),
+            (Flag.UNTRUSTED_MODEL, np.full(len(X), self.untrusted)),
         ):
             flags[where] |= int(flag)
-        scores = Scores.of(prediction, plugin, flags, gone, self._count_draws(prediction, counts, gone))
+        draws = count_draws(p[~gone].sum(axis=0), counts, _COUNT_DRAWS)
+        scores = Scores.of(prediction, plugin, flags, gone, draws)
         link = self.members[0].posterior.link
         return scores if credible is None else scores.with_intervals(prediction, credible, link=link)
-
-    def _flags(self, probability: Matrix, plugin: Matrix) -> NDArray[np.int32]:
-        flags = flag_confidence(probability, low_confidence=self.low_confidence, close_call=self.close_call)
-        flags |= flag_flipped(probability, plugin)
-        if self.untrusted:
-            flags |= np.int32(Flag.UNTRUSTED_MODEL)
-        return flags
 
     def _point(
         self, X: Matrix, counted: Mask | None = None, rough: Mask | None = None
@@ -249,23 +247,40 @@ class Classifier:
         return mixed([(m.weight, self._prediction(m, m.design(X), most_nodes)) for m in self.members])
 
     def _prediction(self, member: Member, Phi: Matrix, most_nodes: int | None = None) -> Prediction:
-        few = _FEW_NODES if len(self.members) > _MANY_MEMBERS else None
+        most = most_nodes or (_FEW_NODES if len(self.members) > _MANY_MEMBERS else None)
         # What becomes of it are columns of float32.
-        return member.posterior.prediction(
-            Phi, shift=self.log_prior_shift, single=True, most_nodes=most_nodes or few
-        )
+        return member.posterior.prediction(Phi, shift=self.log_prior_shift, single=True, most_nodes=most)
 
     def _integrated(
         self, base: Prediction, X: Matrix, missing: Mask, where: Mask, errors: Matrix | None = None
     ) -> Prediction:
         """Integrate what is missing, and errors (N, F), out of the rows `where` (N,); others stay as they are."""
         chosen = np.flatnonzero(where)
+        share, parts = self.integrated, list[tuple[float, Prediction]]()
+        if share < 1 and len(chosen):
+            held = base if errors is None else self._over(self.moments.held, base, X, missing, chosen, errors)
+            parts.append((1 - share, held.rows(chosen)))
+        if share > 0 and len(chosen):
+            whole = self._over(self.moments, base, X, missing, chosen, errors)
+            parts.append((share, whole.rows(chosen)))
+        return with_rows(base, [(chosen, mixed(parts))]) if parts else base
+
+    def _over(
+        self,
+        moments: FeatureMoments,
+        base: Prediction,
+        X: Matrix,
+        missing: Mask,
+        chosen: Rows,
+        errors: Matrix | None,
+    ) -> Prediction:
+        found = moments.nodes_by_pattern(X, missing, chosen, errors, most=_BLOCK, limits=self.support)
         integrated: list[tuple[Rows, Prediction]] = []
         if self._joint is not None:
-            parts = ((rows, nodes, d) for rows, nodes, _, d in self._nodes(X, missing, chosen, errors))
+            parts = ((rows, nodes, d) for rows, nodes, _, d in found)
             integrated = list(self._joint.by_dimension(parts, _BLOCK))
             return with_rows(base, integrated)
-        for group in node_blocks(self._nodes(X, missing, chosen, errors), _BLOCK):
+        for group in node_blocks(found, _BLOCK):
             # Patterns are many and have few rows each: their nodes are predicted together.
             stacked_nodes = np.concatenate([nodes.reshape(-1, X.shape[1]) for _, nodes, _, _ in group])
             whole = self._predict(stacked_nodes, _FEWEST_NODES)
@@ -275,18 +290,6 @@ class Classifier:
                 integrated.append((rows, mix_nodes(weight, whole.rows(slice(start, stop)))))
                 start = stop
         return with_rows(base, integrated)
-
-    def _nodes(self, X: Matrix, missing: Mask, chosen: Rows, errors: Matrix | None) -> Iterator[Nodes]:
-        """Yield some rows of one pattern and their nodes, no more than a block."""
-        for pattern, index in missing_patterns(missing[chosen]):
-            size = _NODES if errors is None and pattern.sum() == 1 else _MORE_NODES
-            step = max(1, _BLOCK // size)
-            for start in range(0, len(index), step):
-                rows = chosen[index[start : start + step]]
-                sigma = None if errors is None else errors[rows]
-                nodes, weight = self.moments.nodes(X[rows], pattern, size, errors=sigma, limits=self.support)
-                moving = 0 if sigma is None else int((sigma > 0).any(axis=0).sum())
-                yield rows, nodes, weight, int(pattern.sum()) + moving
 
     @cached_property
     def _joint(self) -> NodeMixture | None:
@@ -299,12 +302,6 @@ class Classifier:
     def _deviations(self) -> tuple[Matrix, ...]:
         return shared_deviations(self.members, _COUNT_DRAWS)
 
-    def _count_draws(self, prediction: Prediction, counts: list[Matrix], gone: Mask) -> Matrix:
-        """Return the class counts (S, K) under draws of the weights: each member's, about the expected counts."""
-        expected = prediction.probability[~gone].sum(axis=0)
-        counts = counts or [np.zeros((_COUNT_DRAWS, len(expected)))]  # no row has a feature
-        return np.concatenate([expected + under - under.mean(axis=0) for under in counts])
-
     def __repr__(self) -> str:
         what = f"classes {', '.join(self.classes)}; features {', '.join(self.features)}"
         return f"<Classifier: {what}; {len(self.members)} model(s){', untrusted' if self.untrusted else ''}>"
@@ -315,7 +312,9 @@ class Classifier:
 
     def to_dict(self) -> dict[str, Any]:
         """Return scalars, strings, lists and arrays that `from_dict` makes the classifier of."""
-        return {
+        later = {} if self.temperature is None else {"temperature": self.temperature.to_dict()}
+        return later | {
+            "integrated": float(self.integrated),
             "features": list(self.features),
             "classes": list(self.classes),
             "members": [m.to_dict() for m in self.members],
@@ -327,13 +326,13 @@ class Classifier:
             "close_call": float(self.close_call),
             "untrusted": bool(self.untrusted),
             "support": self.support,
-        } | ({} if self.temperature is None else {"temperature": self.temperature.to_dict()})
+        }
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Classifier:
         """Return the classifier of `to_dict`."""
-        shift, support = d["log_prior_shift"], d.get("support")  # models of earlier versions have no support
-        temperature = d.get("temperature")
+        shift = d["log_prior_shift"]
+        support, temperature = d.get("support"), d.get("temperature")  # models of earlier versions have none
         return cls(
             features=tuple(d["features"]),
             classes=tuple(d["classes"]),
@@ -347,4 +346,5 @@ class Classifier:
             untrusted=d["untrusted"],
             support=None if support is None else np.asarray(support, dtype=np.float64),
             temperature=None if temperature is None else Temperature.from_dict(temperature),
+            integrated=d.get("integrated", 1.0),
         )

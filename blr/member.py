@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from blr.arrays import Matrix
+from blr.arrays import Matrix, Vector
 from blr.basis.base import Basis
 from blr.basis.kinds import basis_from_dict
 from blr.posterior.posterior import Posterior
 from blr.predictive.extrapolation import CONSTANT
 
-__all__ = ["Member", "shared_deviations"]
+__all__ = ["Member", "count_draws", "shared_deviations"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,3 +69,12 @@ def shared_deviations(members: Sequence[Member], n: int) -> tuple[Matrix, ...]:
     shares = np.array([m.weight for m in members])
     counts = np.diff(np.concatenate([[0], np.rint(np.cumsum(shares / shares.sum()) * n)])).astype(int)
     return tuple(m.posterior.deviations(k, rng) for m, k in zip(members, counts.tolist(), strict=True))
+
+
+def count_draws(expected: Vector, counts: Sequence[Matrix], n_draws: int) -> Matrix:
+    """Return class counts (S, K) under draws of the weights: those of each member, (n, K), about the `expected` (K,).
+
+    Without any, as where no row has a feature, they are `n_draws` times 0.
+    """
+    some = counts or [np.zeros((n_draws, len(expected)))]
+    return np.concatenate([expected + under - under.mean(axis=0) for under in some])

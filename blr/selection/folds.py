@@ -6,8 +6,9 @@ what is stacked is then what is kept.  Shapes: N rows, K classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +21,10 @@ from blr.posterior.posterior import Posterior
 from blr.posterior.variational import refine
 from blr.threads import single_threaded_blas
 
-__all__ = ["assign_folds", "fold_probabilities", "fold_probability"]
+__all__ = ["Predict", "assign_folds", "fold_probabilities", "fold_probability"]
+
+Predict = Callable[[Posterior, NDArray[np.intp]], NDArray[np.float64]]
+"""What a posterior says of rows, by their numbers (n,): probabilities (n, K), or several of them (n, ..., K)."""
 
 
 def assign_folds(stratum: ArrayLike, group: ArrayLike | None = None, *, n_folds: int = 5) -> NDArray[np.intp]:
@@ -74,24 +78,44 @@ def fold_probability(q: LaplacePosterior, fold: NDArray[np.intp], *, refined: bo
 
 
 def fold_probabilities(
-    fits: Sequence[LaplacePosterior], fold: NDArray[np.intp], *, refined: bool = True
-) -> Iterator[Matrix]:
+    fits: Sequence[LaplacePosterior],
+    fold: NDArray[np.intp],
+    *,
+    refined: bool = True,
+    predict: Predict | None = None,
+) -> Iterator[NDArray[np.float64]]:
     """Yield for each of the fits what `fold_probability` returns; they have the same rows and different priors.
 
     A refinement begins where that of the fit before ended on the same rows: it has not seen the fold that is left out.
     The first one begins at its own Laplace fit.
+
+    Parameters
+    ----------
+    fits, fold, refined
+        As of `fold_probability`.
+    predict
+        What is asked of the posterior without a fold, about the rows of the fold; default: the probabilities at
+        their rows of the design matrix.
     """
     ended: dict[int, Posterior] = {}
     for q in fits:
-        yield _without_each(q, fold, ended, refined=refined)
+        yield _without_each(q, fold, ended, predict, refined=refined)
 
 
 def _without_each(
-    q: LaplacePosterior, fold: NDArray[np.intp], ended: dict[int, Posterior], *, refined: bool
-) -> Matrix:
-    """Return the probabilities (N, K); `ended` has where each fold's refinement ended, and is brought up to date."""
+    q: LaplacePosterior,
+    fold: NDArray[np.intp],
+    ended: dict[int, Posterior],
+    predict: Predict | None,
+    *,
+    refined: bool,
+) -> NDArray[np.float64]:
+    """Return what is predicted of all rows.
+
+    `ended` has where each fold's refinement ended, and is brought up to date.
+    """
     data = q.problem.require_rows()
-    p = np.empty((len(data.Phi), q.problem.n_classes))
+    found: list[tuple[NDArray[np.intp], Any]] = []
     with single_threaded_blas():
         for number in np.unique(fold).tolist():
             left = fold == number
@@ -100,5 +124,16 @@ def _without_each(
             served: Posterior = posterior_at(problem, mode)
             if refined:
                 served = ended[number] = refine(served, start=ended.get(number), draft=True)
-            p[left] = served.prediction(data.Phi[left]).probability
+            rows = np.flatnonzero(left)
+            found.append(
+                (
+                    rows,
+                    served.prediction(data.Phi[left]).probability
+                    if predict is None
+                    else predict(served, rows),
+                )
+            )
+    p = np.empty((len(fold), *found[0][1].shape[1:]))
+    for rows, predicted in found:
+        p[rows] = predicted
     return p

@@ -28,6 +28,7 @@ For this folder alone:
   inputs.
 - `_judged_objects`: Curves, counts and notable objects that the report shows of the rows that judge a model.
 - `_label_noise`: Shares of wrong labels: stated by a specification, or estimated from the training rows.
+- `_left_out`: Left-out probabilities of a candidate: what its fits say of rows that they have not seen.
 - `_objects`: Names, positions and magnitudes of labelled objects, so that people can look at them later.
 - `_overdispersion`: Overdispersion of votes: how much more they scatter than independent votes would.
 - `_photometry`: The softening of asinh magnitudes and the units of fluxes, as a training finds them in its

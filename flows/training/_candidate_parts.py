@@ -6,7 +6,7 @@ so that candidates are compared by it.  Shapes: N training rows, F features used
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
@@ -23,9 +23,7 @@ from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.posterior.posterior import Posterior
 from blr.posterior.variational import refine
-from blr.selection.compare import leave_one_out_probability, recorded_shares
 from blr.selection.evidence import fit_evidence
-from blr.selection.folds import fold_probabilities
 from blr.selection.prior_scale import fit_scales
 from blr.selection.relevance import with_relevant_heights, with_relevant_widths
 from blr.sums import Rows
@@ -33,7 +31,7 @@ from flows.reports.candidates import CandidatePart
 from flows.specification.basis import BasisKeywords
 from flows.training._shards import DesignShards, TrainingShards, fit_targets
 
-__all__ = ["CandidateProblem", "Part", "Response", "fitted_parts", "left_out", "left_out_of_sample"]
+__all__ = ["CandidateProblem", "Part", "Response", "fitted_parts"]
 
 Floats = NDArray[np.float64]
 
@@ -42,12 +40,6 @@ LEAST_PART = 0.1
 """Smallest share of a part, relative to the best one: every part costs the same time in each prediction."""
 COMMON_WIDTH = 0.7
 """Width at which the search for one width a feature starts, divided by the square root of the number of features."""
-FOLD_WORK = 1e8
-"""Most work for folds, as rows times the squared number of weights; above it, one step is used where it is good."""
-SAMPLED_AT_ONCE = 16_384
-"""Rows of a sample whose design matrix is held in memory at once."""
-MOST_INFLUENTIAL = 0.01
-"""Largest share of influential rows with which one step is used; their own curvature is over half of the total."""
 
 
 class Response(TypedDict):
@@ -227,57 +219,3 @@ def _refined(parts: Sequence[Part], on_step: Callable[[], None]) -> list[Part]:
         bound = part.log_weight + served.elbo - part.laplace.log_evidence
         refined.append(replace(part, served=served, log_weight=bound))
     return _shared(refined)
-
-
-def _by_width(parts: Sequence[Part]) -> list[list[Part]]:
-    """Return the parts in groups of equal width, which share a design matrix."""
-    return [
-        [part for part in parts if part.width == width] for width in sorted({part.width for part in parts})
-    ]
-
-
-def left_out_of_sample(
-    problem: CandidateProblem, parts: Sequence[Part], *, on_part: Callable[[], None]
-) -> tuple[Floats, str]:
-    """Return what `left_out` returns, for the rows in memory: by one step from the fits to all rows."""
-    found = []
-    for start in range(0, len(problem.X), SAMPLED_AT_ONCE):
-        some = slice(start, start + SAMPLED_AT_ONCE)
-        p: Floats | float = 0.0
-        for part in parts:
-            q = problem.sampled(part.served, part.basis, some)
-            unseen, share, weight = leave_one_out_probability(q, records=False)
-            p = p + part.weight * unseen
-        found.append(np.stack([p, weight[:, None] * share]))
-        on_part()
-    return np.concatenate(found, axis=1), "one step"
-
-
-def left_out(
-    parts: Sequence[Part],
-    fold: NDArray[np.intp],
-    *,
-    n_influential: int,
-    refined: bool,
-    on_part: Callable[[], None],
-) -> tuple[Floats, str]:
-    """Return the rows' left-out probabilities and weighted shares of classes (2, N, K), and how they were found.
-
-    The probabilities are those of the true classes, also where labels may be wrong.  They come from fits without each
-    `fold` (N,).  Where folds cost too much, they come from the whole fit by one Newton step, provided that only a few
-    rows are so influential that one step is inaccurate; `n_influential` counts these, for the first part.
-    """
-    share, weight = recorded_shares(parts[0].laplace)
-    costly = len(share) * float(parts[0].laplace.problem.n_solved) ** 2 > FOLD_WORK
-    one_step = costly and n_influential <= MOST_INFLUENTIAL * len(share)
-    p = np.zeros_like(share)
-    for same_width in _by_width(parts):
-        unseen: Iterator[Floats]
-        if one_step:
-            unseen = (leave_one_out_probability(part.served, records=False)[0] for part in same_width)
-        else:
-            unseen = fold_probabilities([part.laplace for part in same_width], fold, refined=refined)
-        for part, probability in zip(same_width, unseen, strict=True):
-            p += part.weight * probability
-            on_part()
-    return np.stack([p, weight[:, None] * share]), "one step" if one_step else "folds"

@@ -36,10 +36,9 @@ from flows.training._candidate_parts import (
     CandidateProblem,
     Part,
     fitted_parts,
-    left_out,
-    left_out_of_sample,
 )
 from flows.training._checks import posterior_check
+from flows.training._left_out import IncompleteRows, LeftOut, left_out, left_out_of_sample
 from flows.training._rows import TrainingRows
 from flows.training._shards import TrainingShards
 from flows.training._weight_pictures import weight_pictures
@@ -61,12 +60,12 @@ Floats = NDArray[np.float64]
 class FittedCandidate:
     """The candidate as it was judged, and what later steps need of its fits.
 
-    `left_out` (2, N, K) are the left-out probabilities of the training rows, and their weighted shares of the classes.
+    `left_out` are the left-out probabilities of the training rows.
     `drafts` are the refined posteriors of the parts, from which a later refinement starts; none if nothing was refined.
     """
 
     row: JudgedCandidate
-    left_out: Floats | None = None
+    left_out: LeftOut | None = None
     drafts: tuple[Gaussian, ...] = ()
 
 
@@ -95,25 +94,27 @@ def fit_candidate(
     )
     held_out = bool(data.rows.held_out.any())
     loo = leave_one_out(parts[0].served)
-    unseen, by = None, "held-out rows"
+    unseen = None
     if select.by == "stack" or not held_out:
         training, group = data.rows.training, data.rows.group
         tell().start(f"folds of {what}", len(parts), "parts")
         if problem.shards is None:
             fold = assign_folds(data.rows.target[training], None if group is None else group[training])
-            unseen, by = left_out(
-                parts, fold, n_influential=loo.n_influential, refined=refined, on_part=_advance
+            incomplete = IncompleteRows.of(data, tuple(specification.features), problem.columns)
+            n_influential = loo.n_influential
+            unseen = left_out(
+                parts, fold, incomplete, n_influential=n_influential, refined=refined, on_part=_advance
             )
         else:
-            unseen, by = left_out_of_sample(problem, parts, on_part=_advance)
-        unseen[0] = recorded_probability(unseen[0], data.rows.confused(training))
+            unseen = left_out_of_sample(problem, parts, on_part=_advance)
+        unseen = unseen.recorded(data.rows.confused(training))
     if held_out:
         loss = _held_out_loss(specification, index, parts, data)
     else:
         assert unseen is not None  # noqa: S101  nothing is held out
-        p, share = unseen
-        loss = float(-(share * np.log(np.maximum(p, np.finfo(float).tiny))).sum() / share.sum())
+        loss = unseen.loss()
     named = _features(specification, candidate)
+    by = "held-out rows" if unseen is None else unseen.by
     row = _row(candidate, named, data.classes, parts, log_evidence, loss, loo, by)
     drafts = tuple(part.served.gaussian for part in parts) if refined else ()
     return FittedCandidate(row, unseen, drafts)
@@ -237,6 +238,7 @@ def build_classifier(
     *,
     untrusted: bool,
     temperature: Temperature | None = None,
+    integrated: float = 1.0,
 ) -> Classifier:
     """Return the classifier that is made of fitted members; its features are those that some member uses."""
     used = used_columns(members)
@@ -254,6 +256,7 @@ def build_classifier(
         untrusted=untrusted,
         averaged_beyond=specification.select.extrapolation == "averaged",
         temperature=temperature,
+        integrated=integrated,
     )
 
 

@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blr.selection import compare as selection
 from blr.selection.stacking import stacking_weights
 from flows.reports.candidates import JudgedCandidate
+from flows.training._left_out import LeftOut, integrated_share, mixed
 
 __all__ = ["Ranking", "rank", "stacked"]
 
+ENOUGH = 0.05
+"""Change of the share that is integrated out, below which the candidates' shares stay the same."""
+MOST_ROUNDS = 4
+"""Times that the candidates' shares and that share are sought in turn."""
 LEAST_WEIGHT = 1e-3
 """Smallest share of a candidate in a mixture: a smaller one costs as much time, and changes no prediction."""
 
@@ -23,12 +27,20 @@ class Ranking:
     """The chosen row, each row's posterior probability, and whether the evidence includes the second-order term.
 
     `members` are the rows that make the model, each with its share: the chosen one, or those of the mixture.
+    `integrated` is the share of missing features' excess variance that the model integrates out.
     """
 
     selected: int
     members: tuple[tuple[int, float], ...]
     weights: tuple[float, ...]
     second_order_applied: bool
+    integrated: float = 1.0
+
+    @property
+    def shares(self) -> list[float]:
+        """The share of each row in the model, 0 for those that are not in it."""
+        shares = dict(self.members)
+        return [shares.get(i, 0.0) for i in range(len(self.weights))]
 
 
 def rank(candidates: Sequence[JudgedCandidate], *, by: str, shares: Sequence[float] | None = None) -> Ranking:
@@ -60,12 +72,17 @@ def _score(candidate: JudgedCandidate, by: str) -> float:
     return np.nan if score is None else score
 
 
-def stacked(candidates: Sequence[JudgedCandidate], left_out: Sequence[NDArray[np.float64]]) -> list[float]:
+def stacked(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut]) -> list[float]:
     """Return each candidate's share in the mixture that predicts left-out rows best.
 
-    `left_out` has an array (2, N, K) for each candidate: the left-out probabilities of the rows, and the weighted
-    shares of the classes.
+    The share of missing features' excess variance that is integrated out is the one that the mixture asks for.
     """
     prior = np.array([candidate.prior_probability for candidate in candidates])
-    shares = stacking_weights([p for p, _ in left_out], left_out[0][1], prior_probability=prior)
-    return [float(share) for share in shares]
+    integrated, shares = 1.0, [1.0]
+    for _ in range(MOST_ROUNDS):
+        unseen = [one.at(integrated) for one in left_out]
+        shares = stacking_weights(unseen, left_out[0].share, prior_probability=prior).tolist()
+        before, integrated = integrated, integrated_share(mixed(left_out, shares))
+        if abs(integrated - before) < ENOUGH:
+            break
+    return shares

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,13 +69,15 @@ class Judged:
     """Members fitted to the training rows, and the data that judge them.
 
     Where no rows are held out, the left-out probabilities `left_out` (N, K) of the training rows judge the members.
-    They include the `temperature`, which is that of the model too.
+    They include the `temperature`, which is that of the model too, as is the share of missing features' excess
+    variance that is `integrated` out.
     """
 
     members: Sequence[Member]
     data: CandidateData
     left_out: NDArray[np.float64] | None
     temperature: Temperature | None = None
+    integrated: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,9 +126,12 @@ def make_model(
     training, trust = described.training, _trust(kept, candidates[selected])
     untrusted, refitted = trust.verdict == "red", kept.data is not judged.data
     temperature = judged.temperature
-    tested = build_classifier(
-        specification, judged.members, judged.data, untrusted=untrusted, temperature=temperature
-    )
+    how: dict[str, Any] = {
+        "untrusted": untrusted,
+        "temperature": temperature,
+        "integrated": judged.integrated,
+    }
+    tested = build_classifier(specification, judged.members, judged.data, **how)
     rows = judged.data.rows
     tell().start(
         "judging the model on held-out objects" if judged.left_out is None else "judging the model by folds",
@@ -142,9 +148,7 @@ def make_model(
     classifier = tested
     if refitted:
         share = kept.data.class_share
-        classifier = build_classifier(
-            specification, kept.members, kept.data, untrusted=untrusted, temperature=temperature
-        )
+        classifier = build_classifier(specification, kept.members, kept.data, **how)
         classifier, correction = corrected(specification, classifier, share, shifted.target)
     model = Model(
         name=specification.name,

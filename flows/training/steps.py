@@ -47,9 +47,9 @@ from flows.training._candidates import fit_candidate, known_trust, refit_candida
 from flows.training._checks import checked_parts
 from flows.training._gather import Gathered, gather
 from flows.training._ingest import column_metadata, labelled_sample, stage_rows
+from flows.training._left_out import LeftOut, integrated_share, mixed
 from flows.training._photometry import with_learned_photometry
 from flows.training._ranking import Ranking, rank, stacked
-from flows.training._rows import write_array
 from flows.training._saving import Judged, Kept, make_model, save_model
 from flows.training._staging import (
     StagedDescription,
@@ -173,7 +173,7 @@ def fit(folder: str, index: int, threads: int | None = None) -> JudgedCandidate:
                 f"candidate.{index}: the fit failed ({error}); change its basis or features, or remove it"
             ) from error
         if fitted.left_out is not None:
-            write_array(fitted.left_out, done.with_suffix(".npy"))
+            fitted.left_out.write(done.with_suffix(".npy"))
         write_drafts(fitted.drafts, Path(folder), index)
         write_document(done, fitted.row)
     return read_document(JudgedCandidate, done)
@@ -182,11 +182,11 @@ def fit(folder: str, index: int, threads: int | None = None) -> JudgedCandidate:
 def choose(folder: str, candidates: Sequence[JudgedCandidate]) -> Ranking:
     """Return which candidates make the model, and each one's posterior probability."""
     by = read_described(Path(folder)).specification.select.by
-    shares = None
-    if by == "stack":
-        left_out = [Path(folder) / f"candidate-{index:03d}.npy" for index in range(len(candidates))]
-        shares = stacked(candidates, [np.load(path, allow_pickle=False) for path in left_out])
-    ranking = rank(candidates, by=by, shares=shares)
+    files = [Path(folder) / f"candidate-{index:03d}.npy" for index in range(len(candidates))]
+    left_out = [LeftOut.read(path) for path in files if path.is_file()]
+    ranking = rank(candidates, by=by, shares=stacked(candidates, left_out) if by == "stack" else None)
+    if len(left_out) == len(candidates):
+        ranking = replace(ranking, integrated=integrated_share(mixed(left_out, ranking.shares)))
     write_checked_parts(checked_parts(ranking.members, candidates), ranking.selected, Path(folder))
     return ranking
 
@@ -246,7 +246,7 @@ def save(
         index: stored.checks
         for (index, _), stored in zip(ranking.members, stored_members.values(), strict=True)
     }
-    left_out, temperature = mixed_left_out(staged, Path(folder), ranking.members)
+    left_out, temperature = mixed_left_out(staged, Path(folder), ranking)
     with single_threaded_blas():
         trained = make_model(
             staged.specification,
@@ -255,6 +255,7 @@ def save(
                 staged.data,
                 None if staged.data.rows.held_out.any() else left_out,
                 temperature,
+                ranking.integrated,
             ),
             Kept(of(kept), staged.fits[kept], [check for some in checks.values() for check in some]),
             candidates=[

@@ -10,6 +10,7 @@ import pytest
 
 import blr
 from blr.selection.compare import compare
+from flows.training._left_out import LeftOut
 from flows.training._ranking import rank, stacked
 from tests.flows.candidates import CANDIDATE
 
@@ -62,7 +63,7 @@ def test_an_average_leaves_out_candidates_of_small_weight() -> None:
 def test_a_stack_has_the_shares_that_predict_left_out_rows_best() -> None:
     truth = np.eye(2)[np.arange(60) % 2]
     good, bad = 0.1 + 0.8 * truth, 0.9 - 0.8 * truth
-    left_out = [np.stack([p, truth]) for p in (bad, good, good)]
+    left_out = [LeftOut(p, truth) for p in (bad, good, good)]
     rows = [row(-1.0), row(-9.0), row(-10.0, verdict="red")]
     shares = stacked(rows, left_out)
     assert shares[0] < 0.05
