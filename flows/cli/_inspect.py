@@ -158,7 +158,7 @@ def _show_label(label: LabelSummary) -> None:
 
 def _kind(leak: LeakSummary) -> str:
     if len(leak.columns) == 1:
-        return "suspect: by itself"
+        return "leak: the label in other numbers" if leak.combination else "suspect: by itself"
     return "leak: computed with the class" if leak.derived else "colour, or leak: only together"
 
 

@@ -23,6 +23,7 @@ from catalogs.errors import brief
 from catalogs.formats import annotated_columns
 from catalogs.profile import split
 from catalogs.profile.columns import Profile, as_numbers
+from catalogs.profile.label_copies import is_number_of_votes, label_numbers
 from catalogs.profile.numbers_in_texts import ANOTHER_NOTATION, suspected_texts
 from catalogs.profile.presence import shares_of_one, uneven_presence
 from catalogs.profile.subjects import about_a_magnitude
@@ -194,6 +195,7 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
         if name != label and (c.is_number or suspected_texts(seen, name))
     ]
     rows = {name: _numbers(seen, name)[labels != ""] for name in numbers}
+    numbered = label_numbers(seen.chosen[label][labels != ""])
     evidence = Evidence(
         label=label,
         rows=rows,
@@ -206,6 +208,7 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
         gains=gains,
         presence=uneven_presence(rows, labels[labels != ""]),
         shares=shares_of_one(rows),
+        totals={name for name in numbers if is_number_of_votes(rows[name], numbered)},
         duplicates={name: group[0] for group in seen.duplicate_columns() for name in group[1:]},
     )
     usable = [name for name in numbers if reason_against(seen, name, evidence) is None]

@@ -38,7 +38,8 @@ def training_answers(report: TrainReport) -> tuple[Answer, ...]:
 
 
 def _trust(report: TrainReport) -> Answer:
-    findings = (skill_finding(report), approximation_finding(report), _likeness(report))
+    asked = (skill_finding(report), approximation_finding(report), _likeness(report))
+    findings = (*asked, *_leaks(report))
     level = worst_level(findings)
     reasons = "; ".join(f.clause for f in findings if f.level == level)
     like = (
@@ -49,9 +50,20 @@ def _trust(report: TrainReport) -> Answer:
     short = {
         "good": f"Yes: it has skill, the approximation holds, and {like}.",
         "care": f"Yes, with care: {reasons}.",
-        "bad": f"{refusal(findings)}: {reasons}.",
+        "bad": f"{refusal(asked)}: {reasons}.",
     }[level]
     return Answer(question="Can I trust it?", short=short, level=level, findings=findings)
+
+
+def _leaks(report: TrainReport) -> Iterator[Finding]:
+    if report.leaks:
+        yield Finding(
+            what=f"The features use {'; and '.join(report.leaks.values())}",
+            level="care",
+            short=f"features may give the class away ({'; '.join(report.leaks)})",
+            advice="Leave such a column out, unless the objects to classify have it too, measured without knowing "
+            "the class.",
+        )
 
 
 def _likeness(report: TrainReport) -> Finding:

@@ -23,7 +23,7 @@ from flows.reports.data import (
 from flows.reports.label_noise import noise_words
 from flows.reports.picture_data import ReportNotes, StoredPictures
 from flows.reports.shift import shift_words
-from flows.training._quality import quality_remarks
+from flows.training._quality import leak_words, quality_remarks
 
 __all__ = ["REPORT_FILE", "ReportParts", "load_boundary", "save_boundary", "train_report"]
 
@@ -106,6 +106,7 @@ def train_report(
             disputed=training.labels.disputed,
             without_features=metrics.n_unclassified,
         ),
+        leaks={columns: words for q in training.quality for columns, words in leak_words(q).items()},
         shift=training.shift,
         classifications=tuple(classifications),
         catalogue=", ".join(file.name for file in training.inputs),

@@ -75,6 +75,7 @@ def test_completeness_and_purity_are_those_of_the_counts() -> None:
         ({"shift": target(0.52)}, "Yes:", "looks like the training set"),
         ({}, "Yes:", "no target was named"),
         ({"shift": target(0.9)}, "Yes, with care:", "unlike the training set"),
+        ({"leaks": {"disk": "disk, which tells 97% of the class by itself"}}, "Yes, with care:", "(disk)"),
         ({"trust": Verdict("amber", ("The shift is 1.2 sd.",))}, "Yes, with care:", "1.2 sd"),
         (
             {"trust": Verdict("red", ("it is separable",))},
