@@ -28,6 +28,8 @@ from flows.training._quality import leak_words, quality_remarks
 __all__ = ["REPORT_FILE", "ReportParts", "load_boundary", "save_boundary", "train_report"]
 
 REPORT_FILE = "report.html"
+UNDECIDED = "?"
+"""Answer of a reviewer who cannot tell: no label, and no class that was forgotten."""
 BOUNDARY_FILE = "boundary.npz"
 PICTURES_FILE = "pictures.npz"
 NOTES_FILE = "report-notes.json"
@@ -70,6 +72,7 @@ def train_report(
     parts = ReportParts() if parts is None else parts
     training, metrics = model.training, model.metrics
     counts = zip(model.classes, training.training_counts, training.held_out_counts, strict=True)
+    undecided = training.unknown_labels.get(UNDECIDED, 0)
     return TrainReport(
         name=model.name,
         version=model.version,
@@ -100,8 +103,8 @@ def train_report(
         left_out=LeftOutRows(
             n_read=training.n_read,
             n_selected=training.n_selected,
-            unlabelled=training.unlabelled,
-            unknown_labels=training.unknown_labels,
+            unlabelled=training.unlabelled + undecided,
+            unknown_labels={text: n for text, n in training.unknown_labels.items() if text != UNDECIDED},
             conflicts=training.labels.conflicts,
             disputed=training.labels.disputed,
             without_features=metrics.n_unclassified,
