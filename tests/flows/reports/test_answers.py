@@ -336,3 +336,24 @@ def test_one_object_has_a_label() -> None:
     said = [f.what for f in training_answers(report(left_out=left))[2].findings]
     assert "1 object has a label that belongs to no class, and trains nothing: E? (1)" in said
     assert "1 object has no label, and trains nothing" in said
+
+
+def test_an_audit_is_spoken_of_once() -> None:
+    looked = "people looked at 58 of 60 objects that were drawn by design"
+    own = {
+        "early": "the model says 5 (3 to 6), which agrees",
+        "late": "the model says 9 (8 to 10), which the audit rejects",
+    }
+    for first in ("", "an audit: "):  # as earlier snapshots wrote
+        classes = {
+            name: counted(
+                name, source="audit", assumes=None, reason=f"{first}{looked}; {said}", selections=()
+            )
+            for name, said in own.items()
+        }
+        census = Census(n_rows=10_000, level=0.95, classes=classes)
+        said = f"{looked[1:]}; early: {own['early']}; late: {own['late']}"
+        assert census_table(census).note == f"Of 10,000 objects with probabilities. P{said}."
+        found = replace(make_report().classifications[0], census=census)
+        quality = classification_answers(found, MODEL, [], ReleaseTroubles(quarantined={}, deferred={}))[1]
+        assert quality.findings[1].what == f"The counts are from an audit: p{said}"
