@@ -88,15 +88,15 @@ def starting_specification(
     texts = label_texts(seen.chosen[label])
     place = described_positions(catalog, seen)
     classes = _enough(starting_classes(counts), counts, label)
-    labels = _labels(texts, classes)
+    labels = classes.named(texts)
     by, classes = _split(seen, label, labels, place, classes)
     classes = _enough(classes, counts, label)
-    labels = _labels(texts, classes)
+    labels = classes.named(texts)
     chosen, bare = _chosen(catalog, seen, label, labels)
     if bare:
         # What has no feature cannot be classified: the classes of such objects are left out.
         classes = _enough(classes.without(bare), counts, label)
-        chosen, _ = _chosen(catalog, seen, label, _labels(texts, classes))
+        chosen, _ = _chosen(catalog, seen, label, classes.named(texts))
     if not chosen.features:
         raise TrainingError(
             f"got no column of {catalog.path} that could be a feature ({_some_reasons(chosen.left_out)}), "
@@ -151,12 +151,6 @@ def _remedy(column: Column) -> str:
     if pt.is_fixed_size_list(column.datatype) or pt.is_list(column.datatype):
         return f"an element is written {quoted(column.name)}[0]"
     return "no number of the object"
-
-
-def _labels(texts: Any, classes: StartingClasses) -> Any:
-    """Return the class (n,) of each label, '' where it is in none."""
-    names = np.array(["", *(c.name for c in classes.kept)], dtype=object)
-    return names[classes.reader.read(texts) + 1]
 
 
 def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> StartingClasses:
