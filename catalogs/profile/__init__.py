@@ -3,6 +3,7 @@
 - `columns`: What the rows of a catalogue show, in one pass of bounded memory: counts a column, and a sample
   of the rows.
 - `distribution`: How the values of a column are distributed: counts in bins, the mean and the spread.
+- `label_copies`: Columns that are the label in other numbers, as the complement of a vote fraction.
 - `leaks`: Columns that give the class away: by themselves, or only together.
 - `numbers_in_texts`: Text columns that are columns of numbers but for a few texts.
 - `other_positions`: Positions that are in other columns than a right ascension and a declination of their
@@ -27,6 +28,7 @@ For this folder alone:
 __all__ = [
     "columns",
     "distribution",
+    "label_copies",
     "leaks",
     "numbers_in_texts",
     "other_positions",

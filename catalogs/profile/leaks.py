@@ -24,7 +24,7 @@ from scipy.linalg import LinAlgError, eigh
 from catalogs.catalog.elements import Element
 from catalogs.profile._information_gain import SMOOTHING, Classes, binned, gain, number_of_bins, sorted_texts
 
-__all__ = ["ALONE", "Leak", "Scaled", "find_leaks", "single_gains", "spans_decades"]
+__all__ = ["ALONE", "Leak", "Scaled", "find_leaks", "shown_column", "single_gains", "spans_decades"]
 
 Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float64]
@@ -54,7 +54,7 @@ class Leak:
     `beyond` is the gain over the best part of the set (over nothing, for one column), `combination` the formula
     whose value tells the class.  `derived` says that it adds a logarithm to something that is not one, and holds
     closely within each class: a column was computed from the others, where a sum of like things is a colour.
-    The logarithm of a flux is like a magnitude.
+    The logarithm of a flux is like a magnitude.  A single column has a formula if it is the label in other numbers.
     """
 
     columns: tuple[str, ...]
@@ -93,9 +93,12 @@ class Scaled:
     @property
     def shown(self) -> str:
         """The column in a formula."""
-        plain = self.name.isidentifier() or isinstance(self.name, Element)
-        quoted = self.name if plain else f"`{self.name}`"
-        return f"log10({quoted})" if self.log else quoted
+        return f"log10({shown_column(self.name)})" if self.log else shown_column(self.name)
+
+
+def shown_column(name: str) -> str:
+    """Return a column's name as a formula has it."""
+    return name if name.isidentifier() or isinstance(name, Element) else f"`{name}`"
 
 
 def spans_decades(values: Floats) -> bool:

@@ -51,5 +51,7 @@ def _examples(
             classes=one.classes,
             probabilities=one.probabilities,
             contributions=feature_contributions(model, classifier, parts, x),
-            nearest=() if labelled is None else nearest_objects(model, classifier, x, labelled),
+            nearest=()
+            if labelled is None
+            else nearest_objects(model, classifier, x, labelled, identifier=one.id),
         )

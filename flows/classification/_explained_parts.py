@@ -45,9 +45,13 @@ def feature_contributions(
 
 
 def nearest_objects(
-    model: Model, classifier: Classifier, x: Floats, labelled: LabelledObjects
+    model: Model, classifier: Classifier, x: Floats, labelled: LabelledObjects, *, identifier: str
 ) -> tuple[LikeObject, ...]:
-    """Return the labelled objects that are nearest to the features x (F,), NaN where one is missing."""
+    """Return the labelled objects that are nearest to the features x (F,), NaN where one is missing.
+
+    The object itself, by its `identifier`, is not among them.
+    """
+    labelled = labelled.but(identifier)
     found = nearest_rows(classifier, x, labelled.X, n=NEAREST)
     return tuple(
         LikeObject(

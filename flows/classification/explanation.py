@@ -28,6 +28,7 @@ from flows.errors import UsageError
 from flows.inputs.object_row import ObjectRow, find_object, read_object
 from flows.inputs.opening import opened
 from flows.inputs.resolve import resolve_sources
+from flows.labels.reader import label_texts
 from flows.models.labelled_objects import LabelledObjects, read_labelled_objects
 from flows.models.model import Model
 from flows.models.store import Store
@@ -138,7 +139,13 @@ def _explained(
         else feature_contributions(model, scorer.classifier, parts, features.X[0]),
         missing=tuple(name for name, gone in zip(model.features, missing, strict=True) if gone),
         flags=tuple(_flags(flags)),
-        nearest=nearest_objects(model, scorer.classifier, np.where(missing, np.nan, features.X[0]), labelled)
+        nearest=nearest_objects(
+            model,
+            scorer.classifier,
+            np.where(missing, np.nan, features.X[0]),
+            labelled,
+            identifier=str(label_texts(batch_values(batch, [column])[column])[0]),
+        )
         if known and labelled is not None
         else (),
         remarks=tuple(remarks),

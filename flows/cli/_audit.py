@@ -65,8 +65,8 @@ def _show_audit(audit: Audit) -> None:
     if audit.sets is not None:
         _show_sets(audit.sets)
     say(
-        f"{audit.n_answered:,} of {audit.n_drawn:,} drawn objects have an answer, {audit.n_undecided:,} cannot be "
-        f"decided, {audit.n_unanswered:,} are blank; {audit.n_other:,} belong to none of the classes"
+        f"Drawn objects with an answer: {audit.n_answered:,} of {audit.n_drawn:,} (undecided: {audit.n_undecided:,}, "
+        f"blank: {audit.n_unanswered:,}); of none of the classes: {audit.n_other:,}"
     )
     if audit.n_answered < audit.n_drawn:
         say(

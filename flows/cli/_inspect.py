@@ -30,6 +30,8 @@ from flows.inputs.source import RemoteSource
 
 __all__ = ["run_init", "run_inspect"]
 
+MOST_CLASSES = 12
+"""Classes that a line names."""
 COLUMNS_FILE = "blr-columns.toml"
 """A team's names of columns, beside the specification that is written."""
 
@@ -137,6 +139,12 @@ def _show_label(label: LabelSummary) -> None:
     """Show the labels and the columns that give them away."""
     rows = [(text, f"{n:,}") for text, n in label.counts.items()]
     print_tables(plain_table(f"Labels in {label.column}", ("label", "rows"), rows))
+    shown = [f"{name} ({c.rows:,} rows)" for name, c in [*label.drafted.items()][:MOST_CLASSES]]
+    if shown:
+        more = ", ..." if len(label.drafted) > len(shown) else ""
+        alike = any(len(c.spellings) > 1 for c in label.drafted.values())
+        case = "; spellings that differ in case only are one" if alike else ""
+        say(f"Classes that `blr init` makes of them: {', '.join(shown)}{more}{case}")
     leaks = [
         (
             ", ".join(leak.columns),
@@ -158,7 +166,7 @@ def _show_label(label: LabelSummary) -> None:
 
 def _kind(leak: LeakSummary) -> str:
     if len(leak.columns) == 1:
-        return "suspect: by itself"
+        return "leak: the label in other numbers" if leak.combination else "suspect: by itself"
     return "leak: computed with the class" if leak.derived else "colour, or leak: only together"
 
 

@@ -105,4 +105,7 @@ def _loss(model: ListedModel) -> str:
         return "–"
     if model.log_loss_low is None or model.log_loss_high is None:
         return f"{model.log_loss:.4f}"
-    return f"{model.log_loss:.4f} ({model.log_loss_low:.4f} to {model.log_loss_high:.4f})"
+    low = max(
+        0.0, model.log_loss_low
+    )  # a log loss is not negative, though its Gaussian interval may reach there
+    return f"{model.log_loss:.4f} ({low:.4f} to {model.log_loss_high:.4f})"

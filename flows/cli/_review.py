@@ -32,7 +32,15 @@ def run_review(request: ReviewRequest, options: ReviewOptions) -> None:
 def show_reviewed(result: reviewing.ReviewResult) -> None:
     """Show who was chosen, and where the list is."""
     files = ", ".join(str(path) for path in result.files) or "nothing written"
-    chosen = f"{result.top} flagged and {result.drawn} drawn of {result.n_classified:,} classified objects"
-    say(f"{chosen}{f', and {result.outliers} outliers' if result.outliers else ''}: {files}")
+    say(f"{_chosen_words(result)}{f', and {result.outliers} outliers' if result.outliers else ''}: {files}")
     for remark in result.remarks:
         say(remark)
+
+
+def _chosen_words(result: reviewing.ReviewResult) -> str:
+    """Return how many objects were chosen, in which ways, and from which ones."""
+    if not result.n_classified:
+        return "No object to choose: the model was trained on each one that is classified"
+    ways = ((result.top, "the least certain of those flagged"), (result.drawn, "drawn"))
+    said = " and ".join(f"{n:,} {how}" for n, how in ways if n) or "No object chosen"
+    return f"{said}, of {result.n_classified:,} classified objects that the model was not trained on"

@@ -12,6 +12,7 @@ from flows.models.description import ModelDescription
 from flows.models.promotion import DecidedPromotion, RejectedPromotion, UndonePromotion
 from flows.orchestration.tables import trouble_table
 from flows.reports.answers import answer_lines, training_answers
+from flows.reports.catalogue_answers import trusted_in_part
 from flows.reports.census import bin_tables, census_table, selection_table
 from flows.reports.label_noise import noise_words
 from flows.reports.shift import shift_words
@@ -115,6 +116,8 @@ def show_classified(result: ClassificationResult) -> None:
         print_tables(class_count_table(counts), flag_table(counts), *set_tables(counts))
         if result.status != "trial" and result.summary.census is not None:
             print_tables(*census_tables(result.summary.census))
+        if in_part := trusted_in_part(counts):
+            say(f"Can I trust it? {in_part}")
     if result.status == "trial":
         say(f"A trial of {result.model}: nothing written")
         return

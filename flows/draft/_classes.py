@@ -69,6 +69,11 @@ class StartingClasses:
         """What reads labels as these classes."""
         return LabelReader.of_lists({c.name: c.spellings for c in self.kept})
 
+    def named(self, texts: NDArray[np.object_]) -> NDArray[np.object_]:
+        """Return the class (n,) of each label, '' where it is in none."""
+        names = np.array(["", *(c.name for c in self.kept)], dtype=object)
+        return np.asarray(names[self.reader.read(texts) + 1])
+
     @property
     def possible_counts(self) -> tuple[int, int] | None:
         """Least and greatest label, where all are whole numbers, none is negative, and they are many for codes."""

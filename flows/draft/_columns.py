@@ -161,10 +161,13 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
     chosen, columns = Chosen(bands=bands, most=most), _Columns(seen, evidence)
     for name, other in said.items():
         chosen.leave_out(name, Reason(f"the flux of {other}: adds no information", "copies"))
+    errors = {band.error: band.flux for band in bands if band.error is not None and band.error in names}
+    for name, flux in errors.items():
+        chosen.leave_out(name, Reason(f"the error of {flux}, under [photometry]", "errors"))
     bare = [] if magnitudes or bands else bare
     _add_colours(chosen, columns, magnitudes or list(flux_magnitudes))
     _add_flux_colours(chosen, columns, bare)
-    used = {*magnitudes, *bare, *said, *(band.flux for band in bands)}
+    used = {*magnitudes, *bare, *said, *errors, *(band.flux for band in bands)}
     _add_others(chosen, columns, [n for n in names if n not in used])
     _drop_empty(chosen, evidence)
     for name, (text, remark) in presence_features(

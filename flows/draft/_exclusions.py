@@ -100,6 +100,8 @@ class Evidence:
     duplicates: Mapping[str, str] = field(default_factory=dict)
     copies: Mapping[str, str] = field(default_factory=dict)
     shares: Mapping[str, str] = field(default_factory=dict)
+    # Columns of the number of votes of which the label is a fraction.
+    totals: Collection[str] = ()
 
 
 def reason_against(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
@@ -211,6 +213,9 @@ def _on_the_sky(seen: Profile, name: str) -> bool:
 def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     """Return why a column is somebody's answer to a question about the object, or made with the class."""
     values, kind = evidence.rows[name], "others' answers"
+    if name in evidence.alone and evidence.alone[name].combination:
+        formula = evidence.alone[name].combination
+        return Reason(f"leak: it is {formula}, to rounding: the label in other numbers", "leaks")
     if name in evidence.derived:
         leak = evidence.derived[name]
         rest = ", ".join(c for c in leak.columns if c != name)
@@ -222,6 +227,7 @@ def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     asked = same_question(evidence.label, name) and _share_or_count(values)
     reasons = {
         (f"votes, as {shares}: an answer to a question about the object", 0): shares is not None,
+        (f"the number of votes of which {evidence.label} is a fraction", 0): name in evidence.totals,
         (f"fractions that sum to one with {whole}: answers of people, or probabilities", 1): whole
         is not None,
         ("a score or a probability: the answer of another classifier", 1): scored,

@@ -14,7 +14,13 @@ from catalogs.catalog.catalog import Column
 from catalogs.column_names import column_names
 from catalogs.profile.columns import Profile
 from catalogs.profile.subjects import about_a_flux, about_an_error, about_dust
-from catalogs.sky.photometry import ZERO_POINT, magnitude
+from catalogs.sky.photometry import (
+    ZERO_POINT,
+    asinh_magnitude,
+    error_from_inverse_variance,
+    magnitude,
+    softening_of,
+)
 from flows.draft._bands import band_and_kind, kinds
 from flows.draft._exclusions import Floats
 from flows.features.flux_units import flux_unit
@@ -36,8 +42,23 @@ class FluxBand:
     dust: str | None = None
 
     def magnitudes(self, rows: Mapping[str, Floats]) -> Floats:
-        """Return Pogson's magnitudes (n,): what a look at the column needs."""
-        return np.asarray(magnitude(rows[self.flux], ZERO_POINT[self.unit]))
+        """Return magnitudes (n,) on the scale that the table asks for.
+
+        With an error they are asinh magnitudes, which a flux that is zero or negative has too.
+        """
+        flux, zero = rows[self.flux], ZERO_POINT[self.unit]
+        given = None if self.error is None else rows.get(self.error)
+        sigma = given if given is None or not self.is_inverse else error_from_inverse_variance(given)
+        if sigma is None or not (np.isfinite(sigma) & (sigma > 0)).any():
+            return np.asarray(magnitude(flux, zero))
+        return asinh_magnitude(flux, softening_of(sigma, zero), zero)
+
+    @property
+    def is_inverse(self) -> bool:
+        """Whether the error is given as an inverse variance."""
+        return self.error is not None and column_names().inverse_variance.fits(
+            self.error, name_words(self.error)
+        )
 
     def lines(self, quoted: Mapping[str, str]) -> Iterator[str]:
         """Yield the table; `quoted` are names as expressions and TOML have them."""
@@ -49,11 +70,7 @@ class FluxBand:
                 "is no magnitude"
             )
         else:
-            key = (
-                "inverse_variance"
-                if column_names().inverse_variance.fits(self.error, name_words(self.error))
-                else "error"
-            )
+            key = "inverse_variance" if self.is_inverse else "error"
             yield f"{key} = {quoted[self.error]}"
         if self.dust is not None:
             through = _is_transmission(self.dust)

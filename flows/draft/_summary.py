@@ -41,7 +41,7 @@ def _labels(classes: StartingClasses) -> Iterator[str]:
             "[label.votes] takes a column of counts for each class"
         )
     if not classes.dropped and not classes.doubtful:
-        yield f"Left out: no label; {len(classes.kept)} classes"
+        yield f"{len(classes.kept)} classes of all {kept:,} labelled rows: every label is in one"
 
 
 def _columns(chosen: Chosen, other: Mapping[str, str], n_columns: int) -> str:

@@ -13,6 +13,7 @@ __all__ = [
     "UNKNOWN",
     "CatalogueSummary",
     "ColumnSummary",
+    "DraftedClass",
     "ElementSummary",
     "IdentifierSummary",
     "LabelSummary",
@@ -135,18 +136,28 @@ class PresenceSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DraftedClass:
+    """A class that `blr init` makes of labels: its rows, and the labels or the range of numbers that are in it."""
+
+    rows: int
+    spellings: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class LabelSummary:
     """The column of the class.
 
-    `sampled` rows were looked at for leaks; `unlabelled` and `counts` are of all rows.  `gains` are the shares of the
-    class's entropy that each column removes by itself, the most telling first; `presence` are columns that some class
-    has more often than another; `bookkeeping` are columns of the survey's own that tell of the class.
+    `sampled` rows were looked at for leaks; `unlabelled` and `counts` are of all rows.  `drafted` are the classes that
+    `blr init` makes of the labels by name, which leaks are looked for with if there are two.  `gains` are the shares of
+    the class's entropy that each column removes by itself, the most telling first; `presence` are columns that some
+    class has more often than another; `bookkeeping` are columns of the survey's own that tell of the class.
     """
 
     column: str
     sampled: int
     unlabelled: int
     counts: Mapping[str, int]
+    drafted: Mapping[str, DraftedClass]
     leaks: tuple[LeakSummary, ...]
     gains: Mapping[str, float]
     presence: Mapping[str, PresenceSummary]

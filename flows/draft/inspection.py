@@ -30,10 +30,12 @@ from catalogs.remote.urls import shown
 from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
 from catalogs.table_choice import TableChoice
 from catalogs.text.table import commented_out
+from flows.draft._classes import starting_classes
 from flows.draft.inspected import (
     UNKNOWN,
     CatalogueSummary,
     ColumnSummary,
+    DraftedClass,
     ElementSummary,
     IdentifierSummary,
     LabelSummary,
@@ -230,9 +232,11 @@ def _other_units(ra: ColumnProfile, dec: ColumnProfile) -> list[str]:
 
 
 def _label(catalog: Catalog, seen: Profile, labelled: LabelledRows) -> LabelSummary:
-    """Return the labels with their counts in all rows, and the leaks."""
+    """Return the labels with their counts in all rows, the classes that `blr init` makes of them, and the leaks."""
     label, counts = labelled.column, labelled.counts.copy()
-    texts = label_texts(seen.chosen[label])
+    texts, drafted = label_texts(seen.chosen[label]), starting_classes(counts).kept
+    if len(drafted) > 1:
+        texts = starting_classes(counts).named(texts)
     leaks, gains = found_leaks(catalog, seen, label, texts)
     order = sorted(gains, key=lambda name: -gains[name])
     uneven = uneven_presence({n: without_sentinels(seen, n) for n in seen.chosen if n != label}, texts)
@@ -241,6 +245,7 @@ def _label(catalog: Catalog, seen: Profile, labelled: LabelledRows) -> LabelSumm
         sampled=len(texts),
         unlabelled=counts.pop("", 0),
         counts=dict(counts.most_common(MOST_LABELS)),
+        drafted={c.name: DraftedClass(rows=c.rows, spellings=c.spellings) for c in drafted},
         leaks=tuple(LeakSummary(**vars(leak)) for leak in leaks),
         gains={name: max(0.0, gains[name]) for name in order},
         presence={

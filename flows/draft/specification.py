@@ -23,6 +23,7 @@ from catalogs.errors import brief
 from catalogs.formats import annotated_columns
 from catalogs.profile import split
 from catalogs.profile.columns import Profile, as_numbers
+from catalogs.profile.label_copies import is_number_of_votes, label_numbers
 from catalogs.profile.numbers_in_texts import ANOTHER_NOTATION, suspected_texts
 from catalogs.profile.presence import shares_of_one, uneven_presence
 from catalogs.profile.subjects import about_a_magnitude
@@ -87,15 +88,15 @@ def starting_specification(
     texts = label_texts(seen.chosen[label])
     place = described_positions(catalog, seen)
     classes = _enough(starting_classes(counts), counts, label)
-    labels = _labels(texts, classes)
+    labels = classes.named(texts)
     by, classes = _split(seen, label, labels, place, classes)
     classes = _enough(classes, counts, label)
-    labels = _labels(texts, classes)
+    labels = classes.named(texts)
     chosen, bare = _chosen(catalog, seen, label, labels)
     if bare:
         # What has no feature cannot be classified: the classes of such objects are left out.
         classes = _enough(classes.without(bare), counts, label)
-        chosen, _ = _chosen(catalog, seen, label, _labels(texts, classes))
+        chosen, _ = _chosen(catalog, seen, label, classes.named(texts))
     if not chosen.features:
         raise TrainingError(
             f"got no column of {catalog.path} that could be a feature ({_some_reasons(chosen.left_out)}), "
@@ -152,12 +153,6 @@ def _remedy(column: Column) -> str:
     return "no number of the object"
 
 
-def _labels(texts: Any, classes: StartingClasses) -> Any:
-    """Return the class (n,) of each label, '' where it is in none."""
-    names = np.array(["", *(c.name for c in classes.kept)], dtype=object)
-    return names[classes.reader.read(texts) + 1]
-
-
 def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> StartingClasses:
     if len(classes.kept) < 2:
         some = [(text, n) for text, n in Counter(counts).most_common(7) if text][:6]
@@ -194,6 +189,7 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
         if name != label and (c.is_number or suspected_texts(seen, name))
     ]
     rows = {name: _numbers(seen, name)[labels != ""] for name in numbers}
+    numbered = label_numbers(seen.chosen[label][labels != ""])
     evidence = Evidence(
         label=label,
         rows=rows,
@@ -206,6 +202,7 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
         gains=gains,
         presence=uneven_presence(rows, labels[labels != ""]),
         shares=shares_of_one(rows),
+        totals={name for name in numbers if is_number_of_votes(rows[name], numbered)},
         duplicates={name: group[0] for group in seen.duplicate_columns() for name in group[1:]},
     )
     usable = [name for name in numbers if reason_against(seen, name, evidence) is None]

@@ -8,6 +8,7 @@ import numpy as np
 
 from catalogs.catalog.catalog import Catalog
 from catalogs.profile.columns import Profile, as_numbers
+from catalogs.profile.label_copies import copies_of_label, label_numbers
 from catalogs.profile.leaks import Leak, find_leaks
 from catalogs.profile.numbers_in_texts import suspected_texts
 from catalogs.profile.subjects import about_a_flux, about_an_error, about_the_observation
@@ -30,6 +31,7 @@ def found_leaks(
 ) -> tuple[list[Leak], dict[str, float]]:
     """Return the leaks of a class, `labels` of the chosen rows from the column `label`, and every column's gain.
 
+    A column that is a linear function of the label, to rounding, comes first, with its formula, and is in no set.
     Names and places of objects are in no set: what they tell is where the survey looked.  Nor are errors, and what
     else belongs to the observation: the error of a magnitude follows from it, so that with another magnitude it makes
     a colour, which would be taken for a formula with the class in it.
@@ -37,13 +39,25 @@ def found_leaks(
     place = find_position_columns(catalog) or ()
     names = [name for name, _ in suspected_identifiers(seen)]
     columns = {n: without_sentinels(seen, n) for n in seen.chosen if n != label}
-    measured = [n for n in columns if n not in place and n not in names and _is_measured(seen, n)]
+    copies = _copies(columns, seen, label, labels)
+    measured = [n for n in columns if n not in (*place, *names, *copies) and _is_measured(seen, n)]
     fluxes = [n for n in measured if about_a_flux(seen.columns[n].column)]
     leaks, gains = find_leaks(columns, labels, together=measured, fluxes=fluxes)
-    alone = [leak for leak in leaks if len(leak.columns) == 1]
+    alone = [Leak((name,), 1.0, 1.0, formula) for name, formula in copies.items()]
+    alone += [leak for leak in leaks if len(leak.columns) == 1 and leak.columns[0] not in copies]
     derived = [leak for leak in leaks if leak.derived]
     rest = [leak for leak in leaks if len(leak.columns) > 1 and not leak.derived]
     return [*alone, *derived, *rest][: len(alone) + max(MOST_SETS, len(derived))], gains
+
+
+def _copies(columns: dict[str, Any], seen: Profile, label: str, labels: Any) -> dict[str, str]:
+    """Return the columns that are the label in other numbers, in the rows with a class."""
+    if label not in seen.chosen:  # of a label in a table of its own, or of votes
+        return {}
+    here = labels != ""
+    return copies_of_label(
+        {n: v[here] for n, v in columns.items()}, label, label_numbers(seen.chosen[label][here])
+    )
 
 
 def _is_measured(seen: Profile, name: str) -> bool:

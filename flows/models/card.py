@@ -57,6 +57,8 @@ def model_card(model: Model, report: TrainReport) -> str:
             "",
             *(f"- {literal(reason)}" for reason in reasons),
             "",
+            *(f"- The features use {literal(words)}." for words in report.leaks.values()),
+            *([""] if report.leaks else []),
             *_wrong_labels(model),
             *_drawn_as(model),
             "Objects unlike the training rows carry the flag OUT_OF_DOMAIN.",

@@ -103,7 +103,7 @@ class SuspectedLeak:
     columns: tuple[str, ...]
     gain: float  # share of the class's entropy that the columns remove, 0 to 1
     beyond: float  # how much of this gain no smaller set of the columns has
-    combination: str  # formula in the columns whose value gives the class away; "" for a single column
+    combination: str  # formula that gives the class away; of one column, what it is of the label, or ""
     derived: bool  # whether one column seems to be computed from the others
     used: bool  # whether the features use all of the columns
 

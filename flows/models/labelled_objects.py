@@ -45,13 +45,20 @@ class LabelledObjects:
     target: NDArray[np.intp]
     X: Floats
 
+    def but(self, identifier: str) -> LabelledObjects:
+        """Return the objects with another identifier than this one."""
+        others = self.identifier != identifier.encode()
+        return self if others.all() else self._of(np.flatnonzero(others))
+
+    def _of(self, rows: NDArray[np.intp]) -> LabelledObjects:
+        return LabelledObjects(self.identifier[rows], self.position[rows], self.target[rows], self.X[rows])
+
     def kept(self, most: int = MOST_OBJECTS) -> LabelledObjects:
         """Return at most so many objects, evenly spaced."""
         n = len(self.target)
         if n <= most:
             return self
-        rows = np.linspace(0, n - 1, most).round().astype(np.intp)
-        return LabelledObjects(self.identifier[rows], self.position[rows], self.target[rows], self.X[rows])
+        return self._of(np.linspace(0, n - 1, most).round().astype(np.intp))
 
 
 def write_labelled_objects(objects: LabelledObjects, folder: Path) -> None:

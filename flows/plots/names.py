@@ -54,16 +54,22 @@ def readable_feature(name: str, expression: str = "", unit: str | None = None) -
     inner, inverse = _inner(text)
     colour = _colour(inner)
     if colour is not None:
-        return ReadableFeature(f"{colour} (mag)", colour, inverse)
+        return _labelled(colour, "mag", inverse)
     band = _band(inner) if re.fullmatch(_NAME, inner) else None
     if band is not None:
-        return ReadableFeature(f"{band} magnitude (mag)", f"{band} magnitude", inverse)
+        return _labelled(f"{band} magnitude", "mag", inverse)
     pair = _PAIR.fullmatch(name)
     if pair is not None and inverse is None and re.fullmatch(_NAME, text):  # a column that is a colour
         first, second = (b.upper() if b in _CAPITALS else b for b in pair.groups())
-        return ReadableFeature(f"{first} − {second}" + (f" ({unit})" if unit else ""), f"{first} − {second}")
+        return _labelled(f"{first} − {second}", unit)
     words = (name if inverse is None else inner.replace("-", "−")).replace("_", " ")
-    return ReadableFeature(f"{words} ({unit})" if unit else words, words, inverse)
+    return _labelled(words, unit, inverse)
+
+
+def _labelled(words: str, unit: str | None, inverse: Callable[[Any], Any] | None = None) -> ReadableFeature:
+    """Return words with their unit behind them, but for a name that is its unit: 'mag', and not 'mag (mag)'."""
+    known = not unit or words.casefold() == unit.casefold()
+    return ReadableFeature(words if known else f"{words} ({unit})", words, inverse)
 
 
 def _inner(text: str) -> tuple[str, Callable[[Any], Any] | None]:

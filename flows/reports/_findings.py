@@ -16,6 +16,7 @@ __all__ = [
     "Level",
     "approximation_finding",
     "begun_small",
+    "beyond_finding",
     "odd_headline",
     "plain_end",
     "refusal",
@@ -28,6 +29,8 @@ Level = Literal["good", "care", "bad", "plain"]
 
 MUCH_FLAGGED: Final = 0.01
 """Share of objects unlike the training set from which a report warns of them."""
+MUCH_UNLIKE: Final = 0.2
+"""Share of objects beyond what the labels cover, from which trust is refused for them before anything else is said."""
 FROM_TRUST: Final[dict[str, tuple[Level, str]]] = {
     "green": ("good", "The approximation holds (green)"),
     "amber": ("care", "The approximation has doubts (amber)"),
@@ -127,9 +130,30 @@ def refusal(findings: Sequence[Finding]) -> str:
 
     Scores on objects that no fit saw hold for any approximation, so the classes can be used even if it fails.
     """
-    skill, approximation, likeness = (finding.level == "bad" for finding in findings)
-    probabilities_alone = approximation and not (skill or likeness)
+    skill, approximation, *likeness = (finding.level == "bad" for finding in findings)
+    probabilities_alone = approximation and not (skill or any(likeness))
     return "Its classes, yes; its probabilities, not yet" if probabilities_alone else "No"
+
+
+def beyond_finding(found: Classification) -> Finding | None:
+    """Return which large part of a catalogue cannot be trusted, since labels cover nothing like it; None without one.
+
+    `short` begins an answer.
+    """
+    words = {
+        "BEYOND_LABELS": "beyond the range of the labelled objects",
+        "OUT_OF_DOMAIN": "unlike the training set",
+    }
+    large = [flag for flag in found.flags if flag.name in words and flag.share >= MUCH_UNLIKE]
+    if not large:
+        return None
+    most = max(large, key=lambda flag: flag.share)
+    return Finding(
+        what=f"{most.count:,} of {found.n_rows:,} objects are {words[most.name]}, where the labels say little",
+        level="bad",
+        advice=f"Leave out those with the flag {most.name}, or label some and train again.",
+        short=f"Not for {most.share:.0%} of the objects: they are {words[most.name]} ({most.name})",
+    )
 
 
 def strange_findings(found: Classification) -> Iterator[Finding]:

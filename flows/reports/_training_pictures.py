@@ -68,10 +68,12 @@ def _confusion(report: TrainReport) -> Picture:
     counts = np.asarray(report.confusion)
     off = counts - np.diag(np.diag(counts))
     j, k = np.unravel_index(int(off.argmax()), off.shape)
-    caption = (
-        "Each row is a true class and shows to which classes its objects are assigned. Most often "
-        f"{report.classes[j]} is taken for {report.classes[k]} ({off[j, k]:,} objects)."
+    most = (
+        f"Most often {report.classes[j]} is taken for {report.classes[k]} ({off[j, k]:,} objects)."
+        if off[j, k]
+        else "No object is taken for one of another class."
     )
+    caption = f"Each row is a true class and shows to which classes its objects are assigned. {most}"
     alt = "Confusion matrix: " + "; ".join(
         f"{name}: " + ", ".join(f"{n:,} {other}" for other, n in zip(report.classes, row, strict=True))
         for name, row in zip(report.classes, report.confusion, strict=True)
@@ -147,6 +149,8 @@ def _reviews(report: TrainReport) -> Iterator[Picture]:
         f"all {error:.1%}. The faster the curve falls to the left, the better the model recognises its own errors.",
         f"Risk-coverage curve: {half:.1%} of the most certain half are wrong, {error:.1%} of all",
     )
+    if report.accuracy == 1:  # there are no errors to catch
+        return
     axes = plot_errors_caught(new_axes(), reviewed, caught, plugin=plugin)
     yield _picture(
         axes,

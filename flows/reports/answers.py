@@ -38,7 +38,8 @@ def training_answers(report: TrainReport) -> tuple[Answer, ...]:
 
 
 def _trust(report: TrainReport) -> Answer:
-    findings = (skill_finding(report), approximation_finding(report), _likeness(report))
+    asked = (skill_finding(report), approximation_finding(report), _likeness(report))
+    findings = (*asked, *_leaks(report))
     level = worst_level(findings)
     reasons = "; ".join(f.clause for f in findings if f.level == level)
     like = (
@@ -49,9 +50,20 @@ def _trust(report: TrainReport) -> Answer:
     short = {
         "good": f"Yes: it has skill, the approximation holds, and {like}.",
         "care": f"Yes, with care: {reasons}.",
-        "bad": f"{refusal(findings)}: {reasons}.",
+        "bad": f"{refusal(asked)}: {reasons}.",
     }[level]
     return Answer(question="Can I trust it?", short=short, level=level, findings=findings)
+
+
+def _leaks(report: TrainReport) -> Iterator[Finding]:
+    if report.leaks:
+        yield Finding(
+            what=f"The features use {'; and '.join(report.leaks.values())}",
+            level="care",
+            short=f"features may give the class away ({'; '.join(report.leaks)})",
+            advice="Leave such a column out, unless the objects to classify have it too, measured without knowing "
+            "the class.",
+        )
 
 
 def _likeness(report: TrainReport) -> Finding:
@@ -110,6 +122,9 @@ def _class_findings(report: TrainReport) -> Iterator[Finding]:
     if known:
         best = max(known, key=lambda c: c.completeness.value or 0.0)
         worst = min(known, key=lambda c: c.completeness.value or 0.0)
+        if best.completeness.value == worst.completeness.value:
+            yield Finding(what=f"Each class is found equally: completeness {best.completeness.value:.1%}")
+            return
         yield Finding(
             what=f"Best found: {class_words(best.name)}, completeness {_percent(best.completeness)}, "
             f"purity {_percent(best.purity)}. "
@@ -120,6 +135,7 @@ def _class_findings(report: TrainReport) -> Iterator[Finding]:
 
 def _odd(report: TrainReport) -> Answer:
     findings = (
+        *_unlike_target(report),
         *_left_out(report),
         *_never_assigned(report),
         *(f for c in report.classifications for f in strange_findings(c)),
@@ -132,6 +148,16 @@ def _odd(report: TrainReport) -> Answer:
     )
 
 
+def _unlike_target(report: TrainReport) -> Iterator[Finding]:
+    difference = report.shift.difference
+    if difference is not None and difference.auc_low > TOLD_APART:
+        yield Finding(
+            what=f"{difference.target.name} is unlike the training set (AUC {difference.auc:.2f})",
+            level="care",
+            short=f"a target unlike the training set (AUC {difference.auc:.2f})",
+        )
+
+
 def _left_out(report: TrainReport) -> Iterator[Finding]:
     left = report.left_out
     if left is None:
@@ -142,7 +168,7 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
         shown = sorted(left.unknown_labels.items(), key=lambda label: (-label[1], label[0]))[:MOST_LABELS]
         more = ", …" if len(left.unknown_labels) > len(shown) else ""
         yield Finding(
-            what=f"{n:,} objects have a label that belongs to no class, and train nothing: "
+            what=f"{_have(n)} a label that belongs to no class, and {_train(n)} nothing: "
             + ", ".join(f"{name} ({count:,})" for name, count in shown)
             + more,
             level="care" if n > MUCH_FLAGGED * max(1, left.n_selected) else "plain",
@@ -151,7 +177,7 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
         )
     if left.unlabelled:
         yield Finding(
-            what=f"{left.unlabelled:,} objects have no label, and train nothing",
+            what=f"{_have(left.unlabelled)} no label, and {_train(left.unlabelled)} nothing",
             short=f"objects without a label ({left.unlabelled:,})",
         )
     if left.n_read > left.n_selected:
@@ -162,7 +188,7 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
         )
     if left.conflicts:
         yield Finding(
-            what=f"{left.conflicts:,} objects have labels in conflict, and were left out",
+            what=f"{_have(left.conflicts)} labels in conflict, and were left out",
             level="care",
             short=f"labels in conflict ({left.conflicts:,} objects)",
         )
@@ -180,6 +206,14 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
             level="care",
             short=f"objects without any feature ({left.without_features:,})",
         )
+
+
+def _have(n: int) -> str:
+    return "1 object has" if n == 1 else f"{n:,} objects have"
+
+
+def _train(n: int) -> str:
+    return "trains" if n == 1 else "train"
 
 
 def _never_assigned(report: TrainReport) -> Iterator[Finding]:
@@ -204,8 +238,22 @@ def _look(report: TrainReport) -> Answer:
         )
     return Answer(
         question=question,
-        short="No objects are named: the model is of an earlier version, or the catalogue has no catalog.id.",
+        short=f"No objects are named: {_why_none(report)}.",
     )
+
+
+def _why_none(report: TrainReport) -> str:
+    """Return why no object has a label that surprises the model."""
+    if report.confusion and not _errors(report):
+        return f"each of the {report.judged_objects} is assigned to the class of its label, so that none is a surprise"
+    if report.pictures is None:
+        return "the model is of an earlier version"
+    return "the specification names no catalog.id that the catalogue has"
+
+
+def _errors(report: TrainReport) -> int:
+    """Return the number of judging objects that are assigned to another class than theirs."""
+    return sum(n for j, row in enumerate(report.confusion) for k, n in enumerate(row) if j != k)
 
 
 def answer_lines(answers: Sequence[Answer]) -> list[str]:

@@ -9,6 +9,8 @@ from flows.reports._findings import (
     Answer,
     Finding,
     approximation_finding,
+    begun_small,
+    beyond_finding,
     odd_headline,
     plain_end,
     refusal,
@@ -21,7 +23,7 @@ from flows.reports.class_words import class_words
 from flows.reports.data import Classification, Verdict
 from flows.reports.picture_data import NotableObject
 
-__all__ = ["ClassifyingModel", "ReleaseTroubles", "classification_answers"]
+__all__ = ["ClassifyingModel", "ReleaseTroubles", "classification_answers", "trusted_in_part"]
 
 UNLIKE = 0.01
 """Share of objects out of the domain from which a catalogue is called unlike the training set."""
@@ -59,15 +61,34 @@ def classification_answers(
 
 
 def _trust(found: Classification, model: ClassifyingModel) -> Answer:
+    question, beyond = "Can I trust it?", beyond_finding(found)
     findings = (skill_finding(model), approximation_finding(model), _likeness(found))
+    if beyond is None or not model.has_skill:
+        return Answer(
+            question=question, short=_short(findings), level=worst_level(findings), findings=findings
+        )
+    # Of the others, these are no more known to be unlike than that their features drifted.
+    others = findings if found.drifted else findings[:2]
+    rest = "yes" if worst_level(others) == "good" else begun_small([_short(others)])
+    short = f"{beyond.short}. For the others: {rest}."
+    return Answer(question=question, short=short, level="bad", findings=(beyond, *findings))
+
+
+def trusted_in_part(found: Classification) -> str:
+    """Return for which large part of a catalogue no model of these labels can be trusted, and what to do; or ''."""
+    beyond = beyond_finding(found)
+    return "" if beyond is None else f"{beyond.short}. {beyond.advice}"
+
+
+def _short(findings: tuple[Finding, ...]) -> str:
+    """Return the answer that the findings on skill, approximation and likeness give."""
     level = worst_level(findings)
     reasons = "; ".join(f.clause for f in findings if f.level == level)
-    short = {
+    return {
         "good": "Yes: the model has skill, its approximation holds, and these objects look like its training set.",
         "care": f"Yes, with care: {reasons}.",
         "bad": f"{refusal(findings)}: {reasons}.",
     }[level]
-    return Answer(question="Can I trust it?", short=short, level=level, findings=findings)
 
 
 def _likeness(found: Classification) -> Finding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from blr.census.results import Census, CountChange, SelectionCensus, SelectionQuality
+from blr.census.results import Census, CountChange, SelectionCensus, SelectionQuality, Source
 from flows.reports._findings import Finding, begun_small, plain_end
 from flows.reports.class_words import class_words
 from flows.reports.report_table import ReportTable
@@ -21,7 +21,6 @@ __all__ = [
 
 def census_table(census: Census, changes: Mapping[str, CountChange] | None = None) -> ReportTable:
     """Return the counts of the classes, their intervals and what they rest on; with `changes`, also the changes."""
-    said = {count.reason: None for count in census.classes.values()}
     with_changes = changes is not None
     return ReportTable(
         title="Census",
@@ -39,8 +38,29 @@ def census_table(census: Census, changes: Mapping[str, CountChange] | None = Non
         ),
         numeric=frozenset({1, 2, 3, 4, 6, 7, 8} if with_changes else {1, 2, 3, 4}),
         note=f"Of {census.n_rows:,} objects with probabilities. "
-        + " ".join(f"{text[:1].upper()}{text[1:]}." for text in said),
+        + " ".join(f"{text[:1].upper()}{text[1:]}." for *_, text, _ in _reasons(census)),
     )
+
+
+def _reasons(census: Census) -> list[tuple[Source, str, str, list[str]]]:
+    """Return source, assumption and reason of the counts, each reason once, with the classes that it is of."""
+    reasons: dict[tuple[Source, str, str], list[str]] = {}
+    audited = {name: c.reason for name, c in census.classes.items() if c.source == "audit"}
+    of_audit = _said_once(audited)
+    for name, c in census.classes.items():
+        reason = of_audit if name in audited else c.reason
+        reasons.setdefault((c.source, c.assumes or "", reason), []).append(name)
+    return [(*key, names) for key, names in reasons.items()]
+
+
+def _said_once(reasons: Mapping[str, str]) -> str:
+    """Return an audit's reasons by class as one: what is the same for all of them, then what each has of its own."""
+    clauses = {name: text.removeprefix(EARLIER).split("; ") for name, text in reasons.items()}
+    shared = [
+        one for one in next(iter(clauses.values()), []) if all(one in some for some in clauses.values())
+    ]
+    own = {name: [one for one in some if one not in shared] for name, some in clauses.items()}
+    return "; ".join([*shared, *(f"{name}: {', '.join(some)}" for name, some in own.items() if some)])
 
 
 def selection_table(census: Census) -> ReportTable:
@@ -109,6 +129,8 @@ def bin_tables(census: Census) -> tuple[ReportTable, ...]:
     return (counts, *(table for table in (selections, whole) if table.rows))
 
 
+EARLIER = "an audit: "
+"""First words of an audit's reasons in folders of earlier snapshots: the source says so already."""
 SHOWN_IN_BINS = 0.5
 """Threshold of the selections that bins show beside the stated ones; all are in `summary.json`."""
 _AT_TRAINING_SHARES = "The probabilities are those at the class shares of the training."
@@ -154,13 +176,10 @@ def census_words(census: Census) -> str:
 
 def census_findings(census: Census) -> tuple[Finding, ...]:
     """Return what the counts rest on, each reason once, and what the stated thresholds cost."""
-    reasons: dict[tuple[str, str, str], list[str]] = {}
-    for name, c in census.classes.items():
-        reasons.setdefault((c.source, c.assumes or "", c.reason), []).append(name)
-    every = len(reasons) == 1
+    reasons = _reasons(census)
     findings = [
-        _counts_finding(source, assumes, reason, "" if every else f" of {', '.join(names)}")
-        for (source, assumes, reason), names in reasons.items()
+        _counts_finding(source, assumes, reason, "" if len(reasons) == 1 else f" of {', '.join(names)}")
+        for source, assumes, reason, names in reasons
     ]
     chosen = ((name, s) for name, c in census.classes.items() for s in c.selections if s.stated)
     return (*findings, *(_selection_finding(name, s) for name, s in chosen))

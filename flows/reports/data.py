@@ -237,6 +237,8 @@ class TrainReport:
     confusion: tuple[tuple[int, ...], ...] = ()  # (K, K) rows that judge, by class and assigned class
     trust: Verdict | None = None
     left_out: LeftOutRows | None = None
+    # Columns that the features use and that may give the class away, each set with how.
+    leaks: Mapping[str, str] = field(default_factory=dict)
     shift: TargetShift = field(default_factory=TargetShift)
     made: Made | None = None
     classifications: tuple[Classification, ...] = ()

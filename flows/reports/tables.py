@@ -206,18 +206,25 @@ def _share_cells(share: Share) -> tuple[str, str]:
 
 def review_table(report: TrainReport) -> ReportTable:
     """Return the share of errors caught by a review of the least certain objects."""
+    some = report.accuracy < 1
     cells: list[tuple[str, Callable[[Review], str]]] = [
         ("least certain reviewed", lambda r: _percent(r.share, 0)),
-        ("moderated", lambda r: _percent(r.moderated)),
-        *([("plug-in ranking", lambda r: _percent(r.plugin))] if report.judged_by == "held-out" else []),
-        ("random", lambda r: _percent(r.random)),
+        ("moderated", lambda r: _percent(r.moderated) if some else "–"),
+        *(
+            [("plug-in ranking", lambda r: _percent(r.plugin))]
+            if some and report.judged_by == "held-out"
+            else []
+        ),
+        ("random", lambda r: _percent(r.random) if some else "–"),
     ]
     return ReportTable(
         title="Errors caught by review",
         columns=tuple(name for name, _ in cells),
         rows=tuple(tuple(cell(r) for _, cell in cells) for r in report.reviews),
         numeric=frozenset(range(len(cells))),
-        note=f"Share of the {report.judged_by} objects' errors among those reviewed.",
+        note=f"Share of the {report.judged_by} objects' errors among those reviewed."
+        if some
+        else f"None of the {report.judged_by} objects is classified wrongly: there are no errors to catch.",
     )
 
 

@@ -198,7 +198,7 @@ def _differs(audited: AuditedInterval, said: ModelComparison, level: float) -> b
 
 def _census(design: AuditDesign, sample: Sample, classes: Mapping[str, AuditedClass]) -> Census:
     n, drawn = len(sample.stratum), len(design.objects)
-    looked = f"an audit: people looked at {n} of {drawn} objects that were drawn by design"
+    looked = f"people looked at {n} of {drawn} objects that were drawn by design"
     return Census(
         n_rows=design.n_rows,
         level=LEVEL,

@@ -48,9 +48,9 @@ UNKNOWN = (
 class ReviewResult:
     """Which objects were chosen for a human look, and where the lists are.
 
-    `id` is the column that names an object, None where there are no catalogues.  `top` counts the flagged objects and
-    `drawn` those drawn, of all `n_classified` that have no label; `outliers` counts those of a list of their own.
-    `files` is empty where nothing was written.
+    `id` is the column that names an object, None where there are no catalogues.  `top` counts those chosen by their
+    flags and `drawn` those drawn, of all `n_classified` that have no label; `outliers` counts those of a list of their
+    own.  `files` is empty where nothing was written.
     """
 
     status: Literal["planned", "done"]

@@ -26,7 +26,7 @@ from flows.labels.votes import VoteReader, most_voted
 from flows.models.description import CatalogueQuality, SuspectedLeak
 from flows.specification.specification import Specification
 
-__all__ = ["catalog_qualities", "quality_remarks"]
+__all__ = ["catalog_qualities", "leak_words", "quality_remarks"]
 
 Array = np.ndarray[Any, Any]
 
@@ -113,13 +113,8 @@ def quality_remarks(quality: CatalogueQuality) -> tuple[str, ...]:
 
 def _remarks(quality: CatalogueQuality) -> Iterator[str]:
     n = quality.n_rows
-    for leak in quality.leaks:
-        if leak.used and (len(leak.columns) == 1 or leak.derived):
-            columns = ", ".join(leak.columns)
-            description = f"tell {leak.gain:.0%} of the class"
-            if leak.derived:
-                description += f", by {leak.combination}; every smaller set tells much less"
-            yield f"Suspected leakage: the features use {columns}, which {description}."
+    for words in leak_words(quality).values():
+        yield f"Suspected leakage: the features use {words}."
     for count, what in (
         (quality.repeated_identifiers, "repeat the identifier of another"),
         (quality.repeated_positions, "lie within an arcsecond of another"),
@@ -139,6 +134,27 @@ def _remarks(quality: CatalogueQuality) -> Iterator[str]:
     if quality.outliers:
         furthest = _largest_first(quality.outliers)
         yield f"Far outliers: {_some([f'{name} {share:.2%}' for name, share in furthest])}."
+
+
+def leak_words(quality: CatalogueQuality) -> dict[str, str]:
+    """Return the columns that the features use and that may give the class away, each set with how, in a clause."""
+    return {
+        ", ".join(leak.columns): _leak_words(leak)
+        for leak in quality.leaks
+        if leak.used and (len(leak.columns) == 1 or leak.derived)
+    }
+
+
+def _leak_words(leak: SuspectedLeak) -> str:
+    columns = ", ".join(leak.columns)
+    if leak.derived:
+        return (
+            f"{columns}, which tell {leak.gain:.0%} of the class, by {leak.combination}; every smaller set tells "
+            "much less"
+        )
+    if leak.combination:
+        return f"{columns}, which is {leak.combination}, to rounding: the label in other numbers"
+    return f"{columns}, which tells {leak.gain:.0%} of the class by itself"
 
 
 def _absences(quality: CatalogueQuality) -> Iterator[str]:

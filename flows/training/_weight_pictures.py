@@ -5,6 +5,7 @@ Shapes: I iterations, W weights shown, D weights, S draws.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -22,6 +23,8 @@ Array = np.ndarray[Any, Any]
 
 MOST_SHOWN: Final = 6
 """Most weights whose path is shown: as many as there are colours."""
+PRODUCT: Final = re.compile(r"(?<!,) ")
+"""Blank between two factors in a function's name; after a comma a number follows."""
 
 
 def weight_pictures(
@@ -58,10 +61,8 @@ def _weight_names(
     q: LaplacePosterior, basis: Basis, features: Sequence[str], classes: Sequence[str]
 ) -> Array:
     """Return the names (D,) of the weights: that of the function, after that of the class if classes have their own."""
-    functions = [
-        "intercept" if name == "1" else name
-        for name in basis.names([feature.replace("_", " ") for feature in features])
-    ]
+    words = basis.names([feature.replace(" ", "_") for feature in features])
+    functions = ["intercept" if name == "1" else PRODUCT.sub(" × ", name).replace("_", " ") for name in words]
     if q.problem.binary:
         return np.array(functions)
     return np.array([f"{name}: {function}" for name in classes for function in functions])

@@ -23,11 +23,13 @@ from flows.reports.data import (
 from flows.reports.label_noise import noise_words
 from flows.reports.picture_data import ReportNotes, StoredPictures
 from flows.reports.shift import shift_words
-from flows.training._quality import quality_remarks
+from flows.training._quality import leak_words, quality_remarks
 
 __all__ = ["REPORT_FILE", "ReportParts", "load_boundary", "save_boundary", "train_report"]
 
 REPORT_FILE = "report.html"
+UNDECIDED = "?"
+"""Answer of a reviewer who cannot tell: no label, and no class that was forgotten."""
 BOUNDARY_FILE = "boundary.npz"
 PICTURES_FILE = "pictures.npz"
 NOTES_FILE = "report-notes.json"
@@ -70,6 +72,7 @@ def train_report(
     parts = ReportParts() if parts is None else parts
     training, metrics = model.training, model.metrics
     counts = zip(model.classes, training.training_counts, training.held_out_counts, strict=True)
+    undecided = training.unknown_labels.get(UNDECIDED, 0)
     return TrainReport(
         name=model.name,
         version=model.version,
@@ -100,12 +103,13 @@ def train_report(
         left_out=LeftOutRows(
             n_read=training.n_read,
             n_selected=training.n_selected,
-            unlabelled=training.unlabelled,
-            unknown_labels=training.unknown_labels,
+            unlabelled=training.unlabelled + undecided,
+            unknown_labels={text: n for text, n in training.unknown_labels.items() if text != UNDECIDED},
             conflicts=training.labels.conflicts,
             disputed=training.labels.disputed,
             without_features=metrics.n_unclassified,
         ),
+        leaks={columns: words for q in training.quality for columns, words in leak_words(q).items()},
         shift=training.shift,
         classifications=tuple(classifications),
         catalogue=", ".join(file.name for file in training.inputs),

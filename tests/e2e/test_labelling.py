@@ -77,6 +77,20 @@ def test_labels_by_keyboard_are_the_list_with_its_answers(window: Browser, tmp_p
     assert [text for text in logged if "favicon" not in text] == []
 
 
+def test_a_list_fits_a_window_of_1200_pixels(window: Browser, tmp_path: Path) -> None:
+    flags = "LOW_CONFIDENCE, CLOSE_CALL, OUT_OF_DOMAIN, BEYOND_LABELS"
+    row = Chosen("5000000000000017645", 10.0, 2.0, "galaxy", 0.6, "quasar", 0.4, 0.1, 1, flags, "drawn", 1228)
+    paths = write_lists([row], tmp_path, "objid", ["galaxy", "quasar", "star"], "Review of m@1")
+    before = window.driver.get_window_size()
+    window.driver.set_window_size(1200, 900)
+    window.open(paths[2].as_uri())
+    window.shows("0 of 1 answered")
+    widths = "const w = document.querySelector('.wide'); return [w.scrollWidth, w.clientWidth]"
+    needed, there = window.driver.execute_script(widths)
+    window.driver.set_window_size(before["width"], before["height"])
+    assert needed <= there
+
+
 def test_an_audit_offers_what_is_no_class(window: Browser, tmp_path: Path) -> None:
     rows = [Listed(name, 10.0, 2.0, 0, 0.5, 2.0) for name in NAMES]
     paths = write_audit_lists(rows, tmp_path, "name", ["early", "late"], "Audit of m@1")

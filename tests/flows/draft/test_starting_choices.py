@@ -13,9 +13,11 @@ from astropy.table import Table
 
 import catalogs
 from catalogs.profile.presence import uneven_presence
+from flows.cli._inspect import run_inspect
 from flows.draft._bands import band_and_kind, colours, kinds
 from flows.draft._classes import starting_classes
 from flows.draft.inspection import inspect_catalog
+from flows.draft.request import InspectRequest
 from flows.draft.specification import Start, starting_specification
 from flows.errors import TrainingError
 from flows.specification.toml_file import parse_specification
@@ -354,11 +356,21 @@ def test_case_alone_makes_no_class_unless_the_files_own_counts_say_so(
     assert all(c.counts == tuple(counts[text] for text in c.spellings) for c in kept)
 
 
-def test_classes_that_differ_in_case_only_are_shown_with_their_counts(tmp_path: Path) -> None:
+def test_classes_that_differ_in_case_only_are_shown_with_their_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rng = np.random.default_rng(0)
     kind = np.repeat(["Sbc", "SBc", "bll", "BLL"], [90, 60, 50, 7])
     Table({"x": rng.normal(size=207), "kind": kind}).write(tmp_path / "t.fits")
-    text = started(tmp_path / "t.fits", "kind").text
+    start = started(tmp_path / "t.fits", "kind")
+    text = start.text
+    assert start.summary[0] == "3 classes of all 207 labelled rows: every label is in one"
+    drafted = inspect_catalog(catalogs.open(tmp_path / "t.fits"), label="kind").label.drafted
+    assert {name: c.rows for name, c in drafted.items()} == start.classes
+    assert drafted["bll"].spellings == ("bll", "BLL")
+    run_inspect(InspectRequest(str(tmp_path / "t.fits"), label="kind"), json=False)
+    said = "Sbc (90 rows), SBc 2 (60 rows), bll (57 rows); spellings that differ in case only are one"
+    assert f"Classes that `blr init` makes of them: {said}" in capsys.readouterr().out.replace("\n", " ")
     assert (
         '"bll" = ["bll", "BLL"]  # 57 rows ("bll" 50, "BLL" 7): upper and lower case alone do not make a class'
         in text

@@ -118,6 +118,28 @@ def test_magnitudes_leave_the_fluxes_of_their_bands_out(tmp_path: Path) -> None:
     assert start.features["u_mag_g_mag"] == "u_MAG - g_MAG"
 
 
+def test_fluxes_below_zero_have_magnitudes_and_their_errors_are_no_features(tmp_path: Path) -> None:
+    """The drafted scale is asinh, on which no flux is missing: features said that 2 % were, and held zeros only."""
+    s = survey("grz")
+    columns: dict[str, Any] = {}
+    for b in "grz":
+        flux = 10 ** (0.4 * (22.5 - s["magnitudes"][b]))
+        flux = np.where(s["late"] & (s["rng"].random(N) < 0.2), -0.01, flux)
+        columns[f"FLUX_{b.upper()}"] = flux
+        columns[f"IVAR_{b.upper()}"] = s["rng"].uniform(1e3, 1e4, N)  # as no error that its flux gives away
+    fields = [pa.field("id", pa.int64()), pa.field("type", pa.string())]
+    fields += [
+        pa.field(n, pa.float64(), metadata={"unit": "nanomaggy" if n.startswith("F") else "1/nanomaggy^2"})
+        for n in columns
+    ]
+    table = pa.table([s["id"], np.where(s["late"], "S", "E"), *columns.values()], schema=pa.schema(fields))
+    pq.write_table(table, tmp_path / "x.parquet")
+    start = starting_specification(catalogs.open(tmp_path / "x.parquet"), "type", folder=tmp_path)
+    assert set(start.features) == {"mag_g_mag_r", "mag_r_mag_z", "mag_g"}
+    assert start.left_out["IVAR_R"] == "the error of FLUX_R, under [photometry]"
+    assert 'inverse_variance = "IVAR_R"' in start.text
+
+
 def test_many_bands_leave_a_place_to_shapes(tmp_path: Path) -> None:
     s = survey("ugrizy")
     columns = {f"mag_{b}{i}": m for i in ("", "_psf", "_petro") for b, m in s["magnitudes"].items()}

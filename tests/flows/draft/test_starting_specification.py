@@ -17,8 +17,10 @@ from flows.draft.candidates import default_candidates
 from flows.draft.inspection import inspect_file
 from flows.draft.specification import starting_specification
 from flows.errors import TrainingError, UsageError
+from flows.reports.answers import training_answers
 from flows.specification.specification import Specification
 from flows.specification.toml_file import parse_specification, read_specification
+from flows.training.report import train_report
 from tests.flows.verbs import train
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -95,6 +97,24 @@ def test_the_same_inspection_twice(made: Path) -> None:
     assert inspect_file(made, label="kind") == inspect_file(made, label="kind")
 
 
+def test_the_complement_of_a_vote_fraction_and_the_number_of_votes_are_no_features(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    n, x = rng.integers(5, 45, 2500), rng.normal(size=2500)
+    smooth = rng.binomial(n, 1 / (1 + np.exp(-2 * x))) / n
+    votes = {"x": x, "n": n, "smooth": smooth, "disk": 1 - smooth, "again": smooth}
+    pq.write_table(pa.table(votes), tmp_path / "votes.parquet")
+    start = starting_specification(catalogs.open(tmp_path / "votes.parquet"), "smooth", folder=tmp_path)
+    assert set(start.features) == {"x"}
+    assert start.left_out["disk"] == "leak: it is 1 - smooth, to rounding: the label in other numbers"
+    assert start.left_out["n"] == "the number of votes of which smooth is a fraction"
+    assert "again" in start.left_out
+    leaks = inspect_file(tmp_path / "votes.parquet", label="smooth").label.leaks
+    assert [(leak.columns, leak.combination) for leak in leaks[:2]] == [
+        (("disk",), "1 - smooth"),
+        (("again",), "smooth"),
+    ]
+
+
 def test_brightness_of_openngc_is_found_by_what_it_does() -> None:
     leaks = inspect_file(real("openngc"), label="Hubble").label.leaks
     assert {"SurfBr", "B-Mag", "MajAx"} in [set(leak.columns) for leak in leaks if leak.derived]
@@ -136,6 +156,10 @@ def test_init_writes_what_trains(
     told = train(out, made.parent / "models")
     assert set(told.features) == {"answer", "bmag_jmag", "bmag", "log_axis"}
     assert told.metrics.log_loss < told.metrics.log_loss_baseline
+    trust, *_ = training_answers(train_report(told))
+    assert "features may give the class away (answer)" in " ".join(f.short for f in trust.findings)
+    card = next((made.parent / "models").rglob("card.md")).read_text()
+    assert "- The features use answer, which tells" in card
     capsys.readouterr()
     assert run(["init", str(made), "--label", "kind", "--out", str(out)]) == 1
     assert (

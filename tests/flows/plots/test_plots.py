@@ -135,6 +135,7 @@ def test_mollweide_keeps_areas() -> None:
         ("g_i", "gi", None, "g − i"),
         ("j_k", "JK", "mag", "J − K (mag)"),
         ("odd", "log(a) + b", None, "odd"),
+        ("mag", "mag", "mag", "mag"),
     ],
 )
 def test_features_have_names_that_a_talk_can_show(

@@ -11,12 +11,18 @@ import pytest
 from blr.census.results import Census, ClassCensus, SelectionCensus
 from flows.reports._per_class import class_performance
 from flows.reports.answers import answer_lines, training_answers
-from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles, classification_answers
+from flows.reports.catalogue_answers import (
+    ClassifyingModel,
+    ReleaseTroubles,
+    classification_answers,
+    trusted_in_part,
+)
 from flows.reports.census import census_table
 from flows.reports.data import FlagShare, LeftOutRows, TrainReport, Verdict
 from flows.reports.html import render_report
-from flows.reports.picture_data import Made, NotableObject
+from flows.reports.picture_data import Made, NotableObject, StoredPictures
 from flows.reports.shift import ComparedTarget, SetDifference, TargetShift
+from flows.reports.tables import review_table
 from tests.flows.reports.test_report import make_report
 
 COUNTS = ((600, 200, 0), (100, 900, 0), (10, 30, 0))
@@ -75,6 +81,7 @@ def test_completeness_and_purity_are_those_of_the_counts() -> None:
         ({"shift": target(0.52)}, "Yes:", "looks like the training set"),
         ({}, "Yes:", "no target was named"),
         ({"shift": target(0.9)}, "Yes, with care:", "unlike the training set"),
+        ({"leaks": {"disk": "disk, which tells 97% of the class by itself"}}, "Yes, with care:", "(disk)"),
         ({"trust": Verdict("amber", ("The shift is 1.2 sd.",))}, "Yes, with care:", "1.2 sd"),
         (
             {"trust": Verdict("red", ("it is separable",))},
@@ -249,3 +256,104 @@ def test_a_classification_with_a_census_is_answered_by_it() -> None:
     assert quality.level == "care"
     assert quality.findings[1].what == "The counts are not known: they do not look alike"
     assert census_table(found.census).rows[0][1:5] == ("–", "–", "–", "–")
+
+
+def flagged(name: str, share: float) -> FlagShare:
+    return FlagShare(bit=3, name=name, meaning="unlike", count=round(10_521 * share), share=share)
+
+
+@pytest.mark.parametrize(
+    ("model", "drifted", "says"),
+    [
+        ({}, (), "yes."),
+        ({"trust": Verdict("amber", ("The shift is 1.2 sd.",))}, (), "yes, with care: the approximation has"),
+        (
+            {"trust": Verdict("red", ("it is separable",))},
+            (),
+            "its classes, yes; its probabilities, not yet:",
+        ),
+        ({}, ("b_j",), "yes, with care: these objects are unlike the training set in b_j."),
+    ],
+)
+def test_a_large_part_beyond_the_labels_is_refused_first(
+    model: dict[str, object], drifted: tuple[str, ...], says: str
+) -> None:
+    flags = (flagged("OUT_OF_DOMAIN", 0.779), flagged("BEYOND_LABELS", 0.898))
+    found = replace(make_report().classifications[0], flags=flags, drifted=drifted)
+    none = ReleaseTroubles(quarantined={}, deferred={})
+    trust = classification_answers(found, replace(MODEL, **model), [], none)[0]
+    first = "Not for 90% of the objects: they are beyond the range of the labelled objects (BEYOND_LABELS)."
+    assert trust.short.startswith(f"{first} For the others: {says}")
+    assert trust.level == "bad"
+    assert trusted_in_part(found).startswith(first)
+    few = replace(found, flags=(flagged("OUT_OF_DOMAIN", 0.1), flagged("BEYOND_LABELS", 0.19)))
+    assert trusted_in_part(few) == ""
+    assert "Not for" not in classification_answers(few, MODEL, [], none)[0].short
+    skilless = replace(MODEL, has_skill=False)
+    assert classification_answers(found, skilless, [], none)[0].short.startswith("No: it is not known")
+
+
+def test_a_target_unlike_the_training_set_is_odd() -> None:
+    left = replace(report().left_out, unknown_labels={}, conflicts=0, without_features=0)
+    same, unlike = (
+        training_answers(report(shift=target(auc), left_out=left, confusion=PERFECT))[2]
+        for auc in (0.52, 0.94)
+    )
+    assert same.short.startswith("Nothing out of the ordinary")
+    assert unlike.short == "Look at: a target unlike the training set (AUC 0.94)."
+
+
+PERFECT = ((600, 0, 0), (0, 900, 0), (0, 0, 340))
+
+
+def test_a_model_without_errors_is_described_without_any() -> None:
+    perfect = report(confusion=PERFECT, accuracy=1.0, objects=())
+    answers = training_answers(perfect)
+    assert "Each class is found equally: completeness 100.0%" in [f.what for f in answers[1].findings]
+    assert answers[3].short.startswith("No objects are named: each of the held-out objects is assigned to")
+    table = review_table(perfect)
+    assert table.columns == ("least certain reviewed", "moderated", "random")
+    assert {row[1:] for row in table.rows} == {("–", "–")}
+    assert table.note.endswith("there are no errors to catch.")
+    page = render_report(perfect)
+    assert "No object is taken for one of another class." in page
+    assert "Most often" not in page
+
+
+CURVES = StoredPictures(threshold=np.zeros(1), completeness=np.zeros((3, 1)), purity=np.zeros((3, 1)))
+
+
+def test_why_no_object_is_named_is_said() -> None:
+    for changes, why in (
+        ({"pictures": None}, "the model is of an earlier version"),
+        ({"pictures": CURVES}, "catalog.id"),
+    ):
+        assert why in training_answers(report(objects=(), **changes))[3].short
+
+
+def test_one_object_has_a_label() -> None:
+    left = replace(report().left_out, unlabelled=1, unknown_labels={"E?": 1})
+    said = [f.what for f in training_answers(report(left_out=left))[2].findings]
+    assert "1 object has a label that belongs to no class, and trains nothing: E? (1)" in said
+    assert "1 object has no label, and trains nothing" in said
+
+
+def test_an_audit_is_spoken_of_once() -> None:
+    looked = "people looked at 58 of 60 objects that were drawn by design"
+    own = {
+        "early": "the model says 5 (3 to 6), which agrees",
+        "late": "the model says 9 (8 to 10), which the audit rejects",
+    }
+    for first in ("", "an audit: "):  # as earlier snapshots wrote
+        classes = {
+            name: counted(
+                name, source="audit", assumes=None, reason=f"{first}{looked}; {said}", selections=()
+            )
+            for name, said in own.items()
+        }
+        census = Census(n_rows=10_000, level=0.95, classes=classes)
+        said = f"{looked[1:]}; early: {own['early']}; late: {own['late']}"
+        assert census_table(census).note == f"Of 10,000 objects with probabilities. P{said}."
+        found = replace(make_report().classifications[0], census=census)
+        quality = classification_answers(found, MODEL, [], ReleaseTroubles(quarantined={}, deferred={}))[1]
+        assert quality.findings[1].what == f"The counts are from an audit: p{said}"

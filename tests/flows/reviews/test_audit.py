@@ -166,7 +166,8 @@ def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Callable[..., M
     page = (out / "report.html").read_text(encoding="utf-8")
     assert audit.files[-1] == out / "report.html"
     assert f">{early.count:,.0f}<" in page
-    assert "The counts of early are from an audit" in page
+    assert "The counts are from an audit: people looked at 300 of 300" in page
+    assert page.count("eople looked at 300 of 300") == 2, "once in the answer, once below the table"
     assert f">{early.assigned.purity:.1%}<" in page
     assert "the model says" in early.reason
     # The model's own interval is wide, for few rows calibrate it; one that is wrong is tested below.
@@ -180,12 +181,15 @@ def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Callable[..., M
 
 
 def test_rows_without_an_answer_are_said_and_bounded(
-    out: Path, blr: Callable[..., Mapping[str, object]]
+    out: Path, blr: Callable[..., Mapping[str, object]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     blr("audit", "draw", out, "--n", 100)
     path = answered(out, lambda i, label: "" if i % 10 == 0 else "?" if i % 10 == 5 else label)
     audit = from_document(Audit, blr("audit", "estimate", out, path), source="")
     assert (audit.n_answered, audit.n_undecided, audit.n_unanswered) == (80, 10, 10)
+    assert run(["audit", "estimate", str(out), str(path)]) == 0
+    said = "Drawn objects with an answer: 80 of 100 (undecided: 10, blank: 10); of none of the classes: "
+    assert said in capsys.readouterr().out
     for judged in audit.classes.values():
         assert judged.if_none is not None
         assert judged.if_all is not None

@@ -14,6 +14,7 @@ import pytest
 from astropy.table import Table
 
 from catalogs.sky.survey_links import survey_links
+from flows.cli._review import show_reviewed
 from flows.documents import from_document, to_document
 from flows.errors import TrainingError, UsageError
 from flows.models.labelled_objects import read_labelled_objects
@@ -143,3 +144,35 @@ def test_what_is_no_annotated_folder(tmp_path: Path, annotated: Path) -> None:
         review(tmp_path)
     with pytest.raises(UsageError, match="name it with --id"):
         review(annotated, identifier="nam")
+
+
+@pytest.mark.parametrize(
+    ("counts", "says"),
+    [
+        ((0, 60, 4462), "60 drawn, of 4,462 classified objects that the model was not trained on: "),
+        (
+            (5, 60, 4462),
+            "5 the least certain of those flagged and 60 drawn, of 4,462 classified objects that the model was",
+        ),
+        ((0, 0, 4462), "No object chosen, of 4,462 classified objects"),
+        ((0, 0, 0), "No object to choose: the model was trained on each one that is classified: "),
+    ],
+)
+def test_who_was_chosen_is_said(
+    counts: tuple[int, int, int], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    top, drawn, n = counts
+    result = ReviewResult(
+        status="done",
+        model="m@1",
+        out=Path("out"),
+        id="name",
+        n_classified=n,
+        top=top,
+        drawn=drawn,
+        outliers=0,
+        remarks=(),
+        files=(),
+    )
+    show_reviewed(result)
+    assert capsys.readouterr().out.startswith(says)

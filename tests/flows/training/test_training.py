@@ -339,6 +339,10 @@ def test_the_report_mentions_the_refit(folder: Path) -> None:
     trust = replace(told.trust, verdict="green", reasons=("chains confirm it",))
     answer = training_answers(train_report(replace(told, trust=trust)))[0]
     assert "The approximation holds (green): chains confirm it" in {f.what for f in answer.findings}
+    undecided = replace(told.training, unlabelled=3, unknown_labels={"?": 2, "S?": 5})
+    left = train_report(replace(told, training=undecided)).left_out
+    assert left is not None
+    assert (left.unlabelled, left.unknown_labels) == (5, {"S?": 5}), "who answers '?' gives no label"
 
 
 def test_a_height_of_the_steps_for_each_feature(folder: Path) -> None:
