@@ -20,10 +20,11 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.profile.split import SplitSummary
 from catalogs.sky.photometry import State
 from flows.engines.current import current_engine
-from flows.engines.engine import Engine
 from flows.errors import TrainingError
 from flows.features.sentinels import check_marks
 from flows.features.split import Chosen, held_out
+from flows.features.table_choice import training_table
+from flows.inputs.pieces import Workers, pieces_of
 from flows.labels.annotators import AnnotatorNames, annotator_groups
 from flows.labels.classes import RARE, first_batches, label_reader
 from flows.labels.conflicts import RepeatedNames, repeated_in_conflict
@@ -32,14 +33,14 @@ from flows.labels.source import LabelSource
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._collected import MOST_IN_MEMORY, Collected, Part, joined
-from flows.training._pieces import parts_of, read_by_workers
+from flows.training._pieces import read_by_workers
 from flows.training._read_rows import BatchOfRows, ContentHash, Readers, RowReading
 from flows.training._row_counts import RowCounts
 from flows.training._rows import TrainingRows
 from flows.training._stored_places import NamedRows, held_out_function, named_pieces, write_split
 from flows.training._stored_rows import StoredRows
 
-__all__ = ["Gathered", "gather"]
+__all__ = ["Gathered", "gather", "reading_workers"]
 
 Floats = NDArray[np.float64]
 
@@ -74,11 +75,12 @@ def gather(
     *,
     limit: int | None = None,
     folder: Callable[[], Path] | None = None,
+    workers: Workers | None = None,
 ) -> Gathered:
     """Return the labelled rows of the catalogues; `TrainingError` where no model can be fitted to them.
 
     For a trial, only `limit` rows are read.  `folder` makes the folder for rows that are too many for the memory;
-    without it, all rows are held in memory.
+    without it, all rows are held in memory, and this process reads them.  `workers` as of `reading_workers`.
     """
     readers, place = Readers.of(specification, catalogs), None if folder is None else cache(folder)
     seen: Counter[str] = Counter()
@@ -92,11 +94,10 @@ def gather(
     check_marks(specification, catalogs)
     labels = label_reader(specification, catalogs, source, limit=limit)
     readings = [RowReading.of(specification, readers, labels, c, catalogs[0]) for c in catalogs]
-    workers = _reading_engine(catalogs) if limit is None else None
     if workers is None or place is None:
         batches = _read_here(readings, source, limit)
     else:
-        tell().note(workers.description)
+        tell().note(workers.engine.description)
         batches = read_by_workers(readings, source, workers, place())
     for batch in batches:
         counted = batch.counted
@@ -136,12 +137,15 @@ def gather(
     )
 
 
-def _reading_engine(catalogs: Sequence[Catalog]) -> Engine | None:
-    """Return the engine whose workers read the rows; None where this process reads them: few rows, or one piece."""
+def reading_workers(
+    specification: Specification, catalogs: Sequence[Catalog], *, limit: int | None = None
+) -> Workers | None:
+    """Return the workers that read the rows; None where this process does: a trial, few rows, or one piece."""
     engine = current_engine(1)
-    if not engine.is_remote or sum(c.n_rows for c in catalogs) <= MOST_IN_MEMORY:
+    if limit is not None or not engine.is_remote or sum(c.n_rows for c in catalogs) <= MOST_IN_MEMORY:
         return None
-    return engine if sum(len(parts_of(catalog)) for catalog in catalogs) > 1 else None
+    pieces = pieces_of(catalogs, training_table(specification))
+    return Workers(engine, pieces) if len(pieces) > 1 else None
 
 
 def _read_here(

@@ -40,6 +40,7 @@ from flows.engines._threads import ThreadEngine
 from flows.engines.choice import EngineChoice
 from flows.engines.engine import Lost
 from flows.errors import EngineError, Interrupted
+from flows.inputs.pieces import Workers
 from flows.runs.manifest import MANIFEST
 from flows.runs.progress import listening
 from flows.training._pieces import read_by_workers
@@ -770,9 +771,9 @@ def trained_in_shards(
         at_pass(len(made))
         return reduce(*given, **named)
 
-    def reading(readings: object, source: object, engine: object, place: Path) -> Iterator[object]:
-        read.append(type(engine))
-        return read_by_workers(readings, source, engine, place)
+    def reading(readings: Any, source: Any, workers: Workers, place: Path) -> Iterator[object]:
+        read.append(type(workers.engine))
+        return read_by_workers(readings, source, workers, place)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flows.training._gather.read_by_workers", reading)

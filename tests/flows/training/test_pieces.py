@@ -19,11 +19,12 @@ from flows.engines._threads import ThreadEngine
 from flows.engines.current import current_engine, working_here, working_on
 from flows.engines.engine import Lost
 from flows.errors import EngineError, TrainingError
+from flows.inputs.pieces import Piece
 from flows.labels.source import LabelSource
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
-from flows.training._gather import Gathered, gather
-from flows.training._pieces import Piece, PieceReader
+from flows.training._gather import Gathered, gather, reading_workers
+from flows.training._pieces import PieceReader
 from flows.training._rows import TrainingRows
 
 TEXT = """
@@ -123,7 +124,8 @@ def gathered(nights: Path, kind: str, room: Path, engine: ThreadEngine) -> Gathe
 
     opened = [catalogs.open(path) for path in sorted(nights.glob("night-*"))]
     with working_on(engine):
-        found = gather(specification, opened, folder=folder)
+        workers = reading_workers(specification, opened)
+        found = gather(specification, opened, folder=folder, workers=workers)
     assert made == [room]
     return found
 
@@ -163,7 +165,7 @@ def test_one_file_is_read_in_parts(
     nights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Ranges of rows of FITS, row groups of Parquet: in all the file's rows, in their order."""
-    monkeypatch.setattr("flows.training._pieces.PIECE_ROWS", 200)
+    monkeypatch.setattr("flows.inputs.pieces.PIECE_ROWS", 200)
     monkeypatch.setattr("flows.labels.classes.BATCH_ROWS", 70)
     whole = Table()
     for path in sorted(nights.glob("night-*")):
@@ -229,7 +231,8 @@ def test_few_rows_are_read_by_this_process(
     specification = specified(nights, more, label)
     opened = [catalogs.open(path) for path in sorted(nights.glob("night-*"))]
     with working_on(Elsewhere()):
-        assert gather(specification, opened, folder=lambda: tmp_path).stored is None
+        workers = reading_workers(specification, opened)
+        assert gather(specification, opened, folder=lambda: tmp_path, workers=workers).stored is None
 
 
 def test_workers_give_the_same_errors_as_one_process(nights: Path, tmp_path: Path) -> None:
