@@ -1,4 +1,4 @@
-"""What the user named: found, fetched, opened, and checked for still being written.
+"""What the user named: found, fetched, opened, cut into pieces for workers, and checked for still being written.
 
 - `catalogue`: A catalogue that is an input, resolved once: where it is, its files and their states, its table,
   its copies' format.

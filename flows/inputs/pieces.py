@@ -5,7 +5,7 @@ What workers find in the pieces comes back in catalogue order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
@@ -43,7 +43,7 @@ class Workers:
     engine: Engine
     pieces: tuple[Piece, ...]
 
-    def in_order(self, work: Callable[[Piece], R]) -> Iterator[tuple[Piece, R]]:
+    def in_order(self, work: Callable[[Piece], R]) -> Generator[tuple[Piece, R]]:
         """Yield each piece with what the workers found in it, in catalogue order.
 
         Where the caller closes the iterator early, work that has begun is finished, and no other begins.

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import Catalog
 from catalogs.profile.split import SplitSummary
 from catalogs.sky.photometry import State
@@ -27,7 +26,7 @@ from flows.features.table_choice import training_table
 from flows.inputs.pieces import Workers, pieces_of
 from flows.labels.annotators import AnnotatorNames, annotator_groups
 from flows.labels.classes import RARE, first_batches, label_reader
-from flows.labels.conflicts import RepeatedNames, repeated_in_conflict
+from flows.labels.conflicts import NameSearch, RepeatedNames, repeated_in_conflict
 from flows.labels.reader import LabelReader, check_classes
 from flows.labels.source import LabelSource
 from flows.runs.progress import tell
@@ -92,12 +91,13 @@ def gather(
     for catalog in catalogs:
         readers.general.check(catalog)
     check_marks(specification, catalogs)
-    labels = label_reader(specification, catalogs, source, limit=limit)
+    if workers is not None:
+        tell().note(workers.engine.description)
+    labels = label_reader(specification, catalogs, source, limit=limit, workers=workers)
     readings = [RowReading.of(specification, readers, labels, c, catalogs[0]) for c in catalogs]
     if workers is None or place is None:
         batches = _read_here(readings, source, limit)
     else:
-        tell().note(workers.engine.description)
         batches = read_by_workers(readings, source, workers, place())
     for batch in batches:
         counted = batch.counted
@@ -128,7 +128,7 @@ def gather(
         n_selected,
         seen,
         source,
-        _repeated(specification, catalogs, named_pieces(stored, parts), labels),
+        _repeated(specification, catalogs, named_pieces(stored, parts), labels, workers),
         states,
         split.summary,
         annotators,
@@ -152,9 +152,8 @@ def _read_here(
     readings: Sequence[RowReading], source: LabelSource, limit: int | None
 ) -> Iterator[BatchOfRows]:
     """Yield the batches of catalogues, read by this process; at most `limit` rows in all."""
-    own = {id(reading.catalog): reading for reading in readings}
-    for catalog, batch in first_batches([r.catalog for r in readings], readings[0].readers.general, limit):
-        yield own[id(catalog)].read(batch, source)
+    for number, batch in first_batches([r.catalog for r in readings], readings[0].readers.general, limit):
+        yield readings[number].read(batch, source)
 
 
 def _repeated(
@@ -162,14 +161,15 @@ def _repeated(
     catalogs: Sequence[Catalog],
     pieces: Iterable[NamedRows] | None,
     labels: LabelReader,
+    workers: Workers | None,
 ) -> RepeatedNames | None:
     """Return which objects have rows of several classes, by the hashes of their names; None without names."""
     name = specification.catalog.id
     if name is None or pieces is None:
         return None
-    batches = (batch for catalog in catalogs for batch in catalog.batches([name]))
-    names = (batch_values(batch, [name])[name] for batch in batches)
-    return repeated_in_conflict(pieces, labels.classes, names)
+    return repeated_in_conflict(
+        pieces, labels.classes, lambda hashes: NameSearch(name, hashes).through(catalogs, workers)
+    )
 
 
 def _joined(parts: Sequence[Part], chosen: Chosen, magnitude: str) -> TrainingRows:

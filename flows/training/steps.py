@@ -156,8 +156,8 @@ def _gathered(
     specification: Specification, opened: list[Catalog], limit: int | None, room: Callable[[], Path]
 ) -> tuple[Specification, Gathered]:
     tell().start("reading labelled rows", sum(c.n_rows for c in opened), "rows")
-    learned = with_learned_photometry(specification, opened, limit=limit)
-    workers = reading_workers(learned, opened, limit=limit)
+    workers = reading_workers(specification, opened, limit=limit)
+    learned = with_learned_photometry(specification, opened, limit=limit, workers=workers)
     return learned, gather(learned, opened, limit=limit, folder=room, workers=workers)
 
 

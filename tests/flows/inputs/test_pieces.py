@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ from astropy.table import Table
 
 import catalogs
 from catalogs.table_choice import TableChoice
-from flows.engines._threads import ThreadEngine
-from flows.engines.engine import Lost
 from flows.errors import EngineError
+from flows.inputs.opening import thinned
 from flows.inputs.pieces import Piece, Workers, pieces_of
+from tests.flows.elsewhere import Elsewhere
 
 CHOICE = TableChoice(None, ["x"])
 
@@ -55,29 +54,29 @@ def test_pieces_have_all_rows_in_order(files: list[str], relative: Any) -> None:
     assert [piece.partition.n_rows for piece in pieces] == [len(own) for own in found]
 
 
-@dataclass(frozen=True)
-class LastFirst(ThreadEngine):
-    """Yields the last item first; of the item of some number the workers are lost."""
-
-    lost: int = -1
-
-    def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Generator[tuple[Any, Any]]:
-        for item in reversed(list(items)):
-            gone = item.number == self.lost
-            yield item, Lost("2 workers were killed one after another") if gone else work(item)
-
-
 def first_number(piece: Piece) -> int:
     return numbers(piece.partition.batches(["x"]))[0]
 
 
 def test_what_workers_find_comes_in_order(files: list[str]) -> None:
     pieces = pieces_of([catalogs.open(name) for name in files], CHOICE)
-    found = [*Workers(LastFirst(), pieces).in_order(first_number)]
+    found = [*Workers(Elsewhere(), pieces).in_order(first_number)]
     assert found == [(piece, piece.first) for piece in pieces]
+
+
+@pytest.mark.parametrize("step", [1, 2, 7, 40, 41, 399, 1000])
+def test_every_nth_row_of_pieces_is_that_of_all_rows(files: list[str], step: int) -> None:
+    """Whatever the sizes of batches: a piece, or a batch, may have none of these rows."""
+    pieces = pieces_of([catalogs.open(name) for name in files], CHOICE)
+    for rows in (7, 16, 100):
+        found = [
+            numbers(thinned(piece.partition.batches(["x"], rows), step, start=piece.first))
+            for piece in pieces
+        ]
+        assert [number for own in found for number in own] == list(range(0, 400, step))
 
 
 def test_a_piece_that_kills_every_worker_is_named(files: list[str]) -> None:
     pieces = pieces_of([catalogs.open(name) for name in files], CHOICE)
     with pytest.raises(EngineError, match=r"c/0\.parquet: 2 workers were killed one after another"):
-        list(Workers(LastFirst(lost=5), pieces).in_order(first_number))
+        list(Workers(Elsewhere(lost=5), pieces).in_order(first_number))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +16,6 @@ from astropy.table import Table, vstack
 import catalogs
 from flows.engines._threads import ThreadEngine
 from flows.engines.current import current_engine, working_here, working_on
-from flows.engines.engine import Lost
 from flows.errors import EngineError, TrainingError
 from flows.inputs.pieces import Piece
 from flows.labels.source import LabelSource
@@ -26,6 +24,7 @@ from flows.specification.toml_file import read_specification
 from flows.training._gather import Gathered, gather, reading_workers
 from flows.training._pieces import PieceReader
 from flows.training._rows import TrainingRows
+from tests.flows.elsewhere import Elsewhere
 
 TEXT = """
 name = "pieces"
@@ -52,18 +51,6 @@ LABELS = {
     "votes": ("", '[label]\nvotes = { early = "n_early", late = "n_late" }\n'),
 }
 N, N_FILES = 900, 5
-
-
-@dataclass(frozen=True)
-class Elsewhere(ThreadEngine):
-    """Does the work as processes elsewhere do: on copies, and the last item first."""
-
-    is_remote: bool = True
-
-    def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Generator[tuple[Any, Any]]:
-        for item in reversed(list(items)):
-            there, sent = cloudpickle.loads(cloudpickle.dumps((work, item)))
-            yield item, cloudpickle.loads(cloudpickle.dumps(there(sent)))
 
 
 @pytest.fixture(scope="module")
@@ -249,9 +236,5 @@ def test_a_worker_that_does_not_see_the_store(nights: Path, tmp_path: Path) -> N
 
 
 def test_a_file_that_kills_every_worker_is_named(nights: Path, tmp_path: Path) -> None:
-    class Deadly(Elsewhere):
-        def map(self, _work: Any, items: Any) -> Iterator[Any]:
-            yield from ((item, Lost("2 workers were killed one after another")) for item in items)
-
     with pytest.raises(EngineError, match=r"night-0.fits: 2 workers were killed one after another"):
-        gathered(nights, "column", tmp_path / "there", Deadly())
+        gathered(nights, "column", tmp_path / "there", Elsewhere(lost=0))
