@@ -91,6 +91,7 @@ def gather(
     for catalog in catalogs:
         readers.general.check(catalog)
     check_marks(specification, catalogs)
+    source.compare_with(catalogs)
     if workers is not None:
         tell().note(workers.engine.description)
     labels = label_reader(specification, catalogs, source, limit=limit, workers=workers)

@@ -280,3 +280,28 @@ def test_a_piece_that_kills_every_worker_ends_each_pass(
     ):
         with pytest.raises(EngineError, match=r"night-1\.ecsv: 2 workers were killed one after another"):
             passing()
+
+
+@pytest.mark.parametrize("kinds", ["numbers, texts", "texts, numbers"])
+def test_identifiers_that_are_numbers_in_one_file_and_texts_in_another(tmp_path: Path, kinds: str) -> None:
+    """Zeros in front count in none of them, whichever file is the first and whoever reads it."""
+    x = np.random.default_rng(2).normal(size=400)
+    for name, rows in zip(kinds.split(", "), (np.arange(200), np.arange(200, 400)), strict=True):
+        names = rows if name == "numbers" else np.array([f"{row:06d}" for row in rows])
+        Table({"id": names, "x": x[rows]}).write(tmp_path / f"night-{rows[0]}.fits")
+    labels = [f"{row:04d},{'ab'[row % 2]}" for row in range(400)]
+    (tmp_path / "labels.csv").write_text("\n".join(["number,kind", *labels]) + "\n")
+    head, _, _ = SPECIFICATION.partition("where")
+    text = f'{head}[label]\ncolumn = "kind"\n[label.table]\npath = "labels.csv"\nid = "number"\n[features]\nx = "x"\n'
+    own = parse_specification(text, source="a test", base_folder=str(tmp_path))
+    opened = [catalogs.open(path) for path in sorted(tmp_path.glob("night-*"))]
+    found = []
+    for engine in (ThreadEngine(1), Elsewhere()):
+        with working_on(engine):
+            workers = reading_workers(own, opened)
+        room = tmp_path / ("here" if workers is None else "there")
+        room.mkdir()
+        rows = gather(own, opened, folder=lambda room=room: room, workers=workers)
+        assert (rows.stored.n_rows, rows.source.n_joined) == (400, 400)
+        found.append(kept(rows))
+    assert found[0] == found[1]
