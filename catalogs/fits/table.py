@@ -95,8 +95,9 @@ class FitsPartition:
 
     @property
     def n_rows(self) -> int:
-        """Rows of the table."""
-        return self.table.n_rows
+        """Rows of the table, or of the part of it that is read."""
+        first, end = self._rows
+        return end - first
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, `rows` rows at a time."""
@@ -104,15 +105,16 @@ class FitsPartition:
             raise ValueError(f"got batches of {rows} rows; expected at least one row in each")
         chosen = [self._column(name) for name in columns]
         with self._source() as source:
-            first, end = self.span or (0, self.n_rows)
+            first, end = self._rows
             for start in range(first, end, rows):
                 yield _batch(source, self.table, chosen, start, min(rows, end - start))
 
     def divided(self, rows: int) -> list[FitsPartition]:
         """Return parts to be read, of so many rows; a process that reads several restores a compressed file once."""
-        if self.n_rows <= rows:
+        first, end = self._rows
+        if end - first <= rows:
             return [self]
-        return [replace(self, span=(i, min(i + rows, self.n_rows))) for i in range(0, self.n_rows, rows)]
+        return [replace(self, span=(i, min(i + rows, end))) for i in range(first, end, rows)]
 
     def keeping(self, columns: Sequence[str], *, slim: bool = False) -> FitsPartition:
         """Return the partition of which annotated copies keep only those columns and, if `slim`, nothing else."""
@@ -129,6 +131,11 @@ class FitsPartition:
         with self._source() as source:
             hdus = read_hdus(source)
         return headers_as_text(self.table, hdus), tuple(left_behind(self.table, hdus))
+
+    @property
+    def _rows(self) -> tuple[int, int]:
+        """The first row that is read and the one after the last."""
+        return self.span or (0, self.table.n_rows)
 
     def _source(self) -> AbstractContextManager[Source]:
         return open_tables(self.path, self.stamp, self.restored)

@@ -1,4 +1,4 @@
-"""What the user named: found, fetched, opened, and checked for still being written.
+"""What the user named: found, fetched, opened, cut into pieces for workers, and checked for still being written.
 
 - `catalogue`: A catalogue that is an input, resolved once: where it is, its files and their states, its table,
   its copies' format.
@@ -11,6 +11,7 @@
   fetched.
 - `origins`: Inputs at URLs, as a plan sees them: fetched files, and what need not, could not or should not
   be fetched.
+- `pieces`: Pieces of catalogues, read by the workers of an engine: a file each, or a part of a large one.
 - `resolve`: Files and URLs named by the user: globs and relative paths resolved, and a clear error where there is
   nothing.
 - `source`: What the user named, as it was found first: a file, a folder or a pattern of this machine, or a URL.
@@ -24,6 +25,7 @@ __all__ = [
     "object_row",
     "opening",
     "origins",
+    "pieces",
     "resolve",
     "source",
     "still_written",

@@ -101,9 +101,9 @@ def first_rows(catalog: Catalog, columns: Sequence[str], limit: int) -> Iterator
         left -= batch.num_rows
 
 
-def thinned(batches: Iterable[pa.RecordBatch], step: int) -> Iterator[pa.RecordBatch]:
-    """Yield every `step`-th row, counted over all batches."""
-    first = 0
+def thinned(batches: Iterable[pa.RecordBatch], step: int, *, start: int = 0) -> Iterator[pa.RecordBatch]:
+    """Yield every `step`-th row, counted over all batches; `start` is the number of the first row."""
+    first = -start % step
     for batch in batches:
         yield batch if step == 1 else batch.take(pa.array(np.arange(first, batch.num_rows, step)))
         first = (first - batch.num_rows) % step

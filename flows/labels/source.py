@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 import catalogs
 from catalogs.arrays.values import batch_values
@@ -79,6 +80,17 @@ class LabelSource:
             with fetched(resolve_sources(label.extra, base, key="label.extra")) as paths:
                 source.reviews = read_reviews(paths, catalog.id, label)
         return source
+
+    def compare_with(self, opened: Sequence[Catalog]) -> None:
+        """Take the table's names as numbers where identifiers of any of these catalogues are, before a row is read.
+
+        So the label of a row depends neither on the rows before it nor on who reads it.
+        """
+        if self.by_id is None or self.identifier is None:
+            return
+        types = [catalog.column(self.identifier).datatype for catalog in opened]
+        if any(pa.types.is_integer(one) or pa.types.is_floating(one) for one in types):
+            self._number_the_names()
 
     def texts(self, values: Mapping[str, Array], unit: PositionUnit = "deg") -> Array:
         """Return the labels (n,) of rows, '' where it is missing, from the columns under our names."""

@@ -33,8 +33,7 @@ For this folder alone:
 - `_overdispersion`: Overdispersion of votes: how much more they scatter than independent votes would.
 - `_photometry`: The softening of asinh magnitudes and the units of fluxes, as a training finds them in its
   catalogues.
-- `_pieces`: Reading labelled rows by the workers of an engine, a file or a part of one each; rows come back in
-  catalogue order.
+- `_pieces`: Reading labelled rows by the workers of an engine, a piece each; rows come back in catalogue order.
 - `_quality`: The quality of a labelled catalogue, for the report of a training: columns, duplicates,
   outliers, leaks.
 - `_ranking`: The choice of the candidates that make the model, from the rows of the evidence table alone.

@@ -15,31 +15,31 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import Catalog
 from catalogs.profile.split import SplitSummary
 from catalogs.sky.photometry import State
 from flows.engines.current import current_engine
-from flows.engines.engine import Engine
 from flows.errors import TrainingError
 from flows.features.sentinels import check_marks
 from flows.features.split import Chosen, held_out
+from flows.features.table_choice import training_table
+from flows.inputs.pieces import Workers, pieces_of
 from flows.labels.annotators import AnnotatorNames, annotator_groups
 from flows.labels.classes import RARE, first_batches, label_reader
-from flows.labels.conflicts import RepeatedNames, repeated_in_conflict
+from flows.labels.conflicts import NameSearch, RepeatedNames, repeated_in_conflict
 from flows.labels.reader import LabelReader, check_classes
 from flows.labels.source import LabelSource
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._collected import MOST_IN_MEMORY, Collected, Part, joined
-from flows.training._pieces import parts_of, read_by_workers
+from flows.training._pieces import read_by_workers
 from flows.training._read_rows import BatchOfRows, ContentHash, Readers, RowReading
 from flows.training._row_counts import RowCounts
 from flows.training._rows import TrainingRows
 from flows.training._stored_places import NamedRows, held_out_function, named_pieces, write_split
 from flows.training._stored_rows import StoredRows
 
-__all__ = ["Gathered", "gather"]
+__all__ = ["Gathered", "gather", "reading_workers"]
 
 Floats = NDArray[np.float64]
 
@@ -74,11 +74,12 @@ def gather(
     *,
     limit: int | None = None,
     folder: Callable[[], Path] | None = None,
+    workers: Workers | None = None,
 ) -> Gathered:
     """Return the labelled rows of the catalogues; `TrainingError` where no model can be fitted to them.
 
     For a trial, only `limit` rows are read.  `folder` makes the folder for rows that are too many for the memory;
-    without it, all rows are held in memory.
+    without it, all rows are held in memory, and this process reads them.  `workers` as of `reading_workers`.
     """
     readers, place = Readers.of(specification, catalogs), None if folder is None else cache(folder)
     seen: Counter[str] = Counter()
@@ -90,13 +91,14 @@ def gather(
     for catalog in catalogs:
         readers.general.check(catalog)
     check_marks(specification, catalogs)
-    labels = label_reader(specification, catalogs, source, limit=limit)
+    source.compare_with(catalogs)
+    if workers is not None:
+        tell().note(workers.engine.description)
+    labels = label_reader(specification, catalogs, source, limit=limit, workers=workers)
     readings = [RowReading.of(specification, readers, labels, c, catalogs[0]) for c in catalogs]
-    workers = _reading_engine(catalogs) if limit is None else None
     if workers is None or place is None:
         batches = _read_here(readings, source, limit)
     else:
-        tell().note(workers.description)
         batches = read_by_workers(readings, source, workers, place())
     for batch in batches:
         counted = batch.counted
@@ -127,7 +129,7 @@ def gather(
         n_selected,
         seen,
         source,
-        _repeated(specification, catalogs, named_pieces(stored, parts), labels),
+        _repeated(specification, catalogs, named_pieces(stored, parts), labels, workers),
         states,
         split.summary,
         annotators,
@@ -136,21 +138,23 @@ def gather(
     )
 
 
-def _reading_engine(catalogs: Sequence[Catalog]) -> Engine | None:
-    """Return the engine whose workers read the rows; None where this process reads them: few rows, or one piece."""
+def reading_workers(
+    specification: Specification, catalogs: Sequence[Catalog], *, limit: int | None = None
+) -> Workers | None:
+    """Return the workers that read the rows; None where this process does: a trial, few rows, or one piece."""
     engine = current_engine(1)
-    if not engine.is_remote or sum(c.n_rows for c in catalogs) <= MOST_IN_MEMORY:
+    if limit is not None or not engine.is_remote or sum(c.n_rows for c in catalogs) <= MOST_IN_MEMORY:
         return None
-    return engine if sum(len(parts_of(catalog)) for catalog in catalogs) > 1 else None
+    pieces = pieces_of(catalogs, training_table(specification))
+    return Workers(engine, pieces) if len(pieces) > 1 else None
 
 
 def _read_here(
     readings: Sequence[RowReading], source: LabelSource, limit: int | None
 ) -> Iterator[BatchOfRows]:
     """Yield the batches of catalogues, read by this process; at most `limit` rows in all."""
-    own = {id(reading.catalog): reading for reading in readings}
-    for catalog, batch in first_batches([r.catalog for r in readings], readings[0].readers.general, limit):
-        yield own[id(catalog)].read(batch, source)
+    for number, batch in first_batches([r.catalog for r in readings], readings[0].readers.general, limit):
+        yield readings[number].read(batch, source)
 
 
 def _repeated(
@@ -158,14 +162,15 @@ def _repeated(
     catalogs: Sequence[Catalog],
     pieces: Iterable[NamedRows] | None,
     labels: LabelReader,
+    workers: Workers | None,
 ) -> RepeatedNames | None:
     """Return which objects have rows of several classes, by the hashes of their names; None without names."""
     name = specification.catalog.id
     if name is None or pieces is None:
         return None
-    batches = (batch for catalog in catalogs for batch in catalog.batches([name]))
-    names = (batch_values(batch, [name])[name] for batch in batches)
-    return repeated_in_conflict(pieces, labels.classes, names)
+    return repeated_in_conflict(
+        pieces, labels.classes, lambda hashes: NameSearch(name, hashes).through(catalogs, workers)
+    )
 
 
 def _joined(parts: Sequence[Part], chosen: Chosen, magnitude: str) -> TrainingRows:

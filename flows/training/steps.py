@@ -45,7 +45,7 @@ from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training._candidates import fit_candidate, known_trust, refit_candidate
 from flows.training._checks import checked_parts
-from flows.training._gather import Gathered, gather
+from flows.training._gather import Gathered, gather, reading_workers
 from flows.training._ingest import column_metadata, labelled_sample, stage_rows
 from flows.training._left_out import LeftOut, integrated_share, mixed
 from flows.training._photometry import with_learned_photometry
@@ -156,8 +156,9 @@ def _gathered(
     specification: Specification, opened: list[Catalog], limit: int | None, room: Callable[[], Path]
 ) -> tuple[Specification, Gathered]:
     tell().start("reading labelled rows", sum(c.n_rows for c in opened), "rows")
-    learned = with_learned_photometry(specification, opened, limit=limit)
-    return learned, gather(learned, opened, limit=limit, folder=room)
+    workers = reading_workers(specification, opened, limit=limit)
+    learned = with_learned_photometry(specification, opened, limit=limit, workers=workers)
+    return learned, gather(learned, opened, limit=limit, folder=room, workers=workers)
 
 
 def fit(folder: str, index: int, threads: int | None = None) -> JudgedCandidate:

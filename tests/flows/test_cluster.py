@@ -39,7 +39,9 @@ from flows.engines._dask import DaskEngine
 from flows.engines._threads import ThreadEngine
 from flows.engines.choice import EngineChoice
 from flows.engines.engine import Lost
-from flows.errors import EngineError, Interrupted
+from flows.errors import EngineError, Interrupted, TrainingError
+from flows.inputs.pieces import Workers
+from flows.models.store import Store
 from flows.runs.manifest import MANIFEST
 from flows.runs.progress import listening
 from flows.training._pieces import read_by_workers
@@ -770,9 +772,9 @@ def trained_in_shards(
         at_pass(len(made))
         return reduce(*given, **named)
 
-    def reading(readings: object, source: object, engine: object, place: Path) -> Iterator[object]:
-        read.append(type(engine))
-        return read_by_workers(readings, source, engine, place)
+    def reading(readings: Any, source: Any, workers: Workers, place: Path) -> Iterator[object]:
+        read.append(type(workers.engine))
+        return read_by_workers(readings, source, workers, place)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flows.training._gather.read_by_workers", reading)
@@ -838,6 +840,60 @@ def test_models_of_other_rows_have_the_same_bytes_on_workers(
     (tmp_path / "spec.toml").write_text(text.replace("[features]", added + "[features]"))
     expected = trained_in_shards(Path(), "threads")
     assert trained_in_shards(Path(), "on-2", engine=workers(cluster, 2)) == expected
+
+
+@pytest.fixture(scope="module")
+def unlisted(make: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with labelled fluxes, some objects with rows of two classes; no classes are listed."""
+    folder, rng, columns = tmp_path_factory.mktemp("unlisted"), np.random.default_rng(4), make.survey(1500)
+    late = np.isin(columns["hubble"], ["Sb", "Sc"])
+    columns["hubble"] = np.where(late, np.where(rng.random(1500) < 0.5, "late", "Late"), columns["hubble"])
+    columns["hubble"] = np.where(np.isin(columns["hubble"], ["E", "S0"]), "early", columns["hubble"])
+    columns["name"][1400:] = columns["name"][:100]
+    columns["flux"] = 10 ** (0.4 * (22.5 - columns["bmag"]))
+    columns["sigma"] = columns["flux"] * rng.uniform(0.02, 0.2, 1500)
+    for i, rows in enumerate(np.array_split(np.arange(1500), 4)):
+        make.parquet(folder / f"survey-{i}.parquet", {n: column[rows] for n, column in columns.items()})
+    text, _, _ = make.specification.replace("survey.", "survey-*.").partition("[[candidate]]\nfeatures")
+    listed = 'classes = { early = ["E", "S0"], late = ["Sb", "Sc"] }'
+    band = '[photometry.b]\nflux = "flux"\nerror = "sigma"\nunit = "nanomaggy"\n'
+    text = text.replace(listed, 'case_sensitive = false\nexclude = ["S?"]').replace(
+        '"bmag - jmag"', '"b - jmag"'
+    )
+    text = text.replace("[features]", f'{band}[select]\nposterior = "laplace"\n[features]')
+    (folder / "spec.toml").write_text(text)
+    return folder
+
+
+def test_workers_make_every_pass_over_the_labelled_rows(
+    cluster: distributed.LocalCluster, unlisted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flux errors, labels, rows and names: the same model; while the labels are counted, a worker is killed."""
+    expected = trained_in_shards(unlisted, "threads")
+    assert Store(unlisted / "threads").load("morphology").training.labels.repeated > 20
+    asked: list[str] = []
+    mapped = DaskEngine.map
+
+    def counted(engine: DaskEngine, work: object, items: Any) -> Iterator[object]:
+        asked.append(type(work).__name__)
+        for number, done in enumerate(mapped(engine, work, items)):
+            yield done
+            if asked[-1] == "LabelCount" and not number:
+                kill_one(cluster)
+
+    monkeypatch.setattr(DaskEngine, "map", counted)
+    assert trained_in_shards(unlisted, "on-2", engine=workers(cluster, 2)) == expected
+    assert asked == ["FluxErrors", "LabelCount", "PieceReader", "NameSearch"]
+
+
+def test_workers_refuse_labels_that_are_names(
+    cluster: distributed.LocalCluster, unlisted: Path, tmp_path: Path
+) -> None:
+    text = (unlisted / "spec.toml").read_text().replace('column = "hubble"', 'column = "name"')
+    (tmp_path / "spec.toml").write_text(text.replace('"survey-', f'"{unlisted}/survey-'))
+    for options in ({}, {"engine": workers(cluster, 2)}):
+        with pytest.raises(TrainingError, match=r"'name' with \d+ different values, expected at most 100"):
+            trained_in_shards(tmp_path, "refused", **options)
 
 
 def trained_model(store: Path) -> bytes:

@@ -156,12 +156,12 @@ def test_the_share_of_held_out_rows_in_the_sample(tmp_path: Path) -> None:
 
 def test_names_of_several_classes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, _ = collected(tmp_path, None, 3)
-    whole = repeated_in_conflict(named_pieces(None, rows.parts), "abc", [])
+    whole = repeated_in_conflict(named_pieces(None, rows.parts), "abc", lambda _: {})
     sampled, stored = collected(tmp_path, 50, 3)
     monkeypatch.setattr("flows.training._stored_places.PIECE_ROWS", 90)
     monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 130)
     assert whole.n > 100
-    assert repeated_in_conflict(named_pieces(stored, sampled.parts), "abc", []) == whole
+    assert repeated_in_conflict(named_pieces(stored, sampled.parts), "abc", lambda _: {}) == whole
 
 
 def test_an_array_that_grows(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def peak_of(n: int, folder: Path) -> float:
         stored.add("held_out", lambda shard: held_out_keys(stored.read("place", shard), 0.2))
         stored.add("filled", lambda shard: stored.read("X", shard))
         assert RowCounts.of_all(stored.each(), 2).n_rows == n
-        assert repeated_in_conflict(named_pieces(stored, rows.parts), "ab", []).n == 0
+        assert repeated_in_conflict(named_pieces(stored, rows.parts), "ab", lambda _: {}).n == 0
         # Two threads hold one shard or two, as they happen to meet.
         shards = TrainingShards(stored, 2, ThreadEngine(1), held_out_too=False)
         X = np.concatenate([part.X for part in rows.parts])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,14 +16,15 @@ from astropy.table import Table, vstack
 import catalogs
 from flows.engines._threads import ThreadEngine
 from flows.engines.current import current_engine, working_here, working_on
-from flows.engines.engine import Lost
 from flows.errors import EngineError, TrainingError
+from flows.inputs.pieces import Piece
 from flows.labels.source import LabelSource
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
-from flows.training._gather import Gathered, gather
-from flows.training._pieces import Piece, PieceReader
+from flows.training._gather import Gathered, gather, reading_workers
+from flows.training._pieces import PieceReader
 from flows.training._rows import TrainingRows
+from tests.flows.elsewhere import Elsewhere
 
 TEXT = """
 name = "pieces"
@@ -51,18 +51,6 @@ LABELS = {
     "votes": ("", '[label]\nvotes = { early = "n_early", late = "n_late" }\n'),
 }
 N, N_FILES = 900, 5
-
-
-@dataclass(frozen=True)
-class Elsewhere(ThreadEngine):
-    """Does the work as processes elsewhere do: on copies, and the last item first."""
-
-    is_remote: bool = True
-
-    def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Generator[tuple[Any, Any]]:
-        for item in reversed(list(items)):
-            there, sent = cloudpickle.loads(cloudpickle.dumps((work, item)))
-            yield item, cloudpickle.loads(cloudpickle.dumps(there(sent)))
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +111,8 @@ def gathered(nights: Path, kind: str, room: Path, engine: ThreadEngine) -> Gathe
 
     opened = [catalogs.open(path) for path in sorted(nights.glob("night-*"))]
     with working_on(engine):
-        found = gather(specification, opened, folder=folder)
+        workers = reading_workers(specification, opened)
+        found = gather(specification, opened, folder=folder, workers=workers)
     assert made == [room]
     return found
 
@@ -163,7 +152,7 @@ def test_one_file_is_read_in_parts(
     nights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Ranges of rows of FITS, row groups of Parquet: in all the file's rows, in their order."""
-    monkeypatch.setattr("flows.training._pieces.PIECE_ROWS", 200)
+    monkeypatch.setattr("flows.inputs.pieces.PIECE_ROWS", 200)
     monkeypatch.setattr("flows.labels.classes.BATCH_ROWS", 70)
     whole = Table()
     for path in sorted(nights.glob("night-*")):
@@ -229,7 +218,8 @@ def test_few_rows_are_read_by_this_process(
     specification = specified(nights, more, label)
     opened = [catalogs.open(path) for path in sorted(nights.glob("night-*"))]
     with working_on(Elsewhere()):
-        assert gather(specification, opened, folder=lambda: tmp_path).stored is None
+        workers = reading_workers(specification, opened)
+        assert gather(specification, opened, folder=lambda: tmp_path, workers=workers).stored is None
 
 
 def test_workers_give_the_same_errors_as_one_process(nights: Path, tmp_path: Path) -> None:
@@ -246,9 +236,5 @@ def test_a_worker_that_does_not_see_the_store(nights: Path, tmp_path: Path) -> N
 
 
 def test_a_file_that_kills_every_worker_is_named(nights: Path, tmp_path: Path) -> None:
-    class Deadly(Elsewhere):
-        def map(self, _work: Any, items: Any) -> Iterator[Any]:
-            yield from ((item, Lost("2 workers were killed one after another")) for item in items)
-
     with pytest.raises(EngineError, match=r"night-0.fits: 2 workers were killed one after another"):
-        gathered(nights, "column", tmp_path / "there", Deadly())
+        gathered(nights, "column", tmp_path / "there", Elsewhere(lost=0))
