@@ -1,8 +1,8 @@
 """Left-out probabilities of a candidate: what its fits say of rows that they have not seen.
 
-A row that lacks features is predicted as the model will serve it, with these integrated out.  Training rows are fitted
-at the conditional mean of what they lack, which accounts for a part of its spread; how large a part the left-out rows
-say (`integrated_share`).  Shapes: N training rows, n of them, F features, K classes.
+A row that lacks features has two predictions: with these at their conditional means, as training rows are fitted, and
+with these integrated out.  The model serves a mixture of both, in which the integral has the share that left-out rows
+ask for (`integrated_share`).  Shapes: N training rows, n of them, F features, K classes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SAMPLED_AT_ONCE = 16_384
 MOST_INCOMPLETE = 5000
 """Rows that are predicted with missing features integrated out, evenly spaced: each takes tens of predictions."""
 _WHOLE = (0.1, 0.9)
-"""Prior probabilities that nothing, and that all, of a missing feature's excess variance is integrated over."""
+"""Prior probabilities of the prediction at the conditional means, and of the integral."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +60,7 @@ class LeftOut:
     by: str = "folds"
 
     def at(self, integrated: float) -> Floats:
-        """Return the probabilities (N, K) with so large a share of the excess variance integrated out.
-
-        Integration changes a probability in proportion to the variance, to first order.
-        """
+        """Return the probabilities (N, K) of the mixture in which the integral has the share `integrated`."""
         if self.integrated is None:
             return self.filled
         return (1 - integrated) * self.filled + integrated * self.integrated
@@ -78,7 +75,7 @@ class LeftOut:
         return replace(self, filled=filled, integrated=integrated)
 
     def loss(self) -> float:
-        """Return the mean log loss, in nats, as a model serves by default: with all of the excess integrated out."""
+        """Return the mean log loss, in nats, of the integral."""
         p = np.maximum(self.at(1.0), np.finfo(float).tiny)
         return float(-(self.share * np.log(p)).sum() / self.share.sum())
 
@@ -237,9 +234,9 @@ def mixed(left_out: Sequence[LeftOut], shares: Sequence[float]) -> LeftOut:
 
 
 def integrated_share(mixture: LeftOut) -> float:
-    """Return the share of missing features' excess variance that left-out rows ask to be integrated out, 0 to 1.
+    """Return the share, 0 to 1, that left-out rows ask for the integral over missing features.
 
-    As in stacking, it is the weight of one of two predictions, with a prior: all of it, where few rows lack features.
+    It is a weight of stacking, with a prior: nearly 1 where few rows lack features.
     """
     if mixture.integrated is None:
         return 1.0

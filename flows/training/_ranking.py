@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from blr.selection.stacking import stacking_weights
 from flows.reports.candidates import JudgedCandidate
 from flows.training._left_out import LeftOut, integrated_share, mixed
 
-__all__ = ["Ranking", "rank", "stacked"]
+__all__ = ["Ranking", "rank", "stacked", "with_integrated"]
 
 ENOUGH = 0.05
 """Change of the share that is integrated out, below which the candidates' shares stay the same."""
@@ -27,7 +27,7 @@ class Ranking:
     """The chosen row, each row's posterior probability, and whether the evidence includes the second-order term.
 
     `members` are the rows that make the model, each with its share: the chosen one, or those of the mixture.
-    `integrated` is the share of missing features' excess variance that the model integrates out.
+    `integrated` is the share that the integral over missing features has in a prediction.
     """
 
     selected: int
@@ -75,7 +75,7 @@ def _score(candidate: JudgedCandidate, by: str) -> float:
 def stacked(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut]) -> list[float]:
     """Return each candidate's share in the mixture that predicts left-out rows best.
 
-    The share of missing features' excess variance that is integrated out is the one that the mixture asks for.
+    The integral over missing features has the share that the mixture asks for.
     """
     prior = np.array([candidate.prior_probability for candidate in candidates])
     integrated, shares = 1.0, [1.0]
@@ -86,3 +86,13 @@ def stacked(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut]) 
         if abs(integrated - before) < ENOUGH:
             break
     return shares
+
+
+def with_integrated(ranking: Ranking, left_out: Sequence[LeftOut]) -> Ranking:
+    """Return the ranking with the share of the integral over missing features that its mixture asks for.
+
+    It stays 1 where not every candidate has left-out probabilities, since rows were held out instead.
+    """
+    if len(left_out) < len(ranking.weights):
+        return ranking
+    return replace(ranking, integrated=integrated_share(mixed(left_out, ranking.shares)))

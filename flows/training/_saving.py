@@ -69,8 +69,8 @@ class Judged:
     """Members fitted to the training rows, and the data that judge them.
 
     Where no rows are held out, the left-out probabilities `left_out` (N, K) of the training rows judge the members.
-    They include the `temperature`, which is that of the model too, as is the share of missing features' excess
-    variance that is `integrated` out.
+    They include the `temperature`, which is that of the model too, as is the share `integrated` of the
+    integral over missing features.
     """
 
     members: Sequence[Member]

@@ -47,9 +47,9 @@ from flows.training._candidates import fit_candidate, known_trust, refit_candida
 from flows.training._checks import checked_parts
 from flows.training._gather import Gathered, gather, reading_workers
 from flows.training._ingest import column_metadata, labelled_sample, stage_rows
-from flows.training._left_out import LeftOut, integrated_share, mixed
+from flows.training._left_out import LeftOut
 from flows.training._photometry import with_learned_photometry
-from flows.training._ranking import Ranking, rank, stacked
+from flows.training._ranking import Ranking, rank, stacked, with_integrated
 from flows.training._saving import Judged, Kept, make_model, save_model
 from flows.training._staging import (
     StagedDescription,
@@ -186,8 +186,7 @@ def choose(folder: str, candidates: Sequence[JudgedCandidate]) -> Ranking:
     files = [Path(folder) / f"candidate-{index:03d}.npy" for index in range(len(candidates))]
     left_out = [LeftOut.read(path) for path in files if path.is_file()]
     ranking = rank(candidates, by=by, shares=stacked(candidates, left_out) if by == "stack" else None)
-    if len(left_out) == len(candidates):
-        ranking = replace(ranking, integrated=integrated_share(mixed(left_out, ranking.shares)))
+    ranking = with_integrated(ranking, left_out)
     write_checked_parts(checked_parts(ranking.members, candidates), ranking.selected, Path(folder))
     return ranking
 
