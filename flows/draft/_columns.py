@@ -36,7 +36,7 @@ MOST_SETS = 5
 """Sets of columns that tell more together, in a comment."""
 MOST_FEATURES, MOST_WEIGHTS = 100, 600
 """Bound on a first training's work: features that there may always be, and weights of a linear fit for more."""
-APPARENT = "apparent brightness: leave it out if the target catalogue is deeper"
+APPARENT = "apparent brightness: it shows, to the census too, where a target is deeper than the labels"
 ABSOLUTE = "absolute magnitude: it contains the distance"
 BRIGHTEST = -5.0
 """Brightest plausible median of apparent magnitudes, in mag."""
