@@ -17,6 +17,7 @@
 
 For this folder alone:
 
+- `_means_test`: Whether the target's features have the means that its class shares lead to expect.
 - `_propensity`: Whether labelled rows and target look alike, once each class has its share of the target.
 - `_scaling`: Probabilities made to agree with the classes of labelled rows that the model has not seen.
 - `_stretch`: Draws of shares from a density on the simplex, by an ensemble of walkers.
