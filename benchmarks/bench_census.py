@@ -26,11 +26,12 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import PolynomialFeatures
 
-from blr.census.bins import BinnedRows, BinShares, bin_selection, bin_shares
+from blr.census.bin_selections import bin_selection
+from blr.census.bins import BinnedRows, BinShares, bin_shares
 from blr.census.counts import Counted, count_classes
 from blr.census.purity import selection
 from blr.census.rows import LabelledRows, TargetRows
-from blr.census.shares import ShareDraws, shares_if_features, shares_if_same
+from blr.census.shares import Alternative, ShareDraws, shares_if_features, shares_if_same
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results-census" / "census.jsonl"
@@ -48,7 +49,7 @@ CHANGED = {
 """The sets, and the class of each whose share is changed."""
 CHANGES = ("same", "x 1/4", "x 4", "bright third", "bright third, x 1/4", "mild bias")
 SIZES = (200, 1000)
-RULES = 2
+RULES = 3
 """Number of the rules by which the census is taken; lines without one are of the first."""
 MILD = 0.4
 """By how much the logarithm of the chance of a label falls with each standard deviation of the first feature."""
@@ -63,6 +64,8 @@ PRINCIPAL = 8
 THRESHOLDS = (0.5, 0.8)
 FEWEST_SELECTED = 5
 BINS = 4
+SPANNING, ALONE = ", spanning", ", shares alone"
+"""What is counted where the answer spans "shares" and "features", and what "shares" alone gives there."""
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
@@ -182,7 +185,7 @@ def _total(rows: Sequence[Sequence[Sequence[float]]]) -> Floats:
 
 def batch(labelled: LabelledSet, X: Floats, size: int, change: str, first: int) -> dict[str, object] | None:
     """Return the sums of ten repeats."""
-    sums, said, tested, aucs, began = Sums(), 0, 0, [], time.process_time()
+    sums, said, spanning, tested, aucs, began = Sums(), 0, 0, 0, [], time.process_time()
     for repeat in range(first, first + BATCH):
         split = split_of(labelled, X, size, change, repeat)
         if split is None:
@@ -190,6 +193,7 @@ def batch(labelled: LabelledSet, X: Floats, size: int, change: str, first: int) 
         counted = count_classes(split.labelled, split.target)
         tested += 1
         said += counted.shares is not None
+        spanning += bool(counted.alternatives)
         aucs.append(0.0 if counted.told_apart is None else round(counted.told_apart.auc, 3))
         _add_counts(sums, split, counted, change, repeat)
         beside = peers(split) if repeat < MOST_WITH_PEERS else {}
@@ -206,6 +210,7 @@ def batch(labelled: LabelledSet, X: Floats, size: int, change: str, first: int) 
         "first": first,
         "repeats": tested,
         "said": said,
+        "spanning": spanning,
         "auc": aucs,
         "seconds": round(time.process_time() - began, 2),
         "sums": sums.line(),
@@ -227,12 +232,19 @@ def _add_counts(sums: Sums, split: Split, counted: Counted, change: str, repeat:
             add("features", shares_if_features(split.labelled, split.target, sets.ratio))
     if change == "mild bias":
         add("features", count_classes(split.labelled, split.target, assumes="features").shares)
-    elif counted.shares is not None and not change.startswith("bright"):
-        _add_selections(sums, split, counted.shares)
-        _add_bins(sums, split, counted, repeat % min(3, split.target.X.shape[1]))
+    if counted.shares is None or change.startswith("bright"):
+        return
+    parts = counted.parts(split.labelled)
+    _add_selections(sums, split, parts)
+    _add_bins(sums, split, counted, repeat % min(3, split.target.X.shape[1]))
+    if counted.alternatives:
+        # What the answer that spans two assumptions holds, and what the first alone would hold there.
+        for kind, some, shares in ((SPANNING, parts, counted.shares), (ALONE, parts[:1], parts[0].shares)):
+            add(f"default{kind}", shares)
+            _add_selections(sums, split, some, kind)
 
 
-def _add_selections(sums: Sums, split: Split, shares: ShareDraws) -> None:
+def _add_selections(sums: Sums, split: Split, parts: Sequence[Alternative], kind: str = "") -> None:
     p, N = split.target.probability, len(split.truth)
     for k in range(p.shape[1]):
         for threshold in THRESHOLDS:
@@ -243,10 +255,11 @@ def _add_selections(sums: Sums, split: Split, shares: ShareDraws) -> None:
                 split.labelled,
                 split.labelled.probability[:, k] >= threshold,
                 k,
-                shares.draws,
+                parts[0].shares.draws,
                 n_selected=int(chosen.sum()),
                 n_objects=N,
                 n_seen=N,
+                others=parts[1:],
             )
             right = split.truth == k
             for what, draws, true in (
@@ -254,7 +267,7 @@ def _add_selections(sums: Sums, split: Split, shares: ShareDraws) -> None:
                 ("completeness", found.completeness, chosen[right].mean()),
             ):
                 ends = found.interval(draws)
-                sums.add(what, *(np.array([v]) for v in (true, draws.mean(), *ends)))
+                sums.add(f"{what}{kind}", *(np.array([v]) for v in (true, draws.mean(), *ends)))
 
 
 def _add_bins(sums: Sums, split: Split, counted: Counted, feature: int) -> None:

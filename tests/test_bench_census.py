@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,15 @@ def test_lines_are_stored_once_and_make_the_table(bench: Any) -> None:
     bench.run(["breast-cancer"], 1, bench.CHANGES)
     assert bench.stored() == lines
     page = importlib.import_module("census_table").table_page(lines)
-    assert "| breast-cancer | 200 | 1 | 100.0 |" in page
+    assert "| breast-cancer | 200 | 1 | 100.0 | 0.0 |" in page
     hits = np.sum(lines[0]["sums"]["default"], axis=1)[1]
-    assert f"| same | 1 | 100.0 | {100 * hits / 2:.1f} |" in page
+    assert f"| same | 1 | 100.0 | 0.0 | {100 * hits / 2:.1f} |" in page
     assert json.loads(json.dumps(lines)) == lines
     older = {name: value for name, value in lines[0].items() if name != "rules"}
     assert importlib.import_module("census_table").table_page([older, *lines]) == page
+    # Peers need not be tried again by new rules.
+    older["sums"] = older["sums"] | {"QuaPy EMQ": [[2.0], [0.0], [0.0242], [0.0]]}
+    assert "| 11.00 | – | – |" in importlib.import_module("census_table").table_page([older, *lines])
 
 
 def test_the_target_is_changed_and_shares_no_row_with_the_labels(bench: Any) -> None:
@@ -65,6 +69,27 @@ def test_a_mild_bias_is_by_a_feature_alone(bench: Any, monkeypatch: pytest.Monke
     page = importlib.import_module("census_table").table_page([line])
     assert "## mild bias" in page
     assert "by default: counts" in page
+
+
+def test_what_an_answer_that_spans_two_assumptions_holds_is_summed_beside_the_first(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "CHANGES", ("same", "mild bias"))
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(2000, 3))
+    y = (rng.random(2000) < 1 / (1 + np.exp(-2 * X[:, 0]))).astype(np.intp)
+    # The class whose share is changed is found by the set's name.
+    labelled = replace(bench.SETS["breast-cancer"](), features=X, y=y, bias=None)
+    monkeypatch.setattr(bench, "MILD", 0.5)
+    lines = (bench.batch(labelled, X, 500, "mild bias", repeat) for repeat in range(20))
+    line = next(line for line in lines if line["spanning"])
+    assert line["said"] == 1
+    for what in ("default", "purity", "completeness"):
+        both, alone = (line["sums"][f"{what}{kind}"] for kind in (bench.SPANNING, bench.ALONE))
+        assert line["sums"][what] == both
+        assert both[0] == alone[0]
+        assert both[3] != alone[3]
+    assert "| 100.0 | 100.0 |" in importlib.import_module("census_table").table_page([line])
 
 
 def test_quapy_is_a_peer_where_it_is_installed(bench: Any) -> None:

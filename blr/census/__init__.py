@@ -1,7 +1,8 @@
 """How many objects of each class there are, how pure and complete a selection is, with intervals that hold.
 
 - `audit`: Shares of classes from objects that people have looked at: intervals that hold whatever the model is.
-- `bins`: Class shares, purity and completeness in bins of the target, shrunk to the whole.
+- `bin_selections`: How pure and how complete selections are in bins of the target, and thresholds of each bin.
+- `bins`: Class shares in bins of the target, shrunk to the whole.
 - `counts`: Class counts of a target under a stated assumption, or the reason why they are not known.
 - `fraction_map`: Fractions over covariates and the sky: k of n labelled objects as the target of a logistic
   regression, and its sums.
@@ -17,6 +18,7 @@
 
 For this folder alone:
 
+- `_means_test`: Whether the target's features have the means that its class shares lead to expect.
 - `_propensity`: Whether labelled rows and target look alike, once each class has its share of the target.
 - `_scaling`: Probabilities made to agree with the classes of labelled rows that the model has not seen.
 - `_stretch`: Draws of shares from a density on the simplex, by an ensemble of walkers.
@@ -24,6 +26,7 @@ For this folder alone:
 
 __all__ = [
     "audit",
+    "bin_selections",
     "bins",
     "counts",
     "fraction_map",

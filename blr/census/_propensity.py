@@ -15,7 +15,7 @@ from scipy.special import expit
 from blr.arrays import Matrix, Vector
 from blr.census.rows import LabelledRows, TargetRows
 
-__all__ = ["Propensity", "propensity"]
+__all__ = ["Propensity", "propensity", "standardised"]
 
 FOLDS = 5
 PRECISION = 100.0
@@ -75,6 +75,19 @@ def _spaced(n: int) -> np.ndarray:
 
 def _design(X: Matrix, other: Matrix) -> Matrix:
     """Return an intercept, standardised features, their products, and which are missing, of both sets of rows."""
+    Z, missing = standardised(X, other)
+    i, j = np.triu_indices(Z.shape[1]) if Z.shape[1] <= MOST_PRODUCTS else (np.arange(Z.shape[1]),) * 2
+    columns = np.hstack([Z, Z[:, i] * Z[:, j], missing])
+    spread = columns.std(axis=0)
+    columns = (columns - columns.mean(axis=0))[:, spread > 0] / spread[spread > 0]
+    return np.column_stack([np.ones(len(columns)), columns])
+
+
+def standardised(X: Matrix, other: Matrix) -> tuple[Matrix, Matrix]:
+    """Return the features (n + N, F) of both sets in standard deviations, cut at five, and which are missing (1.0).
+
+    A missing feature has its mean, 0.
+    """
     both = np.vstack([X, other])
     missing = np.isnan(both)
     known = np.where(missing, 0.0, both)
@@ -82,12 +95,7 @@ def _design(X: Matrix, other: Matrix) -> Matrix:
     mean = known.sum(axis=0) / count
     spread = np.sqrt(np.where(missing, 0.0, (known - mean) ** 2).sum(axis=0) / count)
     Z = np.where(missing, 0.0, (known - mean) / np.where(spread > 0, spread, 1.0))
-    Z = np.clip(Z, -FARTHEST, FARTHEST)
-    i, j = np.triu_indices(Z.shape[1]) if Z.shape[1] <= MOST_PRODUCTS else (np.arange(Z.shape[1]),) * 2
-    columns = np.hstack([Z, Z[:, i] * Z[:, j], missing.astype(float)])
-    spread = columns.std(axis=0)
-    columns = (columns - columns.mean(axis=0))[:, spread > 0] / spread[spread > 0]
-    return np.column_stack([np.ones(len(both)), columns])
+    return np.clip(Z, -FARTHEST, FARTHEST), missing.astype(np.float64)
 
 
 def _logistic(Phi: Matrix, t: Vector, weight: Vector) -> Vector:

@@ -1,4 +1,4 @@
-"""Class shares, purity and completeness in bins of the target, shrunk to the whole.
+"""Class shares in bins of the target, shrunk to the whole.
 
 What a bin is expected to be follows from the whole: the mean calibrated probability of its objects, at the class shares
 of the whole target.  Labelled rows in the bin show how wrong this is there: the difference of class and probability,
@@ -9,26 +9,17 @@ Shapes: n labelled rows, N target rows, K classes, B bins, S draws.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
 from blr.census.counts import Counted
-from blr.census.purity import Selection
 from blr.census.rows import LabelledRows, TargetRows
 
-__all__ = [
-    "BinShares",
-    "BinnedRows",
-    "bin_selection",
-    "bin_shares",
-    "bin_taken",
-    "bin_threshold",
-    "joined_selection",
-]
+__all__ = ["BinShares", "BinnedRows", "bin_shares"]
 
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -39,16 +30,9 @@ _TAU = np.array([0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.65])
 """Differences between bins beyond their errors that are tried, in standard deviations of an object's class."""
 _TAU_SCALE = 0.4
 """Scale of the half-Cauchy prior of these differences (Gelman 2006, doi:10.1214/06-BA117A)."""
-_EXPECTED_ROWS = 5.0
-"""Labelled rows of each class that the model's expectation counts as in each bin."""
-_PSEUDO = 0.5
 _UNKNOWN = 1e6
 """Variance of the difference in a bin without labelled rows."""
 _RIDGE = 1e-9
-_STEPS = np.concatenate([np.linspace(0, 0.95, 20), [0.97, 0.98, 0.99, 0.995]])
-"""Quantiles of a bin's probability that are tried as thresholds."""
-_FINE = 8
-"""Thresholds between two of those that are tried next."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +49,8 @@ class BinShares:
     """Draws (S, B, K) of the shares of the classes in bins, and what is known of these.
 
     `n_objects` (B,) of the target and `n_labelled` (B,) labelled rows are in a bin; `probability` (N, K) is that of the
-    target's rows at the expected class shares of the whole.
+    target's rows at the expected class shares of the whole.  `alternatives`: where the counts of the whole span several
+    assumptions, those under each, whose draws are pooled in that order; all else here is of the first.
     """
 
     draws: Array
@@ -75,6 +60,7 @@ class BinShares:
     labelled: LabelledRows
     target: TargetRows
     places: BinnedRows
+    alternatives: tuple[BinShares, ...] = ()
 
     def interval(self, level: float = 0.95) -> tuple[Matrix, Matrix]:
         """Return the lower and the upper ends (B, K) of the central intervals."""
@@ -96,6 +82,11 @@ def bin_shares(labelled: LabelledRows, target: TargetRows, counted: Counted, pla
             "got a census without counts for the whole, expected its class shares, since the bins are parts "
             "of the whole; audit the output"
         )
+    if counted.alternatives:
+        alone = [
+            (one.labelled, Counted(one.shares, one.assumes, counted.reason)) for one in counted.alternatives
+        ]
+        return _pooled([bin_shares(rows, target, part, places) for rows, part in alone])
     pi = counted.shares.mean
     expected = _Expected.of(labelled, target, counted)
     fraction = _fractions(target, places)
@@ -108,6 +99,12 @@ def bin_shares(labelled: LabelledRows, target: TargetRows, counted: Counted, pla
     draws /= np.maximum(draws.sum(axis=2, keepdims=True), 1e-300)
     n_labelled = np.bincount(places.labelled, minlength=places.n_bins)
     return BinShares(draws, n_objects, n_labelled, p, labelled, target, places)
+
+
+def _pooled(alternatives: Sequence[BinShares]) -> BinShares:
+    """Return the shares under several assumptions."""
+    draws = np.concatenate([one.draws for one in alternatives])
+    return replace(alternatives[0], draws=draws, alternatives=tuple(alternatives))
 
 
 def _drawn(
@@ -257,91 +254,3 @@ def _realised(p: Matrix, target: TargetRows, places: BinnedRows, n: Vector) -> A
     objects = np.maximum(n, 1.0)
     thinned = np.maximum(0.0, 1 / rows - 1 / objects)
     return np.asarray(own / objects[:, None, None] + between * thinned[:, None, None])
-
-
-def bin_selection(shares: BinShares, b: int, k: int, threshold: float) -> Selection:
-    """Return how pure and how complete the objects of a bin are whose probability of class `k` is so large."""
-    rows = (shares.target.probability[:, k] >= threshold, shares.labelled.probability[:, k] >= threshold)
-    return bin_taken(shares, b, k, *rows)
-
-
-def bin_taken(
-    shares: BinShares, b: int, k: int, of_target: NDArray[np.bool_], of_labelled: NDArray[np.bool_]
-) -> Selection:
-    """Return how pure and how complete a selection of class `k` is in a bin, of rows of the target (N,), and labelled.
-
-    The fraction of each class that is taken has a Beta posterior: of the labelled rows in the bin, and a few that are
-    as the model expects.
-    """
-    labelled, target, places = shares.labelled, shares.target, shares.places
-    inside, ours = places.target == b, places.labelled == b
-    chosen = of_target[inside]
-    weight, p = target.weight[inside], shares.probability[inside]
-    taken_expected = (weight * chosen) @ p / np.maximum(weight @ p, 1e-300)
-    K = labelled.n_classes
-    own = np.bincount(labelled.y[ours], labelled.weight[ours], minlength=K)
-    squares = np.bincount(labelled.y[ours], labelled.weight[ours] ** 2, minlength=K)
-    rows = own**2 / np.maximum(squares, 1e-300)
-    hits = labelled.weight[ours] * of_labelled[ours]
-    taken = np.bincount(labelled.y[ours], hits, minlength=K) / np.maximum(own, 1e-300)
-    before = np.where(np.arange(K) == k, _PSEUDO, _PSEUDO / (K - 1))
-    a = before + taken * rows + taken_expected * _EXPECTED_ROWS
-    c = _PSEUDO + (1 - taken) * rows + (1 - taken_expected) * _EXPECTED_ROWS
-    rng = np.random.default_rng([_SEED, b])  # bins are drawn independently, and may be added up
-    drawn = rng.beta(a, c, size=(len(shares.draws), K))
-    of_class = shares.draws[:, b] * drawn
-    purity = of_class[:, k] / np.maximum(of_class.sum(axis=1), 1e-300)
-    n = shares.n_objects[b]
-    n_selected = round(float(weight @ chosen / max(weight.sum(), 1e-300)) * n)
-    n_class = np.maximum(np.rint(shares.draws[:, b, k] * n).astype(np.int64), 1)
-    return Selection(
-        n_selected,
-        rng.binomial(max(n_selected, 1), purity) / max(n_selected, 1),
-        rng.binomial(n_class, drawn[:, k]) / n_class,
-    )
-
-
-def bin_threshold(
-    shares: BinShares, b: int, k: int, *, purity: float | None = None, completeness: float | None = None
-) -> tuple[float, Selection] | None:
-    """Return the threshold with a stated purity or completeness in a bin; None where none has it, or no row is there.
-
-    As `blr.census.purity.threshold_for` does for the whole: the lowest for a purity, the highest for a completeness.
-    """
-    inside = shares.places.target == b
-    if not inside.any():
-        return None
-    p = np.sort(shares.target.probability[inside, k])
-    up = purity is not None
-
-    def first(tried: Vector) -> tuple[float, float, Selection] | None:
-        """Return the first threshold that has what is stated, the one tried before it, and its selection."""
-        ordered = (np.unique(tried) if up else np.unique(tried)[::-1]).tolist()
-        for before, threshold in zip([ordered[0], *ordered], ordered, strict=False):
-            found = bin_selection(shares, b, k, threshold)
-            if (found.completeness if purity is None else found.purity).mean() >= (
-                purity or completeness or 0.0
-            ):
-                return threshold, before, found
-        return None
-
-    coarse = first(np.quantile(p, _STEPS))
-    if coarse is None:
-        return None
-    low, high = np.searchsorted(p, sorted(coarse[:2]))
-    threshold, _, found = (
-        first(p[np.linspace(low, high, _FINE).astype(np.intp).clip(0, len(p) - 1)]) or coarse
-    )
-    return threshold, found
-
-
-def joined_selection(shares: BinShares, k: int, chosen: Mapping[int, Selection]) -> Selection:
-    """Return how pure and how complete selections of class `k`, one of each bin, are together.
-
-    Bins without a selection select nothing: what they have of the class is lost.
-    """
-    n_selected = sum(one.n_selected for one in chosen.values())
-    n_class = shares.draws[:, :, k] * shares.n_objects
-    right = sum((one.n_selected * one.purity for one in chosen.values()), start=np.zeros(len(n_class)))
-    found = sum((n_class[:, b] * one.completeness for b, one in chosen.items()), start=np.zeros(len(n_class)))
-    return Selection(n_selected, right / max(n_selected, 1), found / np.maximum(n_class.sum(axis=1), 1e-300))

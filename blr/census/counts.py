@@ -1,20 +1,28 @@
 """Class counts of a target under a stated assumption, or the reason why they are not known.
 
-Where the user states no assumption, a test chooses: "shares" if labelled rows and target look alike once each class
-has its share of the target, and no counts if they do not.  Shapes: n labelled rows, K classes, S draws.
+Where the user states no assumption, tests choose: "shares" if labelled rows and target look alike once each class has
+its share of the target.  If they differ mildly, the answer spans "shares" and "features"; if they differ much, there
+are no counts.  Shapes: n labelled rows, K classes, S draws.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from blr.arrays import Vector
+from blr.census._means_test import means_test
 from blr.census._propensity import Propensity, propensity
-from blr.census.results import Assumption
+from blr.census.results import Assumption, StatedAssumption
 from blr.census.rows import LabelledRows, TargetRows
-from blr.census.shares import ShareDraws, shares_if_features, shares_if_same, shares_if_shares
+from blr.census.shares import (
+    Alternative,
+    ShareDraws,
+    shares_if_features,
+    shares_if_same,
+    shares_if_shares,
+)
 
 __all__ = ["ASSUMPTIONS", "Counted", "count_classes"]
 
@@ -23,6 +31,8 @@ ASSUMPTIONS: dict[Assumption, str] = {
     "shares": "objects of a class look alike in both sets, but the class shares may differ",
     "features": "at equal features the classes are equally probable in both sets, but the choice of the labelled "
     "objects may be biased",
+    "shares or features": "either objects of a class look alike in both sets, or at equal features the classes are "
+    "equally probable in both",
 }
 """What each assumption says."""
 TOLD_APART = 0.6
@@ -32,9 +42,15 @@ TOO_FAR = 0.75
 intervals of 95 % held 61 % on eight sets, for the model is extrapolated and nothing shows by how much it errs."""
 MOST_CHANGE = 6.0
 """Factor by which a class's labelled rows may count more or less: a few rows must not represent all."""
+FALSE_ALARMS = 0.005
+"""Rate at which each of the two tests contradicts "shares" where it holds: 1 % together (Bonferroni)."""
 _ONE_SIDED = 1.645
+_AREA_APART = 2.576
+"""Standard errors by which the area exceeds one half with that rate."""
+_SMALLEST_P = 1e-4
 _APART = 4.0
 """Standard deviations between two estimates of a share that are too many for both to be right."""
+_REMEDY = 'state [shift] assumes = "features" if labelled objects were chosen by their features, or audit the output'
 FEWEST_ROWS = 20
 FEWEST_OF_CLASS = 2
 """Fewest labelled rows, of all classes and of each, from which anything is said."""
@@ -46,7 +62,8 @@ class Counted:
 
     `reason` says in words why this assumption, or why no shares.  `told_apart` compares labelled rows, each class at
     its share of the target, with the target; None where there are too few rows.  `contradicted`: objects of a class do
-    not look alike in both sets.
+    not look alike in both sets, by a test.  `alternatives` are the assumptions that the shares span, with as many draws
+    of each; () where they rest on one.
     """
 
     shares: ShareDraws | None
@@ -54,12 +71,30 @@ class Counted:
     reason: str
     told_apart: Propensity | None = None
     contradicted: bool = False
+    alternatives: tuple[Alternative, ...] = ()
+
+    def parts(self, labelled: LabelledRows) -> tuple[Alternative, ...]:
+        """Return the alternatives, or the one assumption with the labelled rows as they are; () without shares."""
+        if self.shares is None or self.assumes is None or self.assumes == "shares or features":
+            return self.alternatives
+        return (Alternative(self.assumes, labelled, self.shares),)
 
 
 def count_classes(
-    labelled: LabelledRows, target: TargetRows, *, assumes: Assumption | None = None
+    labelled: LabelledRows, target: TargetRows, *, assumes: StatedAssumption | None = None
 ) -> Counted:
-    """Return the class shares of a target under a stated assumption, or under the one that a test chooses."""
+    """Return the class shares of a target under a stated assumption, or under those that tests leave.
+
+    Raises
+    ------
+    ValueError
+        If the stated assumption is none that can be stated.
+    """
+    if assumes not in (None, "same", "shares", "features"):
+        raise ValueError(
+            f'got the assumption "{assumes}", expected "same", "shares", "features", or None to have tests choose; '
+            "state one of them"
+        )
     lacking = _lacking(labelled, target)
     if lacking:
         return Counted(None, assumes, lacking)
@@ -74,21 +109,80 @@ def count_classes(
         return Counted(
             None,
             assumes,
-            f"{given}no class shares make the labelled rows look like the target (area under the curve "
-            f"{alike.auc:.2f} ± {alike.error:.2f}; 0.5 means no difference), so no assumption can be tested; "
+            f"{given}no class shares make the labelled rows look like the target ({_area(alike)}), so no assumption "
+            "can be tested; "
             'audit the output, or state [shift] assumes = "features" if the labelled objects were only '
             "chosen differently by their features",
             alike,
             contradicted=True,
         )
+    seen = _contradiction(labelled, target, shares, alike)
+    if assumes is None and seen:
+        return _spanning(labelled, target, shares, alike, seen)
     if assumes == "same":
-        return _if_same(labelled, target, shares, alike)
-    said = "chosen by a test" if assumes is None else "stated, and not contradicted"
+        return _if_same(labelled, target, shares, alike, seen)
+    said = f"chosen by tests: {_area(alike)}" if assumes is None else _stated(seen)
+    return Counted(shares, "shares", f"{ASSUMPTIONS['shares']}: {said}", alike, contradicted=bool(seen))
+
+
+def _contradiction(labelled: LabelledRows, target: TargetRows, shares: ShareDraws, alike: Propensity) -> str:
+    """Return in words which test contradicts "shares", with its number; '' where none does."""
+    means = means_test(labelled, target, shares.draws)
+    if means is not None and means.p_value < FALSE_ALARMS:
+        p = f"p = {means.p_value:.4f}" if means.p_value >= _SMALLEST_P else f"p < {_SMALLEST_P:.4f}"
+        return (
+            "the means of the features are not those of labelled objects with each class at its share of the target "
+            f"({p}, expected {FALSE_ALARMS} or more)"
+        )
+    return _area(alike) if alike.auc - _AREA_APART * alike.error > 0.5 else ""
+
+
+def _area(alike: Propensity) -> str:
+    """Return in words how well a model distinguishes the sets."""
+    guessed = alike.auc - _ONE_SIDED * alike.error <= 0.5
+    return (
+        "a model that has to say of a labelled and a classified object which is which is right in "
+        f"{100 * alike.auc:.1f} ± {100 * alike.error:.1f} % of all pairs"
+        + (", no better than guessing (50 %)" if guessed else ", by guessing in 50 %")
+    )
+
+
+def _stated(seen: str) -> str:
+    """Return in words what the tests say of a stated assumption."""
+    return (
+        f"stated, but a test contradicts it, for {seen}; {_REMEDY}"
+        if seen
+        else "stated, and not contradicted"
+    )
+
+
+def _spanning(
+    labelled: LabelledRows, target: TargetRows, shares: ShareDraws, alike: Propensity, seen: str
+) -> Counted:
+    """Return shares that span "shares", which a test contradicts as `seen`, and "features", which none can check."""
+    features = _if_features(labelled, target)
+    if features.shares is None or features.told_apart is None:
+        return Counted(
+            None,
+            None,
+            f'a test contradicts "shares", for {seen}; and "features" gives no count: {features.reason}',
+            alike,
+            contradicted=True,
+        )
+    weighted = replace(labelled, weight=labelled.weight * features.told_apart.ratio)
+    alternatives = (
+        Alternative("shares", labelled, shares),
+        Alternative("features", weighted, features.shares),
+    )
+    draws = np.concatenate([one.shares.draws for one in alternatives])
     return Counted(
-        shares,
-        "shares",
-        f"{ASSUMPTIONS['shares']}: {said} ({_area(alike)})",
+        ShareDraws(draws, shares.scaling),
+        "shares or features",
+        f"{ASSUMPTIONS['shares or features']}: a test contradicts the first, for {seen}; so the intervals span both, "
+        f"half of the draws from each; {_REMEDY}",
         alike,
+        contradicted=True,
+        alternatives=alternatives,
     )
 
 
@@ -111,17 +205,13 @@ def _lacking(labelled: LabelledRows, target: TargetRows) -> str:
     return ""
 
 
-def _area(alike: Propensity) -> str:
-    """Return in words how well a model distinguishes the sets, where it does not."""
-    below = ", and less is no sign of one either" if alike.auc < 0.5 - 2 * alike.error else ""
-    return f"area under the curve {alike.auc:.2f} ± {alike.error:.2f}, 0.5 means no difference{below}"
-
-
 def _differs(sets: Propensity) -> bool:
     return sets.auc - _ONE_SIDED * sets.error > TOLD_APART
 
 
-def _if_same(labelled: LabelledRows, target: TargetRows, freed: ShareDraws, alike: Propensity) -> Counted:
+def _if_same(
+    labelled: LabelledRows, target: TargetRows, freed: ShareDraws, alike: Propensity, seen: str
+) -> Counted:
     """Return the shares of a target like the labelled rows, unless the shares that are free to differ do so."""
     same = shares_if_same(labelled, target)
     apart = np.abs(same.mean - freed.mean) / np.hypot(_spread(same), _spread(freed))
@@ -135,7 +225,7 @@ def _if_same(labelled: LabelledRows, target: TargetRows, freed: ShareDraws, alik
             'assumes = "shares", or leave it out',
             alike,
         )
-    return Counted(same, "same", f"{ASSUMPTIONS['same']}: stated, and not contradicted", alike)
+    return Counted(same, "same", f"{ASSUMPTIONS['same']}: {_stated(seen)}", alike, contradicted=bool(seen))
 
 
 def _if_features(labelled: LabelledRows, target: TargetRows) -> Counted:

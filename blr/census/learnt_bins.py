@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Vector
-from blr.census.bins import BinnedRows, bin_selection, bin_shares, bin_threshold, joined_selection
+from blr.census.bin_selections import bin_selection, bin_threshold, joined_selection
+from blr.census.bins import BinnedRows, bin_shares
 from blr.census.counts import Counted
 from blr.census.purity import MANY_OBJECTS, Selection, rounded_threshold
 from blr.census.rows import LabelledRows, TargetRows

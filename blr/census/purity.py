@@ -7,6 +7,7 @@ K classes, S draws.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.special import betaln, expit
 
 from blr.arrays import Matrix, Vector
 from blr.census.rows import LabelledRows, TargetRows
-from blr.census.shares import LEVEL
+from blr.census.shares import LEVEL, Alternative
 
 __all__ = [
     "MANY_OBJECTS",
@@ -62,6 +63,14 @@ class Selection:
         low, high = np.quantile(of, [tail, 1 - tail])
         return float(low), float(high)
 
+    @classmethod
+    def pooled(cls, selections: Sequence[Selection]) -> Selection:
+        """Return the selection of the same objects with the draws of all, which were made under several assumptions."""
+        purity, completeness = (
+            np.concatenate([getattr(one, name) for one in selections]) for name in ("purity", "completeness")
+        )
+        return cls(selections[0].n_selected, purity, completeness)
+
 
 def selection(
     labelled: LabelledRows,
@@ -72,6 +81,7 @@ def selection(
     n_selected: int,
     n_objects: int,
     n_seen: float = 0.0,
+    others: Sequence[Alternative] = (),
 ) -> Selection:
     """Return how pure and complete a selection of class `k` is in a target of `n_objects`.
 
@@ -79,8 +89,16 @@ def selection(
     the class shares.  The fraction of each class that is taken has a Beta posterior, and purity is the share of class k
     among all that is taken.  How many are taken in all was counted on `n_seen` rows of the target (0: on none), and
     draws that lead to expect other numbers count less.  Both are drawn once more for the objects themselves, of which
-    there are so many.
+    there are so many.  `others` are further assumptions that may hold instead: as many draws are made under each.
     """
+    if others:
+        every = [(labelled, shares), *((one.labelled, one.shares.draws) for one in others)]
+        return Selection.pooled(
+            [
+                selection(rows, chosen, k, draws, n_selected=n_selected, n_objects=n_objects, n_seen=n_seen)
+                for rows, draws in every
+            ]
+        )
     rng = np.random.default_rng(_SEED)
     shares = shares[np.arange(max(len(shares), _FEWEST_DRAWS)) % len(shares)]
     taken = _taken(labelled, chosen, k, rng, len(shares))
@@ -151,12 +169,14 @@ def threshold_for(
     purity: float | None = None,
     completeness: float | None = None,
     observed: bool = True,
+    others: Sequence[Alternative] = (),
 ) -> tuple[float, Selection] | None:
     """Return the threshold whose selection has a stated purity or completeness; None where no threshold has it.
 
     For a purity the lowest such threshold, which loses fewest objects of class `k`; for a completeness the highest,
     whose selection is purest.  The expected purity or completeness is what is stated, not the low end of its interval.
-    `observed` is False where the labelled rows stand for the target: its numbers tell nothing more then.
+    `observed` is False where the labelled rows stand for the target: its numbers tell nothing more then.  `others` are
+    further assumptions, as in `selection`.
     """
     p = np.sort(target.probability[:, k])
     up = purity is not None
@@ -165,7 +185,7 @@ def threshold_for(
         """Return the first of them that has what is stated, the one tried before it, and its selection."""
         before = float(thresholds[0])
         for threshold in thresholds.tolist():
-            found = _selected(labelled, target, k, shares, threshold, observed=observed)
+            found = _selected(labelled, target, k, shares, threshold, observed=observed, others=others)
             reached = found.completeness.mean() - (completeness or 0.0)
             if (found.purity.mean() - purity if purity is not None else reached) >= 0:
                 return threshold, before, found
@@ -221,7 +241,14 @@ def rounded_threshold(threshold: float, *, up: bool) -> float:
 
 
 def _selected(
-    labelled: LabelledRows, target: TargetRows, k: int, shares: Matrix, threshold: float, *, observed: bool
+    labelled: LabelledRows,
+    target: TargetRows,
+    k: int,
+    shares: Matrix,
+    threshold: float,
+    *,
+    observed: bool,
+    others: Sequence[Alternative] = (),
 ) -> Selection:
     return selection(
         labelled,
@@ -231,6 +258,7 @@ def _selected(
         n_selected=n_selected(target, k, threshold),
         n_objects=target.n_objects,
         n_seen=target.n_effective if observed else 0.0,
+        others=others,
     )
 
 

@@ -22,12 +22,16 @@ __all__ = [
     "SelectionCensus",
     "SelectionQuality",
     "Source",
+    "StatedAssumption",
     "count_changes",
 ]
 
-Assumption = Literal["same", "shares", "features"]
+StatedAssumption = Literal["same", "shares", "features"]
 """What target and labelled rows have in common: the distribution of all ("same"), of the features in each class
 ("shares": class shares may differ), or the class probabilities at given features ("features": labels are biased)."""
+
+Assumption = Literal["same", "shares", "features", "shares or features"]
+"""An assumption of a census; "shares or features" only where none was stated and a test contradicts "shares"."""
 
 Source = Literal["model", "audit", "cannot be said"]
 
@@ -131,8 +135,8 @@ class CensusBins:
 class Census:
     """The counts of all classes, by name, among the `n_rows` rows that have probabilities; `level` of the intervals.
 
-    `contradicted`: objects of a class do not look alike among labelled objects and here, by a test.  `bins` is None
-    where none were asked for, or nothing can be said.
+    `contradicted`: objects of a class do not look alike among labelled objects and here, by a test; counts may span
+    what holds then.  `bins` is None where none were asked for, or nothing can be said.
     """
 
     n_rows: int

@@ -16,9 +16,17 @@ import numpy as np
 from blr.arrays import Matrix, Vector
 from blr.census._scaling import Scaling
 from blr.census._stretch import draws_on_simplex
+from blr.census.results import StatedAssumption
 from blr.census.rows import LabelledRows, TargetRows
 
-__all__ = ["ShareDraws", "em_shares", "shares_if_features", "shares_if_same", "shares_if_shares"]
+__all__ = [
+    "Alternative",
+    "ShareDraws",
+    "em_shares",
+    "shares_if_features",
+    "shares_if_same",
+    "shares_if_shares",
+]
 
 LEVEL = 0.95
 MODEL_ROWS = 20.0
@@ -52,6 +60,18 @@ class ShareDraws:
         tail = (1 - level) / 2
         low, high = np.quantile(self.draws, [tail, 1 - tail], axis=0)
         return low, high
+
+
+@dataclass(frozen=True, eq=False)
+class Alternative:
+    """One of the assumptions that an answer spans, its class shares, and labelled rows with the weights under it.
+
+    Under "features" a labelled row counts as often as its like is in the target.
+    """
+
+    assumes: StatedAssumption
+    labelled: LabelledRows
+    shares: ShareDraws
 
 
 def em_shares(odds: Matrix, weight: Vector, start: Vector) -> Vector:

@@ -15,7 +15,7 @@ from blr.census.counts import Counted, count_classes
 from blr.census.purity import Selection, n_selected, selection, threshold_for
 from blr.census.results import Assumption, Census, ClassCensus, SelectionCensus
 from blr.census.rows import LabelledRows, TargetRows
-from blr.census.shares import LEVEL
+from blr.census.shares import LEVEL, Alternative
 from flows.classification._census_bins import THRESHOLDS, census_bins, said_selection
 from flows.classification._census_rows import CensusRows, joined
 from flows.classification._census_wish import CensusWish
@@ -101,6 +101,7 @@ def _census(
     return Census(
         n_rows=n,
         level=LEVEL,
+        contradicted=counted.contradicted,
         classes={
             name: ClassCensus(
                 count=float(shares.mean[k] * n),
@@ -112,7 +113,7 @@ def _census(
                 selections=()
                 if counted.assumes
                 == "features"  # The completeness among biased labels is not that of the target.
-                else tuple(_selections(k, name, shares.draws, labelled, target, wish, model.features)),
+                else tuple(_selections(k, name, counted.parts(labelled), target, wish, model.features)),
             )
             for k, name in enumerate(model.classes)
         },
@@ -123,13 +124,13 @@ def _census(
 def _selections(
     k: int,
     name: str,
-    draws: np.ndarray,
-    labelled: LabelledRows,
+    parts: Sequence[Alternative],
     target: TargetRows,
     asked: CensusWish,
     features: Sequence[str],
 ) -> Iterator[SelectionCensus]:
     """Yield purity and completeness of class k: at each threshold, in its column, and for stated values."""
+    labelled, draws, others = parts[0].labelled, parts[0].shares.draws, parts[1:]
 
     def found(chosen: np.ndarray, n: int) -> Selection:
         return selection(
@@ -140,6 +141,7 @@ def _selections(
             n_selected=n,
             n_objects=target.n_objects,
             n_seen=target.n_effective,
+            others=others,
         )
 
     for threshold in THRESHOLDS:
@@ -155,6 +157,8 @@ def _selections(
     for what, stated in (("purity", asked.purity), ("completeness", asked.completeness)):
         if name in stated:
             pure, complete = (stated[name] if what == of else None for of in ("purity", "completeness"))
-            best = threshold_for(labelled, target, k, draws, purity=pure, completeness=complete)
+            best = threshold_for(
+                labelled, target, k, draws, purity=pure, completeness=complete, others=others
+            )
             if best is not None:
                 yield said_selection(best[1], best[0], f"{what} {stated[name]:g}")

@@ -12,15 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.census.bins import (
-    BinnedRows,
-    BinShares,
-    bin_selection,
-    bin_shares,
-    bin_taken,
-    bin_threshold,
-    joined_selection,
-)
+from blr.census.bin_selections import bin_selection, bin_taken, bin_threshold, joined_selection
+from blr.census.bins import BinnedRows, BinShares, bin_shares
 from blr.census.counts import Counted
 from blr.census.purity import Selection
 from blr.census.results import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
-from blr.census.results import Assumption
+from blr.census.results import StatedAssumption
 from flows.classification._bins import of_features
 from flows.errors import SpecificationError
 from flows.models.model import Model
@@ -24,7 +24,7 @@ class CensusWish:
     `bins`, or those between `edges`.
     """
 
-    assumes: Assumption | None = None
+    assumes: StatedAssumption | None = None
     purity: Mapping[str, float] = field(default_factory=dict)
     completeness: Mapping[str, float] = field(default_factory=dict)
     selected: Mapping[str, SelectedColumn] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import catalogs
-from blr.census.results import Assumption, Census
+from blr.census.results import Census, StatedAssumption
 from blr.threads import single_threaded_blas
 from flows.classification._census import census_of
 from flows.classification._census_rows import read_census_rows, rows_a_file
@@ -77,7 +77,7 @@ def table_census(
     *,
     model: str,
     store: str | Path = "models",
-    assumes: Assumption | None = None,
+    assumes: StatedAssumption | None = None,
     by: str | None = None,
     bins: int = 4,
     edges: Sequence[float] | None = None,

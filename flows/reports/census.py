@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from blr.census.results import Census, CountChange, SelectionCensus, SelectionQuality, Source
-from flows.reports._findings import Finding, begun_small, plain_end
+from flows.reports._findings import Finding, Level, begun_small, plain_end
 from flows.reports.class_words import class_words
 from flows.reports.report_table import ReportTable
 
@@ -178,18 +178,25 @@ def census_findings(census: Census) -> tuple[Finding, ...]:
     """Return what the counts rest on, each reason once, and what the stated thresholds cost."""
     reasons = _reasons(census)
     findings = [
-        _counts_finding(source, assumes, reason, "" if len(reasons) == 1 else f" of {', '.join(names)}")
+        _counts_finding(
+            source,
+            assumes,
+            reason,
+            "" if len(reasons) == 1 else f" of {', '.join(names)}",
+            contradicted=census.contradicted,
+        )
         for source, assumes, reason, names in reasons
     ]
     chosen = ((name, s) for name, c in census.classes.items() for s in c.selections if s.stated)
     return (*findings, *(_selection_finding(name, s) for name, s in chosen))
 
 
-def _counts_finding(source: str, assumes: str, reason: str, of: str) -> Finding:
+def _counts_finding(source: str, assumes: str, reason: str, of: str, *, contradicted: bool) -> Finding:
     if source == "cannot be said":
         return Finding(what=f"The counts{of} are not known: {begun_small([reason])}", level="care")
     basis = "an audit" if source == "audit" else f'the model, assuming "{assumes}"'
-    return Finding(what=f"The counts{of} are from {basis}: {plain_end(reason)}", level="plain")
+    level: Level = "care" if contradicted and source == "model" else "plain"
+    return Finding(what=f"The counts{of} are from {basis}: {plain_end(reason)}", level=level)
 
 
 def _selection_finding(name: str, s: SelectionCensus) -> Finding:

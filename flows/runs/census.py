@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from blr.census.results import Assumption, Census
+from blr.census.results import Census, StatedAssumption
 
 __all__ = ["CensusAsked", "CensusResult"]
 
@@ -15,7 +15,7 @@ __all__ = ["CensusAsked", "CensusResult"]
 class CensusAsked:
     """The questions of a census: its assumption, purity and completeness by class, and bins of an expression."""
 
-    assumes: Assumption | None = None
+    assumes: StatedAssumption | None = None
     purity: Mapping[str, float] = field(default_factory=dict)
     completeness: Mapping[str, float] = field(default_factory=dict)
     by: str | None = None

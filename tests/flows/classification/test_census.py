@@ -62,7 +62,7 @@ def test_counts_hold_the_truth_and_name_their_assumption(classified: Path, make:
     assert census["n_rows"] == inside.sum()
     assert counts["early"]["source"] == "model"
     assert counts["early"]["assumes"] == "shares"
-    assert "chosen by a test" in counts["early"]["reason"]
+    assert "chosen by tests" in counts["early"]["reason"]
     # A tenth of the survey's objects has no type and lies between: a count holds them as one of the two.
     assert counts["early"]["low"] < early + 0.1 * 3000
     assert counts["early"]["high"] > early
@@ -198,6 +198,45 @@ def test_objects_unlike_the_labelled_ones_cannot_be_counted(mine: Path, make: Si
     take_census(replace(request, assumes="shares"))
     assert read_document(Summary, mine / "faint" / "summary.json").sets.reason == done.summary.sets.reason
     assert "not hold" in (mine / "faint" / "report.html").read_text()
+
+
+def test_a_target_that_differs_mildly_is_counted_under_both_assumptions(
+    mine: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = make.survey(3000, seed=6)
+    made["kmag"] = made["kmag"] - 0.15
+    make.parquet(mine / "mild.parquet", made)
+    (mine / "spec.toml").write_text(
+        make.specification + '\n[census]\nby = "b_j"\nbins = 2\n\n[flags]\npurity = { early = 0.7 }\n'
+    )
+    named = {"specification": mine / "spec.toml"}
+    classify([mine / "mild.parquet"], "morphology", mine / "models", mine / "mild", **named)
+    census = summary(mine / "mild")
+    assert census["contradicted"]
+    early = census["classes"]["early"]
+    assert (early["source"], early["assumes"]) == ("model", "shares or features")
+    assert "expected 0.005 or more" in early["reason"]
+    request = CensusRequest(mine / "mild", store=mine / "models")
+    ends = []
+    for assumes in ("shares", "features"):
+        alone = take_census(replace(request, assumes=assumes), dry_run=True).census
+        one = alone.classes["early"]
+        assert (one.assumes, alone.contradicted) == (assumes, assumes == "shares")
+        assert ("a test contradicts it" in one.reason) == (assumes == "shares")
+        ends.append((one.low, one.high))
+    assert min(ends)[0] < early["low"] < max(ends)[0]
+    assert min(high for _, high in ends) < early["high"] < max(high for _, high in ends)
+    assert [s.get("stated") for s in early["selections"] if s.get("stated")] == ["purity 0.7"]
+    assert len(census["bins"]["bins"]) == 2
+    assert census["bins"]["bins"][1]["classes"]["early"]["selections"]
+    page = (mine / "mild" / "report.html").read_text()
+    assert "assuming shares or features" in page
+    assert "The counts are from the model, assuming &#34;shares or features&#34;" in page
+    assert run(["census", str(mine / "mild"), "--store", str(mine / "models")]) == 0
+    assert "a test contradicts the first" in " ".join(capsys.readouterr().out.split())
+    assert summary(mine / "mild") == census  # asked again, tests choose again
+    arguments = ["census", str(mine / "mild"), "--store", str(mine / "models")]
+    assert run([*arguments, "--assumes", "shares or features"]) == 2  # an answer, not a statement
 
 
 def test_a_stated_purity_has_a_threshold_and_its_cost(mine: Path, make: SimpleNamespace) -> None:
