@@ -88,7 +88,7 @@ def count_classes(
     Raises
     ------
     ValueError
-        If the stated assumption is none that can be stated.
+        If the assumption cannot be stated.
     """
     if assumes not in (None, "same", "shares", "features"):
         raise ValueError(

@@ -39,7 +39,7 @@ SURE_VOTES = 0.1
 
 
 def label_numbers(values: Array) -> Floats:
-    """Return labels (n,) as numbers, NaN where there is none; texts and truth values may be numbers too."""
+    """Return labels (n,) as numbers, NaN elsewhere; texts and truth values may be numbers too."""
     if holds_text(values):
         return numbers_of(words_of(np.ma.filled(values, "")))
     return as_numbers(values) if values.dtype.kind in "biuf" else np.full(len(values), np.nan)
@@ -48,7 +48,7 @@ def label_numbers(values: Array) -> Floats:
 def copies_of_label(columns: Mapping[str, Array], label: str, numbers: Floats) -> dict[str, str]:
     """Return the columns (n,) of numbers that the `numbers` (n,) in the column `label` give, each with the formula.
 
-    Where hardly a label is a number there are none.
+    Labels that are hardly ever numbers have no copies.
     """
     if np.isfinite(numbers).mean() < MOSTLY_NUMBERS:
         return {}

@@ -28,7 +28,6 @@ from flows.errors import UsageError
 from flows.inputs.object_row import ObjectRow, find_object, read_object
 from flows.inputs.opening import opened
 from flows.inputs.resolve import resolve_sources
-from flows.labels.reader import label_texts
 from flows.models.labelled_objects import LabelledObjects, read_labelled_objects
 from flows.models.model import Model
 from flows.models.store import Store
@@ -144,7 +143,7 @@ def _explained(
             scorer.classifier,
             np.where(missing, np.nan, features.X[0]),
             labelled,
-            identifier=str(label_texts(batch_values(batch, [column])[column])[0]),
+            identifier=identifier,
         )
         if known and labelled is not None
         else (),

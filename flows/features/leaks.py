@@ -50,7 +50,9 @@ def found_leaks(
     return [*alone, *derived, *rest][: len(alone) + max(MOST_SETS, len(derived))], gains
 
 
-def _copies(columns: dict[str, Any], seen: Profile, label: str, labels: Any) -> dict[str, str]:
+def _copies(
+    columns: dict[str, np.ndarray[Any, Any]], seen: Profile, label: str, labels: Any
+) -> dict[str, str]:
     """Return the columns that are the label in other numbers, in the rows with a class."""
     if label not in seen.chosen:  # of a label in a table of its own, or of votes
         return {}

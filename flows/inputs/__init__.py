@@ -11,7 +11,7 @@
   fetched.
 - `origins`: Inputs at URLs, as a plan sees them: fetched files, and what need not, could not or should not
   be fetched.
-- `pieces`: Pieces of catalogues, read by the workers of an engine: a file each, or a part of a large one.
+- `pieces`: Pieces of catalogues, each read by one worker: a file, or a part of a large one.
 - `resolve`: Files and URLs named by the user: globs and relative paths resolved, and a clear error where there is
   nothing.
 - `source`: What the user named, as it was found first: a file, a folder or a pattern of this machine, or a URL.

@@ -1,19 +1,13 @@
-"""Pieces of catalogues, read by the workers of an engine: a file each, or a part of a large one.
-
-What workers find in the pieces comes back in catalogue order.
-"""
+"""Pieces of catalogues, each read by one worker: a file, or a part of a large one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Divisible, Partition
 from catalogs.table_choice import TableChoice
-from flows.engines.engine import Engine, Lost
-from flows.errors import EngineError
 
 __all__ = ["Piece", "Workers", "pieces_of"]
 
@@ -36,33 +30,24 @@ class Piece:
     first: int = 0
 
 
+class Reading(Protocol):
+    """Has a function called with each piece, somewhere; yields the pieces with its results, in their order."""
+
+    def __call__(self, work: Callable[[Piece], R], pieces: Sequence[Piece], /) -> Generator[tuple[Piece, R]]:
+        """Yield each piece with what was found in it."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Workers:
-    """An engine, and the pieces that its workers read; other processes than this one."""
+    """The pieces that workers read, which are other processes than this one, and what hands these out."""
 
-    engine: Engine
+    reading: Reading
     pieces: tuple[Piece, ...]
 
     def in_order(self, work: Callable[[Piece], R]) -> Generator[tuple[Piece, R]]:
-        """Yield each piece with what the workers found in it, in catalogue order.
-
-        Where the caller closes the iterator early, work that has begun is finished, and no other begins.
-
-        Raises
-        ------
-        EngineError
-            If the workers of a piece were killed each time; and as `Engine.map` does.
-        """
-        waiting: dict[int, R] = {}
-        next_number = 0
-        with closing(self.engine.map(work, self.pieces)) as results:
-            for piece, result in results:
-                if isinstance(result, Lost):
-                    raise EngineError(f"{piece.partition.path}: {result.reason}")
-                waiting[piece.number] = result
-                while next_number in waiting:
-                    yield self.pieces[next_number], waiting.pop(next_number)
-                    next_number += 1
+        """Yield each piece with what the workers found in it, in catalogue order."""
+        return self.reading(work, self.pieces)
 
 
 def pieces_of(catalogs: Sequence[Catalog], choice: TableChoice) -> tuple[Piece, ...]:

@@ -46,8 +46,9 @@ class LabelledObjects:
     X: Floats
 
     def but(self, identifier: str) -> LabelledObjects:
-        """Return the objects with another identifier than this one."""
-        others = self.identifier != identifier.encode()
+        """Return the objects with another identifier than this one; 7.0 is 7 too."""
+        spellings = [identifier.encode(), identifier.removesuffix(".0").encode()]
+        others = ~np.isin(self.identifier, spellings)
         return self if others.all() else self._of(np.flatnonzero(others))
 
     def _of(self, rows: NDArray[np.intp]) -> LabelledObjects:

@@ -32,7 +32,7 @@ from flows.labels.source import LabelSource
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._collected import MOST_IN_MEMORY, Collected, Part, joined
-from flows.training._pieces import read_by_workers
+from flows.training._pieces import ByEngine, read_by_workers
 from flows.training._read_rows import BatchOfRows, ContentHash, Readers, RowReading
 from flows.training._row_counts import RowCounts
 from flows.training._rows import TrainingRows
@@ -93,7 +93,7 @@ def gather(
     check_marks(specification, catalogs)
     source.compare_with(catalogs)
     if workers is not None:
-        tell().note(workers.engine.description)
+        tell().note(current_engine(1).description)
     labels = label_reader(specification, catalogs, source, limit=limit, workers=workers)
     readings = [RowReading.of(specification, readers, labels, c, catalogs[0]) for c in catalogs]
     if workers is None or place is None:
@@ -146,7 +146,7 @@ def reading_workers(
     if limit is not None or not engine.is_remote or sum(c.n_rows for c in catalogs) <= MOST_IN_MEMORY:
         return None
     pieces = pieces_of(catalogs, training_table(specification))
-    return Workers(engine, pieces) if len(pieces) > 1 else None
+    return Workers(ByEngine(engine), pieces) if len(pieces) > 1 else None
 
 
 def _read_here(

@@ -6,25 +6,42 @@ rows, shards and hashes are the same as with a single process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from catalogs.catalog.catalog import BATCH_ROWS
 from catalogs.files.atomic import atomic_path
+from flows.engines.engine import Engine
+from flows.engines.in_order import in_order
 from flows.inputs.pieces import Piece, Workers
 from flows.labels.source import LabelSource
 from flows.training._collected import Part
 from flows.training._read_rows import BatchOfRows, Counted, RowReading
 from flows.training._stored_rows import check_seen
 
-__all__ = ["read_by_workers"]
+__all__ = ["ByEngine", "read_by_workers"]
+
+R = TypeVar("R")
 
 CONTENT = "content-"
 """Prefix of the names of those arrays that hold a column as bytes."""
+
+
+@dataclass(frozen=True)
+class ByEngine:
+    """Hands pieces out to the workers of an engine; an error calls a piece by its file."""
+
+    engine: Engine
+
+    def __call__(self, work: Callable[[Piece], R], pieces: Sequence[Piece], /) -> Generator[tuple[Piece, R]]:
+        """Yield each piece with what a worker found in it, in their order."""
+        return in_order(
+            self.engine, work, pieces, number=lambda p: p.number, name=lambda p: str(p.partition.path)
+        )
 
 
 @dataclass(frozen=True)

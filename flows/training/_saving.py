@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,12 +126,14 @@ def make_model(
     training, trust = described.training, _trust(kept, candidates[selected])
     untrusted, refitted = trust.verdict == "red", kept.data is not judged.data
     temperature = judged.temperature
-    how: dict[str, Any] = {
-        "untrusted": untrusted,
-        "temperature": temperature,
-        "integrated": judged.integrated,
-    }
-    tested = build_classifier(specification, judged.members, judged.data, **how)
+    build = partial(
+        build_classifier,
+        specification,
+        untrusted=untrusted,
+        temperature=temperature,
+        integrated=judged.integrated,
+    )
+    tested = build(judged.members, judged.data)
     rows = judged.data.rows
     tell().start(
         "judging the model on held-out objects" if judged.left_out is None else "judging the model by folds",
@@ -148,7 +150,7 @@ def make_model(
     classifier = tested
     if refitted:
         share = kept.data.class_share
-        classifier = build_classifier(specification, kept.members, kept.data, **how)
+        classifier = build(kept.members, kept.data)
         classifier, correction = corrected(specification, classifier, share, shifted.target)
     model = Model(
         name=specification.name,

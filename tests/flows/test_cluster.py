@@ -773,7 +773,7 @@ def trained_in_shards(
         return reduce(*given, **named)
 
     def reading(readings: Any, source: Any, workers: Workers, place: Path) -> Iterator[object]:
-        read.append(type(workers.engine))
+        read.append(type(workers.reading.engine))
         return read_by_workers(readings, source, workers, place)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -17,6 +17,7 @@ from catalogs.table_choice import TableChoice
 from flows.errors import EngineError
 from flows.inputs.opening import thinned
 from flows.inputs.pieces import Piece, Workers, pieces_of
+from flows.training._pieces import ByEngine
 from tests.flows.elsewhere import Elsewhere
 
 CHOICE = TableChoice(None, ["x"])
@@ -60,7 +61,7 @@ def first_number(piece: Piece) -> int:
 
 def test_what_workers_find_comes_in_order(files: list[str]) -> None:
     pieces = pieces_of([catalogs.open(name) for name in files], CHOICE)
-    found = [*Workers(Elsewhere(), pieces).in_order(first_number)]
+    found = [*Workers(ByEngine(Elsewhere()), pieces).in_order(first_number)]
     assert found == [(piece, piece.first) for piece in pieces]
 
 
@@ -79,4 +80,4 @@ def test_every_nth_row_of_pieces_is_that_of_all_rows(files: list[str], step: int
 def test_a_piece_that_kills_every_worker_is_named(files: list[str]) -> None:
     pieces = pieces_of([catalogs.open(name) for name in files], CHOICE)
     with pytest.raises(EngineError, match=r"c/0\.parquet: 2 workers were killed one after another"):
-        list(Workers(Elsewhere(lost=5), pieces).in_order(first_number))
+        list(Workers(ByEngine(Elsewhere(lost=5)), pieces).in_order(first_number))
