@@ -24,7 +24,7 @@ from blr.missing.moments import FeatureMoments
 from blr.missing.patterns import node_blocks, present_errors
 from blr.node_mixture import NodeMixture
 from blr.predictive.extrapolation import CONSTANT, continued, feature_range, rows_beyond
-from blr.predictive.mixture import Prediction, mix_nodes, mixed, with_rows
+from blr.predictive.mixture import Prediction, mix, mix_nodes, mixed, with_rows
 from blr.predictive.scores import Scores, joined
 from blr.predictive.temperature import Temperature
 
@@ -69,7 +69,8 @@ class Classifier:
     temperature
         Powers that the probabilities of rows within `support` are taken to; None for as they are.
     integrated
-        Share, 0 to 1, that the integral over missing features has in a prediction; the rest is at their mean.
+        (F,) shares, 0 to 1, of the integral over a missing feature; the rest is at its conditional mean.  A row has the
+        largest share of the features that it lacks.  None for the integral alone.
 
     Examples
     --------
@@ -89,7 +90,7 @@ class Classifier:
     untrusted: bool = False
     support: Matrix | None = None
     temperature: Temperature | None = None
-    integrated: float = 1.0
+    integrated: Vector | None = None
 
     @classmethod
     def build(
@@ -111,7 +112,7 @@ class Classifier:
         """Return the classifier of fitted members, its moments, domain and limits taken from the training rows.
 
         X (N, F) and missing (N, F) are of the features that some member uses, in the order of `features`.
-        `averaged_beyond`: whether there is a `support`.
+        `averaged_beyond`: whether there is a `support`.  `integrated`: the share of features that some row lacks.
         """
         moments = FeatureMoments.estimate(X, missing, weight=weight)
         domain = Domain.estimate(X, missing, moments)
@@ -127,7 +128,7 @@ class Classifier:
             untrusted=untrusted,
             support=feature_range(X, missing) if averaged_beyond else None,
             temperature=temperature,
-            integrated=integrated,
+            integrated=None if integrated == 1 else np.where(missing.any(axis=0), integrated, 1.0),
         )
         filled = moments.impute(X, missing)
         parts = [model._point(filled[i : i + _BLOCK])[0].logit_std for i in range(0, len(filled), _BLOCK)]
@@ -181,9 +182,8 @@ class Classifier:
         gone = missing.all(axis=1) | excluded
         lacking = missing.any(axis=1)
         filled = self.moments.impute(X, missing, limits=self.support)
-        point, plugin, counts = self._point(
-            filled, ~gone, np.asarray(lacking) if self.integrated == 1 else None
-        )
+        rough = np.asarray(lacking) if self.integrated is None else None
+        point, plugin, counts = self._point(filled, ~gone, rough)
         prediction = self._integrated(point, X, missing, lacking & ~gone)
         moved = np.zeros(len(X), dtype=bool)
         if errors is not None:
@@ -256,14 +256,14 @@ class Classifier:
     ) -> Prediction:
         """Integrate what is missing, and errors (N, F), out of the rows `where` (N,); others stay as they are."""
         chosen = np.flatnonzero(where)
-        share, parts = self.integrated, list[tuple[float, Prediction]]()
-        if share < 1 and len(chosen):
-            held = base if errors is None else self._over(self.moments.held, base, X, missing, chosen, errors)
-            parts.append((1 - share, held.rows(chosen)))
-        if share > 0 and len(chosen):
-            whole = self._over(self.moments, base, X, missing, chosen, errors)
-            parts.append((share, whole.rows(chosen)))
-        return with_rows(base, [(chosen, mixed(parts))]) if parts else base
+        whole = self._over(self.moments, base, X, missing, chosen, errors)
+        if self.integrated is None:
+            return whole
+        share = np.where(missing[chosen], self.integrated, 0.0).max(axis=1, initial=0.0)
+        partly = missing[chosen].any(axis=1) & (share < 1)
+        rows, s = chosen[partly], share[partly]
+        held = base if errors is None else self._over(self.moments.held, base, X, missing, rows, errors)
+        return with_rows(whole, [(rows, mix([(1 - s, held.rows(rows)), (s, whole.rows(rows))]))])
 
     def _over(
         self,
@@ -314,7 +314,7 @@ class Classifier:
         """Return scalars, strings, lists and arrays that `from_dict` makes the classifier of."""
         later = {} if self.temperature is None else {"temperature": self.temperature.to_dict()}
         return later | {
-            "integrated": float(self.integrated),
+            "integrated": self.integrated,
             "features": list(self.features),
             "classes": list(self.classes),
             "members": [m.to_dict() for m in self.members],
@@ -332,7 +332,7 @@ class Classifier:
     def from_dict(cls, d: Mapping[str, Any]) -> Classifier:
         """Return the classifier of `to_dict`."""
         shift = d["log_prior_shift"]
-        support, temperature = d.get("support"), d.get("temperature")  # models of earlier versions have none
+        support, temperature, share = (d.get(later) for later in ("support", "temperature", "integrated"))
         return cls(
             features=tuple(d["features"]),
             classes=tuple(d["classes"]),
@@ -346,5 +346,5 @@ class Classifier:
             untrusted=d["untrusted"],
             support=None if support is None else np.asarray(support, dtype=np.float64),
             temperature=None if temperature is None else Temperature.from_dict(temperature),
-            integrated=d.get("integrated", 1.0),
+            integrated=None if share is None else np.broadcast_to(share, len(d["features"])),
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -115,7 +114,8 @@ def _without_each(
     `ended` has where each fold's refinement ended, and is brought up to date.
     """
     data = q.problem.require_rows()
-    found: list[tuple[NDArray[np.intp], Any]] = []
+    ask = predict or (lambda served, rows: served.prediction(data.Phi[rows]).probability)
+    found: list[tuple[NDArray[np.intp], NDArray[np.float64]]] = []
     with single_threaded_blas():
         for number in np.unique(fold).tolist():
             left = fold == number
@@ -125,14 +125,7 @@ def _without_each(
             if refined:
                 served = ended[number] = refine(served, start=ended.get(number), draft=True)
             rows = np.flatnonzero(left)
-            found.append(
-                (
-                    rows,
-                    served.prediction(data.Phi[left]).probability
-                    if predict is None
-                    else predict(served, rows),
-                )
-            )
+            found.append((rows, ask(served, rows)))
     p = np.empty((len(fold), *found[0][1].shape[1:]))
     for rows, predicted in found:
         p[rows] = predicted

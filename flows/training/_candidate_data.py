@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blr.missing.moments import FeatureMoments
 from flows.training._rows import TrainingRows
 from flows.training._stored_rows import StoredRows
 
@@ -24,8 +25,9 @@ Floats = NDArray[np.float64]
 class CandidateData:
     """The rows that candidates are fitted to and judged on, and their features (N, F) with missing values filled.
 
-    A missing value is `filled` by its conditional mean.  Where all rows are `stored` on the disk, `rows` are a sample
-    of them, and fits use all stored rows.  Fits use held-out rows only if `held_out_too`.
+    A missing value is `filled` by its conditional mean under the `moments`, None where they were not kept.  Where all
+    rows are `stored` on the disk, `rows` are a sample of them, and fits use all stored rows.  Fits use held-out rows
+    only if `held_out_too`.
     """
 
     rows: TrainingRows
@@ -33,6 +35,7 @@ class CandidateData:
     classes: tuple[str, ...]
     stored: StoredRows | None = None
     held_out_too: bool = False
+    moments: FeatureMoments | None = None
 
     @property
     def n_rows(self) -> int:

@@ -26,7 +26,7 @@ from flows.training._quality import catalog_qualities
 from flows.training._row_counts import RowCounts
 from flows.training._rows import TrainingRows, write_array, write_rows
 from flows.training._shift import compared
-from flows.training._staging import fill_shards, filled_features, stage_shards
+from flows.training._staging import fill_shards, filled_features, stage_shards, write_moments
 from flows.training._target_rows import TargetRows, write_shift
 
 __all__ = ["column_metadata", "label_summary", "labelled_sample", "stage_rows"]
@@ -94,6 +94,7 @@ def stage_rows(
         rows, noise = with_label_noise(specification, rows, filled, gathered.classes, gathered.annotators)
     write_rows(rows, folder)
     write_array(filled, folder / "filled.npy")
+    write_moments(moments, folder)
     if stored is not None:
         refit = specification.split.refit and bool(rows.held_out.any())
         stage_shards(stored, rows, moments, phi, folder, refit=refit)

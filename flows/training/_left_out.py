@@ -67,12 +67,8 @@ class LeftOut:
 
     def recorded(self, confusion: Floats | None) -> LeftOut:
         """Return the probabilities of the recorded classes, where labels may be wrong."""
-        both = (
-            None if p is None else recorded_probability(p, confusion) for p in (self.filled, self.integrated)
-        )
-        filled, integrated = both
-        assert filled is not None  # noqa: S101  it is never None
-        return replace(self, filled=filled, integrated=integrated)
+        integrated = None if self.integrated is None else recorded_probability(self.integrated, confusion)
+        return replace(self, filled=recorded_probability(self.filled, confusion), integrated=integrated)
 
     def loss(self) -> float:
         """Return the mean log loss, in nats, of the integral."""
@@ -112,7 +108,7 @@ class IncompleteRows:
         if not lacking.any():
             return None
         weight = None if rows.weight is None else rows.weight[training]
-        moments = FeatureMoments.estimate(X, missing, weight=weight)
+        moments = data.moments or FeatureMoments.estimate(X, missing, weight=weight)
         moments = replace(moments, spread=excess_spread(moments, X, missing, weight))
         frame = Classifier(tuple(features), data.classes, (), moments, Domain(moments, np.inf))
         left = np.flatnonzero(lacking)

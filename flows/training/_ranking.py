@@ -15,9 +15,9 @@ from flows.training._left_out import LeftOut, integrated_share, mixed
 __all__ = ["Ranking", "rank", "stacked", "with_integrated"]
 
 ENOUGH = 0.05
-"""Change of the share that is integrated out, below which the candidates' shares stay the same."""
+"""Change of the integral's share, below which the candidates' shares stay the same."""
 MOST_ROUNDS = 4
-"""Times that the candidates' shares and that share are sought in turn."""
+"""Times that the candidates' shares and the integral's are sought in turn."""
 LEAST_WEIGHT = 1e-3
 """Smallest share of a candidate in a mixture: a smaller one costs as much time, and changes no prediction."""
 
@@ -78,7 +78,7 @@ def stacked(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut]) 
     The integral over missing features has the share that the mixture asks for.
     """
     prior = np.array([candidate.prior_probability for candidate in candidates])
-    integrated, shares = 1.0, [1.0]
+    integrated, shares = 1.0, list[float]()
     for _ in range(MOST_ROUNDS):
         unseen = [one.at(integrated) for one in left_out]
         shares = stacking_weights(unseen, left_out[0].share, prior_probability=prior).tolist()

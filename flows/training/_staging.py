@@ -53,6 +53,7 @@ __all__ = [
     "write_described",
     "write_drafts",
     "write_members",
+    "write_moments",
 ]
 
 Floats = NDArray[np.float64]
@@ -63,6 +64,7 @@ SHARDS = "shards"
 """Folder of all rows, if they are too many for the memory."""
 REFILLED = "refilled.npy"
 """Features of the sample with missing values as the moments of all rows fill them, held-out rows included."""
+MOMENTS = "moments.npy"
 UNKNOWN_VERSION = "000000000000"
 """Name of a folder for rows that are being read: the version of the model is known after the last row."""
 CHECKS = "checks"
@@ -89,6 +91,19 @@ def filled_features(
         parts = (_incomplete(part, held_out_too=held_out_too) for part in every)
         moments = FeatureMoments.estimate_of_parts(parts, sample)
     return moments, moments.impute(rows.X, rows.missing)
+
+
+def write_moments(moments: FeatureMoments, folder: Path) -> None:
+    """Write mean and covariance of the features: with many patterns of missing ones, EM takes seconds."""
+    write_array(np.vstack([moments.mean, moments.covariance]), folder / MOMENTS)
+
+
+def _read_moments(folder: Path) -> FeatureMoments | None:
+    """Return the moments of `write_moments`; None where an earlier version began the training."""
+    if not (folder / MOMENTS).is_file():
+        return None
+    mean, *covariance = np.load(folder / MOMENTS, allow_pickle=False)
+    return FeatureMoments(mean, np.array(covariance))
 
 
 def _incomplete(rows: TrainingRows, *, held_out_too: bool) -> tuple[Floats, NDArray[np.bool_], Floats]:
@@ -271,13 +286,14 @@ class StagedTraining:
             whole = _of_all(rows, self.data.stored)
             return {
                 "judged": self.data,
-                "kept": replace(self.data, rows=whole, filled=filled, held_out_too=True),
+                "kept": replace(self.data, rows=whole, filled=filled, moments=None, held_out_too=True),
             }
         ratio = read_shift(self.folder).ratio
         if ratio is not None and self.specification.shift.density_weights:
             rows = with_density_weights_of_all(rows, ratio)
         whole = replace(rows, held_out=np.zeros_like(rows.held_out))
-        return {"judged": self.data, "kept": replace(self.data, rows=whole, filled=filled_features(whole)[1])}
+        moments, filled = filled_features(whole)
+        return {"judged": self.data, "kept": replace(self.data, rows=whole, filled=filled, moments=moments)}
 
     @property
     def kept(self) -> str:
@@ -290,4 +306,10 @@ class StagedTraining:
         described = read_described(folder)
         filled = np.load(folder / "filled.npy", allow_pickle=False)
         stored = StoredRows((folder / SHARDS).absolute()) if (folder / SHARDS).is_dir() else None
-        return cls(folder, described, CandidateData(read_rows(folder), filled, described.classes, stored))
+        return cls(
+            folder,
+            described,
+            CandidateData(
+                read_rows(folder), filled, described.classes, stored, moments=_read_moments(folder)
+            ),
+        )

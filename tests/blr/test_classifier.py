@@ -105,6 +105,29 @@ def test_nodes_that_are_predicted_together_give_what_each_gives_by_itself(traine
             np.testing.assert_allclose(scores.logit_std[rows][moved], slow.logit_std[moved], rtol=1e-7)
 
 
+PATTERNS = (([0, 0, 0], 1.0), ([0, 1, 0], 0.25), ([0, 1, 1], 0.25), ([1, 0, 0], 1.0), ([1, 1, 0], 1.0))
+"""Which features are missing, and the share of the integral where 0 is never missing in training rows."""
+
+
+def test_a_share_of_the_integral_is_of_features_that_training_rows_lack(trained: tuple) -> None:
+    """The rest is at the conditional mean.  A row that lacks another feature has the integral alone."""
+    c, X, missing = trained
+    parts = Classifier.build(c.members, X, missing, features="abc", classes=c.classes, integrated=0.25)
+    assert np.asarray(parts.integrated).tolist() == [1.0, 0.25, 0.25]
+    held = replace(c, moments=c.moments.held)
+    rows = X[:40]
+    for pattern, share in PATTERNS:
+        gone = np.broadcast_to(np.array(pattern, dtype=bool), rows.shape)
+        for errors in (None, np.full(rows.shape, 0.3)):
+            whole, mean, both = (one.score(rows, gone, errors).probability for one in (c, held, parts))
+            assert both == pytest.approx((1 - share) * mean + share * whole, abs=2e-3)
+    again = Classifier.from_dict(parts.to_dict())
+    assert np.array_equal(again.score(X, missing).probability, parts.score(X, missing).probability)
+    # Some models of 25 November 2026 have one share for all features.
+    earlier = Classifier.from_dict(c.to_dict() | {"integrated": 0.25})
+    assert np.asarray(earlier.integrated).tolist() == [0.25] * F
+
+
 def test_what_a_missing_cell_holds_does_not_matter(trained: tuple) -> None:
     c, X, missing = trained
     scores = [c.score(np.where(missing, junk, X), missing) for junk in (0.0, 1e6)]
