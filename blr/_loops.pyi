@@ -11,6 +11,8 @@ instructions: str
 most_outputs: int
 
 def add_squares(Phi: _Reals, U: _Reals, packed: _Doubles, /) -> None: ...
+def arcsinhs(x: _Doubles, /) -> None: ...
+def exponentials(x: _Doubles, /) -> None: ...
 def logistic_integral(
     m: _Doubles,
     v: _Doubles,
@@ -32,6 +34,18 @@ def logistic_sums(
     hessian: _Doubles | None,
     /,
 ) -> float: ...
+def softmax_mixture(
+    m: _Doubles,
+    B: _Doubles,
+    z: _Reals,
+    w: _Reals,
+    share: _Doubles,
+    p: _Doubles,
+    entropy: _Doubles,
+    mean: _Doubles,
+    second: _Doubles,
+    /,
+) -> None: ...
 def softmax_moments(
     m: _Doubles, B: _Doubles, z: _Reals, w: _Reals, moments: _Doubles, log_sum: _Doubles, /
 ) -> None: ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,15 @@ from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector, html_table
 from blr.decisions import Flag, flag_confidence, flag_flipped
-from blr.member import Member, count_draws, shared_deviations
+from blr.member import Designs, Member, count_draws, shared_deviations, slope_moments
+from blr.missing.active_subspace import ActiveSubspace
 from blr.missing.domain import Domain
 from blr.missing.excess import excess_spread
 from blr.missing.moments import FeatureMoments
-from blr.missing.patterns import node_blocks, present_errors
+from blr.missing.patterns import largest_share, node_blocks, present_errors
 from blr.node_mixture import NodeMixture
 from blr.predictive.extrapolation import CONSTANT, continued, feature_range, rows_beyond
-from blr.predictive.mixture import Prediction, mix, mix_nodes, mixed, with_rows
+from blr.predictive.mixture import Prediction, mix, mix_blocks, mixed, spread, with_rows
 from blr.predictive.scores import Scores, joined
 from blr.predictive.temperature import Temperature
 
@@ -36,6 +37,7 @@ Rows = NDArray[np.intp]
 _BLOCK = 8192  # rows scored at a time: the design matrix and its whitened copy stay in the cache
 _MANY_MEMBERS = 3  # from which each member's softmax has fewer Sobol points
 _FEW_NODES, _FEWEST_NODES = 512, 128  # of a member; at each of the nodes over what is missing
+_MOST = 0.5  # share of the integral, from which the point at the conditional mean counts little
 _ERROR_EFFECT = 0.1  # in probability, from which errors are flagged
 _COUNT_DRAWS = 64  # of the weights, for the error of class counts that all objects share
 _COUNTED_ROWS = 128  # of a block, evenly spaced, that are counted under each draw and stand for all
@@ -182,7 +184,7 @@ class Classifier:
         gone = missing.all(axis=1) | excluded
         lacking = missing.any(axis=1)
         filled = self.moments.impute(X, missing, limits=self.support)
-        rough = np.asarray(lacking) if self.integrated is None else None
+        rough = lacking & (largest_share(self.integrated, missing) >= _MOST)
         point, plugin, counts = self._point(filled, ~gone, rough)
         prediction = self._integrated(point, X, missing, lacking & ~gone)
         moved = np.zeros(len(X), dtype=bool)
@@ -217,11 +219,12 @@ class Classifier:
         predictions, counts = list[tuple[float, Prediction]](), list[Matrix]()
         rows = np.flatnonzero(counted) if counted is not None else np.empty(0, np.intp)
         some = rows[:: max(1, len(rows) // _COUNTED_ROWS)]
-        joint = self._joint
+        # Of two classes and of few members each is exact by itself.
+        joint = self._joint if len(self.members) > _MANY_MEMBERS and len(self.classes) > 2 else None
         plugin = np.zeros((len(X), len(self.classes)))
         beyond, inside = rows_beyond(self.support, X)
-        for member, deviations in zip(self.members, self._deviations, strict=True):
-            Phi = member.design(X)
+        for member, Phi in self._designs(X):
+            deviations = self._deviations[self.members.index(member)]
             if joint is None:
                 predictions.append((member.weight, self._prediction(member, Phi)))
             plugin += member.weight * member.posterior.plugin(Phi)
@@ -232,7 +235,7 @@ class Classifier:
         if len(beyond):
             if joint is None:
                 prediction = continued(prediction, beyond, self._as_they_extrapolate(inside))
-            constant = sum(m.weight * m.posterior.plugin(m.design(inside)) for m in self.members)
+            constant = sum(m.weight * m.posterior.plugin(Phi) for m, Phi in self._designs(inside))
             plugin[beyond] = (1 - CONSTANT) * plugin[beyond] + CONSTANT * constant
         return prediction, plugin, counts
 
@@ -244,7 +247,7 @@ class Classifier:
         return prediction
 
     def _as_they_extrapolate(self, X: Matrix, most_nodes: int | None = None) -> Prediction:
-        return mixed([(m.weight, self._prediction(m, m.design(X), most_nodes)) for m in self.members])
+        return mixed([(m.weight, self._prediction(m, Phi, most_nodes)) for m, Phi in self._designs(X)])
 
     def _prediction(self, member: Member, Phi: Matrix, most_nodes: int | None = None) -> Prediction:
         most = most_nodes or (_FEW_NODES if len(self.members) > _MANY_MEMBERS else None)
@@ -257,9 +260,7 @@ class Classifier:
         """Integrate what is missing, and errors (N, F), out of the rows `where` (N,); others stay as they are."""
         chosen = np.flatnonzero(where)
         whole = self._over(self.moments, base, X, missing, chosen, errors)
-        if self.integrated is None:
-            return whole
-        share = np.where(missing[chosen], self.integrated, 0.0).max(axis=1, initial=0.0)
+        share = largest_share(self.integrated, missing[chosen])
         partly = missing[chosen].any(axis=1) & (share < 1)
         rows, s = chosen[partly], share[partly]
         held = base if errors is None else self._over(self.moments.held, base, X, missing, rows, errors)
@@ -274,29 +275,28 @@ class Classifier:
         chosen: Rows,
         errors: Matrix | None,
     ) -> Prediction:
-        found = moments.nodes_by_pattern(X, missing, chosen, errors, most=_BLOCK, limits=self.support)
-        integrated: list[tuple[Rows, Prediction]] = []
-        if self._joint is not None:
-            parts = ((rows, nodes, d) for rows, nodes, _, d in found)
-            integrated = list(self._joint.by_dimension(parts, _BLOCK))
-            return with_rows(base, integrated)
-        for group in node_blocks(found, _BLOCK):
-            # Patterns are many and have few rows each: their nodes are predicted together.
-            stacked_nodes = np.concatenate([nodes.reshape(-1, X.shape[1]) for _, nodes, _, _ in group])
-            whole = self._predict(stacked_nodes, _FEWEST_NODES)
-            start = 0
-            for rows, nodes, weight, _ in group:
-                stop = start + nodes.shape[0] * nodes.shape[1]
-                integrated.append((rows, mix_nodes(weight, whole.rows(slice(start, stop)))))
-                start = stop
-        return with_rows(base, integrated)
+        if errors is None:
+            found = self._subspace.nodes(X, missing, chosen, most=_BLOCK)
+        else:
+            found = moments.nodes_by_pattern(X, missing, chosen, errors, most=_BLOCK, limits=self.support)
+        if self._joint is None:
+            predict = partial(self._predict, most_nodes=_FEWEST_NODES)
+            whole = with_rows(base, list(mix_blocks(node_blocks(found, _BLOCK), predict)))
+        else:
+            whole = with_rows(base, list(self._joint.by_dimension(found, _BLOCK)))
+        return whole if errors is not None else spread(whole, chosen, self._subspace.flat(missing[chosen]))
+
+    @cached_property
+    def _designs(self) -> Designs:
+        return Designs.of(self.members)
+
+    @cached_property
+    def _subspace(self) -> ActiveSubspace:
+        return ActiveSubspace.of(self.moments, self.support, partial(slope_moments, self.members))
 
     @cached_property
     def _joint(self) -> NodeMixture | None:
-        """The joint sum over members and nodes; None for two classes and few members, which are done one by one."""
-        if len(self.members) <= _MANY_MEMBERS or len(self.classes) == 2:
-            return None
-        return NodeMixture(self.members, self.log_prior_shift, self.support)
+        return NodeMixture.of(self.members, self.log_prior_shift, self.support)
 
     @cached_property
     def _deviations(self) -> tuple[Matrix, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from blr.arrays import Matrix, Vector
 
-__all__ = ["MOST_OUTPUTS", "filled", "loops"]
+__all__ = ["MOST_OUTPUTS", "arcsinhs", "exponentials", "filled", "loops"]
 
 try:
     import blr._loops as _loops  # noqa: PLR0402  not a name of the package
@@ -33,3 +33,19 @@ def filled(z: Matrix, w: Vector, dtype: type[np.float32 | np.float64]) -> tuple[
     more = -len(z) % (_BYTES // np.dtype(dtype).itemsize)
     nodes = np.concatenate([z, np.zeros((more, z.shape[1]))]).T.astype(dtype, order="C")
     return nodes, np.concatenate([w, np.zeros(more)]).astype(dtype)
+
+
+def exponentials(x: Matrix) -> None:
+    """Put e^x in the place of x (N, M), contiguous and from -708 to 708: a few units in the last place off."""
+    if loops is None:
+        np.exp(x, out=x)
+    else:
+        loops.exponentials(x)
+
+
+def arcsinhs(x: Matrix) -> None:
+    """Put arcsinh x in the place of x (N, M), contiguous: a few units in the last place off."""
+    if loops is None:
+        np.arcsinh(x, out=x)
+    else:
+        loops.arcsinhs(x)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
 from blr.basis.base import Basis
 from blr.basis.kinds import basis_from_dict
 from blr.posterior.posterior import Posterior
 from blr.predictive.extrapolation import CONSTANT
+from blr.predictive.output_moments import OutputMoments
 
-__all__ = ["Member", "count_draws", "shared_deviations"]
+__all__ = ["Designs", "Member", "count_draws", "shared_deviations", "slope_moments"]
+
+_AT_ONCE = 16  # points: derivatives of many functions by many features are large
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +36,7 @@ class Member:
 
     def design(self, X: Matrix) -> Matrix:
         """Return Phi (N, M) of the classifier's features X (N, F)."""
-        return self.basis(X[:, list(self.columns)])
+        return self.basis(np.take(X, self.columns, axis=1))
 
     def continuations(self, X: Matrix, support: Matrix | None) -> list[tuple[float, Matrix]]:
         """Return the design matrices (N, M) that predictions mix, each with its share.
@@ -41,6 +46,25 @@ class Member:
         if support is None or ((support[0] <= X) & (support[1] >= X)).all():
             return [(1.0, self.design(X))]
         return [(1 - CONSTANT, self.design(X)), (CONSTANT, self.design(np.clip(X, *support)))]
+
+    @cached_property
+    def loads(self) -> Matrix:
+        """T (K, C), which takes outputs to the classes' activations less their common shift; K is 2 or more."""
+        if self.posterior.problem.binary:
+            return np.array([[-0.5], [0.5]])
+        transform = self.posterior.problem.transform
+        return np.asarray(transform - transform.mean(axis=0))
+
+    @cached_property
+    def class_weights(self) -> Matrix:
+        """Mean weights (K, M) of the classes' activations less their common shift."""
+        q = self.posterior
+        return self.loads @ q.gaussian.mean.reshape(q.problem.likelihood.n_outputs, -1)
+
+    @cached_property
+    def moments(self) -> OutputMoments:
+        """The moments of the outputs, as a function of rows Phi (N, M)."""
+        return OutputMoments(self.posterior.gaussian, self.posterior.problem.likelihood.n_outputs)
 
     def described(self, features: Sequence[str]) -> list[str]:
         """Return share, basis, features and posterior in words; `features` are the classifier's."""
@@ -61,6 +85,65 @@ class Member:
         """Return the member of `to_dict`."""
         posterior = Posterior.from_dict(d["posterior"])
         return cls(basis_from_dict(d["basis"]), posterior, tuple(d["columns"]), d["weight"])
+
+
+@dataclass(frozen=True, eq=False)
+class Designs:
+    """The design matrices of several members, each made once: many have the same basis, and more the same features.
+
+    `groups` are columns, and the bases that standardise them alike, each with its members.
+    """
+
+    groups: tuple[tuple[tuple[int, ...], tuple[tuple[Basis, tuple[Member, ...]], ...]], ...]
+
+    @classmethod
+    def of(cls, members: Sequence[Member]) -> Designs:
+        """Return what makes the matrices of these members."""
+        alike: dict[Any, dict[Any, list[Member]]] = {}
+        for m in members:
+            standardised = (m.columns, _key(m.basis.standardisation.to_dict()))
+            alike.setdefault(standardised, {}).setdefault(_key(m.basis.to_dict()), []).append(m)
+        return cls(
+            tuple(
+                (columns, tuple((one[0].basis, tuple(one)) for one in bases.values()))
+                for (columns, _), bases in alike.items()
+            )
+        )
+
+    def __call__(self, X: Matrix) -> Iterator[tuple[Member, Matrix]]:
+        """Yield each member and its Phi (N, M) of finite features X (N, F)."""
+        return ((member, Phi) for members, Phi in self.by_basis(X) for member in members)
+
+    def by_basis(self, X: Matrix) -> Iterator[tuple[tuple[Member, ...], Matrix]]:
+        """Yield the members that share a basis, and their Phi (N, M) of finite features X (N, F)."""
+        for columns, bases in self.groups:
+            Z = bases[0][0].standardisation(np.take(X, columns, axis=1))
+            for basis, members in bases:
+                yield members, basis.of_standardised(Z)
+
+
+def _key(value: Any) -> Any:
+    """Return what is equal for equal stored bases."""
+    if isinstance(value, dict):
+        return tuple((name, _key(x)) for name, x in sorted(value.items()))
+    if isinstance(value, (list, tuple)):
+        return tuple(_key(x) for x in value)
+    return (value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
+
+
+def slope_moments(members: Sequence[Member], X: Matrix, weight: Vector) -> NDArray[np.float64]:
+    """Return second moments (K, F, K, F) of the slopes of activations, over members and points X (P, F) of `weight`."""
+    K, F = len(members[0].class_weights), X.shape[1]
+    slopes = np.zeros((K, F, K, F))
+    for member in members:
+        columns = np.array(member.columns)
+        where = np.ix_(np.arange(K), columns, np.arange(K), columns)
+        for start in range(0, len(X), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            J = member.basis.jacobian(np.take(X[some], columns, axis=1))
+            g = np.einsum("km,pmf->pkf", member.class_weights, J)
+            slopes[where] += np.einsum("p,pkf,plg->kflg", member.weight * weight[some], g, g, optimize=True)
+    return slopes
 
 
 def shared_deviations(members: Sequence[Member], n: int) -> tuple[Matrix, ...]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy.spatial.distance import cdist
 
+from blr import compiled
 from blr.arrays import Matrix
 from blr.basis._centred import LEAST_EXPONENT, Centred
 from blr.basis._distances import median_city_block
@@ -47,7 +48,8 @@ class Laplacian(Centred):
         exponent = cdist(Z, self.centres, "cityblock")
         exponent *= -1.0 / self.width
         np.maximum(exponent, LEAST_EXPONENT, out=exponent)
-        np.exp(exponent, out=out)
+        compiled.exponentials(exponent)
+        out[:] = exponent
 
     def _slopes(self, Z: Matrix, values: Matrix) -> Matrix:
         # At a centre, where the slope jumps, the mean of both sides: 0.

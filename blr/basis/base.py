@@ -78,6 +78,15 @@ class Basis(ABC):
             self._evaluate(self.standardisation(rows[block]), Phi[block])
         return Phi if self.features is None else NamedMatrix.of(Phi, self.names())
 
+    def of_standardised(self, Z: Matrix) -> Matrix:
+        """Return Φ (N, M) of features Z (N, F) that this basis's `standardisation` has standardised already."""
+        Phi = np.empty((len(Z), self.n_functions))
+        Phi[:, 0] = 1
+        for start in range(0, len(Z), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            self._evaluate(Z[block], Phi[block])
+        return Phi
+
     def jacobian(self, X: ArrayLike) -> Matrix:
         """Return ∂φ_m / ∂x_f, shape (N, M, F), at the features X, shape (N, F)."""
         rows = self._rows(X)

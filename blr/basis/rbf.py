@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
+from blr import compiled
 from blr.arrays import Matrix, Vector, as_vector
 from blr.basis._centred import LEAST_EXPONENT, Centred
 from blr.basis._distances import median_distance
@@ -54,10 +55,11 @@ class RBF(Centred):
     def _values(self, Z: Matrix, out: Matrix) -> None:
         Z = Z / self.width
         squares = np.sum(Z**2, axis=1, keepdims=True)
-        np.matmul(np.hstack([Z, squares, np.ones((len(Z), 1))]), self._exponent, out=out)
+        exponent = np.hstack([Z, squares, np.ones((len(Z), 1))]) @ self._exponent
         # At most 0, because the expansion of the square rounds to either side of it.
-        np.clip(out, LEAST_EXPONENT, 0, out=out)
-        np.exp(out, out=out)
+        np.clip(exponent, LEAST_EXPONENT, 0, out=exponent)
+        compiled.exponentials(exponent)
+        out[:] = exponent
 
     def _slopes(self, Z: Matrix, values: Matrix) -> Matrix:
         return values[:, :, None] * (self.centres - Z[:, None, :]) / np.square(self.width)

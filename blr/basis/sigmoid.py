@@ -11,15 +11,21 @@ __all__ = ["Sigmoid"]
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from blr import compiled
 from blr.arrays import Matrix, Vector
 from blr.basis.base import Basis, positive, whole
 from blr.basis.standardisation import Standardisation
+
+# Widths from the middle of a feature's steps: of the farthest step that takes its part of one exponential, and at which
+# all of them are over.  The product of both exponentials is finite.
+_FARTHEST, _OVER = 300.0, 350.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,11 +100,33 @@ class Sigmoid(Basis):
         """The intercept and one function a step."""
         return 1 + len(self.feature)
 
+    @cached_property
+    def _ramps(self) -> tuple[NDArray[np.int64], Vector, Vector, NDArray[np.int64], Vector]:
+        """Feature, middle of the locations and width of the R groups of steps that share feature and width, (R,) each.
+
+        Then each step's group, and how many widths it lies above the group's middle, (K,) each.
+        """
+        pairs, ramp = np.unique(np.stack([self.feature, self.width], axis=1), axis=0, return_inverse=True)
+        ramp = ramp.ravel()
+        count = np.bincount(ramp, minlength=len(pairs))
+        middle = np.bincount(ramp, self.location, minlength=len(pairs)) / np.maximum(count, 1)
+        above = (self.location - middle[ramp]) / self.width
+        return pairs[:, 0].astype(np.int64), middle, pairs[:, 1], ramp, above
+
     def _steps(self, Z: Matrix, out: Matrix) -> None:
-        np.subtract(Z[:, self.feature], self.location, out=out)
-        out /= self.width
-        expit(out, out=out)
-        out *= self.height[self.feature]
+        feature, middle, width, ramp, above = self._ramps
+        if np.abs(above).max(initial=0.0) > _FARTHEST:
+            expit((Z[:, self.feature] - self.location) / self.width, out=out)
+            out *= self.height[self.feature]
+            return
+        # σ((z - μ)/s) = 1 / (1 + e^((μ - m)/s) e^((m - z)/s)): one exponential for all steps of a feature.
+        falling = (middle - np.take(Z, feature, axis=1)) / width
+        np.clip(falling, -_OVER, _OVER, out=falling)
+        compiled.exponentials(falling)
+        odds = np.take(falling, ramp, axis=1)
+        odds *= np.exp(above)
+        odds += 1
+        np.divide(self.height[self.feature], odds, out=out)
 
     def _evaluate(self, Z: Matrix, out: Matrix) -> None:
         self._steps(Z, out[:, 1:])

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from blr import compiled
 from blr.arrays import Matrix, Vector, as_matrix, as_vector
 
 # Values farther out than this many sd are cut, so that their powers stay finite; `blr.missing.domain` reports them.
@@ -88,7 +89,9 @@ class Softening:
         """Return the softened features, shape (N, F), of X, shape (N, F)."""
         with np.errstate(over="ignore"):
             Y = (X - self.centre) / self.width
-        return np.arcsinh(np.clip(Y, -_LARGEST, _LARGEST, out=Y), out=Y)
+        Y = np.ascontiguousarray(np.clip(Y, -_LARGEST, _LARGEST, out=Y))
+        compiled.arcsinhs(Y)
+        return Y
 
     def slope(self, X: Matrix) -> Matrix:
         """Return dy/dx, shape (N, F), at X, shape (N, F)."""

@@ -25,7 +25,8 @@ typedef float v8f_unaligned __attribute__((vector_size(32), aligned(4), may_alia
 
 /* Call a loop with the classes known to the compiler where they are few: their numbers stay in registers. */
 #define FEW_CLASSES(loop, K, d, ...)                     \
-    ((K) == 3 && (d) == 2   ? loop(3, 2, __VA_ARGS__)    \
+    ((K) == 2 && (d) == 1   ? loop(2, 1, __VA_ARGS__)    \
+     : (K) == 3 && (d) == 2 ? loop(3, 2, __VA_ARGS__)    \
      : (K) == 4 && (d) == 3 ? loop(4, 3, __VA_ARGS__)    \
      : (K) == 5 && (d) == 4 ? loop(5, 4, __VA_ARGS__)    \
                             : loop(K, d, __VA_ARGS__))
@@ -54,7 +55,7 @@ static int has_avx2 = 0;
 #define CALL_REAL(got, name, ...) \
     ((got).real == 'f' ? CALL(name##_single, __VA_ARGS__) : CALL(name##_double, __VA_ARGS__))
 
-#define MOST_ARRAYS 8
+#define MOST_ARRAYS 9
 #define FIRST_CACHE 24000 /* bytes of the first cache that a block of rows may fill */
 
 enum { READ = 0, WRITTEN = 1, OPTIONAL = 2 };
@@ -256,6 +257,21 @@ static PyObject *softmax_moments(PyObject *self, PyObject *args)
     return none(&got);
 }
 
+static PyObject *softmax_mixture(PyObject *self, PyObject *args)
+{
+    TAKE({"m", "NnK", 'd', READ}, {"B", "NnKd", 'd', READ}, {"z", "NdS", 'r', READ}, {"w", "S", 'r', READ},
+         {"share", "Nn", 'd', READ}, {"p", "nK", 'd', WRITTEN}, {"entropy", "n", 'd', WRITTEN},
+         {"mean", "nK", 'd', WRITTEN}, {"second", "nKK", 'd', WRITTEN});
+    if (!fit_nodes(&got))
+        return refused(&got, NODES);
+    Py_BEGIN_ALLOW_THREADS
+    CALL_REAL(got, softmax_mixture, got.array[0], got.array[1], got.array[2], got.array[3], got.array[4],
+              got.size['N'], got.size['n'], got.size['K'], got.size['d'], got.size['S'], got.array[5],
+              got.array[6], got.array[7], got.array[8]);
+    Py_END_ALLOW_THREADS
+    return none(&got);
+}
+
 static PyObject *softmax_series(PyObject *self, PyObject *args)
 {
     TAKE({"mean", "nK", 'd', READ}, {"covariance", "nKK", 'd', READ}, {"probability", "nK", 'd', WRITTEN},
@@ -292,6 +308,24 @@ static PyObject *logistic_rows(PyObject *self, PyObject *args)
     return none(&got);
 }
 
+static PyObject *exponentials(PyObject *self, PyObject *args)
+{
+    TAKE({"x", "nM", 'd', WRITTEN});
+    Py_BEGIN_ALLOW_THREADS
+    CALL(exponentials, got.array[0], got.size['n'] * got.size['M']);
+    Py_END_ALLOW_THREADS
+    return none(&got);
+}
+
+static PyObject *arcsinhs(PyObject *self, PyObject *args)
+{
+    TAKE({"x", "nM", 'd', WRITTEN});
+    Py_BEGIN_ALLOW_THREADS
+    CALL(arcsinhs, got.array[0], got.size['n'] * got.size['M']);
+    Py_END_ALLOW_THREADS
+    return none(&got);
+}
+
 static PyObject *logistic_integral(PyObject *self, PyObject *args)
 {
     TAKE({"m", "n", 'd', READ}, {"v", "n", 'd', READ}, {"z", "S", 'd', OPTIONAL}, {"w", "S", 'd', OPTIONAL},
@@ -321,9 +355,12 @@ static PyObject *logistic_integral(PyObject *self, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"add_squares", add_squares, METH_VARARGS, NULL},
+    {"arcsinhs", arcsinhs, METH_VARARGS, NULL},
+    {"exponentials", exponentials, METH_VARARGS, NULL},
     {"logistic_integral", logistic_integral, METH_VARARGS, NULL},
     {"logistic_rows", logistic_rows, METH_VARARGS, NULL},
     {"logistic_sums", logistic_sums, METH_VARARGS, NULL},
+    {"softmax_mixture", softmax_mixture, METH_VARARGS, NULL},
     {"softmax_moments", softmax_moments, METH_VARARGS, NULL},
     {"softmax_nodes", softmax_nodes, METH_VARARGS, NULL},
     {"softmax_rows", softmax_rows, METH_VARARGS, NULL},

@@ -222,6 +222,43 @@ static void TN(softmax_moments)(const double *m, const double *B, const T *z, co
     FEW_CLASSES(TN(moments_of), K, d, m, B, z, w, n, S, moments, log_sum);
 }
 
+/* Of S nodes of n rows with activations m + B z, at inner points z (S, d, J) of weights w (J,): p (n, K), entropy (n,),
+ * mean a (n, K) and a aᵀ (n, K, K) are added to, `share` (S, n) times. */
+static ALWAYS_INLINE void TN(mixture_of)(long K, long d, const double *m, const double *B, const T *z, const T *w,
+                                         const double *share, long S, long n, long J, double *p, double *entropy,
+                                         double *mean, double *second)
+{
+    double moments[MOST_OUTPUTS * (MOST_OUTPUTS + 1)], log_sum;
+    for (long s = 0; s < S; s++, z += d * J)
+        for (long i = 0; i < n; i++, m += K, B += K * d, share++) {
+            TN(moments_of)(K, d, m, B, z, w, 1, J, moments, &log_sum);
+            for (long k = 0; k < K; k++) {
+                const double *of_class = moments + k * (d + 1);
+                log_sum -= m[k] * of_class[d]; /* H = ln Σ e^a - Σ a y */
+                for (long j = 0; j < d; j++)
+                    log_sum -= B[k * d + j] * of_class[j];
+                p[i * K + k] += *share * of_class[d];
+                mean[i * K + k] += *share * m[k];
+                for (long l = 0; l <= k; l++) {
+                    double product = m[k] * m[l];
+                    for (long j = 0; j < d; j++)
+                        product += B[k * d + j] * B[l * d + j];
+                    second[(i * K + k) * K + l] += *share * product;
+                    if (l < k)
+                        second[(i * K + l) * K + k] += *share * product;
+                }
+            }
+            entropy[i] += *share * log_sum;
+        }
+}
+
+static void TN(softmax_mixture)(const double *m, const double *B, const T *z, const T *w, const double *share, long S,
+                                long n, long K, long d, long J, double *p, double *entropy, double *mean,
+                                double *second)
+{
+    FEW_CLASSES(TN(mixture_of), K, d, m, B, z, w, share, S, n, J, p, entropy, mean, second);
+}
+
 /* LANES numbers, or as many as are left of them and zeros. */
 static inline VECTOR TN(load_rest)(const T *p, long lanes)
 {

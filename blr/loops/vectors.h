@@ -99,6 +99,18 @@ static inline v4d FN(log1p4)(v4d e)
     return 2.0 * s * p;
 }
 
+/* arcsinh y = ln(1 + u), u = |y| + y²/(1 + √(1 + y²)), with what rounding takes from 1 + u; far out it is ln 2|y|. */
+static inline v4d FN(arcsinh4)(v4d y)
+{
+    v4d size = FN(choose)(y < 0.0, -y, y), near = FN(choose)(size > 1e8, FN(splat)(1e8), size), square = near * near;
+    v4d above = square + 1.0, root = {sqrt(above[0]), sqrt(above[1]), sqrt(above[2]), sqrt(above[3])};
+    v4d u = near + square / (1.0 + root), w = 1.0 + u;
+    v4d value = FN(log4)(w) + (u - (w - 1.0)) / w;
+    v4d far = FN(choose)(size > 1e8, size, FN(splat)(1e8));
+    value = FN(choose)(size > 1e8, FN(log4)(far) + 6.93147180559945286227e-01, value);
+    return FN(choose)(y < 0.0, -value, value);
+}
+
 /* G += AᵀB of four columns of A from i on and 4 V of B from j on, over some rows. */
 #define GRAM_TILE(V)                                                                                        \
     static inline void FN(gram_tile##V)(const double *A, const double *B, long rows, long width, double *G, \
@@ -223,6 +235,19 @@ static inline double TN(total)(v8f x) { return FN(totalf)(x); }
 #undef UNALIGNED
 #undef LANES
 #undef TN
+
+/* e^x and arcsinh x in the place of x (n,). */
+static void FN(exponentials)(double *x, long n)
+{
+    for (long i = 0; i < n; i += 4)
+        FN(store_rest_double)(x + i, FN(exp4)(FN(load_rest_double)(x + i, n - i)), n - i);
+}
+
+static void FN(arcsinhs)(double *x, long n)
+{
+    for (long i = 0; i < n; i += 4)
+        FN(store_rest_double)(x + i, FN(arcsinh4)(FN(load_rest_double)(x + i, n - i)), n - i);
+}
 
 /* Sums over rows of the logistic log likelihood at weights w: value, gradient (M,), and Hessian (M, M) of its negative.
  *

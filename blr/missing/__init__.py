@@ -1,7 +1,11 @@
 """Features that are missing or measured with errors, integrated out; and rows unlike the training set.
 
+- `active_subspace`: Which nodes serve a pattern of missing features: few, and along the directions in which the
+  logit moves.
 - `domain`: How unlike the training set a row is, with any of its features missing.
 - `excess`: How far a missing feature is integrated: its spread in excess of what the training rows that lack it had.
+- `interpolation`: Interpolation between the nodes of an integral, by kriging, from the few nodes that tell most of
+  the others.
 - `moments`: The normal distribution that fills missing features in, and integrals over it.
 - `nodes`: Nodes and weights for integrals over a normal distribution of the features: missing ones,
   measurement errors.
@@ -13,4 +17,4 @@ For this folder alone:
 - `_em`: Mean and covariance of incomplete rows, by the EM algorithm.
 """
 
-__all__ = ["domain", "excess", "moments", "nodes", "patterns", "space"]
+__all__ = ["active_subspace", "domain", "excess", "interpolation", "moments", "nodes", "patterns", "space"]

@@ -19,7 +19,7 @@ from scipy.linalg import solve_triangular
 from blr.arrays import Matrix, Vector, as_vector, require_finite
 from blr.missing._em import Incomplete, likeliest_moments, likeliest_moments_of_parts
 from blr.missing.nodes import displaced, error_nodes, moving, normal_nodes
-from blr.missing.patterns import Mask, Nodes, kept, missing_patterns, present_values
+from blr.missing.patterns import Mask, NodeRule, Nodes, kept, missing_patterns, present_values
 
 _NODES = 32  # of the cubature over one missing feature: errs by 4e-4 in probability at a logit sd of 3
 _MORE_NODES = 64  # over several, or over measurement errors: by 0.01
@@ -126,6 +126,7 @@ class FeatureMoments:
         *,
         errors: ArrayLike | None = None,
         limits: Matrix | None = None,
+        axes: Matrix | None = None,
     ) -> tuple[Matrix, Vector]:
         """Return nodes (S, N, F) and weights (S,) over what one pattern (F,) misses, given what is present.
 
@@ -133,20 +134,22 @@ class FeatureMoments:
         nodes have exactly its conditional mean, and its conditional covariance but for the `spread`;
         `blr.missing.nodes` says how accurate integrals are.  With the `errors` of the rows, (N, F) or (N, F, F), the
         present features vary too, jointly with what they say about the missing ones.  `limits` as of `impute`.
+        `axes` (m, d), orthonormal columns: directions over which the nodes are spread, in the coordinates that the
+        conditional Cholesky factor takes to the features; along others they are at the mean.  Default: all.
         """
         missing = self._pattern(pattern)
         X, _ = present_values(X_rows, np.broadcast_to(missing, np.shape(X_rows)), n_features=self.n_features)
         seen = X[:, ~missing]
         noise = np.zeros(seen.shape) if errors is None else _of_present(errors, missing, X.shape)
         active = moving(noise, seen.shape)
-        m = int(np.count_nonzero(missing))
+        m = int(np.count_nonzero(missing)) if axes is None else axes.shape[1]
         Z, weight = normal_nodes(m + int(active.sum()), n)
         B, L = self.conditional(missing)
         nodes = np.empty((len(Z), *X.shape))
         nodes[:, :, ~missing] = displaced(seen, noise, active, Z[:, m:])
         said = _within(nodes[:, :, ~missing], limits, ~missing)
         mean = self.mean[missing] + (said - self.mean[~missing]) @ B.T
-        spread = Z[:, :m] @ L.T
+        spread = Z[:, :m] @ (L if axes is None else L @ axes).T
         if self.spread is not None:
             spread *= self.spread[missing]
         nodes[:, :, missing] = mean + spread[:, None, :]
@@ -161,17 +164,23 @@ class FeatureMoments:
         *,
         most: int,
         limits: Matrix | None = None,
+        rule: NodeRule | None = None,
     ) -> Iterator[Nodes]:
-        """Yield `nodes` of the `chosen` rows (n,) of X (N, F): rows of one pattern, with `most` nodes at once."""
+        """Yield `nodes` of the `chosen` rows (n,) of X (N, F): rows of one pattern, with `most` nodes at once.
+
+        `rule` gives the number of nodes and their axes for a pattern, where there are no errors.
+        """
         for pattern, index in missing_patterns(missing[chosen]):
-            size = _NODES if errors is None and pattern.sum() == 1 else _MORE_NODES
+            size, axes = (_NODES if errors is None and pattern.sum() == 1 else _MORE_NODES), None
+            if rule is not None and errors is None:
+                size, axes = rule(pattern)
             step = max(1, most // size)
             for start in range(0, len(index), step):
                 rows = chosen[index[start : start + step]]
                 sigma = None if errors is None else errors[rows]
-                nodes, weight = self.nodes(X[rows], pattern, size, errors=sigma, limits=limits)
+                nodes, weight = self.nodes(X[rows], pattern, size, errors=sigma, limits=limits, axes=axes)
                 active = 0 if sigma is None else int((sigma > 0).any(axis=0).sum())
-                yield rows, nodes, weight, int(pattern.sum()) + active
+                yield rows, nodes, weight, active + (int(pattern.sum()) if axes is None else axes.shape[1])
 
     @staticmethod
     def error_nodes(X: ArrayLike, errors: ArrayLike, n: int) -> tuple[Matrix, Vector]:

@@ -6,11 +6,13 @@ More dimensions: a lattice that is regular along the first axis and moves by pow
 along the others (Roberts 2018, "The unreasonable effectiveness of quasirandom sequences"), each node with its mirror
 image, at the quantiles of a normal a little too wide, and weighted by the ratio of densities: the integrand then
 fades towards the edges of the cube, which lattices reward (errors 1.3 to 6 times smaller than at equal weights).
+In two dimensions the regular axis has the nodes of the trapezoid rule instead of the quantiles: a sigmoid along it is
+then resolved as in one dimension (0.0003 in place of 0.001 to 0.002 at a logit sd of 1.3).
 All are stretched so that their mean is 0 and their covariance I to rounding: an activation linear in the features
 then has its exact mean and variance.
 
 The error of a probability, root mean square over logits that are random quadratics or sums of 40 radial functions,
-of standard deviation 3: with 32 nodes 0.0004 in one dimension, 0.006 in two, 0.015 in three, 0.02 in four and five;
+of standard deviation 3: with 32 nodes 0.0004 in one dimension, 0.012 in two, 0.015 in three, 0.02 in four and five;
 with 64 nodes about half of that, with 128 a quarter.
 Shapes: S nodes, d dimensions, N rows, F features.
 """
@@ -48,20 +50,30 @@ def _normal_nodes(dimension: int, n: int) -> tuple[Matrix, Vector]:
         return _trapezoid(max(n, _FEWEST))
     half = max(n // 2, _FEWEST // 2, 2 * dimension)
     width = 1 + 0.7 / dimension
-    upper = width * ndtri(_lattice(half, dimension))
-    weight = np.exp(np.sum(upper**2, axis=1) * (width**-2 - 1) / 2)
+    points = _lattice(half, dimension)
+    upper = width * ndtri(points)
+    log_weight = upper**2 * (width**-2 - 1) / 2
+    if dimension == 2:
+        upper[:, 0] = _reach(half) * (2 * points[:, 0] - 1)
+        log_weight[:, 0] = -(upper[:, 0] ** 2) / 2
+    weight = np.exp(log_weight.sum(axis=1))
     Z, weight = np.vstack([upper, -upper]), np.tile(weight, 2) / (2 * weight.sum())
     root = np.linalg.cholesky((Z * weight[:, None]).T @ Z)
     return np.asarray(np.linalg.solve(root, Z.T).T, dtype=np.float64), weight
 
 
 def _trapezoid(n: int) -> tuple[Matrix, Vector]:
-    # Far enough out to lose nothing, near enough to be dense: both errors fall together as n grows.
-    reach = min(2 + 0.55 * np.sqrt(n), 6.0)
+    reach = _reach(n)
     z = np.linspace(-reach, reach, n)
     weight = np.exp(-(z**2) / 2)
     weight /= weight.sum()
     return (z / np.sqrt(weight @ z**2))[:, None], weight
+
+
+def _reach(n: int) -> float:
+    """Return where n nodes on equal steps end: far enough out to lose nothing, near enough to be dense."""
+    # Both errors fall together as n grows.
+    return float(min(2 + 0.55 * np.sqrt(n), 6.0))
 
 
 def _lattice(n: int, dimension: int) -> Matrix:

@@ -5,7 +5,17 @@ Shapes: N rows, F features.
 
 from __future__ import annotations
 
-__all__ = ["Mask", "Nodes", "kept", "missing_patterns", "node_blocks", "present_errors", "present_values"]
+__all__ = [
+    "Mask",
+    "NodeRule",
+    "Nodes",
+    "kept",
+    "largest_share",
+    "missing_patterns",
+    "node_blocks",
+    "present_errors",
+    "present_values",
+]
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -22,6 +32,9 @@ _MOST = 512  # patterns: more are rare, and their matrices would fill the memory
 Mask = NDArray[np.bool_]
 Nodes = tuple[NDArray[np.intp], NDArray[np.float64], Vector, int]
 """Some rows of one pattern (n,), their nodes (S, n, F), the nodes' weights (S,) and the dimension that they fill."""
+
+NodeRule = Callable[[Mask], tuple[int, Matrix]]
+"""What gives, for a pattern (F,) that misses m features, the number of nodes and their axes (m, m)."""
 
 
 def present_values(X: ArrayLike, missing: ArrayLike, *, n_features: int | None = None) -> tuple[Matrix, Mask]:
@@ -68,6 +81,13 @@ def missing_patterns(missing: Mask) -> Iterator[tuple[Mask, NDArray[np.intp]]]:
     edges = np.flatnonzero(np.diff(code[order])) + 1
     for rows in np.split(order, edges):
         yield missing[rows[0]], rows
+
+
+def largest_share(share: Vector | None, missing: Mask) -> Vector:
+    """Return each row's largest share (N,) of the features that it lacks, by their shares (F,); without these, 1."""
+    if share is None:
+        return np.ones(len(missing))
+    return np.asarray(np.where(missing, share, 0.0).max(axis=1, initial=0.0))
 
 
 def node_blocks(parts: Iterable[Nodes], most: int) -> Iterator[list[Nodes]]:

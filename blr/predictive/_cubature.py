@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from blr import compiled
 from blr.arrays import Matrix, Vector
 from blr.likelihood.contrasts import helmert
-from blr.predictive.sobol import normal_nodes
+from blr.predictive._sobol import normal_nodes
 
 __all__ = [
     "REACHES",

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from blr.arrays import Matrix
 from blr.likelihood.links import LINKS
-from blr.predictive.sobol import normal_nodes
+from blr.predictive._sobol import normal_nodes
 
 __all__ = ["credible_interval"]
 

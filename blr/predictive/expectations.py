@@ -27,8 +27,8 @@ from blr.likelihood.graded import graded_nodes
 from blr.likelihood.likelihoods import Bernoulli, Categorical, Likelihood, pairs
 from blr.likelihood.links import LOGISTIC
 from blr.likelihood.mislabelled import MislabelledBernoulli, MislabelledCategorical, log_odds
+from blr.predictive._sobol import normal_nodes
 from blr.predictive.binary import MIXTURE_SCALES, MIXTURE_WEIGHTS
-from blr.predictive.sobol import normal_nodes
 from blr.sums import ChunkFunction, Terms, activations, blockwise, output_covariances, summed
 
 __all__ = ["expected_derivatives", "expected_terms"]

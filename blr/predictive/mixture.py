@@ -6,26 +6,29 @@ H(p) - Σ w E[H], and its activation's variance comes from the law of total vari
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
 from blr.decisions import mutual_information
+from blr.missing.patterns import Nodes
 from blr.predictive.binary import binary_integrals
 from blr.predictive.softmax import softmax_exact
 
 __all__ = [
     "Prediction",
     "mix",
+    "mix_blocks",
     "mix_nodes",
     "mixed",
     "predicted",
     "replaced",
     "require_logit",
     "require_shift",
+    "spread",
     "stacked",
     "with_rows",
 ]
@@ -153,6 +156,29 @@ def mix_nodes(weight: Vector, part: Prediction) -> Prediction:
     arrays = (part.probability, part.expected_entropy, part.mean, second)
     S = len(weight)
     return of_moments(*(np.tensordot(weight, x.reshape(S, -1, *x.shape[1:]), axes=1) for x in arrays))
+
+
+def mix_blocks(
+    groups: Iterable[Sequence[Nodes]], predict: Callable[[Matrix], Prediction]
+) -> Iterator[tuple[NDArray[np.intp], Prediction]]:
+    """Yield rows and their mixtures over nodes, for groups of nodes that are predicted together.
+
+    Patterns of missing features are many and have few rows each.  `predict` is of features (N, F).
+    """
+    for group in groups:
+        whole = predict(np.concatenate([nodes.reshape(-1, nodes.shape[2]) for _, nodes, _, _ in group]))
+        start = 0
+        for rows, nodes, weight, _ in group:
+            stop = start + nodes.shape[0] * nodes.shape[1]
+            yield rows, mix_nodes(weight, whole.rows(slice(start, stop)))
+            start = stop
+
+
+def spread(q: Prediction, rows: NDArray[np.intp], flat: Matrix) -> Prediction:
+    """Return a prediction with covariances (n, K, K) of class activations added to those of some rows (n,)."""
+    covariance = q.covariance.copy()
+    covariance[rows] += 4 * flat[:, 1, 1] if covariance.ndim == 1 else flat
+    return replace(q, covariance=covariance)
 
 
 def stacked(parts: Sequence[Prediction]) -> Prediction:

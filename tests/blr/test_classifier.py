@@ -81,28 +81,32 @@ def test_missing_features_are_integrated_out(trained: tuple) -> None:
     assert (scores.flags & Flag.MISSING_INPUT).all()
 
 
-def test_nodes_that_are_predicted_together_give_what_each_gives_by_itself(trained: tuple) -> None:
-    """The slow twin: pattern by pattern, node by node, with more rows of a pattern than a block holds."""
+def test_missing_features_and_errors_are_integrated_as_by_many_nodes_and_the_members_own_predictions(
+    trained: tuple,
+) -> None:
+    """The slow twin: pattern by pattern, node by node, each with the whole integral over the weights."""
     c, X, missing = trained
-    X, gone = X[:400], missing[:400].copy()
-    gone[:300] = [False, True, True]
-    errors = np.where(np.arange(400) % 2, 0.3, 0.0)[:, None] * np.ones(F)
-    for sigma, nodes in ((None, 32), (errors, 64)):
+    X, gone = X[:120], missing[:120].copy()
+    gone[:60] = [False, True, True]
+    gone[60:90] = [False, True, False]
+    errors = np.where(np.arange(120) % 2, 0.3, 0.0)[:, None] * np.ones(F)
+    for sigma in (None, errors):
         scores = c.score(X, gone, sigma)
         for pattern, rows in missing_patterns(gone):
             if not pattern.any():
                 continue
-            size = nodes if pattern.sum() == 1 else 64
             e = None if sigma is None else np.where(gone, 0.0, sigma)[rows]
-            points, weight = c.moments.nodes(X[rows], pattern, size, errors=e)
+            points, weight = c.moments.nodes(X[rows], pattern, 512 if sigma is None else 64, errors=e)
             q, design = c.members[0].posterior, c.members[0].design
-            slow = mix((w, q.prediction(design(x), single=True)) for w, x in zip(weight, points, strict=True))
+            slow = mix((w, q.prediction(design(x))) for w, x in zip(weight, points, strict=True))
             moved = slice(None) if sigma is None else (e > 0).any(axis=1)
-            # Covariances are in single precision, whose last bit depends on the block that a row is in.
-            np.testing.assert_allclose(
-                scores.probability[rows][moved], slow.probability[moved], rtol=0, atol=1e-9
-            )
-            np.testing.assert_allclose(scores.logit_std[rows][moved], slow.logit_std[moved], rtol=1e-7)
+            error = np.abs(scores.probability[rows] - slow.probability)[moved].max(axis=1)
+            alone = pattern.sum() == 1 and sigma is None
+            assert error.mean() < (2e-4 if alone else 2e-3)
+            assert error.max() < (1e-3 if alone else 4e-3)
+            assert scores.logit_std[rows][moved] == pytest.approx(slow.logit_std[moved], rel=0.05)
+            information = scores.mutual_information[rows] - slow.mutual_information
+            assert np.abs(information[moved]).mean() < 3e-3
 
 
 PATTERNS = (([0, 0, 0], 1.0), ([0, 1, 0], 0.25), ([0, 1, 1], 0.25), ([1, 0, 0], 1.0), ([1, 1, 0], 1.0))

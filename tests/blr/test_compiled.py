@@ -18,6 +18,7 @@ from blr.predictive import expectations
 from blr.predictive._cubature import principal_axes, product_rule, sobol_rule
 from blr.predictive._softmax_series import softmax_series
 from blr.predictive.binary import binary_integrals
+from blr.predictive.softmax_at_nodes import InnerPoints, MixtureSums, inner_points
 from blr.selection.evidence import fit_evidence
 from blr.trust import whitened
 
@@ -113,6 +114,46 @@ def test_softmax_at_nodes(K: int, n_nodes: int, spread: float, both: Callable[..
     close(*both(lambda: expectations._at_nodes(m, B, z, w)), 1e-11)
     equal = np.full(n_nodes, 1 / n_nodes)
     close(*both(lambda: expectations._at_many_nodes(m, B, z, equal)), 2e-5)
+
+
+@pytest.mark.parametrize(("n", "M"), SHAPES)
+def test_exponentials_and_arcsinhs(n: int, M: int, both: Callable[..., Any]) -> None:
+    x = np.random.default_rng([n, M]).normal(size=(n, M)) * 10.0 ** np.random.default_rng(n).integers(
+        -9, 3, M
+    )
+    x.flat[0] = 0.0
+    for function, y in ((compiled.exponentials, np.clip(x, -700, 700)), (compiled.arcsinhs, x)):
+
+        def called(function: Callable[[Matrix], None] = function, y: Matrix = y) -> Matrix:
+            z = y.copy()
+            function(z)
+            return z
+
+        quick, slow = both(called)
+        np.testing.assert_allclose(quick, slow, rtol=2e-15)
+    far = np.array([[-1e300, -1e9, 1e-300, 1e7, 9e8, 1e300]])
+    quick = far.copy()
+    compiled.arcsinhs(quick)
+    np.testing.assert_allclose(quick, np.arcsinh(far), rtol=2e-15)
+
+
+@pytest.mark.parametrize(("K", "C"), [(2, 1), (3, 2), (4, 3), (5, 4), (7, 6)])
+@pytest.mark.parametrize("spread", [0.1, 3.0, 60.0])
+def test_mixtures_of_softmaxes_at_nodes(K: int, C: int, spread: float, both: Callable[..., Any]) -> None:
+    rng = np.random.default_rng([K, C])
+    S, n, T = 6, 11, 3
+    m, few = 3 * rng.normal(size=(S, n, K)), spread * rng.normal(size=(T, n, K, C)) / K
+    to_all, share = rng.dirichlet(np.ones(T), S), rng.dirichlet(np.ones(S), n).T
+    for inner in inner_points(S, (C, C), (16, 40)):
+
+        def added(inner: InnerPoints = inner) -> tuple[Matrix, ...]:
+            sums = MixtureSums.zeros(n, K)
+            sums.add(m, few, to_all, inner, share)
+            return tuple(vars(sums).values())
+
+        quick, slow = both(added)
+        close(quick, slow, 2e-5)
+        np.testing.assert_allclose(quick[0].sum(axis=1), 1, atol=1e-5)
 
 
 @pytest.mark.parametrize("K", [3, 4, 5, 8])

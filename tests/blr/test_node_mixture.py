@@ -10,9 +10,11 @@ import pytest
 
 import blr
 from blr.classifier import Classifier, Member
+from blr.member import Designs
+from blr.missing.interpolation import interpolation, kept_nodes
 from blr.missing.nodes import normal_nodes
 from blr.missing.patterns import missing_patterns
-from blr.node_mixture import NodeMixture, cholesky_factors, interpolation, kept_nodes
+from blr.node_mixture import cholesky_factors
 from blr.posterior._draws import centred_at
 from blr.posterior.ensemble import averaged, draw_means
 from blr.posterior.kinds import SampledPosterior
@@ -102,7 +104,8 @@ def test_missing_features(stacked: tuple) -> None:
     missing[16:, 0] = missing[20:, 2] = True
     scores = c.score(X, missing)
     for pattern, rows in missing_patterns(missing):
-        nodes, weight = c.moments.nodes(X[rows], pattern, 32 if pattern.sum() == 1 else 64, limits=c.support)
+        n, axes = c._subspace.rule(pattern)
+        nodes, weight = c.moments.nodes(X[rows], pattern, n, limits=c.support, axes=axes)
         slow = mix_nodes(weight, one_by_one(c, nodes.reshape(-1, F)))
         agree(scores, slow, rows, mean=5e-4 if pattern.sum() == 1 else 1.5e-3)
 
@@ -144,18 +147,23 @@ def test_a_shift_of_class_priors_is_taken_into_the_integral() -> None:
     agree(moved.score(X[:10], missing), slow, np.arange(10))
 
 
-def test_few_members_and_two_classes_are_done_one_by_one() -> None:
-    c, _ = stack()
+def test_complete_rows_of_few_members_are_done_one_by_one() -> None:
+    c, X = stack()
     few = replace(c, members=tuple(replace(m, weight=0.5) for m in c.members[:2]))
-    assert isinstance(c._joint, NodeMixture)
-    assert few._joint is None
-    assert replace(c, classes=("a", "b"))._joint is None
+    slow = mix((m.weight, m.posterior.prediction(m.design(X[:9]), single=True)) for m in few.members)
+    scores = few.score(X[:9], np.zeros((9, F), dtype=bool))
+    np.testing.assert_allclose(scores.probability, slow.probability, atol=1e-6)
 
 
 def test_members_with_the_same_basis_share_a_design_matrix() -> None:
-    c, _ = stack()
+    c, X = stack()
     loaded = Classifier.from_dict(c.to_dict())
-    assert NodeMixture(loaded.members)._by_basis == [[0], [1, 2], [3]]
+    designs = Designs.of(loaded.members)
+    first, second, third, fourth = loaded.members
+    assert [members for members, _ in designs.by_basis(X)] == [(first,), (second, third), (fourth,)]
+    assert len(designs.groups) == 1  # standardised alike
+    for member, Phi in designs(X):
+        np.testing.assert_array_equal(Phi, member.design(X))
 
 
 def test_very_wide_activations_do_not_overflow() -> None:
@@ -171,7 +179,7 @@ def test_interpolation_keeps_constants_and_what_is_smooth(dimension: int, n: int
     full, all_weights = normal_nodes(dimension, n)
     assert all_weights[kept].sum() > 1 - 1e-4
     np.testing.assert_array_equal(full[kept], Z)
-    rule = interpolation(dimension, n, small=False)
+    rule = interpolation(dimension, n, {1: 8, 2: 16}.get(dimension, 24))
     np.testing.assert_allclose(rule.to_all.sum(axis=1), 1, atol=1e-6)
     smooth = np.exp(0.2 * Z[:, 0])
     near = np.abs(Z).max(axis=1) < 3

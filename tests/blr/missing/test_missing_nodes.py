@@ -65,7 +65,7 @@ def test_one_dimension_beats_gauss_hermite(mean: float, sd: int, tolerance: floa
 
 @pytest.mark.parametrize(
     ("d", "n", "root_mean_square"),
-    [(1, 32, 0.0005), (2, 32, 0.009), (3, 32, 0.02), (5, 32, 0.03), (2, 128, 0.002), (3, 128, 0.007)],
+    [(1, 32, 0.0005), (2, 32, 0.013), (3, 32, 0.02), (5, 32, 0.03), (2, 128, 0.003), (3, 128, 0.007)],
 )
 def test_error_through_curved_logits_is_as_documented(d: int, n: int, root_mean_square: float) -> None:
     """Random quadratics with a logit of standard deviation 3, against 65 536 scrambled Sobol points."""

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import ndtr, softmax
 
 from blr.predictive._intervals import credible_interval
-from blr.predictive.sobol import normal_nodes
+from blr.predictive._sobol import normal_nodes
 
 
 def test_two_classes_exactly() -> None:
