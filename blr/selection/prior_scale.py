@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, logsumexp
 
 from blr.arrays import Vector
@@ -40,6 +41,7 @@ _LEAST = 0.03  # share of the best part below which a scale is left out
 _MOST = 4  # scales kept
 _FIXED = 0.9  # share of one scale from which the grid may be too coarse
 _MANY_PARAMETERS = 30.0  # effective ones, from which the data fix ln s, to 0.13
+_NEAR_ENOUGH = 0.01  # in ln s: with 200 effective parameters a hundredth of a nat
 _MANY_ROWS = 5000  # from which the evidence's maximum is tried first: the grid costs as much again
 
 
@@ -128,7 +130,7 @@ def fit_scales(
     best = int(share.argmax())
     # Beyond the largest scale the hyperprior decides, not the data.
     if share[best] > _FIXED and best + 1 < len(grid) and fits[best].effective_parameters >= _MANY_PARAMETERS:
-        return _single(at_maximum(), column)
+        return _single(_at_maximum(fits, grid, best, intercept, intercept_variance), column)
     kept = [i for i in np.argsort(-share, kind="stable")[:_MOST].tolist() if share[i] > _LEAST * share[best]]
     spacing = float(np.log(grid[-1] / grid[0])) / (len(grid) - 1)
     return ScaleFit(
@@ -149,6 +151,38 @@ def _along(problem: Problem, priors: Sequence[GaussianPrior]) -> list[LaplacePos
             fits.append(posterior_at(posed, mode))
             theta, evaluated = mode.theta, (mode.log_likelihood, mode.gradient, mode.hessian)
     return fits
+
+
+def _at_maximum(
+    fits: Sequence[LaplacePosterior],
+    grid: Vector,
+    best: int,
+    intercept: int | None,
+    intercept_variance: float,
+) -> LaplacePosterior:
+    """Return the fit at the scale of highest evidence, near the best of the grid's fits.
+
+    Each fit starts where the nearest one ended.  With hundreds of weights of separable classes that takes a tenth
+    of the time of `fit_evidence`, which takes an eigendecomposition in each step.
+    """
+    found = dict(zip(np.log(grid).tolist(), fits, strict=True))
+
+    def loss(log_scale: float) -> float:
+        nearest = found[min(found, key=lambda tried: abs(tried - log_scale))]
+        prior = GaussianPrior.isotropic(
+            nearest.problem.n_functions,
+            precision=float(np.exp(-2 * log_scale)),
+            intercept=intercept,
+            intercept_variance=intercept_variance,
+        )
+        posed = replace(nearest.problem, prior=prior)
+        with single_threaded_blas():
+            found[log_scale] = posterior_at(posed, maximise(posed.evaluate, posed.solver_prior, nearest.mode))
+        return -found[log_scale].log_evidence
+
+    between = np.log(grid[[max(best - 1, 0), best + 1]]).tolist()
+    minimize_scalar(loss, bounds=between, method="bounded", options={"xatol": _NEAR_ENOUGH})
+    return max(found.values(), key=lambda q: q.log_evidence)
 
 
 def _scale(q: LaplacePosterior, column: int) -> float:

@@ -94,6 +94,21 @@ def test_many_parameters_that_the_data_fix_have_one_scale() -> None:
     assert found.log_evidence == pytest.approx(summed, abs=0.1)
 
 
+@pytest.mark.parametrize("size", [0.55, 1.0, 1.2])
+def test_the_one_scale_of_few_rows_is_that_of_highest_evidence(size: float) -> None:
+    """The slow twin takes the evidence's gradient; it stands between two scales of the grid, or near one."""
+    rng = np.random.default_rng(3)
+    Phi = np.hstack([np.ones((900, 1)), rng.normal(size=(900, 40))])
+    W = np.column_stack([np.zeros(40), size * rng.normal(size=(40, 2))])
+    t = (Phi[:, 1:] @ W + rng.gumbel(size=(900, 3))).argmax(axis=1)
+    found = fit_scales(Phi, t, "softmax")
+    assert len(found.posteriors) == 1
+    twin = blr.fit_evidence(Phi, t, "softmax")
+    assert found.posteriors[0].log_evidence == pytest.approx(twin.log_evidence, abs=0.01)
+    precision = np.diag(np.atleast_2d(twin.prior.precision(41)))[1]
+    assert found.scale[0] == pytest.approx(precision**-0.5, rel=0.03)
+
+
 def test_vote_counts_and_weights_are_taken() -> None:
     Phi, t = problem()
     once = fit_scales(np.repeat(Phi, 2, axis=0), np.repeat(t, 2))
