@@ -60,7 +60,8 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     basis
-        Kind of basis: "linear", "polynomial", "rbf", "laplacian", "sigmoid", "bspline" or "fourier".
+        Kind of basis: "linear", "polynomial", "rbf", "laplacian", "nystroem", "sigmoid",
+        "bspline" or "fourier".
     basis_options
         Its options, such as {"degree": 2}.
     prior_precision

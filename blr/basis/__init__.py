@@ -16,6 +16,7 @@ For this folder alone:
 - `_laplacian`: Laplacian kernel functions about centres spread over the training set, with a sharp peak at
   each centre.
 - `_linear`: The features themselves: the polynomial of degree 1.
+- `_nystroem`: Functions whose weights make a Gaussian process: Nyström's approximation of a kernel.
 - `_polynomial`: Polynomials of the features with all their interactions.
 - `_principal`: Principal components of the standardised features, those of large variance favoured by the
   prior.

@@ -74,7 +74,7 @@ class Centred(Basis):
         standardisation = Standardisation.learn(X, weight)
         Z = standardisation(X)
         places = spread_centres(Z, count, rng)
-        return cls(standardisation, places, cls._default_width(Z, rng) if stated is None else stated, linear)
+        return cls(standardisation, places, cls.default_width(Z, rng) if stated is None else stated, linear)
 
     @property
     def n_functions(self) -> int:
@@ -93,7 +93,7 @@ class Centred(Basis):
 
     @staticmethod
     @abstractmethod
-    def _default_width(Z: Matrix, rng: Generator) -> float:
+    def default_width(Z: Matrix, rng: Generator) -> float:
         """Return the default width for rows like standardised Z, shape (N, F)."""
 
     @abstractmethod
@@ -104,6 +104,16 @@ class Centred(Basis):
     def _slopes(self, Z: Matrix, values: Matrix) -> Matrix:
         """Return the derivatives at Z, shape (n, K, F); `values` (n, K) are the functions' values there."""
 
+    def values(self, Z: Matrix) -> Matrix:
+        """Return the local functions, shape (n, K), at standardised Z, shape (n, F)."""
+        values = np.empty((len(Z), len(self.centres)))
+        self._values(Z, values)
+        return values
+
+    def slopes(self, Z: Matrix) -> Matrix:
+        """Return the local functions' derivatives, shape (n, K, F), at standardised Z, shape (n, F)."""
+        return self._slopes(Z, self.values(Z))
+
     def _evaluate(self, Z: Matrix, out: Matrix) -> None:
         end = 1 + len(self.centres)
         self._values(Z, out[:, 1:end])
@@ -112,9 +122,7 @@ class Centred(Basis):
 
     def _derivative(self, Z: Matrix, out: Matrix) -> None:
         end = 1 + len(self.centres)
-        values = np.empty((len(Z), len(self.centres)))
-        self._values(Z, values)
-        out[:, 1:end] = self._slopes(Z, values)
+        out[:, 1:end] = self.slopes(Z)
         if self.linear:
             feature = np.arange(self.n_features)
             out[:, end + feature, feature] = 1

@@ -24,6 +24,7 @@ from blr.basis._bspline import BSpline
 from blr.basis._fourier import Fourier
 from blr.basis._laplacian import Laplacian
 from blr.basis._linear import Linear
+from blr.basis._nystroem import Nystroem
 from blr.basis._polynomial import Polynomial
 from blr.basis._principal import Principal
 from blr.basis.base import Basis
@@ -31,10 +32,11 @@ from blr.basis.rbf import RBF
 from blr.basis.sigmoid import Sigmoid
 from blr.basis.standardisation import Softening
 
-_Kind = type[Linear | Polynomial | Principal | RBF | Laplacian | Sigmoid | BSpline | Fourier]
+_Kind = type[Linear | Polynomial | Principal | RBF | Laplacian | Nystroem | Sigmoid | BSpline | Fourier]
 
 BASES: dict[str, _Kind] = {
-    basis.kind: basis for basis in (Linear, Polynomial, Principal, RBF, Laplacian, Sigmoid, BSpline, Fourier)
+    basis.kind: basis
+    for basis in (Linear, Polynomial, Principal, RBF, Laplacian, Nystroem, Sigmoid, BSpline, Fourier)
 }
 """Every kind of basis by its name."""
 
@@ -52,8 +54,8 @@ def fit_basis(
 
     `weight` (N,) counts in the standardisation, not in where centres and knots lie.  With `soften` the features go
     through an arcsinh first, about their median in units of their robust spread.  `options` are the
-    keywords of that kind's `fit`.  The kinds that draw at random, "rbf", "laplacian" and "fourier",
-    need `rng`; the others ignore it.
+    keywords of that kind's `fit`.  The kinds that draw at random, "rbf", "laplacian", "nystroem" and
+    "fourier", need `rng`; the others ignore it.
 
     Raises
     ------

@@ -11,6 +11,7 @@ from typing import Literal
 from flows.specification.basis import (
     LaplacianBasis,
     LinearBasis,
+    NystroemBasis,
     PolynomialBasis,
     PrincipalBasis,
     RbfBasis,
@@ -25,6 +26,12 @@ WIDTHS = (0.35, 0.7, 1.4)
 
 Widths of Laplacian functions are these times F: the median city-block distance is 1.1 F.
 """
+KERNEL_WIDTHS = (0.7, 1.4, 2.8)
+"""Widths of the Laplacian kernel of a Gaussian process are these times F."""
+KERNEL_CENTRES = 100
+"""Most centres of a Gaussian process."""
+LOCAL_PRIOR = 1.5
+"""Prior probability of the Gaussian process, and of the steps, in terms of an average family's."""
 MOST_WEIGHTS = 1000
 """Weights of all classes together that a candidate may have: a fit takes time by their cube."""
 STEPS = 12
@@ -51,10 +58,11 @@ MOST_NUMBERS = 16_000_000
 def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Candidate, ...]:
     """Return the default candidates for that many labelled rows, features and classes.
 
-    Smooth bases come twice: on the features as they are, and on their arcsinh.  Local functions follow, then steps
-    along each feature, which lie where the rows do and need no arcsinh.
+    Smooth bases come twice: on the features as they are, and on their arcsinh.  Local functions follow, a Gaussian
+    process, then steps along each feature, which lie where the rows do and need no arcsinh.
 
-    The steps have the prior probability of an average family.  Smooth functions are one family, local ones another.
+    Smooth functions are one family, local ones another.  The Gaussian process and the steps are one candidate each, and
+    have 1.5 times the prior probability of an average family.
     """
     free = max(n_classes - 1, 1)
     smooth: list[LinearBasis | PolynomialBasis | PrincipalBasis] = [LinearBasis(kind="linear")]
@@ -68,11 +76,14 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
     candidates = [Candidate(basis=basis, transform=how) for basis in smooth for how in ("none", "arcsinh")]
     local = _local_candidates(n_rows, n_features, n_classes)
     candidates += local
+    prior = LOCAL_PRIOR * len(candidates) / (2 if local else 1)
+    process = _gaussian_process(n_rows, n_features, free)
+    if process is not None:
+        candidates.append(Candidate(basis=process, transform="arcsinh", prior_probability=prior))
     if (STEPS * n_features + 1) * free <= MOST_WEIGHTS:
         height: Literal["each"] | None = "each" if _is_searched(n_rows, n_features) else None
         steps = SigmoidBasis(kind="sigmoid", centres=STEPS, height=height)
-        families = 2 if local else 1
-        candidates.append(Candidate(basis=steps, prior_probability=len(candidates) / families))
+        candidates.append(Candidate(basis=steps, prior_probability=prior))
     return tuple(candidates)
 
 
@@ -84,8 +95,8 @@ def _is_searched(n_rows: int, n_features: int) -> bool:
 def _local_candidates(n_rows: int, n_features: int, n_classes: int) -> list[Candidate]:
     """Return the radial functions, and what there is beside them: none where their weights would be too many.
 
-    Few rows have radial functions on the features as they are, on the arcsinh, and with a width for each feature.
-    Of many rows with few features, Laplacian functions on the arcsinh take the place of the first.
+    All are on the arcsinh.  Few rows with few features have radial functions with a width for each feature too; many
+    rows with few features have Laplacian functions.
     """
     room = MOST_WEIGHTS // max(n_classes - 1, 1) - n_features - 1
     centres = min(_centres(n_rows, n_classes), room)
@@ -95,16 +106,25 @@ def _local_candidates(n_rows: int, n_features: int, n_classes: int) -> list[Cand
     widths = tuple(round(c * math.sqrt(n_features), 2) for c in factors)
     radial = RbfBasis(kind="rbf", centres=centres, width=widths, linear=True)
     softened = Candidate(basis=radial, transform="arcsinh")
-    if n_rows > SEARCHED_ROWS and 2 <= n_features <= SEARCHED_FEATURES:
+    if _is_searched(n_rows, n_features):
+        each = radial.model_copy(update={"width": "each"})
+        return [softened, Candidate(basis=each, transform="arcsinh")]
+    if 2 <= n_features <= SEARCHED_FEATURES:
         peaks = min(_peaks(n_rows, n_classes), room)
         widths = tuple(round(c * n_features, 2) for c in factors)
         laplacian = LaplacianBasis(kind="laplacian", centres=peaks, width=widths, linear=True)
         return [Candidate(basis=laplacian, transform="arcsinh"), softened]
-    both = [Candidate(basis=radial), softened]
-    if not _is_searched(n_rows, n_features):
-        return both
-    each = radial.model_copy(update={"width": "each"})
-    return [*both, Candidate(basis=each, transform="arcsinh")]
+    return [softened]
+
+
+def _gaussian_process(n_rows: int, n_features: int, free: int) -> NystroemBasis | None:
+    """Return the functions of a Gaussian process, for so many logits of classes; None where they would be too few."""
+    centres = min(KERNEL_CENTRES, n_rows, MOST_WEIGHTS // free - 1)
+    if centres < min(FEWEST_CENTRES, n_rows):
+        return None
+    factors = KERNEL_WIDTHS if n_rows <= MANY_ROWS else KERNEL_WIDTHS[1:2]
+    widths = tuple(round(c * n_features, 2) for c in factors)
+    return NystroemBasis(kind="nystroem", centres=centres, width=widths)
 
 
 def _centres(n_rows: int, n_classes: int) -> int:

@@ -16,6 +16,7 @@ __all__ = [
     "FourierBasis",
     "LaplacianBasis",
     "LinearBasis",
+    "NystroemBasis",
     "PolynomialBasis",
     "PrincipalBasis",
     "RbfBasis",
@@ -109,6 +110,30 @@ class LaplacianBasis(SpecificationTable):
         return width
 
 
+class NystroemBasis(SpecificationTable):
+    """Functions about centres that vary together as a Gaussian process does: Nyström's approximation of a kernel."""
+
+    kind: Literal["nystroem"]
+    centres: int = Field(
+        default=100, ge=1, le=2000, description="How many centres, and at most as many functions"
+    )
+    width: Width | tuple[Width, ...] | None = Field(
+        default=None,
+        description="Width of the kernel in units of a feature's spread, or several, among which the evidence chooses: "
+        "of a Laplacian kernel the summed distance over which it falls by e; default: from the rows",
+    )
+    kernel: Literal["laplacian", "gaussian"] = Field(
+        default="laplacian",
+        description="Laplacian: logits may bend sharply along a feature; Gaussian: they are smooth",
+    )
+
+    @field_validator("width")
+    @classmethod
+    def _some(cls, width: float | tuple[float, ...] | None) -> float | tuple[float, ...] | None:
+        _require_one(width, "width")
+        return width
+
+
 class SigmoidBasis(SpecificationTable):
     """Steps along each feature."""
 
@@ -148,13 +173,24 @@ Basis = Annotated[
     | PrincipalBasis
     | RbfBasis
     | LaplacianBasis
+    | NystroemBasis
     | SigmoidBasis
     | BsplineBasis
     | FourierBasis,
     Field(discriminator="kind"),
 ]
 
-BASIS_KINDS = ("linear", "polynomial", "principal", "rbf", "laplacian", "sigmoid", "bspline", "fourier")
+BASIS_KINDS = (
+    "linear",
+    "polynomial",
+    "principal",
+    "rbf",
+    "laplacian",
+    "nystroem",
+    "sigmoid",
+    "bspline",
+    "fourier",
+)
 
 
 class BasisKeywords(TypedDict, total=False):
@@ -165,6 +201,7 @@ class BasisKeywords(TypedDict, total=False):
     centres: int
     width: float | tuple[float, ...] | Literal["each"]
     linear: bool
+    kernel: Literal["laplacian", "gaussian"]
     height: Literal["each"]
     knots: int
     extrapolation: Literal["linear", "constant"]

@@ -25,6 +25,9 @@ INSTANCES = {
     "laplacian": ("laplacian", {"centres": 12}),
     "laplacian, narrow": ("laplacian", {"centres": 5, "width": 0.6}),
     "laplacian with linear": ("laplacian", {"centres": 7, "linear": True}),
+    "nystroem": ("nystroem", {"centres": 12}),
+    "nystroem, gaussian": ("nystroem", {"centres": 30, "kernel": "gaussian", "width": 2.0}),
+    "nystroem, softened": ("nystroem", {"centres": 7, "soften": True}),
     "sigmoid": ("sigmoid", {}),
     "sigmoid, steep": ("sigmoid", {"centres": 3, "width": 0.2}),
     "sigmoid, a height a feature": ("sigmoid", {"height": [0.5, 2.0, 9.0]}),
@@ -273,6 +276,9 @@ def test_linear_has_no_options() -> None:
         ("rbf", {"width": 0.0}, "width must be a positive number, in standard deviations, got 0.0"),
         ("laplacian", {"width": 0.0}, "width must be a positive number, in standard deviations, got 0.0"),
         ("laplacian", {"width": [1.0, 2.0, 3.0]}, "width must be one number for all of 3 feature"),
+        ("nystroem", {"centres": 0}, "centres must be a whole number"),
+        ("nystroem", {"width": -1.0}, "width must be a positive number, in standard deviations, got -1.0"),
+        ("nystroem", {"kernel": "cosine"}, "kernel must be one of 'laplacian', 'gaussian', got 'cosine'"),
         ("sigmoid", {"width": float("nan")}, "width must be a positive number"),
         ("sigmoid", {"centres": -1}, "centres must be a whole number"),
         ("bspline", {"knots": -1}, "knots must be a whole number of 0 or more"),
@@ -287,7 +293,7 @@ def test_bad_values_say_what_was_expected(kind: str, options: dict[str, Any], me
         fit_basis(kind, galaxies(), rng=np.random.default_rng(0), **options)
 
 
-@pytest.mark.parametrize("kind", ["rbf", "laplacian", "fourier"])
+@pytest.mark.parametrize("kind", ["rbf", "laplacian", "nystroem", "fourier"])
 def test_random_kinds_ask_for_a_generator(kind: str) -> None:
     with pytest.raises(ValueError, match=r"pass rng=numpy\.random\.default_rng"):
         fit_basis(kind, galaxies())
@@ -311,6 +317,9 @@ def test_a_damaged_description_is_refused(name: str) -> None:
     [
         ("rbf", {"centres": np.zeros((2, 2))}, "centres have 2"),
         ("laplacian", {"centres": np.zeros((2, 2))}, "centres have 2"),
+        ("nystroem", {"centres": np.zeros((12, 2))}, "expected 3 column.s. of centres"),
+        ("nystroem", {"components": np.zeros((2, 2))}, "a row of components for each centre"),
+        ("nystroem", {"kernel": "cosine"}, "kernel must be one of"),
         ("fourier", {"directions": np.zeros((2, 2))}, "directions have 2"),
         ("bspline", {"breakpoints": [np.array([0.0, 1.0])]}, "breakpoints of 1 feature"),
         ("bspline", {"breakpoints": [np.array([1.0, 0.0])] * 3}, "must increase"),

@@ -12,7 +12,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from blr.arrays import Matrix
 from blr.basis._bspline import clamped_knots, spline_slopes, spline_values
 from blr.basis._distances import median_distance, spread_centres, squared_distances
-from blr.basis.kinds import basis_from_dict, fit_basis
+from blr.basis.kinds import BASES, basis_from_dict, fit_basis
 
 
 def features(n: int = 200, F: int = 3, seed: int = 0) -> Matrix:
@@ -79,6 +79,43 @@ def test_the_default_width_of_a_laplacian_is_the_median_city_block_distance() ->
     i, j = np.triu_indices(60, k=1)
     assert basis.width == pytest.approx(np.median(np.abs(Z[i] - Z[j]).sum(axis=1)))
     assert fit_basis("laplacian", np.ones((9, 2)), rng=rng()).width == 1
+
+
+@pytest.mark.parametrize(("kernel", "kind"), [("laplacian", "laplacian"), ("gaussian", "rbf")])
+def test_weights_of_nystroem_functions_make_the_gaussian_process_given_its_values_at_the_centres(
+    kernel: str, kind: str
+) -> None:
+    X = features()
+    basis = fit_basis("nystroem", X, rng=rng(), centres=9, width=1.3, kernel=kernel)
+    local = BASES[kind](basis.standardisation, basis.centres, 1.3, linear=False)
+    places = basis.centres * basis.standardisation.scale + basis.standardisation.mean
+    K, k = local(places)[:, 1:], local(X[:30])[:, 1:]
+    assert basis.n_functions == 10
+    np.testing.assert_allclose(
+        basis(X[:30])[:, 1:] @ basis(X[:30])[:, 1:].T, k @ np.linalg.solve(K, k.T), atol=1e-9
+    )
+    np.testing.assert_allclose(basis(places)[:, 1:] @ basis(places)[:, 1:].T, K, atol=1e-9)
+
+
+def test_draws_of_weights_of_nystroem_functions_vary_as_the_kernel_says() -> None:
+    basis = fit_basis("nystroem", features(), rng=rng(), centres=6, width=2.0)
+    places = basis.centres * basis.standardisation.scale + basis.standardisation.mean
+    logits = basis(places)[:, 1:] @ rng().normal(size=(6, 200_000))
+    i, j = np.indices((6, 6))
+    kernel = np.exp(-np.abs(basis.centres[i] - basis.centres[j]).sum(axis=-1) / 2.0)
+    np.testing.assert_allclose(np.cov(logits), kernel, atol=0.01)
+
+
+def test_directions_of_rounding_errors_are_no_nystroem_functions() -> None:
+    """A wide Gaussian kernel makes few smooth functions; a centre twice makes no second one."""
+    X = features()
+    wide = fit_basis("nystroem", X, rng=rng(), centres=60, width=30.0, kernel="gaussian")
+    assert 10 < wide.n_functions < 50
+    Phi = wide(X)[:, 1:]
+    local = BASES["rbf"](wide.standardisation, wide.centres, 30.0, linear=False)
+    np.testing.assert_allclose(np.sum(Phi**2, axis=1), 1, atol=1e-6)
+    assert local(X).shape[1] == 61
+    assert fit_basis("nystroem", np.ones((9, 2)), rng=rng()).n_functions == 2
 
 
 def test_rbf_centres_cover_the_clusters() -> None:

@@ -22,16 +22,39 @@ def centres(candidates: tuple[Candidate, ...]) -> int | None:
     return next((c.basis.centres for c in candidates if c.basis.kind == "rbf"), None)
 
 
-def test_each_basis_comes_as_it_is_and_on_the_arcsinh() -> None:
-    *candidates, each, steps = default_candidates(1000, 4, 2)
+def test_smooth_bases_come_as_they_are_and_on_the_arcsinh_and_local_ones_follow() -> None:
+    *smooth, radial, each, process, steps = default_candidates(1000, 4, 2)
+    assert [c.basis.kind for c in smooth[::2]] == ["linear", "polynomial", "polynomial"]
+    assert [c.transform for c in smooth] == ["none", "arcsinh"] * 3
+    assert [c.basis for c in smooth[::2]] == [c.basis for c in smooth[1::2]]
+    assert (radial.basis.kind, len(radial.basis.width), radial.transform) == ("rbf", 3, "arcsinh")
+    assert (each.basis.kind, each.basis.width, each.transform) == ("rbf", "each", "arcsinh")
+    assert (process.basis.kind, process.transform) == ("nystroem", "arcsinh")
     assert (steps.basis.kind, steps.transform) == (
         "sigmoid",
         "none",
     )  # along each feature, where the rows are
-    assert (each.basis.kind, each.basis.width, each.transform) == ("rbf", "each", "arcsinh")
-    assert [c.basis.kind for c in candidates[::2]] == ["linear", "polynomial", "polynomial", "rbf"]
-    assert [c.transform for c in candidates] == ["none", "arcsinh"] * 4
-    assert [c.basis for c in candidates[::2]] == [c.basis for c in candidates[1::2]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "features", "classes", "expected"),
+    [
+        (30, 4, 2, 30),  # each row is one
+        (1000, 4, 2, 100),
+        (10**6, 4, 5, 100),
+        (1000, 54, 10, 100),
+        (1000, 4, 21, 49),  # 50 functions of twenty classes beside one
+        (1000, 4, 52, None),  # 18 centres would be left
+    ],
+)
+def test_a_gaussian_process_has_no_more_centres_than_rows_nor_too_many_weights(
+    rows: int, features: int, classes: int, expected: int | None
+) -> None:
+    bases = [c.basis for c in default_candidates(rows, features, classes) if c.basis.kind == "nystroem"]
+    assert next((basis.centres for basis in bases), None) == expected
+    for basis in bases:
+        factors = (0.7, 1.4, 2.8) if rows <= 200_000 else (1.4,)
+        assert basis.width == pytest.approx([w * features for w in factors], abs=0.005)
 
 
 @pytest.mark.parametrize(
@@ -78,16 +101,16 @@ def test_widths_go_with_the_distances_of_rows(features: int) -> None:
 
 
 def test_many_rows_of_few_features_have_laplacian_functions() -> None:
-    """They take the place of the radial functions on the features as they are."""
+    """They take the place of the radial functions with a width for each feature."""
 
     def local(rows: int, features: int, classes: int = 2) -> list[tuple[str, str]]:
         candidates = default_candidates(rows, features, classes)
         return [(c.basis.kind, c.transform) for c in candidates if c.basis.kind in {"rbf", "laplacian"}]
 
-    both = [("rbf", "none"), ("rbf", "arcsinh")]
+    alone = [("rbf", "arcsinh")]
     assert local(1001, 4) == local(1001, 12) == [("laplacian", "arcsinh"), ("rbf", "arcsinh")]
-    assert local(1000, 4) == [*both, ("rbf", "arcsinh")]
-    assert local(1001, 13) == local(1001, 1) == both
+    assert local(1000, 4) == [*alone, *alone]
+    assert local(1001, 13) == local(1000, 13) == local(1001, 1) == alone
     assert local(2000, 12, 60) == []
 
 
@@ -119,6 +142,7 @@ def test_no_candidate_has_too_many_weights_and_a_linear_one_is_always_there() ->
         functions = [math.comb(features + d, d) for d in degrees(candidates)]
         functions += [n + features + 1 for n in [centres(candidates)] if n is not None]
         functions += [c.basis.centres + features + 1 for c in candidates if c.basis.kind == "laplacian"]
+        functions += [c.basis.centres + 1 for c in candidates if c.basis.kind == "nystroem"]
         functions += [c.basis.centres * features + 1 for c in candidates if c.basis.kind == "sigmoid"]
         assert max(functions, default=0) * (classes - 1) <= MOST_WEIGHTS
 
@@ -144,11 +168,16 @@ def test_many_features_have_their_principal_components(features: int, classes: i
     assert kinds.count("principal") == 2 * tried
 
 
-@pytest.mark.parametrize(("rows", "features", "classes", "expected"), [(1000, 4, 2, 9 / 2), (3, 4, 2, 5 / 2)])
-def test_steps_have_the_prior_probability_of_a_family(
+@pytest.mark.parametrize(
+    ("rows", "features", "classes", "expected"),
+    [(1000, 4, 2, 1.5 * (6 + 2) / 2), (3, 4, 2, 1.5 * (2 + 2) / 2), (1000, 9, 40, 1.5 * 2)],
+)
+def test_the_process_and_the_steps_have_more_prior_probability_than_an_average_family(
     rows: int, features: int, classes: int, expected: float
 ) -> None:
-    *others, steps = default_candidates(rows, features, classes)
-    assert steps.basis.kind == "sigmoid"
-    assert steps.prior_probability == expected
-    assert {candidate.prior_probability for candidate in others} == {1.0}
+    candidates = default_candidates(rows, features, classes)
+    prior = {
+        kind: {c.prior_probability for c in candidates if (c.basis.kind in ("nystroem", "sigmoid")) == kind}
+        for kind in (True, False)
+    }
+    assert prior == {True: {expected}, False: {1.0}}
