@@ -9,7 +9,6 @@ import math
 from typing import Literal
 
 from flows.specification.basis import (
-    LaplacianBasis,
     LinearBasis,
     NystroemBasis,
     PolynomialBasis,
@@ -22,14 +21,9 @@ from flows.specification.specification import Candidate
 __all__ = ["default_candidates"]
 
 WIDTHS = (0.35, 0.7, 1.4)
-"""Widths of radial functions are these times √F: the median distance of rows is 1.4 √F.
-
-Widths of Laplacian functions are these times F: the median city-block distance is 1.1 F.
-"""
+"""Widths of radial functions are these times √F: the median distance of rows is 1.4 √F."""
 KERNEL_WIDTHS = (0.7, 1.4, 2.8)
-"""Widths of the Laplacian kernel of a Gaussian process are these times F."""
-KERNEL_CENTRES = 100
-"""Most centres of a Gaussian process."""
+"""Widths of the Laplacian kernel are these times F: the median city-block distance of rows is 1.1 F."""
 LOCAL_PRIOR = 1.5
 """Prior probability of the Gaussian process, and of the steps, in terms of an average family's."""
 MOST_WEIGHTS = 1000
@@ -52,7 +46,7 @@ With more rows the search takes long; with more features the rows do not tell a 
 FEWEST_CENTRES = 20
 """Radial functions are not tried with fewer, unless rows are as few."""
 MOST_NUMBERS = 16_000_000
-"""Numbers in the design matrix of Laplacian functions, above which there are fewer of them."""
+"""Numbers in the design matrix of a Gaussian process, above which it has fewer centres."""
 
 
 def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Candidate, ...]:
@@ -77,7 +71,7 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
     local = _local_candidates(n_rows, n_features, n_classes)
     candidates += local
     prior = LOCAL_PRIOR * len(candidates) / (2 if local else 1)
-    process = _gaussian_process(n_rows, n_features, free)
+    process = _gaussian_process(n_rows, n_features, n_classes)
     if process is not None:
         candidates.append(Candidate(basis=process, transform="arcsinh", prior_probability=prior))
     if (STEPS * n_features + 1) * free <= MOST_WEIGHTS:
@@ -93,10 +87,9 @@ def _is_searched(n_rows: int, n_features: int) -> bool:
 
 
 def _local_candidates(n_rows: int, n_features: int, n_classes: int) -> list[Candidate]:
-    """Return the radial functions, and what there is beside them: none where their weights would be too many.
+    """Return the radial functions: none where their weights would be too many.
 
-    All are on the arcsinh.  Few rows with few features have radial functions with a width for each feature too; many
-    rows with few features have Laplacian functions.
+    All are on the arcsinh.  Few rows with few features have radial functions with a width for each feature too.
     """
     room = MOST_WEIGHTS // max(n_classes - 1, 1) - n_features - 1
     centres = min(_centres(n_rows, n_classes), room)
@@ -109,17 +102,12 @@ def _local_candidates(n_rows: int, n_features: int, n_classes: int) -> list[Cand
     if _is_searched(n_rows, n_features):
         each = radial.model_copy(update={"width": "each"})
         return [softened, Candidate(basis=each, transform="arcsinh")]
-    if 2 <= n_features <= SEARCHED_FEATURES:
-        peaks = min(_peaks(n_rows, n_classes), room)
-        widths = tuple(round(c * n_features, 2) for c in factors)
-        laplacian = LaplacianBasis(kind="laplacian", centres=peaks, width=widths, linear=True)
-        return [Candidate(basis=laplacian, transform="arcsinh"), softened]
     return [softened]
 
 
-def _gaussian_process(n_rows: int, n_features: int, free: int) -> NystroemBasis | None:
-    """Return the functions of a Gaussian process, for so many logits of classes; None where they would be too few."""
-    centres = min(KERNEL_CENTRES, n_rows, MOST_WEIGHTS // free - 1)
+def _gaussian_process(n_rows: int, n_features: int, n_classes: int) -> NystroemBasis | None:
+    """Return the functions of a Gaussian process; None where they would be too few."""
+    centres = min(_kernel_centres(n_rows, n_classes), MOST_WEIGHTS // max(n_classes - 1, 1) - 1)
     if centres < min(FEWEST_CENTRES, n_rows):
         return None
     factors = KERNEL_WIDTHS if n_rows <= MANY_ROWS else KERNEL_WIDTHS[1:2]
@@ -133,10 +121,11 @@ def _centres(n_rows: int, n_classes: int) -> int:
     return min(n_rows, few + min(n_rows // 50, most - few))
 
 
-def _peaks(n_rows: int, n_classes: int) -> int:
-    """Return how many Laplacian functions the rows can carry.
+def _kernel_centres(n_rows: int, n_classes: int) -> int:
+    """Return how many centres of a Gaussian process the rows can carry.
 
-    They are sharper than radial ones, so there are more.  Of very many rows there are only as many, for memory.
+    Its kernel is sharper than radial functions, so there are more; of very many rows only as many, for memory.
     """
-    few, most = (60, 320) if n_classes < 5 else (40, 160)
-    return min(few + min(n_rows // 20, most - few), max(MOST_NUMBERS // n_rows, _centres(n_rows, n_classes)))
+    few, most = (100, 320) if n_classes < 5 else (100, 160)
+    wanted = min(n_rows, max(few, min(few // 2 + n_rows // 20, most)))
+    return min(wanted, max(MOST_NUMBERS // n_rows, _centres(n_rows, n_classes)))

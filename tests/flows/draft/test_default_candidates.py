@@ -41,7 +41,12 @@ def test_smooth_bases_come_as_they_are_and_on_the_arcsinh_and_local_ones_follow(
     [
         (30, 4, 2, 30),  # each row is one
         (1000, 4, 2, 100),
-        (10**6, 4, 5, 100),
+        (3000, 4, 2, 200),
+        (10_000, 4, 4, 320),
+        (10_000, 4, 5, 160),
+        (64_000, 4, 2, 250),
+        (10**6, 4, 2, 160),
+        (10**6, 4, 5, 80),
         (1000, 54, 10, 100),
         (1000, 4, 21, 49),  # 50 functions of twenty classes beside one
         (1000, 4, 52, None),  # 18 centres would be left
@@ -100,39 +105,14 @@ def test_widths_go_with_the_distances_of_rows(features: int) -> None:
     assert basis.linear
 
 
-def test_many_rows_of_few_features_have_laplacian_functions() -> None:
-    """They take the place of the radial functions with a width for each feature."""
-
-    def local(rows: int, features: int, classes: int = 2) -> list[tuple[str, str]]:
+def test_few_rows_of_few_features_have_a_width_for_each() -> None:
+    def widths(rows: int, features: int, classes: int = 2) -> list[Any]:
         candidates = default_candidates(rows, features, classes)
-        return [(c.basis.kind, c.transform) for c in candidates if c.basis.kind in {"rbf", "laplacian"}]
+        return [c.basis.width == "each" for c in candidates if c.basis.kind == "rbf"]
 
-    alone = [("rbf", "arcsinh")]
-    assert local(1001, 4) == local(1001, 12) == [("laplacian", "arcsinh"), ("rbf", "arcsinh")]
-    assert local(1000, 4) == [*alone, *alone]
-    assert local(1001, 13) == local(1000, 13) == local(1001, 1) == alone
-    assert local(2000, 12, 60) == []
-
-
-@pytest.mark.parametrize(
-    ("rows", "features", "classes", "peaks"),
-    [
-        (1001, 4, 2, 110),
-        (10_000, 4, 4, 320),
-        (2000, 4, 5, 140),
-        (10_000, 4, 5, 160),
-        (10_000, 4, 11, 95),
-        (64_000, 4, 2, 250),
-        (10**6, 4, 2, 160),
-        (10**6, 4, 5, 80),
-    ],
-)
-def test_laplacian_functions_grow_with_the_rows(rows: int, features: int, classes: int, peaks: int) -> None:
-    (basis,) = (c.basis for c in default_candidates(rows, features, classes) if c.basis.kind == "laplacian")
-    assert basis.centres == peaks
-    factors = (0.35, 0.7, 1.4) if rows <= 200_000 else (0.7,)
-    assert basis.width == pytest.approx([w * features for w in factors], abs=0.005)
-    assert basis.linear
+    assert widths(1000, 2) == widths(1000, 12) == [False, True]
+    assert widths(1001, 4) == widths(1000, 13) == widths(1000, 1) == [False]
+    assert widths(2000, 12, 60) == []
 
 
 def test_no_candidate_has_too_many_weights_and_a_linear_one_is_always_there() -> None:
@@ -141,7 +121,6 @@ def test_no_candidate_has_too_many_weights_and_a_linear_one_is_always_there() ->
         assert candidates[0].basis.kind == "linear"
         functions = [math.comb(features + d, d) for d in degrees(candidates)]
         functions += [n + features + 1 for n in [centres(candidates)] if n is not None]
-        functions += [c.basis.centres + features + 1 for c in candidates if c.basis.kind == "laplacian"]
         functions += [c.basis.centres + 1 for c in candidates if c.basis.kind == "nystroem"]
         functions += [c.basis.centres * features + 1 for c in candidates if c.basis.kind == "sigmoid"]
         assert max(functions, default=0) * (classes - 1) <= MOST_WEIGHTS
