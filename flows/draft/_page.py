@@ -20,6 +20,7 @@ from catalogs.profile.columns import Profile
 from catalogs.profile.numbers_in_texts import suspected_texts
 from catalogs.profile.suspicions import (
     naming_column,
+    repeating_column,
     suspected_identifiers,
     suspected_sentinels,
 )
@@ -127,7 +128,7 @@ class Page:
         if self.table is not None:
             yield f"table = {_text(self.table)}"
         known = suspected_identifiers(self.seen)
-        stated = self.split.identifier or naming_column(self.seen)
+        stated = self.split.identifier or naming_column(self.seen) or repeating_column(self.seen)
         for name, why in known:
             comment = f"id = {_text(name)}  # {_line(why)}"
             yield comment if name == stated else f"# {comment}"

@@ -258,14 +258,14 @@ def _options(
     """Return the ways to split, the best first, each with the keys (n,) of the chosen rows that it goes by."""
     options: list[tuple[Split, NDArray[np.uint64]]] = []
     few_places: list[tuple[Split, NDArray[np.uint64]]] = []
-    repeating = repeating_column(seen)
+    repeating, named = repeating_column(seen), naming_column(seen)
     if repeating is not None and repeating != label:
         distinct, known = seen.columns[repeating].distinct.estimate, seen.columns[repeating].distinct.n
         remark = f"{distinct:,} values in {known:,} rows: repeats of an object stay together"
         # by = "id" means catalog.id, whatever the columns are called
-        option = Split(repeating, remark, repeating if repeating == "id" else None)
+        is_id = named is None or repeating == "id"
+        option = Split("id", remark, repeating) if is_id else Split(repeating, remark)
         options.append((option, split.name_keys([seen.chosen[repeating]])))
-    named = naming_column(seen)
     if named is not None:
         options.append((Split("id", "", named), split.name_keys([seen.chosen[named]])))
     if place is not None and place.unit and place.ra and place.dec:
