@@ -27,6 +27,7 @@ For this folder alone:
   their class.
 - `_summary`: What a first specification leaves out, in a few lines at its beginning.
 - `_suspects`: What a suspected column is worth: the log loss of a quick linear fit with it and without it.
+- `_toml`: Texts, lists, tables and comments of a first specification, as TOML has them.
 """
 
 __all__ = ["candidates", "in_memory", "inspected", "inspection", "request", "specification"]

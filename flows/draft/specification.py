@@ -108,7 +108,8 @@ def starting_specification(
         for c in catalog.columns
         if c.name not in seen.columns and f"{c.name}[0]" not in seen.columns
     }
-    page = Page(catalog, seen, label, folder, chosen, classes, by, place, notes, table, url)
+    unlabelled = counts[""] + sum(classes.doubtful.values())
+    page = Page(catalog, seen, label, folder, chosen, classes, by, place, notes, table, url, unlabelled)
     text = "\n".join(page.lines()) + "\n"
     parse_specification(text, source="the specification that `blr init` wrote")
     features = {name: expression for name, (expression, _) in chosen.features.items()}
