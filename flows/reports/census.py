@@ -21,22 +21,32 @@ __all__ = [
 
 def census_table(census: Census, changes: Mapping[str, CountChange] | None = None) -> ReportTable:
     """Return the counts of the classes, their intervals and what they rest on; with `changes`, also the changes."""
-    with_changes = changes is not None
+    with_changes, by_label = changes is not None, any(c.labelled for c in census.classes.values())
+    before = 6 if by_label else 5
     return ReportTable(
         title="Census",
-        columns=("class", "objects", "95 % from", "to", "share", "source")
+        columns=(
+            "class",
+            "objects",
+            "95 % from",
+            "to",
+            *(["by label"] if by_label else []),
+            "share",
+            "source",
+        )
         + (("change", "change from", "to") if with_changes else ()),
         rows=tuple(
             (
                 name,
                 *(_whole(v) for v in (count.count, count.low, count.high)),
+                *([_whole(count.labelled)] if by_label else []),
                 "–" if count.count is None else _percent(count.count / max(1, census.n_rows)),
                 count.source + (f", assuming {count.assumes}" if count.assumes else ""),
                 *(_changed(changes.get(name)) if changes is not None else ()),
             )
             for name, count in census.classes.items()
         ),
-        numeric=frozenset({1, 2, 3, 4, 6, 7, 8} if with_changes else {1, 2, 3, 4}),
+        numeric=frozenset({*range(1, before), *(range(before + 1, before + 4) if with_changes else ())}),
         note=f"Of {census.n_rows:,} objects with probabilities. "
         + " ".join(f"{text[:1].upper()}{text[1:]}." for *_, text, _ in _reasons(census)),
     )
@@ -194,7 +204,9 @@ def census_findings(census: Census) -> tuple[Finding, ...]:
 def _counts_finding(source: str, assumes: str, reason: str, of: str, *, contradicted: bool) -> Finding:
     if source == "cannot be said":
         return Finding(what=f"The counts{of} are not known: {begun_small([reason])}", level="care")
-    basis = "an audit" if source == "audit" else f'the model, assuming "{assumes}"'
+    basis = {"audit": "an audit", "labels": "labels of the training"}.get(
+        source, f'the model, assuming "{assumes}"'
+    )
     level: Level = "care" if contradicted and source == "model" else "plain"
     return Finding(what=f"The counts{of} are from {basis}: {plain_end(reason)}", level=level)
 

@@ -22,6 +22,7 @@ from flows.models.asdf_file import write_tree
 from flows.models.card import model_card
 from flows.models.description import Metrics, TrustSummary
 from flows.models.judged_rows import JudgedRows, write_judged_rows
+from flows.models.known_labels import KnownLabels, write_known_labels
 from flows.models.labelled_objects import LabelledObjects, write_labelled_objects
 from flows.models.model import Model
 from flows.models.store import Store
@@ -302,10 +303,23 @@ def save_model(store: Store, trained: TrainedModel, data: CandidateData) -> Stor
     if trained.rows is not None:
         write_judged_rows(trained.rows, folder)
     write_labelled_objects(_labelled_objects(data.rows, used), folder)
+    known = _known_labels(model.specification, data.rows, used)
+    if known is not None:
+        write_known_labels(known, folder)
     if trained.unseen is not None:
         write_unseen_rows(trained.unseen, folder)
     tell().advance(1)
     return store.save(model, card=model_card(model, report), interval=trained.interval)
+
+
+def _known_labels(specification: Specification, rows: TrainingRows, used: list[int]) -> KnownLabels | None:
+    """Return the labels of all rows, held-out ones too; None without names, or where labels are not the classes."""
+    label = specification.label
+    if rows.identifier is None or label.votes is not None or label.noise is not None:
+        return None
+    names = np.array([name.decode(errors="replace") for name in rows.identifier.tolist()], dtype=object)
+    X = np.where(rows.missing[:, used], np.nan, rows.X[:, used])
+    return KnownLabels.of(names, X, rows.target)
 
 
 def _labelled_objects(rows: TrainingRows, used: list[int]) -> LabelledObjects:

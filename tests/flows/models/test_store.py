@@ -63,6 +63,7 @@ def test_a_saved_model_has_card_and_report(store: Store) -> None:
         "judged_rows.parquet",
         "unseen_rows.parquet",
         "labelled_objects.parquet",
+        "known_labels.parquet",
         "card.md",
         "report.html",
         "boundary.npz",
