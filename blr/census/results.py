@@ -139,7 +139,9 @@ class Census:
     """The counts of all classes, by name, among the `n_rows` rows that have probabilities; `level` of the intervals.
 
     `contradicted`: objects of a class do not look alike among labelled objects and here, by a test; counts may span
-    what holds then.  `bins` is None where none were asked for, or nothing can be said.
+    what holds then.  `bins` is None where none were asked for, or nothing can be said.  `other_labels` are labels of no
+    class, with their objects among all labelled ones: the counts take objects of the target like them for one of the
+    classes.
     """
 
     n_rows: int
@@ -147,6 +149,7 @@ class Census:
     classes: Mapping[str, ClassCensus]
     contradicted: bool = False
     bins: CensusBins | None = None
+    other_labels: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,7 +71,12 @@ def unsaid(model: Model, n_objects: int, assumes: Assumption | None, reason: str
     said = ClassCensus(
         count=None, low=None, high=None, source="cannot be said", assumes=assumes, reason=reason
     )
-    return Census(n_rows=n_objects, level=LEVEL, classes=dict.fromkeys(model.classes, said))
+    return Census(
+        n_rows=n_objects,
+        level=LEVEL,
+        classes=dict.fromkeys(model.classes, said),
+        other_labels=model.training.other_labels,
+    )
 
 
 def _lacking(model: Model, unseen: UnseenRows | None) -> str:
@@ -106,6 +111,7 @@ def _census(
         n_rows=n,
         level=LEVEL,
         contradicted=counted.contradicted,
+        other_labels=model.training.other_labels,
         classes={
             name: ClassCensus(
                 count=float(shares.mean[k] * n),

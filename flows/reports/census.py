@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from blr.census.results import Census, CountChange, SelectionCensus, SelectionQuality, Source
+from catalogs.errors import brief
 from flows.reports._findings import Finding, Level, begun_small, plain_end
 from flows.reports.class_words import class_words
 from flows.reports.report_table import ReportTable
@@ -48,7 +49,26 @@ def census_table(census: Census, changes: Mapping[str, CountChange] | None = Non
         ),
         numeric=frozenset({*range(1, before), *(range(before + 1, before + 4) if with_changes else ())}),
         note=f"Of {census.n_rows:,} objects with probabilities. "
-        + " ".join(f"{text[:1].upper()}{text[1:]}." for *_, text, _ in _reasons(census)),
+        + " ".join(
+            [
+                *(f"{text[:1].upper()}{text[1:]}." for *_, text, _ in _reasons(census)),
+                *(f"{words}." for words in _other_label_words(census)),
+            ]
+        ),
+    )
+
+
+def _other_label_words(census: Census) -> Iterator[str]:
+    """Yield what the counts do with objects like those whose label is of no class; nothing where there are none."""
+    if not census.other_labels:
+        return
+    n = sum(census.other_labels.values())
+    order = sorted(census.other_labels.items(), key=lambda label: (-label[1], label[0]))
+    shown = ", ".join(f"{brief(name)} {count:,}" for name, count in order[:MOST_LABELS])
+    more = ", …" if len(order) > MOST_LABELS else ""
+    yield (
+        f"{n:,} objects of the labelled catalogue have labels of no class ({shown}{more}); the counts take objects "
+        "like them for one of the classes"
     )
 
 
@@ -139,6 +159,10 @@ def bin_tables(census: Census) -> tuple[ReportTable, ...]:
     return (counts, *(table for table in (selections, whole) if table.rows))
 
 
+CLASS_FOR_THEM = "Give them a class under [label] classes if the target has many such objects."
+"""What to do about labels of no class."""
+MOST_LABELS = 5
+"""Labels of no class that are named, the most frequent first."""
 EARLIER = "an audit: "
 """First words of an audit's reasons in folders of earlier snapshots: the source says so already."""
 SHOWN_IN_BINS = 0.5
@@ -198,7 +222,11 @@ def census_findings(census: Census) -> tuple[Finding, ...]:
         for source, assumes, reason, names in reasons
     ]
     chosen = ((name, s) for name, c in census.classes.items() for s in c.selections if s.stated)
-    return (*findings, *(_selection_finding(name, s) for name, s in chosen))
+    return (
+        *findings,
+        *(Finding(what=words, level="care", advice=CLASS_FOR_THEM) for words in _other_label_words(census)),
+        *(_selection_finding(name, s) for name, s in chosen),
+    )
 
 
 def _counts_finding(source: str, assumes: str, reason: str, of: str, *, contradicted: bool) -> Finding:
