@@ -212,6 +212,17 @@ def test_a_column_of_each_row_is_the_identifier_beside_the_name_of_the_object(tm
     assert (written["catalog"]["id"], written["split"]["by"]) == ("specobjid", "obj_name")
 
 
+@pytest.mark.parametrize("order", [("f 1", "f_1"), ("f_1", "f 1")])
+def test_a_column_is_not_called_as_another_one_is(tmp_path: Path, order: tuple[str, str]) -> None:
+    rng = np.random.default_rng(2)
+    kind = rng.random(400) < 0.5
+    columns = {name: kind + rng.normal(size=400) for name in order}
+    Table({**columns, "kind": np.where(kind, "A", "B")}).write(tmp_path / "blanks.fits")
+    start = started(tmp_path / "blanks.fits", "kind")
+    assert start.features == {"f_1": "f_1", "f_1_2": "`f 1`"}
+    assert '"f_1_2" = "`f 1`"  # f_1 is another column' in start.text
+
+
 def test_a_skewed_column_of_less_than_a_decade_becomes_a_logarithm(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     size = 10 ** (rng.random(400) ** 2 * 0.83 + 0.24)
