@@ -264,9 +264,10 @@ def _losses(rows: TrainingRows, seen: NDArray[np.bool_], probability: NDArray[np
 
 
 def _interval(losses: Vector, group: NDArray[np.uint64] | None) -> tuple[float, float] | None:
-    """Return the 95 % interval of the mean of losses (n,); None where it cannot be computed."""
+    """Return the 95 % interval of the mean of losses (n,), from 0 on; None where it cannot be computed."""
     mean = paired_gain(np.zeros(len(losses)), losses, group=group)
-    return (mean.low, mean.high) if np.isfinite(mean.low) else None
+    # Student's interval of few rows may reach below 0, where no log loss is: cut there, it holds the same.
+    return (max(0.0, mean.low), mean.high) if np.isfinite(mean.low) else None
 
 
 def _judged_rows(
