@@ -116,6 +116,8 @@ class CatalogueQuality(Quality):
     leaks: tuple[SuspectedLeak, ...]
     catalogue: str  # name of the file or folder, without its path
     commented_out: str  # sentence on comment lines that may be rows, which were not read; "" for none
+    # Other columns that the features use and that may tell how objects were chosen, each with why.
+    suspects: Mapping[str, str] = field(default_factory=dict)
 
 
 UNDECIDED = "?"

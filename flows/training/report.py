@@ -107,6 +107,7 @@ def train_report(
             disputed=training.labels.disputed,
             without_features=metrics.n_unclassified,
         ),
+        suspects={name: why for q in training.quality for name, why in q.suspects.items()},
         leaks={columns: words for q in training.quality for columns, words in leak_words(q).items()},
         shift=training.shift,
         classifications=tuple(classifications),
