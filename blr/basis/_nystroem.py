@@ -2,7 +2,7 @@
 
 With k(x) the kernel between x and the centres, and K that between the centres, φ(x) = K^(−1/2) k(x).  Under the
 prior N(0, s²) of the weights, the logits of x and x' have the covariance s² k(x)ᵀ K⁻¹ k(x').  At the centres that is
-the Gaussian process with the kernel s² k; elsewhere it is what that process's values at the centres tell (Williams &
+the Gaussian process with the kernel s² k; elsewhere it is that process as predicted from the centres (Williams &
 Seeger 2001, NIPS 13, p. 682; Bishop 2006, PRML, 6.4).  Radial functions with one prior for all weights lack the
 factor K^(−1/2): their logit varies most in what all centres share, and little between neighbours.
 Shapes: n rows, F features, K centres, M functions with the intercept.

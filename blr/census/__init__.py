@@ -6,6 +6,8 @@
 - `counts`: Class counts of a target under a stated assumption, or the reason why they are not known.
 - `fraction_map`: Fractions over covariates and the sky: k of n labelled objects as the target of a logistic
   regression, and its sums.
+- `known`: Class shares of a target in which some objects have labels: these are counted, and only the others are
+  estimated.
 - `learnt_bins`: Thresholds by bin for a stated purity or completeness, known before any row of the target is seen.
 - `prediction_sets`: Prediction sets: the classes that an object's probabilities do not exclude; the true one is kept
   at a stated rate.
@@ -30,6 +32,7 @@ __all__ = [
     "bins",
     "counts",
     "fraction_map",
+    "known",
     "learnt_bins",
     "prediction_sets",
     "purity",

@@ -24,7 +24,7 @@ from blr.census.shares import (
     shares_if_shares,
 )
 
-__all__ = ["ASSUMPTIONS", "Counted", "count_classes"]
+__all__ = ["ASSUMPTIONS", "FEWEST_ROWS", "Counted", "count_classes", "lacking_labels"]
 
 ASSUMPTIONS: dict[Assumption, str] = {
     "same": "the labelled rows are a random sample of the target",
@@ -63,7 +63,8 @@ class Counted:
     `reason` says in words why this assumption, or why no shares.  `told_apart` compares labelled rows, each class at
     its share of the target, with the target; None where there are too few rows.  `contradicted`: objects of a class do
     not look alike in both sets, by a test.  `alternatives` are the assumptions that the shares span, with as many draws
-    of each; () where they rest on one.
+    of each; () where they rest on one.  `counted` (K,) are objects of the target with labels, which the shares hold as
+    they are; None without any.  Where hardly any is without, the shares are of labels and `assumes` is None.
     """
 
     shares: ShareDraws | None
@@ -72,6 +73,12 @@ class Counted:
     told_apart: Propensity | None = None
     contradicted: bool = False
     alternatives: tuple[Alternative, ...] = ()
+    counted: Vector | None = None
+
+    @property
+    def of_labels(self) -> bool:
+        """Whether the shares are of labels alone, and nothing is estimated."""
+        return self.counted is not None and self.assumes is None
 
     def parts(self, labelled: LabelledRows) -> tuple[Alternative, ...]:
         """Return the alternatives, or the one assumption with the labelled rows as they are; () without shares."""
@@ -186,7 +193,8 @@ def _spanning(
     )
 
 
-def _lacking(labelled: LabelledRows, target: TargetRows) -> str:
+def lacking_labels(labelled: LabelledRows) -> str:
+    """Return why labelled rows are too few for any count; '' where they are enough."""
     n, few = len(labelled.y), labelled.class_rows < FEWEST_OF_CLASS
     if n < FEWEST_ROWS:
         return (
@@ -197,6 +205,12 @@ def _lacking(labelled: LabelledRows, target: TargetRows) -> str:
             f"{few.sum()} of {len(few)} classes have fewer than {FEWEST_OF_CLASS} labelled rows that no fit "
             "has seen; label more objects of these classes"
         )
+    return ""
+
+
+def _lacking(labelled: LabelledRows, target: TargetRows) -> str:
+    if lacking := lacking_labels(labelled):
+        return lacking
     if len(target.weight) < FEWEST_ROWS:
         return (
             f"got {len(target.weight)} classified objects, expected {FEWEST_ROWS} or more; look at all of "

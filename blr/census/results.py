@@ -33,7 +33,7 @@ StatedAssumption = Literal["same", "shares", "features"]
 Assumption = Literal["same", "shares", "features", "shares or features"]
 """An assumption of a census; "shares or features" only where none was stated and a test contradicts "shares"."""
 
-Source = Literal["model", "audit", "cannot be said"]
+Source = Literal["model", "labels", "audit", "cannot be said"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +71,10 @@ class SelectionCensus(SelectionQuality):
 class ClassCensus:
     """The number of objects of one class, and its 95 % interval; None where it cannot be said.
 
-    `source` is "model" for counts that hold under the assumption `assumes`, "audit" for counts from objects that people
-    have looked at, which assume nothing.  `reason` says in words why this source, or why it cannot be said.
+    `source` is "model" for counts that hold under the assumption `assumes`, "labels" where nearly all objects have
+    labels of the training and are counted by them, "audit" for counts from objects that people have looked at, which
+    assume nothing.  `labelled` are the objects that are counted by a label, also beside a model's count of the others.
+    `reason` says in words why this source, or why it cannot be said.
     `selections` tell of objects selected by their probability.  `assigned` tells of those whose most probable class it
     is, by an audit; None without one, or where it saw too few of them.
     """
@@ -85,6 +87,7 @@ class ClassCensus:
     reason: str
     selections: tuple[SelectionCensus, ...] = ()
     assigned: SelectionQuality | None = None
+    labelled: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +139,9 @@ class Census:
     """The counts of all classes, by name, among the `n_rows` rows that have probabilities; `level` of the intervals.
 
     `contradicted`: objects of a class do not look alike among labelled objects and here, by a test; counts may span
-    what holds then.  `bins` is None where none were asked for, or nothing can be said.
+    what holds then.  `bins` is None where none were asked for, or nothing can be said.  `other_labels` are labels of no
+    class, with their objects among all labelled ones: the counts take objects of the target like them for one of the
+    classes.
     """
 
     n_rows: int
@@ -144,6 +149,7 @@ class Census:
     classes: Mapping[str, ClassCensus]
     contradicted: bool = False
     bins: CensusBins | None = None
+    other_labels: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,6 +44,7 @@ For this folder alone:
   they changed.
 - `_jobs`: The jobs of a classification, one for each file: the state of its input, what is done already, what
   is left to do.
+- `_known_rows`: Rows of a target whose class is known, since a label of the training is theirs.
 - `_map_files`: A map as files: HEALPix FITS and a HATS table, one row a pixel.
 - `_map_rows`: The data of a map: classified rows with positions and quantities, and objects whose class is
   known.

@@ -10,8 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from blr.census.counts import Counted, count_classes
+from blr.census.counts import Counted
+from blr.census.known import count_with_labels
 from blr.census.purity import Selection, n_selected, selection, threshold_for
 from blr.census.results import Assumption, Census, ClassCensus, SelectionCensus
 from blr.census.rows import LabelledRows, TargetRows
@@ -56,8 +58,8 @@ def census_of(
     lacking = _lacking(model, unseen)
     if unseen is None or lacking or not parts:
         return unsaid(model, n_objects, assumes, lacking or "no object was classified")
-    labelled, target = known_labels(unseen), _target(joined(parts), n_objects)
-    counted = count_classes(labelled, target, assumes=assumes)
+    labelled, (target, known) = known_labels(unseen), _target(joined(parts), n_objects)
+    counted = count_with_labels(labelled, target, known, assumes=assumes)
     if counted.shares is None:
         said = unsaid(model, n_objects, counted.assumes, counted.reason)
         return replace(said, contradicted=counted.contradicted)
@@ -69,7 +71,12 @@ def unsaid(model: Model, n_objects: int, assumes: Assumption | None, reason: str
     said = ClassCensus(
         count=None, low=None, high=None, source="cannot be said", assumes=assumes, reason=reason
     )
-    return Census(n_rows=n_objects, level=LEVEL, classes=dict.fromkeys(model.classes, said))
+    return Census(
+        n_rows=n_objects,
+        level=LEVEL,
+        classes=dict.fromkeys(model.classes, said),
+        other_labels=model.training.other_labels,
+    )
 
 
 def _lacking(model: Model, unseen: UnseenRows | None) -> str:
@@ -84,11 +91,13 @@ def _lacking(model: Model, unseen: UnseenRows | None) -> str:
     return ""
 
 
-def _target(rows: CensusRows, n_objects: int) -> TargetRows:
+def _target(rows: CensusRows, n_objects: int) -> tuple[TargetRows, NDArray[np.intp]]:
+    """Return the rows of the target, and their classes (N,) by label, -1 without one."""
     p, X, weight = (np.asarray(a, dtype=np.float64) for a in (rows.probability, rows.X, rows.weight))
     known = np.isfinite(p).all(axis=1) & (weight > 0)
     p = np.maximum(p[known], 0.0)
-    return TargetRows(p / p.sum(axis=1, keepdims=True), weight[known], X[known], n_objects)
+    target = TargetRows(p / p.sum(axis=1, keepdims=True), weight[known], X[known], n_objects)
+    return target, rows.known[known].astype(np.intp)
 
 
 def _census(
@@ -102,18 +111,20 @@ def _census(
         n_rows=n,
         level=LEVEL,
         contradicted=counted.contradicted,
+        other_labels=model.training.other_labels,
         classes={
             name: ClassCensus(
                 count=float(shares.mean[k] * n),
                 low=float(low[k] * n),
                 high=float(high[k] * n),
-                source="model",
+                source="labels" if counted.of_labels else "model",
                 assumes=counted.assumes,
                 reason=counted.reason,
                 selections=()
                 if counted.assumes
                 == "features"  # The completeness among biased labels is not that of the target.
                 else tuple(_selections(k, name, counted.parts(labelled), target, wish, model.features)),
+                labelled=0 if counted.counted is None else int(counted.counted[k]),
             )
             for k, name in enumerate(model.classes)
         },

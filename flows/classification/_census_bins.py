@@ -50,6 +50,9 @@ def census_bins(
     if wish.by is None:
         return None
     by = parse(wish.by)
+    if counted.of_labels:
+        why = "nearly all objects have labels of the training: count those of each bin"
+        return CensusBins(by=by.text, reason=why, bins=())
     of_target, of_labelled = (bin_values(by, features, rows.X) for rows in (target, labelled))
     bins = Bins.of(by.text, of_target, bins=wish.bins, edges=wish.edges)
     if len(bins.names) < 2:

@@ -17,6 +17,7 @@ from catalogs.writing.annotate import annotate
 from catalogs.writing.conversion import copied
 from flows.classification._class_shares import shift_record
 from flows.classification._difference import Annotation, compare
+from flows.classification._known_rows import KnownRows
 from flows.classification._object_survey import ObjectSurvey
 from flows.classification._output_columns import kept_columns
 from flows.classification._plan import reason
@@ -51,7 +52,8 @@ def annotate_file(job: FileJob) -> Output:
     if remark := commented_out(catalog):
         tell().note(f"{job.name}: {remark}")
     step = math.ceil(catalog.n_rows / job.census_rows)
-    scorer = scorer_for(model, specification, catalog).kept_for_census(max(1, step))
+    known = KnownRows.of(catalog, specification, job.request.model.folder, classes=len(model.classes))
+    scorer = scorer_for(model, specification, catalog).kept_for_census(max(1, step), known)
     labelled = _labelled_names(job.request.model.folder)
     survey = ObjectSurvey.of(catalog, specification, model.classes, labelled)
     scorer = replace(scorer, survey=survey)

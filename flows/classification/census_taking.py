@@ -12,6 +12,7 @@ from blr.threads import single_threaded_blas
 from flows.classification._census import census_of
 from flows.classification._census_rows import read_census_rows, rows_a_file
 from flows.classification._census_wish import CensusWish
+from flows.classification._known_rows import KnownRows
 from flows.classification.annotation import scorer_for
 from flows.classification.request import CensusRequest
 from flows.classification.steps import annotation_settings
@@ -96,9 +97,11 @@ def table_census(
     catalog = catalogs.open(table)
     settings = annotation_settings(loaded, loaded.specification)
     step = max(1, catalog.n_rows // rows_a_file(1))
-    scorer = scorer_for(loaded, settings, catalog).kept_for_census(step)
+    known = KnownRows.of(catalog, settings, stored.path.parent, classes=len(loaded.classes))
+    scorer = scorer_for(loaded, settings, catalog).kept_for_census(step, known)
+    names = () if known is None else (known.identifier,)
     with single_threaded_blas():
-        for batch in catalog.batches(scorer.reader.read):
+        for batch in catalog.batches(tuple(dict.fromkeys((*scorer.reader.read, *names)))):
             scorer(batch)
     return census_of(
         loaded,

@@ -23,6 +23,7 @@ from catalogs.errors import NameClashError
 from catalogs.table_choice import TableChoice
 from flows.classification._census_rows import CensusRows, joined
 from flows.classification._class_shares import shift_record, with_shares
+from flows.classification._known_rows import KnownRows
 from flows.classification._object_survey import ObjectSurvey
 from flows.classification._output_columns import full_arrays
 from flows.classification._prediction_sets import ConformalSets, bits_of, set_entries, sets_of
@@ -73,6 +74,7 @@ class Scorer:
     survey: ObjectSurvey | None = None  # of the objects' names and places; None where nobody asks
     census_step: int = 0  # every n-th classified row is kept for the census; 0 for none
     census: list[CensusRows] = field(default_factory=list)
+    known: KnownRows | None = None  # rows with a label, which the census counts as they are labelled
 
     @classmethod
     def of(cls, model: Model, specification: Specification) -> Scorer:
@@ -138,9 +140,9 @@ class Scorer:
     def _counted(self, X: Floats, missing: NDArray[np.bool_]) -> FeatureCounts:
         return feature_counts(X, missing, self.model.training.distribution, self.model.features)
 
-    def kept_for_census(self, step: int) -> Scorer:
-        """Return a scorer that keeps every so many classified rows for the census."""
-        return replace(self, census_step=step, census=[])
+    def kept_for_census(self, step: int, known: KnownRows | None = None) -> Scorer:
+        """Return a scorer that keeps every so many classified rows for the census, with the `known` classes."""
+        return replace(self, census_step=step, census=[], known=known)
 
     def census_rows(self) -> CensusRows:
         """Return the rows kept for the census so far, in an order that does not depend on the threads."""
@@ -148,13 +150,13 @@ class Scorer:
         nothing = CensusRows.of(np.empty((0, len(self.model.classes))), np.empty((0, F)), 1)
         return joined([nothing, *self.census]).sorted()
 
-    def _keep_for_census(self, probability: Floats, X: Floats) -> None:
-        """Keep rows with their probabilities (n, K) at the class shares of the training."""
+    def _keep_for_census(self, probability: Floats, X: Floats, known: NDArray[np.intp] | None) -> None:
+        """Keep rows with probabilities (n, K) at the class shares of the training, and known classes (n,)."""
         shift = self.classifier.log_prior_shift
         if shift is not None:
             moved = probability * np.exp(-shift)
             probability = moved / moved.sum(axis=1, keepdims=True)
-        self.census.append(CensusRows.of(probability, X, self.census_step))
+        self.census.append(CensusRows.of(probability, X, self.census_step, known))
 
     def score(self, batch: pa.RecordBatch, *, credible: float | None = None) -> tuple[Scores, FeatureBatch]:
         """Return the scores of the rows inside `where`, and the features of all."""
@@ -210,7 +212,8 @@ class Scorer:
             self.survey.add(batch, p, information, flags, features)
         X = np.where(missing, np.nan, features.X[inside])
         if self.census_step:
-            self._keep_for_census(scores.probability, X)
+            known = None if self.known is None else self.known.classes(batch, X, inside)
+            self._keep_for_census(scores.probability, X, known)
         arrays = [
             self._best(p),
             *p.T,

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from catalogs.files.atomic import atomic_write_text
 from flows.classification.explanation import explain
 from flows.classification.request import ExplainRequest
 from flows.cli._printing import plain_table, print_tables, say, show
 from flows.cli._progress import shown_progress
-from flows.reports.explanation import Explanation, explanation_page, explanation_sentences
+from flows.reports.explanation import (
+    CONTRIBUTION,
+    OF_CONTRIBUTIONS,
+    OF_PROBABILITIES,
+    Explanation,
+    explanation_page,
+    explanation_sentences,
+    logit_sentence,
+)
 
 __all__ = ["run_explain"]
 
@@ -40,20 +50,20 @@ def _show_explanation(explained: Explanation) -> None:
             for c in explained.contributions
         ]
         title = f"What speaks for {explained.name} against {explained.runner_up}"
-        tables.append(plain_table(title, ("feature", "value", "usual", "contribution, nats"), rows))
-        say(
-            f"Logit {explained.logit:+.2f} ± {explained.logit_std:.2f}: {explained.reference:+.2f} at the mean of the "
-            f"labelled objects, {explained.shift:+.2f} from other class shares, the rest from the features"
-        )
+        table = plain_table(title, ("feature", "value", "usual", CONTRIBUTION), rows)
+        tables.append(replace(table, remark=logit_sentence(explained), note=OF_CONTRIBUTIONS))
     probabilities = [
         (p.name, f"{p.plugin:.4f}", f"{p.moderated:.4f}", f"{p.sampled:.4f} ± {p.sampled_error:.4f}")
         for p in explained.probabilities
     ]
-    tables.append(plain_table("Probabilities", ("class", "plug-in", "moderated", "sampled"), probabilities))
+    if probabilities:
+        columns = ("class", "plug-in", "moderated", "sampled ± error of the mean")
+        table = plain_table("Probabilities", columns, probabilities)
+        tables.insert(0, replace(table, note=OF_PROBABILITIES))
     nearest = [
         (o.identifier, o.name, f"{o.distance:.2f}", str(o.compared), next(iter(o.links.values()), ""))
         for o in explained.nearest
     ]
-    columns = ("object", "class", "distance", "features compared", "link")
-    tables.append(plain_table("Labelled objects that are like it", columns, nearest))
+    of_objects = ("object", "class", "distance", "features compared", "link")
+    tables.append(plain_table("Labelled objects that are like it", of_objects, nearest))
     print_tables(*tables)

@@ -50,10 +50,15 @@ def _listed(store: StoreFolder, stored: StoredModel) -> ListedModel:
         trust=found.trust,
         trained=found.trained,
         log_loss=found.log_loss,
-        log_loss_low=found.log_loss_low,
+        log_loss_low=_from_zero(found.log_loss_low),
         log_loss_high=found.log_loss_high,
         judged_on=found.judged_on,
     )
+
+
+def _from_zero(low: float | None) -> float | None:
+    """Return the lower end of a log loss, which is never negative; earlier versions wrote ends below 0."""
+    return None if low is None else max(0.0, low)
 
 
 def _described(stored: StoredModel) -> DescriptionFile | None:
@@ -105,7 +110,4 @@ def _loss(model: ListedModel) -> str:
         return "–"
     if model.log_loss_low is None or model.log_loss_high is None:
         return f"{model.log_loss:.4f}"
-    low = max(
-        0.0, model.log_loss_low
-    )  # a log loss is not negative, though its Gaussian interval may reach there
-    return f"{model.log_loss:.4f} ({low:.4f} to {model.log_loss_high:.4f})"
+    return f"{model.log_loss:.4f} ({model.log_loss_low:.4f} to {model.log_loss_high:.4f})"

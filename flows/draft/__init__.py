@@ -16,6 +16,7 @@ For this folder alone:
   grouped.
 - `_columns`: What a first specification makes of columns: features of all, but for reasons of physics or
   bookkeeping.
+- `_copies`: Columns that order the rows as another one does: they say nothing that it does not say.
 - `_exclusions`: Why a column is no feature of a first specification, and why one that is deserves a look.
 - `_expressions`: Expressions of a first specification: the columns that they use, and their values in the
   labelled rows.
@@ -27,6 +28,7 @@ For this folder alone:
   their class.
 - `_summary`: What a first specification leaves out, in a few lines at its beginning.
 - `_suspects`: What a suspected column is worth: the log loss of a quick linear fit with it and without it.
+- `_toml`: Texts, lists, tables and comments of a first specification, as TOML has them.
 """
 
 __all__ = ["candidates", "in_memory", "inspected", "inspection", "request", "specification"]

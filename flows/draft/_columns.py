@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,14 +63,22 @@ class Chosen:
     bands: list[FluxBand] = field(default_factory=list)
     together: list[Leak] = field(default_factory=list)
     most: int = MOST_FEATURES
+    called: frozenset[str] = frozenset()  # the columns' names in small letters
     # Whether a row (n,) has any feature.
     measured: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     def add(self, name: str, expression: str, remark: str = "") -> None:
         """Add a feature, or keep it as a spare one where there are enough."""
-        word = re.sub(r"\W+", "_", name.lower()).strip("_") or "feature"
-        while word in self.features or word in self.spare:
-            word += "_"
+        plain = word = re.sub(r"\W+", "_", name.lower()).strip("_") or "feature"
+        # 'f 1' is not called f_1 where that is a column: one would be taken for the other.
+        others = self.called if expression == quoted(name) and name.lower() != plain else ()
+        number = count(2)
+        while word in self.features or word in self.spare or word in others:
+            word = f"{plain}_{next(number)}"
+        if plain in others:
+            remark = "; ".join(
+                [remark, f"{plain} is another column"] if remark else [f"{plain} is another column"]
+            )
         (self.spare if len(self.features) >= self.most else self.features)[word] = (expression, remark)
 
     def leave_out(self, name: str, reason: Reason) -> None:
@@ -158,7 +167,8 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
     evidence = replace(evidence, rows={**evidence.rows, **flux_magnitudes})
     K = len(set(evidence.classes.tolist()))
     most = max(MOST_FEATURES, MOST_WEIGHTS // max(1, K - 1))
-    chosen, columns = Chosen(bands=bands, most=most), _Columns(seen, evidence)
+    called = frozenset(name.lower() for name in seen.columns)
+    chosen, columns = Chosen(bands=bands, most=most, called=called), _Columns(seen, evidence)
     for name, other in said.items():
         chosen.leave_out(name, Reason(f"the flux of {other}: adds no information", "copies"))
     errors = {band.error: band.flux for band in bands if band.error is not None and band.error in names}

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from blr.arrays import mid_ranks
 from catalogs.arrays.values import is_text
 from catalogs.catalog.elements import Element
 from catalogs.column_names import column_names
@@ -40,7 +39,7 @@ __all__ = [
     "LABELS_ALONE",
     "Evidence",
     "Reason",
-    "near_copies",
+    "on_the_sky",
     "reason_against",
     "same_question",
     "suspicion_of",
@@ -53,11 +52,8 @@ MISSING = 0.9
 """Share of missing values from which a column is left out."""
 COMPARABLE = 0.1
 """Share of a class's rows in which a column is measured, from which it can be compared with other classes'."""
-SAME_ORDER = 0.9995
-"""Rank correlation from which one of two columns says nothing new: a velocity of recession and its redshift."""
 TURNED, BELOW = 100.0, -20.0
 """Degrees above or below which an angle is no inclination and no size, but a direction."""
-MOST_COMPARED, ROWS_COMPARED = 60, 2000
 NAMES_THE_OBJECT, ON_THE_SKY, TEXT = "names the object", "a place or a direction on the sky", "text"
 LABELS_ALONE = frozenset({NAMES_THE_OBJECT, ON_THE_SKY, TEXT})
 """Reasons against every column of a file that measures nothing."""
@@ -102,6 +98,8 @@ class Evidence:
     shares: Mapping[str, str] = field(default_factory=dict)
     # Columns of the number of votes of which the label is a fraction.
     totals: Collection[str] = ()
+    # Columns that order the rows as a coordinate does, each with that one.
+    places: Mapping[str, str] = field(default_factory=dict)
 
 
 def reason_against(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
@@ -124,7 +122,7 @@ def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
         (NAMES_THE_OBJECT, "names of objects"): name in evidence.identifiers,
         (f"missing in {missing:.0%} of the rows with a class", "empty"): missing > MISSING,
         ("without any value", "empty"): not c.is_number and not is_text(c.column.datatype),
-        (ON_THE_SKY, "places on the sky"): _on_the_sky(seen, name),
+        (ON_THE_SKY, "places on the sky"): on_the_sky(seen, name),
         (_text_reason(seen, name), "texts"): known is None and is_text(c.column.datatype),
         ("its name cannot be written in an expression", "unnamed"): not name or "`" in name,
         ("the same in every row", "constant"): c.constant,
@@ -142,6 +140,7 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
     magnitude = about_a_magnitude(column)
     of = error_of(column, values, rows, columns)
     limited = _limited(name, evidence)
+    place, beside = evidence.places.get(name), _beside_a_coordinate(name, rows)
     reasons = {
         (
             "dust of our Galaxy in front of the object: use it to correct fluxes, under [photometry]",
@@ -152,6 +151,8 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
             column, values, rows, columns
         ),
         (f"a limit of {limited}, not a measurement", "errors"): limited is not None,
+        (f"{ON_THE_SKY}: it orders the rows as {place} does", "places on the sky"): place is not None,
+        (f"{ON_THE_SKY}, together with {beside}", "places on the sky"): beside is not None,
         ("whole numbers: a flag or a code, not a measurement", "flags and codes"): not magnitude
         and is_flag(name, values),
         ("whole numbers, with a name that is usual for bookkeeping", "bookkeeping"): is_bookkeeping(
@@ -180,6 +181,25 @@ def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:
     return "; ".join(finding) or None
 
 
+def _beside_a_coordinate(name: str, rows: Mapping[str, Floats]) -> str | None:
+    """Return the column with which another makes a right ascension and a declination; None of others.
+
+    Their names differ in this alone, and the values of both are possible ones.  Offsets, which are around zero, are
+    no places.
+    """
+    pairs = ((name, f"{name[:-2]}{dec}") for dec in ("dec", "DEC", "Dec"))
+    if name.lower().endswith("dec"):
+        pairs = ((f"{name[:-3]}{ra}", name) for ra in ("ra", "RA", "Ra"))
+    elif not name.lower().endswith("ra"):
+        return None
+    for ra, dec in pairs:
+        if ra in rows and dec in rows:
+            a, b = (rows[n][np.isfinite(rows[n])] for n in (ra, dec))
+            if a.size and b.size and a.min() >= 0 and 1 < a.max() <= 360 and np.abs(b).max() <= 90:
+                return dec if name == ra else ra
+    return None
+
+
 def _limited(name: str, evidence: Evidence) -> str | None:
     """Return the column of which another is an end of its interval, as `age_lower` or `age_p84`; None of others."""
     match = None if isinstance(name, Element) else column_names().limits.pattern.fullmatch(name)
@@ -193,7 +213,7 @@ def _text_reason(seen: Profile, name: str) -> str:
     return TEXT if odd is None else f"{TEXT}: {odd}"
 
 
-def _on_the_sky(seen: Profile, name: str) -> bool:
+def on_the_sky(seen: Profile, name: str) -> bool:
     """Say whether a column is a coordinate or an angle of orientation; sizes and inclinations are in degrees too."""
     c = seen.columns[name]
     ucd = (c.column.ucd or "").lower()
@@ -284,30 +304,3 @@ def votes(name: str, names: Collection[str]) -> str | None:
     known = {n.lower(): n for n in names}
     others = [f"{match['stem']}_{kind}" for kind in endings.others if kind != match["kind"]]
     return next((known[other] for other in others if other in known), None)
-
-
-def near_copies(rows: Mapping[str, Floats], names: Sequence[str]) -> dict[str, str]:
-    """Return the columns (n,) that order the rows as an earlier one does, each with that one."""
-    ranked: dict[str, Floats] = {}
-    copies: dict[str, str] = {}
-    for name in names[:MOST_COMPARED]:
-        x = rows[name][:ROWS_COMPARED]
-        for other, y in ranked.items():
-            both = np.isfinite(x) & np.isfinite(y)
-            if (
-                both.sum() >= 50
-                and both.sum() >= 0.9 * np.isfinite(x).sum()
-                and _same_order(x[both], y[both])
-            ):
-                copies[name] = other
-                break
-        else:
-            ranked[name] = x
-    return copies
-
-
-def _same_order(x: Floats, y: Floats) -> bool:
-    if x.std() == 0 or y.std() == 0:
-        return False
-    a, b = mid_ranks(x), mid_ranks(y)
-    return abs(float(np.corrcoef(a, b)[0, 1])) > SAME_ORDER

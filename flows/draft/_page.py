@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.elements import Element
@@ -20,6 +18,7 @@ from catalogs.profile.columns import Profile
 from catalogs.profile.numbers_in_texts import suspected_texts
 from catalogs.profile.suspicions import (
     naming_column,
+    repeating_column,
     suspected_identifiers,
     suspected_sentinels,
 )
@@ -29,6 +28,14 @@ from flows.draft._exclusions import same_question
 from flows.draft._expressions import quoted
 from flows.draft._names import vector_name
 from flows.draft._summary import reasons_of_vectors, summary
+from flows.draft._toml import (
+    comment_text,
+    inline_table,
+    shown_mark,
+    toml_mark,
+    toml_text,
+    toml_texts,
+)
 from flows.draft.candidates import default_candidates
 from flows.draft.inspected import PositionSummary
 from flows.specification.specification import Output
@@ -69,19 +76,32 @@ class Page:
     other: Mapping[str, str]
     table: str | None = None
     url: str | None = None
+    unlabelled: int = 0  # rows without a label, or with one that says doubt
 
     @property
     def summary(self) -> list[str]:
-        """What is left out, with counts, and the suspects."""
+        """What is left out, with counts, the suspects, and the target where it is the file itself."""
         n_columns = sum(c != self.label for c in self.seen.columns) + len(self.other)
-        return summary(self.classes, self.chosen, self.other, n_columns)
+        lines = summary(self.classes, self.chosen, self.other, n_columns)
+        if self.is_target:
+            lines.append(
+                f"Most rows have no label ({self.unlabelled:,}; {self._rows():,} train): this file is also the "
+                "[target] that training compares with the labelled rows"
+            )
+        return lines
+
+    @property
+    def is_target(self) -> bool:
+        """Whether the labelled rows are the smaller part of a file that is to be classified."""
+        return self.unlabelled > self._rows()
 
     def lines(self) -> Iterator[str]:
         """Yield them, what is left out first."""
-        yield from (f"# {_line(comment)}" for comment in self.summary)
-        yield f"# Written by `blr init` from what {self.seen.n_rows:,} rows of {_line(self.catalog.path.name)} show."
+        yield from (f"# {comment_text(comment)}" for comment in self.summary)
+        name = comment_text(self.catalog.path.name)
+        yield f"# Written by `blr init` from what {self.seen.n_rows:,} rows of {name} show."
         yield "# It trains as it is: `blr train` with this file.  Read it first; every choice here is a guess."
-        yield f"name = {_text(self._name())}"
+        yield f"name = {toml_text(self._name())}"
         yield ""
         yield from self._catalog()
         yield from self._label()
@@ -94,13 +114,17 @@ class Page:
         yield from self._target()
 
     def _target(self) -> Iterator[str]:
-        """Yield, as comments, how another survey's file is classified: no part of the training."""
+        """Yield the file itself, where it is to be classified, and in comments how another survey's file is."""
         bands = {band.name: vector_name(band.flux) for band in self.chosen.bands}
         used = {name for text, _ in self.chosen.features.values() for name in parse(text).names}
-        name = _text(min(bands.get(name, name) for name in used))
+        name = toml_text(min(bands.get(name, name) for name in used))
         yield ""
+        if self.is_target:
+            yield "[target]"
+            yield f"paths = [{toml_text(self._path())}]  # this file: {self.unlabelled:,} of its rows have no label"
         yield "# If you classify another survey's file, whose columns have other names or have to be computed:"
-        yield "# [target]"
+        if not self.is_target:
+            yield "# [target]"
         yield f'# columns = {{ {name} = "..." }}'
         yield f'# expressions = {{ {name} = "..." }}  # such as 22.5 - 2.5 * log10(flux_r)'
 
@@ -113,23 +137,26 @@ class Page:
             free = next(p for i in count(2) for p in [f"blr{i}_"] if not any(t.startswith(p) for t in taken))
             yield ""
             yield "[output]"
-            yield f"prefix = {_text(free)}  # since {_line(theirs[0])} is not of an earlier annotation"
+            yield f"prefix = {toml_text(free)}  # since {comment_text(theirs[0])} is not of an earlier annotation"
 
     def _name(self) -> str:
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", self.catalog.path.name.split(".")[0]).strip("-_")
         return (stem or "survey")[:60]
 
-    def _catalog(self) -> Iterator[str]:
+    def _path(self) -> str:
+        """Return the catalogue's URL, or its path from the folder of the specification."""
         here = Path(os.path.relpath(self.catalog.path.resolve(), self.folder.resolve())).as_posix()
-        path = self.url or here
+        return self.url or here
+
+    def _catalog(self) -> Iterator[str]:
         yield "[catalog]"
-        yield f"paths = [{_text(path)}]"
+        yield f"paths = [{toml_text(self._path())}]"
         if self.table is not None:
-            yield f"table = {_text(self.table)}"
+            yield f"table = {toml_text(self.table)}"
         known = suspected_identifiers(self.seen)
-        stated = self.split.identifier or naming_column(self.seen)
+        stated = self.split.identifier or naming_column(self.seen) or repeating_column(self.seen)
         for name, why in known:
-            comment = f"id = {_text(name)}  # {_line(why)}"
+            comment = f"id = {toml_text(name)}  # {comment_text(why)}"
             yield comment if name == stated else f"# {comment}"
         yield from self._position()
         yield from self._sentinels()
@@ -140,11 +167,11 @@ class Page:
             return
         mark = "" if self.place.unit else "# "
         if self.place.ra is None or self.place.dec is None:
-            yield f"# The position is in {_line(', '.join(self.place.columns))}"
+            yield f"# The position is in {comment_text(', '.join(self.place.columns))}"
         else:
-            yield f"{mark}ra = {_text(self.place.ra)}"
-            yield f"{mark}dec = {_text(self.place.dec)}"
-        yield from (f"# {_line(remark)}" for remark in self.place.remarks)
+            yield f"{mark}ra = {toml_text(self.place.ra)}"
+            yield f"{mark}dec = {toml_text(self.place.dec)}"
+        yield from (f"# {comment_text(remark)}" for remark in self.place.remarks)
 
     def _sentinels(self) -> Iterator[str]:
         marks = {n: suspected_sentinels(self.seen, n) for n in self.seen.columns if n != self.label}
@@ -164,33 +191,35 @@ class Page:
                 if isinstance(e, Element) and e.vector == vector
                 for s in some
             ]
-            values = ", ".join(map(_mark, sorted({s.value for s in marked}, key=str)))
-            yield f"{_text(vector)} = [{values}]  # {sum(s.count for s in marked):,} elements"
+            values = ", ".join(map(toml_mark, sorted({s.value for s in marked}, key=str)))
+            yield f"{toml_text(vector)} = [{values}]  # {sum(s.count for s in marked):,} elements"
         for name in named:
             some, those = sentinels.get(name, []), texts.get(name, {})
-            values = ", ".join([*map(_text, those), *(_mark(s.value) for s in some)])
+            values = ", ".join([*map(toml_text, those), *(toml_mark(s.value) for s in some)])
             why = [
                 ": ".join(["; ".join(f"{n:,} rows" for n in those.values()), "a text among numbers"])
             ] * bool(those)
-            why += [f"{_shown(s.value)}: {s.count:,} row{'s' if s.count > 1 else ''}, {s.why}" for s in some]
-            yield f"{_text(name)} = [{values}]  # {'; '.join(why)}"
+            why += [
+                f"{shown_mark(s.value)}: {s.count:,} row{'s' if s.count > 1 else ''}, {s.why}" for s in some
+            ]
+            yield f"{toml_text(name)} = [{values}]  # {'; '.join(why)}"
 
     def _label(self) -> Iterator[str]:
         yield "[label]"
-        yield f"column = {_text(self.label)}"
+        yield f"column = {toml_text(self.label)}"
         yield ""
         yield "[label.classes]  # class = its spellings in the column; group them as your question needs"
         for c in self.classes.kept:
             comment = f"{c.rows:,} rows"
             if len(c.spellings) > 1:
-                each = ", ".join(f"{_text(t)} {n:,}" for t, n in zip(c.spellings, c.counts, strict=True))
+                each = ", ".join(f"{toml_text(t)} {n:,}" for t, n in zip(c.spellings, c.counts, strict=True))
                 comment += f" ({each}): upper and lower case alone do not make a class"
             if c.but_for_case:
-                others = ", ".join(map(_text, c.but_for_case))
+                others = ", ".join(map(toml_text, c.but_for_case))
                 comment += f"; differs from {others} in case only: merge them if case means nothing here"
             if c.name != c.spellings[0] and self.classes.cut is None:
                 comment += "; renamed, since its columns would have the names of another class's columns"
-            yield f"{_text(c.name)} = {_texts(c.spellings)}  # {comment}"
+            yield f"{toml_text(c.name)} = {toml_texts(c.spellings)}  # {comment}"
         yield from self._other_labels()
         yield from self._votes()
         yield ""
@@ -202,19 +231,19 @@ class Page:
             yield "# Move the cut, make more classes, or leave the doubtful middle out, as your question needs."
             yield "# Fractions of votes can be the targets as they are: an answer's column each under [label.votes]."
         for name, n in list(dropped.items())[:MOST_SHOWN]:
-            yield f"# {_text(name)} = [{_text(name)}]  # left out: {n:,} rows"
+            yield f"# {toml_text(name)} = [{toml_text(name)}]  # left out: {n:,} rows"
         if len(dropped) > MOST_SHOWN:
             yield f"# ... and {len(dropped) - MOST_SHOWN} labels of fewer rows"
         if 1 < len(dropped) <= MOST_SHOWN:
             yield "# All that are left out, as one class:"
-            yield f'# "any other" = {_texts(tuple(dropped))}  # {sum(dropped.values()):,} rows'
+            yield f'# "any other" = {toml_texts(tuple(dropped))}  # {sum(dropped.values()):,} rows'
         groups = self.classes.groups()
         if groups and sum(map(len, groups.values())) <= 2 * MOST_SHOWN:
             yield "# Or fewer classes, here by the labels' first letters, instead of all above:"
-            yield from (f"# {_text(letter)} = {_texts(some)}" for letter, some in groups.items())
+            yield from (f"# {toml_text(letter)} = {toml_texts(some)}" for letter, some in groups.items())
         if self.classes.doubtful:
             some = list(self.classes.doubtful.items())[:8]
-            comment = ", ".join(f"{_text(text)} ({n:,} rows)" for text, n in some)
+            comment = ", ".join(f"{toml_text(text)} ({n:,} rows)" for text, n in some)
             yield f"# In no class, since they mean doubt or 'not known': {comment}"
 
     def _votes(self) -> Iterator[str]:
@@ -228,13 +257,13 @@ class Page:
             yield "# If these are votes, they can be the targets themselves, in place of [label] and all above:"
             yield "# [label.votes]"
             yield from (
-                f"# {_text(column_names().votes.counted.sub('', name)[-40:].strip('_'))} = {_text(name)}"
+                f"# {toml_text(column_names().votes.counted.sub('', name)[-40:].strip('_'))} = {toml_text(name)}"
                 for name in counts
             )
 
     def _split(self) -> Iterator[str]:
         yield "[split]"
-        yield f"by = {_text(self.split.by)}" + (f"  # {self.split.remark}" if self.split.remark else "")
+        yield f"by = {toml_text(self.split.by)}" + (f"  # {self.split.remark}" if self.split.remark else "")
         if self._rows() < FEW_LABELS:
             yield "held_out = 0  # all labelled rows train and folds judge, since there are few labels"
         else:
@@ -244,7 +273,7 @@ class Page:
         yield ""
 
     def _photometry(self) -> Iterator[str]:
-        names = {name: _text(quoted(name)) for name in self.seen.columns}
+        names = {name: toml_text(quoted(name)) for name in self.seen.columns}
         for band in self.chosen.bands:
             yield from band.lines(names)
             yield ""
@@ -252,14 +281,18 @@ class Page:
     def _features(self) -> Iterator[str]:
         yield "[features]"
         for name, suspect in self.chosen.suspects.items():
-            yield f"# Suspect: {_line(name)}, {_line(suspect.shown)}"
+            yield f"# Suspect: {comment_text(name)}, {comment_text(suspect.shown)}"
         for name, (expression, remark) in self.chosen.features.items():
-            yield f"{_text(name)} = {_text(expression)}" + (f"  # {_line(remark)}" if remark else "")
+            yield f"{toml_text(name)} = {toml_text(expression)}" + (
+                f"  # {comment_text(remark)}" if remark else ""
+            )
         spare = list(self.chosen.spare.items())
         if spare:
             yield f"# More than {self.chosen.most} features make a first training slow; these tell least by themselves:"
         for name, (expression, remark) in spare[:MOST_SHOWN]:
-            yield f"# {_text(name)} = {_text(expression)}" + (f"  # {_line(remark)}" if remark else "")
+            yield f"# {toml_text(name)} = {toml_text(expression)}" + (
+                f"  # {comment_text(remark)}" if remark else ""
+            )
         if len(spare) > MOST_SHOWN:
             yield f"# ... and {len(spare) - MOST_SHOWN} more columns"
         yield ""
@@ -269,15 +302,15 @@ class Page:
             else "# No column is left out."
         )
         for name, reason in {**reasons_of_vectors(self.chosen.left_out, self.seen), **self.other}.items():
-            yield f"#   {_line(name)}: {_line(reason)}"
+            yield f"#   {comment_text(name)}: {comment_text(reason)}"
         if self.chosen.together:
             yield "# Together these tell more than apart, as colours do, but also columns computed with the class:"
             for leak in self.chosen.together:
-                yield f"#   {_line(leak.combination)}: {leak.gain:.0%} of the class"
+                yield f"#   {comment_text(leak.combination)}: {leak.gain:.0%} of the class"
         yield ""
         if self.chosen.errors:
             yield "# [errors]  # one-sigma errors, where the target's are larger than those of the training rows"
-            yield from (f"# {_text(n)} = {_text(e)}" for n, e in self.chosen.errors.items())
+            yield from (f"# {toml_text(n)} = {toml_text(e)}" for n, e in self.chosen.errors.items())
             yield ""
 
     def _candidates(self) -> Iterator[str]:
@@ -287,9 +320,9 @@ class Page:
         yield "# Each candidate is a mixture over its prior's scale and, where there are several, its widths."
         for candidate in default_candidates(self._rows(), len(self.chosen.features), len(self.classes.kept)):
             yield "[[candidate]]"
-            yield f"basis = {_inline(candidate.basis.model_dump(exclude_defaults=True))}"
+            yield f"basis = {inline_table(candidate.basis.model_dump(exclude_defaults=True))}"
             if candidate.transform != "none":
-                yield f"transform = {_text(candidate.transform)}"
+                yield f"transform = {toml_text(candidate.transform)}"
             if candidate.prior_probability != 1.0:
                 yield f"prior_probability = {candidate.prior_probability:g}"
             yield ""
@@ -302,36 +335,3 @@ class Page:
     def _rows(self) -> int:
         """Return the labelled rows, as far as they were seen."""
         return sum(c.rows for c in self.classes.kept)
-
-
-def _inline(table: Mapping[str, Any]) -> str:
-    """Return an inline table of TOML."""
-    return f"{{ {', '.join(f'{name} = {_value(value)}' for name, value in table.items())} }}"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_value, value))}]"
-    return json.dumps(value)
-
-
-def _text(text: str) -> str:
-    """Return a text as TOML has it: JSON's texts are TOML's too, all but the one control character."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
-
-
-def _mark(value: float | str) -> str:
-    return _text(value) if isinstance(value, str) else repr(value)
-
-
-def _shown(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:g}"
-
-
-def _texts(texts: tuple[str, ...]) -> str:
-    return f"[{', '.join(_text(text) for text in texts)}]"
-
-
-def _line(text: str) -> str:
-    """Return a text that is safe in a comment."""
-    return "".join(c if c.isprintable() else " " for c in text)

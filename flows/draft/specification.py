@@ -35,7 +35,13 @@ from catalogs.profile.suspicions import (
 from catalogs.sky.positions import positions
 from flows.draft._classes import StartingClasses, can_name, fewest_rows, starting_classes
 from flows.draft._columns import Chosen, choose_columns
-from flows.draft._exclusions import LABELS_ALONE, Evidence, near_copies, reason_against
+from flows.draft._copies import near_copies, places_by_order
+from flows.draft._exclusions import (
+    LABELS_ALONE,
+    Evidence,
+    on_the_sky,
+    reason_against,
+)
 from flows.draft._expressions import quoted
 from flows.draft._page import FEW_LABELS, HELD_OUT, Page, Split
 from flows.draft.inspected import PositionSummary
@@ -108,7 +114,8 @@ def starting_specification(
         for c in catalog.columns
         if c.name not in seen.columns and f"{c.name}[0]" not in seen.columns
     }
-    page = Page(catalog, seen, label, folder, chosen, classes, by, place, notes, table, url)
+    unlabelled = counts[""] + sum(classes.doubtful.values())
+    page = Page(catalog, seen, label, folder, chosen, classes, by, place, notes, table, url, unlabelled)
     text = "\n".join(page.lines()) + "\n"
     parse_specification(text, source="the specification that `blr init` wrote")
     features = {name: expression for name, (expression, _) in chosen.features.items()}
@@ -204,11 +211,24 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
         shares=shares_of_one(rows),
         totals={name for name in numbers if is_number_of_votes(rows[name], numbered)},
         duplicates={name: group[0] for group in seen.duplicate_columns() for name in group[1:]},
+        places=places_by_order(rows, _coordinates(catalog, seen, labels, rows)),
     )
     usable = [name for name in numbers if reason_against(seen, name, evidence) is None]
     # Magnitudes first, so that fluxes are copies of them.
     usable.sort(key=lambda name: not about_a_magnitude(seen.columns[name].column))
     return replace(evidence, copies=near_copies(rows, usable))
+
+
+def _coordinates(
+    catalog: Catalog, seen: Profile, labels: Any, rows: Mapping[str, NDArray[np.float64]]
+) -> dict[str, NDArray[np.float64]]:
+    """Return the coordinates (n,) of the rows with a class: columns of numbers, and texts in degrees."""
+    found = {name: x for name, x in rows.items() if on_the_sky(seen, name)}
+    place = described_positions(catalog, seen)
+    if place is not None and place.unit and place.ra and place.dec:
+        sky = positions(seen.chosen[place.ra], seen.chosen[place.dec], place.unit)
+        found |= {place.ra: sky.ra[labels != ""], place.dec: sky.dec[labels != ""]}
+    return found
 
 
 def _numbers(seen: Profile, name: str) -> Any:
@@ -258,14 +278,14 @@ def _options(
     """Return the ways to split, the best first, each with the keys (n,) of the chosen rows that it goes by."""
     options: list[tuple[Split, NDArray[np.uint64]]] = []
     few_places: list[tuple[Split, NDArray[np.uint64]]] = []
-    repeating = repeating_column(seen)
+    repeating, named = repeating_column(seen), naming_column(seen)
     if repeating is not None and repeating != label:
         distinct, known = seen.columns[repeating].distinct.estimate, seen.columns[repeating].distinct.n
         remark = f"{distinct:,} values in {known:,} rows: repeats of an object stay together"
         # by = "id" means catalog.id, whatever the columns are called
-        option = Split(repeating, remark, repeating if repeating == "id" else None)
+        is_id = named is None or repeating == "id"
+        option = Split("id", remark, repeating) if is_id else Split(repeating, remark)
         options.append((option, split.name_keys([seen.chosen[repeating]])))
-    named = naming_column(seen)
     if named is not None:
         options.append((Split("id", "", named), split.name_keys([seen.chosen[named]])))
     if place is not None and place.unit and place.ra and place.dec:

@@ -14,6 +14,8 @@
   can be undone.
 - `judged_rows`: The rows that a model was judged on, each with its loss: what champion and challenger are
   compared by.
+- `known_labels`: The labels that a training read, so that a census counts the same objects of a target as they
+  are labelled.
 - `labelled_objects`: The labelled objects that a model was fitted to: what people are shown when they ask what
   an object is like.
 - `listing`: The list of a store: a line a model, from the small `description.json` that lies beside each model
@@ -45,6 +47,7 @@ __all__ = [
     "description_file",
     "history",
     "judged_rows",
+    "known_labels",
     "labelled_objects",
     "listing",
     "model",

@@ -25,7 +25,7 @@ CANDIDATE: Tree = {"parts": [], "left_out_by": "", "share": None, "checks": []}
 TRUST: Tree = {"reasons": [], "numbers": {}}
 METRICS: Tree = {"skill": None, "judged_by": "held-out", "confusion": []}
 LABELS: Tree = {"conflicts": 0, "conflicting": {}, "joined": 0, "unplaced": 0, "shared": 0, "reviewed": 0}
-QUALITY: Tree = {"absent": {}, "commented_out": "", "n_files": 1}
+QUALITY: Tree = {"absent": {}, "commented_out": "", "n_files": 1, "suspects": {}}
 TRAINING: Tree = {
     "split": None,
     "states": {},

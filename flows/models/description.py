@@ -21,6 +21,7 @@ from flows.reports.shift import TargetShift
 from flows.reports.skill import SkillSummary
 
 __all__ = [
+    "UNDECIDED",
     "CatalogueQuality",
     "InputFile",
     "LabelSummary",
@@ -115,6 +116,12 @@ class CatalogueQuality(Quality):
     leaks: tuple[SuspectedLeak, ...]
     catalogue: str  # name of the file or folder, without its path
     commented_out: str  # sentence on comment lines that may be rows, which were not read; "" for none
+    # Other columns that the features use and that may tell how objects were chosen, each with why.
+    suspects: Mapping[str, str] = field(default_factory=dict)
+
+
+UNDECIDED = "?"
+"""Answer of a reviewer who cannot tell: no label, and no class that was forgotten."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +145,11 @@ class LabelledSample:
     features: tuple[FeatureQuality, ...]
     noise: Mapping[str, float]  # root mean square error of each feature whose errors are stated, in its unit
     distribution: Mapping[str, Distribution]  # of the training rows, by feature
+
+    @property
+    def other_labels(self) -> dict[str, int]:
+        """The labels in no class, with their rows; without the answer of reviewers who cannot tell."""
+        return {text: n for text, n in self.unknown_labels.items() if text != UNDECIDED}
 
 
 @dataclass(frozen=True, kw_only=True)

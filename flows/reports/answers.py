@@ -29,6 +29,8 @@ from flows.reports.skill import gain_interval
 __all__ = ["Answer", "Finding", "answer_lines", "training_answers"]
 
 MOST_LABELS: Final = 5
+MOST_SUSPECTS: Final = 4
+"""Suspects that are named, in the order of the catalogue's columns."""
 MOST_LINES: Final = 10
 
 
@@ -39,7 +41,8 @@ def training_answers(report: TrainReport) -> tuple[Answer, ...]:
 
 def _trust(report: TrainReport) -> Answer:
     asked = (skill_finding(report), approximation_finding(report), _likeness(report))
-    findings = (*asked, *_leaks(report))
+    suspects = tuple(_suspects(report))
+    findings = (*asked, *_leaks(report), *suspects)
     level = worst_level(findings)
     reasons = "; ".join(f.clause for f in findings if f.level == level)
     like = (
@@ -52,6 +55,8 @@ def _trust(report: TrainReport) -> Answer:
         "care": f"Yes, with care: {reasons}.",
         "bad": f"{refusal(asked)}: {reasons}.",
     }[level]
+    # In the answer itself, since a terminal has no room for all findings.
+    short += "".join(f" Suspects among the features: {finding.clause}." for finding in suspects)
     return Answer(question="Can I trust it?", short=short, level=level, findings=findings)
 
 
@@ -63,6 +68,20 @@ def _leaks(report: TrainReport) -> Iterator[Finding]:
             short=f"features may give the class away ({'; '.join(report.leaks)})",
             advice="Leave such a column out, unless the objects to classify have it too, measured without knowing "
             "the class.",
+        )
+
+
+def _suspects(report: TrainReport) -> Iterator[Finding]:
+    if report.suspects:
+        first = [*report.suspects.items()][:MOST_SUSPECTS]
+        left = len(report.suspects) - len(first)
+        more = f", and {left} more" if left else ""
+        yield Finding(
+            what=f"Suspected are {', '.join(f'{name} ({why})' for name, why in first)}{more}",
+            short=f"{', '.join(name for name, _ in first)}{more}",
+            level="plain",
+            advice="They may tell how the labelled objects were chosen. Leave out what the objects to classify do not "
+            "have alike.",
         )
 
 

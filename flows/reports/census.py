@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from blr.census.results import Census, CountChange, SelectionCensus, SelectionQuality, Source
+from catalogs.errors import brief
 from flows.reports._findings import Finding, Level, begun_small, plain_end
 from flows.reports.class_words import class_words
 from flows.reports.report_table import ReportTable
@@ -21,24 +22,53 @@ __all__ = [
 
 def census_table(census: Census, changes: Mapping[str, CountChange] | None = None) -> ReportTable:
     """Return the counts of the classes, their intervals and what they rest on; with `changes`, also the changes."""
-    with_changes = changes is not None
+    with_changes, by_label = changes is not None, any(c.labelled for c in census.classes.values())
+    before = 6 if by_label else 5
     return ReportTable(
         title="Census",
-        columns=("class", "objects", "95 % from", "to", "share", "source")
+        columns=(
+            "class",
+            "objects",
+            "95 % from",
+            "to",
+            *(["by label"] if by_label else []),
+            "share",
+            "source",
+        )
         + (("change", "change from", "to") if with_changes else ()),
         rows=tuple(
             (
                 name,
                 *(_whole(v) for v in (count.count, count.low, count.high)),
+                *([_whole(count.labelled)] if by_label else []),
                 "–" if count.count is None else _percent(count.count / max(1, census.n_rows)),
                 count.source + (f", assuming {count.assumes}" if count.assumes else ""),
                 *(_changed(changes.get(name)) if changes is not None else ()),
             )
             for name, count in census.classes.items()
         ),
-        numeric=frozenset({1, 2, 3, 4, 6, 7, 8} if with_changes else {1, 2, 3, 4}),
+        numeric=frozenset({*range(1, before), *(range(before + 1, before + 4) if with_changes else ())}),
         note=f"Of {census.n_rows:,} objects with probabilities. "
-        + " ".join(f"{text[:1].upper()}{text[1:]}." for *_, text, _ in _reasons(census)),
+        + " ".join(
+            [
+                *(f"{text[:1].upper()}{text[1:]}." for *_, text, _ in _reasons(census)),
+                *(f"{words}." for words in _other_label_words(census)),
+            ]
+        ),
+    )
+
+
+def _other_label_words(census: Census) -> Iterator[str]:
+    """Yield what the counts do with objects like those whose label is of no class; nothing without such labels."""
+    if not census.other_labels:
+        return
+    n = sum(census.other_labels.values())
+    order = sorted(census.other_labels.items(), key=lambda label: (-label[1], label[0]))
+    shown = ", ".join(f"{brief(name)} {count:,}" for name, count in order[:MOST_LABELS])
+    more = ", …" if len(order) > MOST_LABELS else ""
+    yield (
+        f"{n:,} objects of the labelled catalogue have labels of no class ({shown}{more}); the counts take objects "
+        "like them for one of the classes"
     )
 
 
@@ -129,6 +159,10 @@ def bin_tables(census: Census) -> tuple[ReportTable, ...]:
     return (counts, *(table for table in (selections, whole) if table.rows))
 
 
+CLASS_FOR_THEM = "Give them a class under [label] classes if the target has many such objects."
+"""What to do about labels of no class."""
+MOST_LABELS = 5
+"""Labels of no class that are named, the most frequent first."""
 EARLIER = "an audit: "
 """First words of an audit's reasons in folders of earlier snapshots: the source says so already."""
 SHOWN_IN_BINS = 0.5
@@ -188,13 +222,19 @@ def census_findings(census: Census) -> tuple[Finding, ...]:
         for source, assumes, reason, names in reasons
     ]
     chosen = ((name, s) for name, c in census.classes.items() for s in c.selections if s.stated)
-    return (*findings, *(_selection_finding(name, s) for name, s in chosen))
+    return (
+        *findings,
+        *(Finding(what=words, level="care", advice=CLASS_FOR_THEM) for words in _other_label_words(census)),
+        *(_selection_finding(name, s) for name, s in chosen),
+    )
 
 
 def _counts_finding(source: str, assumes: str, reason: str, of: str, *, contradicted: bool) -> Finding:
     if source == "cannot be said":
         return Finding(what=f"The counts{of} are not known: {begun_small([reason])}", level="care")
-    basis = "an audit" if source == "audit" else f'the model, assuming "{assumes}"'
+    basis = {"audit": "an audit", "labels": "labels of the training"}.get(
+        source, f'the model, assuming "{assumes}"'
+    )
     level: Level = "care" if contradicted and source == "model" else "plain"
     return Finding(what=f"The counts{of} are from {basis}: {plain_end(reason)}", level=level)
 

@@ -239,6 +239,8 @@ class TrainReport:
     left_out: LeftOutRows | None = None
     # Columns that the features use and that may give the class away, each set with how.
     leaks: Mapping[str, str] = field(default_factory=dict)
+    # Other columns that they use and that may tell how objects were chosen, each with why.
+    suspects: Mapping[str, str] = field(default_factory=dict)
     shift: TargetShift = field(default_factory=TargetShift)
     made: Made | None = None
     classifications: tuple[Classification, ...] = ()

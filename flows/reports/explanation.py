@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,9 @@ from flows.reports._templates import TEMPLATES
 from flows.reports.report_table import ReportTable
 
 __all__ = [
+    "CONTRIBUTION",
+    "OF_CONTRIBUTIONS",
+    "OF_PROBABILITIES",
     "ClassExample",
     "ClassProbabilities",
     "Explanation",
@@ -18,6 +22,7 @@ __all__ = [
     "example_table",
     "explanation_page",
     "explanation_sentences",
+    "logit_sentence",
 ]
 
 
@@ -129,7 +134,7 @@ def example_table(example: ClassExample) -> ReportTable:
     like = ", ".join(f"{o.identifier or 'an object without a name'} ({o.name})" for o in example.nearest)
     return ReportTable(
         title=f"Why {example.identifier} is {of} ({p:.1%}) rather than {against} ({q:.1%})",
-        columns=("feature", "value", "usual", f"for {of}, nats"),
+        columns=("feature", "value", "usual", f"logit for {of}, nats"),
         rows=tuple(
             (
                 c.name,
@@ -142,7 +147,7 @@ def example_table(example: ClassExample) -> ReportTable:
         numeric=frozenset({1, 2, 3}),
         remark=f"The labelled objects most like it: {like}." if like else "",
         note="A feature speaks for the class by what the logit against the runner-up gains when it takes the object's "
-        "value; ± is the uncertainty of the weights. "
+        "value, in nats and no probability; ± is the uncertainty of the weights. "
         + (f"{left} more features say less. " if left else "")
         + "`blr explain` says more.",
     )
@@ -165,6 +170,34 @@ def explanation_sentences(explained: Explanation) -> list[str]:
     if explained.n_rows > 1:
         sentences.append(f"{explained.n_rows} rows have this identifier; this is the first.")
     return [*sentences, *explained.remarks]
+
+
+def logit_sentence(explained: Explanation) -> str:
+    """Return what the logit is, and where it comes from: a sentence that nobody reads as one on probabilities."""
+    if explained.logit is None or explained.logit_std is None:
+        return ""
+    mean, low, high = (
+        1 / (1 + math.exp(-max(-700.0, explained.logit + s * explained.logit_std))) for s in (0, -1, 1)
+    )
+    return (
+        f"Logit of {explained.name} against {explained.runner_up}, in nats and no probability: "
+        f"{explained.logit:+.2f} ± {explained.logit_std:.2f}. Of these two classes alone, a logit of "
+        f"{explained.logit:+.2f} is a probability of {mean:.3f}, and one standard deviation of the weights is from "
+        f"{low:.3f} to {high:.3f}. The logit is {explained.reference:+.2f} at the mean of the labelled objects; "
+        f"{explained.shift:+.2f} are from other class shares, the rest from the features."
+    )
+
+
+CONTRIBUTION = "contribution to the logit, nats"
+"""Column of the contributions."""
+OF_CONTRIBUTIONS = (
+    "Contributions are parts of the logit, no probabilities; ± is one standard deviation of the weights."
+)
+OF_PROBABILITIES = (
+    "Plug-in: the weights at their mode. Moderated: the integral over the weights, which the catalogue has. Sampled: "
+    "the mean over draws of the weights; its ± is the error of this mean, not how uncertain the class is: the "
+    "probability itself says that."
+)
 
 
 def _moderation(of: ClassProbabilities, against: ClassProbabilities) -> str:
@@ -194,5 +227,9 @@ def explanation_page(explained: Explanation) -> str:
     return TEMPLATES.get_template("explanation.html.j2").render(
         explained=explained,
         sentences=explanation_sentences(explained),
+        logit=logit_sentence(explained),
+        contribution=CONTRIBUTION,
+        of_contributions=OF_CONTRIBUTIONS,
+        of_probabilities=OF_PROBABILITIES,
         widths={c.name: 50 * abs(c.contribution or 0.0) / (largest or 1.0) for c in explained.contributions},
     )

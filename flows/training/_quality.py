@@ -12,12 +12,14 @@ import numpy as np
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from catalogs.expressions.expression import parse
-from catalogs.profile.columns import readable
+from catalogs.profile.columns import Profile, readable
 from catalogs.profile.leaks import Leak
+from catalogs.profile.presence import uneven_presence
 from catalogs.profile.quality import Places, quality
+from catalogs.profile.subjects import about_a_magnitude, about_the_distance
 from catalogs.sky.positions import unit_of_position
 from catalogs.text.table import commented_out
-from flows.features.leaks import found_leaks
+from flows.features.leaks import found_leaks, without_sentinels
 from flows.features.reader import apply_sentinels, label_columns_reader
 from flows.features.split import position_unit
 from flows.labels.reader import LabelReader
@@ -58,15 +60,35 @@ def _quality(
         choice=None if read is None else lambda values: read(values) != "",
     )
     leaks: list[Leak] = []
-    if read is not None:
-        leaks, _ = found_leaks(catalog, seen, specification.label.column or "", read(seen.chosen))
     used = {name for text in specification.features.values() for name in parse(text).names}
+    suspects: dict[str, str] = {}
+    if read is not None:
+        labels = read(seen.chosen)
+        leaks, _ = found_leaks(catalog, seen, specification.label.column or "", labels)
+        alone = {leak.columns[0] for leak in leaks if len(leak.columns) == 1}
+        suspects = _suspects(seen, labels, [n for n in seen.chosen if n in used - alone])
     return CatalogueQuality(
         **vars(measured),
         leaks=tuple(SuspectedLeak(**vars(leak), used=used.issuperset(leak.columns)) for leak in leaks),
         catalogue=catalog.path.name,
         commented_out=commented_out(catalog),
+        suspects=suspects,
     )
+
+
+def _suspects(seen: Profile, labels: Array, names: Sequence[str]) -> dict[str, str]:
+    """Return the columns that may tell how objects were chosen, by their presence or as distances, each with why.
+
+    `blr init` keeps such columns as features and calls them suspects; `labels` (n,) are the classes of the chosen rows.
+    """
+    why = {
+        n: p.shown for n, p in uneven_presence({n: without_sentinels(seen, n) for n in names}, labels).items()
+    }
+    for name in names:
+        column = seen.columns[name].column
+        if about_the_distance(column) and not about_a_magnitude(column):
+            why[name] = "; ".join([*([why[name]] if name in why else []), "a distance"])
+    return {name: why[name] for name in names if name in why}
 
 
 def _class_reader(

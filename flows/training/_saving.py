@@ -22,6 +22,7 @@ from flows.models.asdf_file import write_tree
 from flows.models.card import model_card
 from flows.models.description import Metrics, TrustSummary
 from flows.models.judged_rows import JudgedRows, write_judged_rows
+from flows.models.known_labels import KnownLabels, write_known_labels
 from flows.models.labelled_objects import LabelledObjects, write_labelled_objects
 from flows.models.model import Model
 from flows.models.store import Store
@@ -263,9 +264,10 @@ def _losses(rows: TrainingRows, seen: NDArray[np.bool_], probability: NDArray[np
 
 
 def _interval(losses: Vector, group: NDArray[np.uint64] | None) -> tuple[float, float] | None:
-    """Return the 95 % interval of the mean of losses (n,); None where it cannot be computed."""
+    """Return the 95 % interval of the mean of losses (n,), from 0 on; None where it cannot be computed."""
     mean = paired_gain(np.zeros(len(losses)), losses, group=group)
-    return (mean.low, mean.high) if np.isfinite(mean.low) else None
+    # Student's interval of few rows may reach below 0, where no log loss is: cut there, it holds the same.
+    return (max(0.0, mean.low), mean.high) if np.isfinite(mean.low) else None
 
 
 def _judged_rows(
@@ -302,10 +304,23 @@ def save_model(store: Store, trained: TrainedModel, data: CandidateData) -> Stor
     if trained.rows is not None:
         write_judged_rows(trained.rows, folder)
     write_labelled_objects(_labelled_objects(data.rows, used), folder)
+    known = _known_labels(model.specification, data.rows, used)
+    if known is not None:
+        write_known_labels(known, folder)
     if trained.unseen is not None:
         write_unseen_rows(trained.unseen, folder)
     tell().advance(1)
     return store.save(model, card=model_card(model, report), interval=trained.interval)
+
+
+def _known_labels(specification: Specification, rows: TrainingRows, used: list[int]) -> KnownLabels | None:
+    """Return the labels of all rows, held-out ones too; None without names, or where labels are not the classes."""
+    label = specification.label
+    if rows.identifier is None or label.votes is not None or label.noise is not None:
+        return None
+    names = np.array([name.decode(errors="replace") for name in rows.identifier.tolist()], dtype=object)
+    X = np.where(rows.missing[:, used], np.nan, rows.X[:, used])
+    return KnownLabels.of(names, X, rows.target)
 
 
 def _labelled_objects(rows: TrainingRows, used: list[int]) -> LabelledObjects:

@@ -11,7 +11,7 @@ import numpy as np
 from catalogs.files.atomic import atomic_path
 from flows.documents import read_document, write_document
 from flows.labels.conflicts import conflict_words
-from flows.models.description import LabelSummary, ModelDescription, TrainingDescription
+from flows.models.description import UNDECIDED, LabelSummary, ModelDescription, TrainingDescription
 from flows.reports.data import (
     BoundaryPicture,
     Classification,
@@ -28,8 +28,6 @@ from flows.training._quality import leak_words, quality_remarks
 __all__ = ["REPORT_FILE", "ReportParts", "load_boundary", "save_boundary", "train_report"]
 
 REPORT_FILE = "report.html"
-UNDECIDED = "?"
-"""Answer of a reviewer who cannot tell: no label, and no class that was forgotten."""
 BOUNDARY_FILE = "boundary.npz"
 PICTURES_FILE = "pictures.npz"
 NOTES_FILE = "report-notes.json"
@@ -104,11 +102,12 @@ def train_report(
             n_read=training.n_read,
             n_selected=training.n_selected,
             unlabelled=training.unlabelled + undecided,
-            unknown_labels={text: n for text, n in training.unknown_labels.items() if text != UNDECIDED},
+            unknown_labels=training.other_labels,
             conflicts=training.labels.conflicts,
             disputed=training.labels.disputed,
             without_features=metrics.n_unclassified,
         ),
+        suspects={name: why for q in training.quality for name, why in q.suspects.items()},
         leaks={columns: words for q in training.quality for columns, words in leak_words(q).items()},
         shift=training.shift,
         classifications=tuple(classifications),

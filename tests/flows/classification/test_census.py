@@ -80,6 +80,21 @@ def test_the_report_has_the_census(classified: Path) -> None:
     assert "Purity and completeness" in page
 
 
+def test_labels_of_no_class_are_said(
+    classified: Path, capsys: pytest.CaptureFixture[str], make: SimpleNamespace
+) -> None:
+    """The counts take objects like them for one of the classes, so a reader has to know of them."""
+    trained = make.survey()
+    others = int(np.sum((trained["hubble"] == "S?") & (trained["type"] == "G")))
+    assert summary(classified / "out")["other_labels"] == {"S?": others}
+    words = f"{others} objects of the labelled catalogue have labels of no class (S? {others}); the counts take objects"
+    assert (classified / "out" / "report.html").read_text().count(
+        words
+    ) == 2  # as a finding, and below the table
+    assert run(["census", str(classified / "out"), "--store", str(classified / "models"), "--dry-run"]) == 0
+    assert words in " ".join(capsys.readouterr().out.split())
+
+
 def test_threads_and_slim_copies_change_nothing(classified: Path, trained: Path, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     for out, threads in ((one, 1), (two, 2)):

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy.special import expit
 
 import catalogs
 from flows.classification.explanation import explain
@@ -26,7 +27,7 @@ from flows.models.labelled_objects import (
     write_labelled_objects,
 )
 from flows.models.store import Store
-from flows.reports.explanation import explanation_page, explanation_sentences
+from flows.reports.explanation import explanation_page, explanation_sentences, logit_sentence
 from flows.tables import classify_table
 from tests.flows.verbs import classify
 
@@ -123,7 +124,31 @@ def test_the_command_prints_one_document_and_writes_a_page(
     assert run(arguments) == 0
     shown = capsys.readouterr().out
     assert "What speaks for" in shown
+    assert shown.index("Probabilities") < shown.index("What speaks for")
+    assert "sampled ± error of the mean" in shown
+    assert "contribution to the logit, nats" in shown
     assert "Labelled objects that are like it" in shown
+
+
+def test_a_logit_and_its_error_are_not_taken_for_probabilities(trained: Path, classified: Path) -> None:
+    """Both are said as probabilities too, by the logistic function, in the terminal and on the page."""
+    found = asked(trained, classified["name"][3].as_py())
+    mean, low, high = expit([found.logit, found.logit - found.logit_std, found.logit + found.logit_std])
+    said = logit_sentence(found)
+    assert said.startswith(
+        f"Logit of {found.name} against {found.runner_up}, in nats and no probability: "
+        f"{found.logit:+.2f} ± {found.logit_std:.2f}."
+    )
+    assert (
+        f"is a probability of {mean:.3f}, and one standard deviation of the weights is from {low:.3f} to {high:.3f}"
+        in said
+    )
+    page = explanation_page(found)
+    assert said in page
+    assert "Contributions are parts of the logit, no probabilities" in page
+    assert page.index("Three probabilities") < page.index("What speaks for")
+    assert logit_sentence(replace(found, logit=None, logit_std=None)) == ""
+    assert "probability of 0.000" in logit_sentence(replace(found, logit=-1e5))
 
 
 def test_a_page_escapes_what_comes_from_outside(trained: Path, classified: Path) -> None:

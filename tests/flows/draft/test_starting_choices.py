@@ -166,15 +166,61 @@ def test_repeats_of_an_object_stay_together(tmp_path: Path, name: str) -> None:
     }
     Table(columns).write(tmp_path / "twice.fits")
     start = started(tmp_path / "twice.fits", "kind")
-    assert f'by = "{name}"  # 200 values in 400 rows: repeats of an object stay together' in start.text
+    assert 'by = "id"  # 200 values in 400 rows: repeats of an object stay together' in start.text
     assert start.left_out[name] == "names the object"
-    assert tomllib.loads(start.text)["catalog"].get("id") == ("id" if name == "id" else None)
+    assert tomllib.loads(start.text)["catalog"]["id"] == name
     told = inspect_catalog(catalogs.open(tmp_path / "twice.fits"), label="kind")
     assert [(i.column, i.why) for i in told.identifiers] == [
         (name, "200 values in 400 rows: an object has several rows")
     ]
     assert told.label is not None
     assert not told.label.bookkeeping
+
+
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.3])
+def test_an_identifier_that_some_rows_repeat_still_names_the_objects(tmp_path: Path, share: float) -> None:
+    rng = np.random.default_rng(5)
+    n = 1000
+    objid = rng.permutation(10**6)[:n] + 10**15
+    twice = round(share * n)
+    objid[n - twice :] = objid[:twice]
+    kind = rng.random(n) < 0.5
+    kind[n - twice :] = kind[:twice]
+    columns = {"objid": objid, "w": kind + rng.normal(size=n), "kind": np.where(kind, "A", "B")}
+    Table(columns).write(tmp_path / "some.fits")
+    start = started(tmp_path / "some.fits", "kind")
+    written = tomllib.loads(start.text)
+    assert written["catalog"]["id"] == "objid"
+    assert written["split"]["by"] == "id"
+    specification = parse_specification(start.text, source="here", base_folder=str(tmp_path))
+    rows = gather(specification, [catalogs.open(tmp_path / "some.fits")]).rows
+    assert rows.group is not None
+    assert len(np.unique(rows.group)) == n - twice  # the rows of one object are in one fold
+
+
+def test_a_column_of_each_row_is_the_identifier_beside_the_name_of_the_object(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    kind = np.repeat(rng.random(200) < 0.5, 2)
+    columns = {
+        "specobjid": rng.permutation(10**6)[:400] + 10**15,
+        "obj_name": [f"NGC {i}" for i in rng.permutation(10_000)[:200].repeat(2)],
+        "w": kind + rng.normal(size=400),
+        "kind": np.where(kind, "A", "B"),
+    }
+    Table(columns).write(tmp_path / "spectra.fits")
+    written = tomllib.loads(started(tmp_path / "spectra.fits", "kind").text)
+    assert (written["catalog"]["id"], written["split"]["by"]) == ("specobjid", "obj_name")
+
+
+@pytest.mark.parametrize("order", [("f 1", "f_1"), ("f_1", "f 1")])
+def test_a_column_is_not_called_as_another_one_is(tmp_path: Path, order: tuple[str, str]) -> None:
+    rng = np.random.default_rng(2)
+    kind = rng.random(400) < 0.5
+    columns = {name: kind + rng.normal(size=400) for name in order}
+    Table({**columns, "kind": np.where(kind, "A", "B")}).write(tmp_path / "blanks.fits")
+    start = started(tmp_path / "blanks.fits", "kind")
+    assert start.features == {"f_1": "f_1", "f_1_2": "`f 1`"}
+    assert '"f_1_2" = "`f 1`"  # f_1 is another column' in start.text
 
 
 def test_a_skewed_column_of_less_than_a_decade_becomes_a_logarithm(tmp_path: Path) -> None:

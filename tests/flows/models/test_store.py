@@ -24,6 +24,7 @@ from flows.models.judged_rows import read_judged_rows
 from flows.models.model import SCHEMA_VERSION, digest, make_version, model_id
 from flows.models.store import Store
 from flows.specification.toml_file import load_specification
+from flows.training._saving import _interval
 from tests.flows.verbs import classify
 
 
@@ -63,6 +64,7 @@ def test_a_saved_model_has_card_and_report(store: Store) -> None:
         "judged_rows.parquet",
         "unseen_rows.parquet",
         "labelled_objects.parquet",
+        "known_labels.parquet",
         "card.md",
         "report.html",
         "boundary.npz",
@@ -276,6 +278,29 @@ def test_a_list_says_of_a_described_model_what_its_file_says(
     own = {"trained", "log_loss_low", "log_loss_high"}
     assert {k: v for k, v in quick.items() if k not in own} == {k: v for k, v in slow.items() if k not in own}
     assert "log_loss_low" not in slow, "an earlier version kept none"
+
+
+def test_the_interval_of_a_log_loss_begins_at_zero(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where an earlier version wrote Student's interval as it is."""
+    path = store.find("morphology").folder / "description.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"log_loss_low": -0.02}))
+    run_list(store.root, json=True)
+    (line,) = json.loads(capsys.readouterr().out)["models"]
+    assert line["log_loss_low"] == 0.0
+    run_list(store.root, json=False)
+    assert "(0.0000 to" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [([0.0, 0.0, 0.3], (0.0, 0.5303)), ([1.0, 1.1, 1.2], (0.8516, 1.3484)), ([0.5], None)],
+)
+def test_the_interval_of_few_losses_holds_no_negative_ones(
+    losses: list[float], expected: tuple[float, float] | None
+) -> None:
+    """By hand: mean ± 4.303 s / √3, cut at 0."""
+    found = _interval(np.array(losses), None)
+    assert found == (None if expected is None else pytest.approx(expected, abs=1e-4))
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"model": "other@0123456789ab"}'])

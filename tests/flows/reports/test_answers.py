@@ -65,6 +65,20 @@ def target(auc: float) -> TargetShift:
     )
 
 
+def test_suspects_are_in_the_answer_itself_for_a_terminal_has_no_room_for_all_findings() -> None:
+    suspects = {f"z{i}": "a distance" for i in range(6)}
+    trust, *rest = training_answers(report(suspects=suspects))
+    named = "Suspects among the features: z0, z1, z2, z3, and 2 more."
+    without = training_answers(report())[0]
+    assert trust.short == f"{without.short} {named}"
+    assert trust.level == without.level
+    assert "Suspected are z0 (a distance), z1 (a distance)" in trust.findings[-1].what
+    lines = answer_lines([trust, *rest])
+    assert len(lines) == 10
+    assert named in lines[0]
+    assert "Suspects" not in without.short
+
+
 def test_completeness_and_purity_are_those_of_the_counts() -> None:
     early, late, odd = class_performance(COUNTS, ("early", "late", "odd"))
     assert (early.completeness.value, early.purity.value) == pytest.approx((600 / 800, 600 / 710))

@@ -21,7 +21,7 @@ from flows.models.asdf_file import write_model
 from flows.models.card import model_card
 from flows.models.comparison import compare
 from flows.models.comparison_tables import comparison_tables
-from flows.models.listing import ListedModel, ModelListing
+from flows.models.listing import ModelListing
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from flows.reports import tables
@@ -134,21 +134,3 @@ def test_an_interval_that_is_not_known_goes_through_json() -> None:
     assert document["high"] is None
     assert from_document(SkillSummary, document, source="skill") == found
     assert "not known" in skill_words(found, log_loss=0.5, baseline=0.7)
-
-
-def test_no_log_loss_is_below_zero(capsys: pytest.CaptureFixture[str]) -> None:
-    line = ListedModel(
-        name="m",
-        version="1",
-        model="m@1",
-        champion=True,
-        path="",
-        has_skill=True,
-        skill=None,
-        trust="green",
-        log_loss=0.0002,
-        log_loss_low=-0.00003,
-        log_loss_high=0.0004,
-    )
-    show_models(ModelListing(store="models", models=(line,)))
-    assert "0.0002 (0.0000 to 0.0004)" in capsys.readouterr().out

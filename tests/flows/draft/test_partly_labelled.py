@@ -1,0 +1,58 @@
+"""`blr init` on one file of labelled and unlabelled rows: most of the file is what is to be classified."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from astropy.table import Table
+
+import catalogs
+from flows.draft.specification import Start, starting_specification
+from flows.models.asdf_file import read_model
+from tests.flows.verbs import train
+
+
+def partly_labelled(folder: Path, *, labelled: int, unlabelled: int, mark: str = "") -> Start:
+    """Write a catalogue whose first rows are labelled, the others have the `mark`; return what init makes of it."""
+    rng = np.random.default_rng(8)
+    n = labelled + unlabelled
+    red = rng.random(n) < 0.4
+    kind = np.where(red, "early", "late").astype("U8")
+    kind[labelled:] = mark
+    columns = {"objid": np.arange(n) + 7_000_000, "g_r": rng.normal(0.5 + 0.3 * red, 0.2), "kind": kind}
+    Table({**columns, "size": rng.lognormal(0.2 * red, 0.3)}).write(folder / "field.csv")
+    return starting_specification(catalogs.open(folder / "field.csv"), "kind", folder=folder)
+
+
+@pytest.mark.parametrize("mark", ["", "?", "unknown"])
+def test_the_file_is_the_target_where_most_of_its_rows_have_no_label(tmp_path: Path, mark: str) -> None:
+    start = partly_labelled(tmp_path, labelled=300, unlabelled=900, mark=mark)
+    assert tomllib.loads(start.text)["target"] == {"paths": ["field.csv"]}
+    assert any("Most rows have no label (900; 300 train)" in line for line in start.summary)
+
+
+def test_few_rows_without_a_label_make_no_target(tmp_path: Path) -> None:
+    start = partly_labelled(tmp_path, labelled=900, unlabelled=300)
+    assert "target" not in tomllib.loads(start.text)
+    assert not any("target" in line for line in start.summary)
+
+
+def test_a_training_compares_the_labelled_rows_with_the_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
+    )
+    text = partly_labelled(tmp_path, labelled=300, unlabelled=900).text
+    head, *candidates = text.split("[[candidate]]")
+    target = text[text.index("[target]\n") :]
+    (tmp_path / "spec.toml").write_text(f"{head}[[candidate]]{candidates[0]}{target}")
+    trained = train(tmp_path / "spec.toml", tmp_path / "models")
+    shift = read_model(tmp_path / "models" / "field" / trained.version / "model.asdf").training.shift
+    assert shift.target is not None
+    assert shift.auc_low is not None
+    assert shift.target.n_rows == 1200
+    assert shift.auc_low < 0.55  # the labelled rows are drawn from the file at random

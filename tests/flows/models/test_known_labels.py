@@ -1,0 +1,95 @@
+"""The labels that a model keeps, by which a census counts the same objects of a target."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows.errors import ModelError
+from flows.models.known_labels import KNOWN_LABELS_FILE, KnownLabels, read_known_labels, write_known_labels
+
+
+def made(n: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return identifiers, some repeated and some missing, features with gaps, and classes."""
+    rng = np.random.default_rng(3)
+    names = np.array([f"G{i % 40}" if i % 7 else "" for i in range(n)], dtype=object)
+    X = rng.integers(0, 3, (n, 2)).astype(float)  # so coarse that objects share their features
+    X[rng.random((n, 2)) < 0.2] = np.nan
+    return names, X, rng.integers(0, 3, n)
+
+
+def slowly(
+    names: np.ndarray, X: np.ndarray, target: np.ndarray, other: np.ndarray, Y: np.ndarray
+) -> list[int]:
+    """Return the classes of rows (other, Y), object by object."""
+    by_object = defaultdict(set)
+    for name, x, k in zip(names, X, target, strict=True):
+        if name:
+            by_object[name, repr(x.astype(np.float32).tolist())].add(int(k))
+    found = (
+        by_object.get((name, repr(y.astype(np.float32).tolist())), set())
+        for name, y in zip(other, Y, strict=True)
+    )
+    return [next(iter(k)) if len(k) == 1 else -1 for k in found]
+
+
+def test_classes_are_those_of_the_object_with_the_name_and_the_features() -> None:
+    names, X, target = made()
+    known = KnownLabels.of(names, X, target)
+    rng = np.random.default_rng(4)
+    rows = rng.permutation(60)
+    other, Y = np.r_[names[rows], names], np.r_[X[rows] + 1e-12, X[::-1]]
+    found = known.classes(Y, lambda some: other[some])
+    assert found.tolist() == slowly(names, X, target, other, Y)
+    assert (found >= 0).any()
+    assert (found < 0).any()
+
+
+def test_a_number_that_names_another_object_in_another_catalogue_matches_nothing() -> None:
+    names = np.array(["1", "2", "3"], dtype=object)
+    known = KnownLabels.of(names, np.array([[0.1], [0.2], [0.3]]), np.array([0, 1, 0]))
+    assert known.classes(np.array([[0.11], [0.2], [0.1]]), lambda some: names[some]).tolist() == [-1, 1, -1]
+
+
+@pytest.mark.parametrize("names", [np.array([7, 12]), np.array([7.0, 12.0]), np.array(["7 ", "12"])])
+def test_numbers_are_the_same_names_as_texts(names: np.ndarray) -> None:
+    X = np.array([[0.1], [0.2]])
+    known = KnownLabels.of(np.array(["7", "12"], dtype=object), X, np.array([1, 0]))
+    assert known.classes(X, lambda rows: names[rows]).tolist() == [1, 0]
+
+
+def test_names_are_asked_for_only_where_the_features_are_those_of_an_object() -> None:
+    known = KnownLabels.of(np.array(["a"], dtype=object), np.array([[0.1, np.nan]]), np.array([1]))
+    asked = []
+
+    def names(rows: np.ndarray) -> np.ndarray:
+        asked.extend(rows.tolist())
+        return np.full(len(rows), "a", dtype=object)
+
+    X = np.array([[0.1, 0.0], [0.1, np.nan], [np.nan, 0.1]])
+    assert known.classes(X, names).tolist() == [-1, 1, -1]
+    assert asked == [1]
+
+
+@pytest.mark.parametrize("n", [0, 60])
+def test_labels_come_back_as_they_went(tmp_path: Path, n: int) -> None:
+    known = KnownLabels.of(*made(n))
+    write_known_labels(known, tmp_path)
+    again = read_known_labels(tmp_path, classes=3)
+    for name in ("key", "features", "target"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(known, name))
+    assert read_known_labels(tmp_path / "elsewhere", classes=3) is None
+
+
+def test_labels_of_another_model_are_refused(tmp_path: Path) -> None:
+    write_known_labels(KnownLabels.of(*made()), tmp_path)
+    with pytest.raises(ModelError, match="got labels of 3 classes, expected 2"):
+        read_known_labels(tmp_path, classes=2)
+    pq.write_table(pa.table({"key": [1]}), tmp_path / KNOWN_LABELS_FILE)
+    with pytest.raises(ModelError, match="cannot be read as the table of known labels"):
+        read_known_labels(tmp_path, classes=3)

@@ -1,0 +1,66 @@
+"""The end of a training says which features may tell how the labelled objects were chosen, as `blr init` does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from astropy.table import Table
+
+import catalogs
+from flows.cli.app import run
+from flows.draft.specification import starting_specification
+
+
+def test_suspects_that_init_keeps_are_said_after_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
+    )
+    rng = np.random.default_rng(3)
+    n = 400
+    star = rng.random(n) < 0.5
+    columns = {
+        "objid": np.arange(n) + 5_000_000,
+        "g_r": star + rng.normal(size=n),
+        "redshift": np.abs(rng.normal(0.3, 0.1, n)),
+        "width": np.where(star & (rng.random(n) < 0.7), np.nan, rng.normal(size=n)),
+        "kind": np.where(star, "STAR", "GALAXY"),
+    }
+    Table(columns).write(tmp_path / "sky.fits")
+    start = starting_specification(catalogs.open(tmp_path / "sky.fits"), "kind", folder=tmp_path)
+    assert set(start.suspects) == {"redshift", "width"}
+    (tmp_path / "spec.toml").write_text(
+        start.text[: start.text.index("[[candidate]]")] + '[[candidate]]\nbasis = { kind = "linear" }\n'
+    )
+    assert run(["train", str(tmp_path / "spec.toml"), "--store", str(tmp_path / "models"), "--direct"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    share = np.isfinite(columns["width"][star]).mean()
+    assert "Suspects among the features: redshift, width." in said
+    assert "Suspected are redshift (a distance), width (measured for 100% of class 'GALAXY' and " in said
+    assert f"{share:.0%} of class 'STAR')." in said
+    assert "Leave out what the objects to classify do not have alike." in said
+
+
+def test_columns_that_no_feature_uses_are_no_suspects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
+    )
+    rng = np.random.default_rng(3)
+    kind = rng.random(200) < 0.5
+    columns = {
+        "w": kind + rng.normal(size=200),
+        "redshift": rng.random(200),
+        "kind": np.where(kind, "A", "B"),
+    }
+    Table(columns).write(tmp_path / "sky.fits")
+    (tmp_path / "spec.toml").write_text(
+        'name = "t"\n[catalog]\npaths = ["sky.fits"]\n[label]\ncolumn = "kind"\n[split]\nby = "w"\nheld_out = 0\n'
+        '[features]\nw = "w"\n[[candidate]]\nbasis = { kind = "linear" }\n'
+    )
+    assert run(["train", str(tmp_path / "spec.toml"), "--store", str(tmp_path / "models"), "--direct"]) == 0
+    assert "Suspects" not in capsys.readouterr().out
