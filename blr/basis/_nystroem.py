@@ -3,9 +3,10 @@
 With k(x) the kernel between x and the centres, and K that between the centres, φ(x) = K^(−1/2) k(x).  Under the
 prior N(0, s²) of the weights, the logits of x and x' have the covariance s² k(x)ᵀ K⁻¹ k(x').  At the centres that is
 the Gaussian process with the kernel s² k; elsewhere it is that process as predicted from the centres (Williams &
-Seeger 2001, NIPS 13, p. 682; Bishop 2006, PRML, 6.4).  Radial functions with one prior for all weights lack the
-factor K^(−1/2): their logit varies most in what all centres share, and little between neighbours.
-Shapes: n rows, F features, K centres, M functions with the intercept.
+Seeger 2001, NIPS 13, p. 682; Bishop 2006, PRML, 6.4).  Without the factor, as radial functions are, the prior favours
+logits that change together at all centres, and hardly lets neighbours differ.  The functions are in the coordinates of
+the eigenvectors of K, which changes no covariance; tiny eigenvalues are left out.
+Shapes: n rows, F features, c centres, M functions with the intercept.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from blr.basis.standardisation import Standardisation
 
 _KERNELS: dict[str, type[Laplacian | RBF]] = {"laplacian": Laplacian, "gaussian": RBF}
 _LEAST_EIGENVALUE = 1e-8
-"""Share of the largest below which a direction is rounding error, and changes no logit."""
+"""Eigenvalues below this share of the largest are rounding errors, and are left out."""
 
 
 @dataclass(frozen=True, eq=False)
 class Nystroem(Basis):
-    """φ = k(x) `components`, of the kernel between x and `centres`, shape (K, F); `components` (K, M − 1).
+    """φ(x) = k(x)ᵀ `components`, k(x) between x and `centres`, shape (c, F); `components` (c, M − 1).
 
     The "laplacian" kernel falls by a factor of e over a city-block distance of `width`; the "gaussian" one is
-    exp(−d² / 2 width²) of the distance d, in standard deviations of the features.
+    exp(−d² / (2 width²)) of the Euclidean distance d, in standard deviations of the features.
     """
 
     centres: Matrix
@@ -71,7 +72,7 @@ class Nystroem(Basis):
         width: float | None = None,
         kernel: str = "laplacian",
     ) -> Nystroem:
-        """Return the functions with up to `centres` centres among rows like X, shape (N, F).
+        """Return the functions with up to `centres` centres that cover rows like X, shape (N, F).
 
         The default width is that of the kernel's own basis, "laplacian" or "rbf".
         """
