@@ -241,10 +241,8 @@ class Classifier:
 
     def _predict(self, X: Matrix, most_nodes: int | None = None) -> Prediction:
         beyond, inside = rows_beyond(self.support, X)
-        prediction = self._as_they_extrapolate(X, most_nodes)
-        if len(beyond):
-            prediction = continued(prediction, beyond, self._as_they_extrapolate(inside, most_nodes))
-        return prediction
+        q = self._as_they_extrapolate(X, most_nodes)
+        return continued(q, beyond, self._as_they_extrapolate(inside, most_nodes)) if len(beyond) else q
 
     def _as_they_extrapolate(self, X: Matrix, most_nodes: int | None = None) -> Prediction:
         return mixed([(m.weight, self._prediction(m, Phi, most_nodes)) for m, Phi in self._designs(X)])
@@ -284,7 +282,8 @@ class Classifier:
             whole = with_rows(base, list(mix_blocks(node_blocks(found, _BLOCK), predict)))
         else:
             whole = with_rows(base, list(self._joint.by_dimension(found, _BLOCK)))
-        return whole if errors is not None else spread(whole, chosen, self._subspace.flat(missing[chosen]))
+        left_out = None if errors is not None else self._subspace.left_out(X, missing, chosen)
+        return whole if left_out is None else spread(whole, chosen, left_out)
 
     @cached_property
     def _designs(self) -> Designs:

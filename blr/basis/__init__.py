@@ -10,6 +10,8 @@ For this folder alone:
 
 - `_bspline`: B-splines of single features, with knots at the quantiles of the training set.
 - `_centred`: Functions that are local to centres, and the features themselves if asked for.
+- `_directions`: Directions in which rows or functions vary: eigenvectors of a covariance, those of large
+  variance first.
 - `_distances`: Distances between rows: where to put centres, and how far apart rows typically are.
 - `_fourier`: Random Fourier features: a Gaussian process with a squared-exponential kernel, in finitely
   many functions.

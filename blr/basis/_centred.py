@@ -74,7 +74,7 @@ class Centred(Basis):
         standardisation = Standardisation.learn(X, weight)
         Z = standardisation(X)
         places = spread_centres(Z, count, rng)
-        return cls(standardisation, places, cls.default_width(Z, rng) if stated is None else stated, linear)
+        return cls(standardisation, places, cls._default_width(Z, rng) if stated is None else stated, linear)
 
     @property
     def n_functions(self) -> int:
@@ -93,7 +93,7 @@ class Centred(Basis):
 
     @staticmethod
     @abstractmethod
-    def default_width(Z: Matrix, rng: Generator) -> float:
+    def _default_width(Z: Matrix, rng: Generator) -> float:
         """Return the default width for rows like standardised Z, shape (N, F)."""
 
     @abstractmethod

@@ -35,7 +35,7 @@ class Laplacian(Centred):
     kind = "laplacian"
 
     @staticmethod
-    def default_width(Z: Matrix, rng: Generator) -> float:
+    def _default_width(Z: Matrix, rng: Generator) -> float:
         return median_city_block(Z, rng)
 
     @staticmethod

@@ -22,11 +22,10 @@ from numpy.random import Generator
 
 from blr.arrays import Matrix, Vector, as_matrix
 from blr.basis._centred import Centred
-from blr.basis._distances import spread_centres
+from blr.basis._directions import directions
 from blr.basis._laplacian import Laplacian
-from blr.basis.base import Basis, positive, whole
+from blr.basis.base import Basis, positive
 from blr.basis.rbf import RBF
-from blr.basis.standardisation import Standardisation
 
 _KERNELS: dict[str, type[Laplacian | RBF]] = {"laplacian": Laplacian, "gaussian": RBF}
 _LEAST_EIGENVALUE = 1e-8
@@ -76,21 +75,11 @@ class Nystroem(Basis):
 
         The default width is that of the kernel's own basis, "laplacian" or "rbf".
         """
-        count, function = whole(centres, "centres"), _function(kernel)
-        stated = None if width is None else positive(width, "width")
-        standardisation = Standardisation.learn(X, weight)
-        Z = standardisation(X)
-        places = spread_centres(Z, count, rng)
-        width = function.default_width(Z, rng) if stated is None else stated
-        between = function(standardisation, places, width, linear=False).values(places)
-        variance, direction = np.linalg.eigh((between + between.T) / 2)
-        variance, direction = variance[::-1], direction[:, ::-1]
-        kept = variance > _LEAST_EIGENVALUE * variance[0]
-        variance, direction = variance[kept], direction[:, kept]
-        # The sign of an eigenvector is arbitrary: its largest entry is made positive.
-        largest = np.abs(direction).argmax(axis=0)
-        direction = direction * np.sign(direction[largest, np.arange(direction.shape[1])])
-        return cls(standardisation, places, direction / np.sqrt(variance), width, kernel)
+        local = _function(kernel).fit(X, rng=rng, weight=weight, centres=centres, width=width)
+        between = local.values(local.centres)
+        variance, direction = directions((between + between.T) / 2, _LEAST_EIGENVALUE)
+        components = direction / np.sqrt(variance)
+        return cls(local.standardisation, local.centres, components, positive(local.width, "width"), kernel)
 
     @property
     def n_functions(self) -> int:

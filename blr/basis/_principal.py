@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blr.arrays import Matrix, Vector
+from blr.basis._directions import directions
 from blr.basis.base import Basis
 from blr.basis.standardisation import Standardisation
 
@@ -56,13 +57,7 @@ class Principal(Basis):
         Z = standardisation(X)
         root = np.sqrt(np.ones(len(Z)) if weight is None else np.maximum(weight, 0.0))
         covariance = (Z * root[:, None]).T @ (Z * root[:, None]) / np.square(root).sum()
-        variance, direction = np.linalg.eigh(covariance)
-        variance, direction = variance[::-1], direction[:, ::-1]
-        kept = variance > _LEAST_VARIANCE * max(float(variance[0]), np.finfo(np.float64).tiny)
-        variance, direction = variance[kept], direction[:, kept]
-        # The sign of an eigenvector is arbitrary: its largest entry is made positive.
-        largest = np.abs(direction).argmax(axis=0)
-        direction = direction * np.sign(direction[largest, np.arange(direction.shape[1])])
+        variance, direction = directions(covariance, _LEAST_VARIANCE)
         scale = variance**power
         mean = np.mean(variance * scale**2) if len(variance) else 1.0
         return cls(standardisation, direction * (scale / np.sqrt(mean)))

@@ -10,7 +10,7 @@ __all__ = ["Basis", "positive", "whole"]
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -71,20 +71,19 @@ class Basis(ABC):
         With the functions' names, where the features have names: a posterior fitted to it knows them.
         """
         rows = self._rows(X)
-        Phi = np.empty((len(rows), self.n_functions))
-        Phi[:, 0] = 1
-        for start in range(0, len(rows), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            self._evaluate(self.standardisation(rows[block]), Phi[block])
+        Phi = self._by_blocks(rows, self.standardisation)
         return Phi if self.features is None else NamedMatrix.of(Phi, self.names())
 
     def of_standardised(self, Z: Matrix) -> Matrix:
         """Return Φ (N, M) of features Z (N, F) that this basis's `standardisation` has standardised already."""
-        Phi = np.empty((len(Z), self.n_functions))
+        return self._by_blocks(Z, lambda block: block)
+
+    def _by_blocks(self, rows: Matrix, standardise: Callable[[Matrix], Matrix]) -> Matrix:
+        Phi = np.empty((len(rows), self.n_functions))
         Phi[:, 0] = 1
-        for start in range(0, len(Z), _BLOCK):
+        for start in range(0, len(rows), _BLOCK):
             block = slice(start, start + _BLOCK)
-            self._evaluate(Z[block], Phi[block])
+            self._evaluate(standardise(rows[block]), Phi[block])
         return Phi
 
     def jacobian(self, X: ArrayLike) -> Matrix:

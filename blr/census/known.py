@@ -1,7 +1,7 @@
-"""Class shares of a target in which some objects have labels: these are counted, and only the others are estimated.
+"""Class shares of a partly labelled target: objects with a label are counted, and only the others are estimated.
 
-The interval is that of the objects without a label.  Where fewer than twenty have none, nothing is estimated of them:
-it holds any classes that they may have.  Shapes: N target rows, K classes, S draws.
+The interval is that of the objects without a label.  Where fewer than twenty of them, or of their rows, are there,
+nothing is estimated: the interval allows any class for them.  Shapes: N target rows, K classes, S draws.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from blr.census.shares import Alternative, ShareDraws
 __all__ = ["count_with_labels"]
 
 _DRAWS_OF_EACH = 200
-"""Draws in which all objects without a label are of one class, where nothing is estimated."""
+"""Draws for each class, in which all objects without a label are of it, where nothing is estimated."""
 
 
 def count_with_labels(
@@ -30,7 +30,7 @@ def count_with_labels(
     *,
     assumes: StatedAssumption | None = None,
 ) -> Counted:
-    """Return the class shares of a target of whose rows some have a label: `known` (N,) is its class, -1 without one.
+    """Return the class shares of a partly labelled target: `known` (N,) is the class of a row, -1 without a label.
 
     The rows with a label of class k stand, with their weights, for all of the target's objects that have this label.
     The assumption is then one on the objects without a label, and tests compare these alone with the labelled rows.
@@ -80,9 +80,9 @@ def _all_shares(others: Matrix, counts: Vector, n_other: int) -> Matrix:
 
 
 def _of_labels(labelled: LabelledRows, counts: Vector, n_other: int) -> Counted:
-    """Return the shares by label, where too few others are left to estimate: each class may have all of them."""
+    """Return the shares by label, where too few others are left to estimate: each class in turn gets all of them."""
     draws = _all_shares(np.repeat(np.eye(labelled.n_classes), _DRAWS_OF_EACH, axis=0), counts, n_other)
-    shares = ShareDraws(draws, labelled.scaling)
+    shares = ShareDraws(draws, labelled.scaling, extremes=True)
     left = (
         f"the other {n_other:,} may be of any class, which the intervals hold"
         if n_other

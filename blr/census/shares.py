@@ -45,10 +45,14 @@ _RIDGE = 1e-8
 
 @dataclass(frozen=True, eq=False)
 class ShareDraws:
-    """Draws (S, K) of the class shares of a target, and the calibration that led to them."""
+    """Draws (S, K) of the class shares of a target, and the calibration that led to them.
+
+    `extremes`: the draws are the ends of what is possible, so that an interval holds all of them.
+    """
 
     draws: Matrix
     scaling: Scaling
+    extremes: bool = False
 
     @property
     def mean(self) -> Vector:
@@ -57,7 +61,7 @@ class ShareDraws:
 
     def interval(self, level: float = LEVEL) -> tuple[Vector, Vector]:
         """Return the lower and the upper ends (K,) of the central intervals."""
-        tail = (1 - level) / 2
+        tail = 0.0 if self.extremes else (1 - level) / 2
         low, high = np.quantile(self.draws, [tail, 1 - tail], axis=0)
         return low, high
 

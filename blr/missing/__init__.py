@@ -1,11 +1,10 @@
 """Features that are missing or measured with errors, integrated out; and rows unlike the training set.
 
-- `active_subspace`: Which nodes serve a pattern of missing features: few, and along the directions in which the
-  logit moves.
+- `active_subspace`: A few integration nodes for each pattern of missing features, along the directions in which
+  the logit moves.
 - `domain`: How unlike the training set a row is, with any of its features missing.
 - `excess`: How far a missing feature is integrated: its spread in excess of what the training rows that lack it had.
-- `interpolation`: Interpolation between the nodes of an integral, by kriging, from the few nodes that tell most of
-  the others.
+- `interpolation`: Kriging from a few nodes of an integral to all of them.
 - `moments`: The normal distribution that fills missing features in, and integrals over it.
 - `nodes`: Nodes and weights for integrals over a normal distribution of the features: missing ones,
   measurement errors.

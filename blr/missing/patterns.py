@@ -34,7 +34,7 @@ Nodes = tuple[NDArray[np.intp], NDArray[np.float64], Vector, int]
 """Some rows of one pattern (n,), their nodes (S, n, F), the nodes' weights (S,) and the dimension that they fill."""
 
 NodeRule = Callable[[Mask], tuple[int, Matrix]]
-"""What gives, for a pattern (F,) that misses m features, the number of nodes and their axes (m, m)."""
+"""What gives, for a pattern (F,) that misses m features, the number of nodes and their axes (m, d)."""
 
 
 def present_values(X: ArrayLike, missing: ArrayLike, *, n_features: int | None = None) -> tuple[Matrix, Mask]:

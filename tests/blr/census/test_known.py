@@ -94,6 +94,19 @@ def test_where_nearly_all_have_labels_the_others_may_be_anything(left: int) -> N
     assert "300 objects have a label" in found.reason
 
 
+def test_any_of_many_classes_may_have_the_few_objects_without_a_label() -> None:
+    K, rng = 60, np.random.default_rng(0)
+    y = np.arange(600) % K
+    p = np.eye(K)[y] * 0.9 + 0.1 / K
+    labelled = LabelledRows(p, y, np.ones(600), rng.normal(size=(600, 2)))
+    target = TargetRows(p[:307], np.ones(307), labelled.X[:307], 307)
+    found = count_with_labels(labelled, target, np.where(np.arange(307) < 300, y[:307], -1))
+    low, high = (end * 307 for end in found.shares.interval())
+    np.testing.assert_allclose(low, np.bincount(y[:300], minlength=K))
+    np.testing.assert_allclose(high, low + 7)
+    np.testing.assert_allclose(found.shares.mean.sum(), 1)
+
+
 def test_without_labels_the_counts_are_the_models() -> None:
     labelled, target, known, _ = field(4)
     found = count_with_labels(labelled, target, np.full_like(known, -1))

@@ -65,8 +65,25 @@ def test_directions_that_say_nothing_get_no_nodes_and_their_variance_stays() -> 
     assert n == 8
     np.testing.assert_allclose(np.abs(axes), [[1], [0], [0]], atol=1e-12)
     q = Prediction(np.full((1, 2), 0.5), np.zeros(1), np.zeros(1), np.array([0.64]))
-    whole = spread(q, np.array([0]), subspace.flat(gone))
+    whole = spread(q, np.array([0]), subspace.left_out(np.zeros((1, 3)), gone, np.array([0])))
     np.testing.assert_allclose(whole.covariance, [0.64 + 0.03**2])
+
+
+def test_rows_outside_the_support_have_nodes_along_all_directions_and_nothing_is_left_out() -> None:
+    moments = FeatureMoments(np.zeros(3), np.eye(3))
+    slopes = np.zeros((2, 3, 2, 3))
+    slopes[:, 0, :, 0] = np.array([[0.25, -0.25], [-0.25, 0.25]])
+    slopes[:, 1, :, 1] = 0.03**2 * slopes[:, 0, :, 0]
+    subspace = ActiveSubspace(moments, slopes, np.array([[-2.0] * 3, [2.0] * 3]))
+    X, missing = np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 3.0]]), np.array([[True, True, False]] * 2)
+    both = np.array([0, 1])
+    dimension = {
+        row: d for rows, _, _, d in subspace.nodes(X, missing, both, most=1000) for row in rows.tolist()
+    }
+    assert dimension == {0: 1, 1: 2}
+    left_out = subspace.left_out(X, missing, both)
+    np.testing.assert_allclose(left_out[0], 0.03**2 * slopes[:, 0, :, 0])
+    np.testing.assert_array_equal(left_out[1], 0)
 
 
 def test_the_wider_the_logit_the_more_nodes() -> None:
