@@ -1,7 +1,8 @@
 """Class shares of a partly labelled target: objects with a label are counted, and only the others are estimated.
 
-The interval is that of the objects without a label.  Where fewer than twenty of them, or of their rows, are there,
-nothing is estimated: the interval allows any class for them.  Shapes: N target rows, K classes, S draws.
+The interval is that of the objects without a label.  It allows any class for them where they cannot be estimated: where
+they, or their rows, are fewer than twenty; or where nothing can be said of them, and they are at most a tenth of all.
+Shapes: N target rows, K classes, S draws.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from blr.census.shares import Alternative, ShareDraws
 
 __all__ = ["count_with_labels"]
 
+MOST_UNSAID = 0.1
+"""Share of the target without a label, up to which the counts are given though nothing can be said of these objects."""
 _DRAWS_OF_EACH = 200
 """Draws for each class, in which all objects without a label are of it, where nothing is estimated."""
 
@@ -54,11 +57,14 @@ def count_with_labels(
         target.probability[~has_label], target.weight[~has_label], target.X[~has_label], n_other
     )
     if min(n_other, len(others.weight)) < FEWEST_ROWS:
-        return _of_labels(labelled, counts, n_other)
+        return _of_labels(labelled, counts, n_other, "" if n_other else "no other is left")
     found = count_classes(labelled, others, assumes=assumes)
     said = f"{counts.sum():,.0f} objects have a label and are counted by it; of the {n_other:,} others: {found.reason}"
-    if found.shares is None:
+    if found.shares is None and n_other > MOST_UNSAID * target.n_objects:
         return replace(found, reason=said)
+    if found.shares is None:
+        bounds = _of_labels(labelled, counts, n_other, f"nothing else can be said of them: {found.reason}")
+        return replace(bounds, told_apart=found.told_apart, contradicted=found.contradicted)
     return replace(
         found,
         shares=_together(found.shares, counts, n_other),
@@ -79,19 +85,16 @@ def _all_shares(others: Matrix, counts: Vector, n_other: int) -> Matrix:
     return (counts + n_other * others) / (counts.sum() + n_other)
 
 
-def _of_labels(labelled: LabelledRows, counts: Vector, n_other: int) -> Counted:
-    """Return the shares by label, where too few others are left to estimate: each class in turn gets all of them."""
+def _of_labels(labelled: LabelledRows, counts: Vector, n_other: int, why: str) -> Counted:
+    """Return the shares by label, where the others are not estimated, and why: each class in turn gets all of them."""
     draws = _all_shares(np.repeat(np.eye(labelled.n_classes), _DRAWS_OF_EACH, axis=0), counts, n_other)
     shares = ShareDraws(draws, labelled.scaling, extremes=True)
-    left = (
-        f"the other {n_other:,} may be of any class, which the intervals hold"
-        if n_other
-        else "no other is left"
-    )
+    left = f"the other {n_other:,} may be of any class, which the intervals hold" if n_other else ""
+    said = "; ".join(words for words in (left, why) if words)
     return Counted(
         shares,
         None,
-        f"{counts.sum():,.0f} objects have a label and are counted by it; {left}",
+        f"{counts.sum():,.0f} objects have a label and are counted by it; {said}",
         alternatives=(Alternative("shares", labelled, shares),),
         counted=counts,
     )

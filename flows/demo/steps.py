@@ -22,6 +22,7 @@ from flows.demo.openngc import ATTRIBUTION, write_catalogues
 from flows.demo.summary import DemoCandidate, DemoResult, DemoTask, HeldOutPerformance
 from flows.documents import write_document
 from flows.reports.answers import training_answers
+from flows.reports.census import census_words
 from flows.reports.data import Classification, TrainReport
 from flows.reports.html import write_report
 from flows.runs.allowed_roots import OutputFolder, check_output
@@ -174,11 +175,12 @@ def _show_task(task: str, report: TrainReport, show: Show) -> None:
     show(Text(f"  {trust.question} {trust.short}"))
     show(Text(f"  {quality.question} {quality.short}"))
     if found is not None:
-        counts = ", ".join(
-            f"{c.expected:,.0f}{'' if c.error is None else f' ± {c.error:,.0f}'} {c.name}"
-            for c in found.counts
+        counts = "" if found.census is None else census_words(found.census)
+        show(
+            Text(
+                f"  Of {found.n_rows:,} galaxies: {counts or 'how many of each class cannot be said'}. {odd.short}"
+            )
         )
-        show(Text(f"  In {found.n_rows:,} galaxies it expects {counts}. {odd.short}"))
 
 
 def _closing(out: OutputFolder) -> Text:

@@ -125,6 +125,20 @@ def test_what_cannot_be_said_of_the_others_is_not_said_of_all() -> None:
     )
 
 
+def test_few_objects_of_which_nothing_can_be_said_may_be_of_any_class() -> None:
+    labelled, target, _, y = field(8)
+    known = np.where(np.arange(1500) < 1400, y, -1)
+    far = TargetRows(target.probability, target.weight, target.X + np.where(known < 0, 40, 0)[:, None], 1500)
+    found = count_with_labels(labelled, far, known)
+    assert found.shares is not None
+    low, high = (end * 1500 for end in found.shares.interval())
+    np.testing.assert_allclose(low, np.bincount(y[:1400]))
+    np.testing.assert_allclose(high, low + 100)
+    assert found.of_labels
+    assert found.contradicted
+    assert "may be of any class, which the intervals hold; nothing else can be said of them" in found.reason
+
+
 def test_bins_add_up_to_the_whole() -> None:
     labelled, target, known, _ = field(6)
     found = count_with_labels(labelled, target, known, assumes="shares")
