@@ -24,8 +24,10 @@ WIDTHS = (0.35, 0.7, 1.4)
 """Widths of radial functions are these times √F: the median distance of rows is 1.4 √F."""
 KERNEL_WIDTHS = (0.7, 1.4, 2.8)
 """Widths of the Laplacian kernel are these times F: the median city-block distance of rows is 1.1 F."""
-LOCAL_PRIOR = 1.5
+FLEXIBLE_PRIOR = 2.0
 """Prior probability of the Gaussian process, and of the steps, in terms of an average family's."""
+LINEAR_PRIOR = 3.0
+"""Prior probability of a linear candidate, in terms of other smooth ones: few rows cannot tell that it is enough."""
 MOST_WEIGHTS = 1000
 """Weights of all classes together that a candidate may have: a fit takes time by their cube."""
 STEPS = 12
@@ -56,7 +58,7 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
     process, then steps along each feature, which lie where the rows do and need no arcsinh.
 
     Smooth functions are one family, local ones another.  The Gaussian process and the steps are one candidate each, and
-    have 1.5 times the prior probability of an average family.
+    have twice the prior probability of an average family; a linear candidate has that of three smooth ones.
     """
     free = max(n_classes - 1, 1)
     smooth: list[LinearBasis | PolynomialBasis | PrincipalBasis] = [LinearBasis(kind="linear")]
@@ -67,10 +69,14 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
         few = degree == 2 or n_features <= FEW_FEATURES
         if few and functions <= n_rows and functions * free <= MOST_WEIGHTS:
             smooth.append(PolynomialBasis(kind="polynomial", degree=degree))
-    candidates = [Candidate(basis=basis, transform=how) for basis in smooth for how in ("none", "arcsinh")]
+    candidates = [
+        Candidate(basis=one, transform=how, prior_probability=LINEAR_PRIOR if one.kind == "linear" else 1.0)
+        for one in smooth
+        for how in ("none", "arcsinh")
+    ]
     local = _local_candidates(n_rows, n_features, n_classes)
     candidates += local
-    prior = LOCAL_PRIOR * len(candidates) / (2 if local else 1)
+    prior = FLEXIBLE_PRIOR * len(candidates) / (2 if local else 1)
     process = _gaussian_process(n_rows, n_features, n_classes)
     if process is not None:
         candidates.append(Candidate(basis=process, transform="arcsinh", prior_probability=prior))

@@ -149,14 +149,17 @@ def test_many_features_have_their_principal_components(features: int, classes: i
 
 @pytest.mark.parametrize(
     ("rows", "features", "classes", "expected"),
-    [(1000, 4, 2, 1.5 * (6 + 2) / 2), (3, 4, 2, 1.5 * (2 + 2) / 2), (1000, 9, 40, 1.5 * 2)],
+    [(1000, 4, 2, 2 * (6 + 2) / 2), (3, 4, 2, 2 * (2 + 2) / 2), (1000, 9, 40, 2 * 2)],
 )
-def test_the_process_and_the_steps_have_more_prior_probability_than_an_average_family(
+def test_planes_and_flexible_candidates_have_more_prior_probability(
     rows: int, features: int, classes: int, expected: float
 ) -> None:
-    candidates = default_candidates(rows, features, classes)
-    prior = {
-        kind: {c.prior_probability for c in candidates if (c.basis.kind in ("nystroem", "sigmoid")) == kind}
-        for kind in (True, False)
+    found: dict[str, set[float]] = {}
+    for candidate in default_candidates(rows, features, classes):
+        found.setdefault(candidate.basis.kind, set()).add(candidate.prior_probability)
+    assert found.pop("linear") == {3.0}
+    assert {kind for kind, prior in found.items() if prior == {expected}} == found.keys() & {
+        "nystroem",
+        "sigmoid",
     }
-    assert prior == {True: {expected}, False: {1.0}}
+    assert all(prior == {1.0} for kind, prior in found.items() if kind in ("polynomial", "rbf"))
