@@ -14,6 +14,7 @@ from typing import Final
 from rich.console import RenderableType
 from rich.text import Text
 
+from blr.census.results import Census
 from catalogs.files.atomic import atomic_write_text
 from flows.classification import steps as classification
 from flows.classification.report import reported
@@ -98,10 +99,11 @@ def _run_task(
     specification = _specification(task, folder)
     trained = train(TrainRequest(specification, store))
     # Both catalogues hold the same galaxies: in one folder of copies each galaxy would count twice.
-    files: dict[str, AnnotatedFile] = {}
-    for catalogue in catalogues:
-        request = ClassifyRequest([str(catalogue)], trained.model, store, folder / COPIES[catalogue.suffix])
-        files |= _counts_of_files(classify(request))
+    results = [
+        classify(ClassifyRequest([str(one)], trained.model, store, folder / COPIES[one.suffix]))
+        for one in catalogues
+    ]
+    files = {name: counts for result in results for name, counts in _counts_of_files(result).items()}
     report = train_report(
         trained,
         parts=ReportParts.read_from(Path(str(trained.path))),
@@ -112,7 +114,7 @@ def _run_task(
     write_report(report, folder / "report.html")
     summary = _summary(report, trained, files)
     write_document(folder / "summary.json", summary)
-    _show_task(task, report, show)
+    _show_task(task, report, _census_of(results[0]), show)
     return summary
 
 
@@ -131,6 +133,11 @@ def _specification(task: str, folder: Path) -> Path:
 def _counts_of_files(result: ClassificationResult) -> Mapping[str, AnnotatedFile]:
     """Return the counts of the annotated files by their names; none of a trial."""
     return {} if result.status == "trial" or result.summary is None else result.summary.files
+
+
+def _census_of(result: ClassificationResult) -> Census | None:
+    """Return the counts of classes in a catalogue; none of a trial."""
+    return None if result.status == "trial" or result.summary is None else result.summary.census
 
 
 def _classifications(files: Mapping[str, AnnotatedFile]) -> tuple[Classification, ...]:
@@ -167,7 +174,7 @@ def _summary(report: TrainReport, trained: ModelDescription, files: Mapping[str,
     )
 
 
-def _show_task(task: str, report: TrainReport, show: Show) -> None:
+def _show_task(task: str, report: TrainReport, census: Census | None, show: Show) -> None:
     """Say in four lines what a task found: whether to trust the model, how good it is, and what is in the catalogue."""
     trust, quality, odd, _ = training_answers(report)
     found = report.classifications[0] if report.classifications else None
@@ -175,12 +182,9 @@ def _show_task(task: str, report: TrainReport, show: Show) -> None:
     show(Text(f"  {trust.question} {trust.short}"))
     show(Text(f"  {quality.question} {quality.short}"))
     if found is not None:
-        counts = "" if found.census is None else census_words(found.census)
-        show(
-            Text(
-                f"  Of {found.n_rows:,} galaxies: {counts or 'how many of each class cannot be said'}. {odd.short}"
-            )
-        )
+        counts = "" if census is None else census_words(census)
+        said = counts or "how many of each class cannot be said"
+        show(Text(f"  Of {found.n_rows:,} galaxies: {said}. {odd.short}"))
 
 
 def _closing(out: OutputFolder) -> Text:

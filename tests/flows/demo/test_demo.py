@@ -155,6 +155,17 @@ def test_says_what_was_left_out_and_whose_the_data_are(demo: tuple[Path, dict[st
                 assert word in text
 
 
+def test_says_how_many_of_each_class_the_census_counts(demo: tuple[Path, dict[str, Any], str]) -> None:
+    out, _, printed = demo
+    lines = [line for line in printed.splitlines() if "galaxies:" in line]
+    assert len(lines) == len(TASKS)
+    for task, line in zip(TASKS, lines, strict=True):
+        census = json.loads((out / task / "annotated" / "summary.json").read_text(encoding="utf-8"))["census"]
+        for count in census["classes"].values():
+            low, high = count["low"] / census["n_rows"], count["high"] / census["n_rows"]
+            assert f"{count['count'] / census['n_rows']:.1%} ({low:.1%} to {high:.1%})" in line
+
+
 def test_a_second_run_changes_nothing(demo: tuple[Path, dict[str, Any], str]) -> None:
     out = demo[0]
     before = lasting_contents(out)
