@@ -97,8 +97,8 @@ def fit_candidate(
     unseen = None
     if select.by == "stack" or not held_out:
         training, group = data.rows.training, data.rows.group
-        tell().start(f"folds of {what}", len(parts), "parts")
         if problem.shards is None:
+            tell().start(f"folds of {what}", len(parts), "parts")
             fold = assign_folds(data.rows.target[training], None if group is None else group[training])
             incomplete = IncompleteRows.of(data, tuple(specification.features), problem.columns)
             n_influential = loo.n_influential
@@ -106,7 +106,8 @@ def fit_candidate(
                 parts, fold, incomplete, n_influential=n_influential, refined=refined, on_part=_advance
             )
         else:
-            unseen = left_out_of_sample(problem, parts, on_part=_advance)
+            tell().start(f"left-out rows of {what}", len(problem.X), "rows")
+            unseen = left_out_of_sample(problem, parts, on_rows=tell().advance)
         unseen = unseen.recorded(data.rows.confused(training))
     if held_out:
         loss = _held_out_loss(specification, index, parts, data)

@@ -203,9 +203,12 @@ def _by_width(parts: Sequence[Part]) -> list[list[Part]]:
 
 
 def left_out_of_sample(
-    problem: CandidateProblem, parts: Sequence[Part], *, on_part: Callable[[], None]
+    problem: CandidateProblem, parts: Sequence[Part], *, on_rows: Callable[[int], None]
 ) -> LeftOut:
-    """Return what `left_out` returns, for the rows in memory: by one step from the fits to all rows."""
+    """Return what `left_out` returns, for the rows in memory: by one step from the fits to all rows.
+
+    `on_rows` is called with the number of rows that are done since the last call.
+    """
     found = []
     for start in range(0, len(problem.X), SAMPLED_AT_ONCE):
         some = slice(start, start + SAMPLED_AT_ONCE)
@@ -215,7 +218,7 @@ def left_out_of_sample(
             unseen, share, weight = leave_one_out_probability(q, records=False)
             p = p + part.weight * unseen
         found.append(np.stack([p, weight[:, None] * share]))
-        on_part()
+        on_rows(len(share))
     filled, share = np.concatenate(found, axis=1)
     return LeftOut(filled, share, by="one step")
 

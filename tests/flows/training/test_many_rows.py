@@ -20,6 +20,7 @@ from flows.engines._threads import ThreadEngine
 from flows.features.split import held_out
 from flows.labels.conflicts import repeated_in_conflict
 from flows.models.store import Store
+from flows.runs.progress import listening
 from flows.specification.toml_file import parse_specification
 from flows.training._collected import Collected, Part
 from flows.training._row_counts import RowCounts
@@ -46,7 +47,7 @@ def large(tmp_path_factory: pytest.TempPathFactory, make: SimpleNamespace) -> Pa
     columns = make.survey(3000)
     columns["name"][2990:] = columns["name"][:10]  # of which some are of another class there
     make.parquet(folder / "survey.parquet", columns)
-    select = '[select]\nposterior = "laplace"\n[features]'
+    select = '[select]\nby = "stack"\nposterior = "laplace"\n[features]'
     text, _, _ = make.specification.partition("[[candidate]]\nfeatures")
     (folder / "spec.toml").write_text(text.replace("[features]", select))
     with pytest.MonkeyPatch.context() as patch:
@@ -57,12 +58,33 @@ def large(tmp_path_factory: pytest.TempPathFactory, make: SimpleNamespace) -> Pa
     return folder
 
 
+class Counted:
+    """A listener that counts what is done of each piece of work."""
+
+    def __init__(self) -> None:
+        self.pieces: list[tuple[str, int, int]] = []
+
+    def start(self, what: str, total: int, unit: str) -> None:
+        self.pieces.append((f"{what}, {unit}", total, 0))
+
+    def advance(self, n: int) -> None:
+        what, total, done = self.pieces[-1]
+        self.pieces[-1] = (what, total, done + n)
+
+    def note(self, line: str) -> None:
+        """Do nothing."""
+
+
 @pytest.mark.usefixtures("few_in_memory")
 def test_the_model_of_all_rows(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
-    told = train(large / "spec.toml", large / "shards")
+    counted = Counted()
+    with listening(counted):
+        told = train(large / "spec.toml", large / "shards")
+    assert all(done <= total for _, total, done in counted.pieces if total)
+    assert ("left-out rows of candidate 1 of 1, rows", MOST // 2, MOST // 2) in counted.pieces
     expected, found = (Store(large / name).load("morphology") for name in ("memory", "shards"))
     assert found.label == expected.label
     assert not list((large / "shards").rglob(".*"))
