@@ -6,7 +6,10 @@ stands a simple random sample of as many objects, with the intervals of Wilson (
 and Pearson (which hold).
 
     python benchmarks/bench_audit.py [--populations simulated sdss-dr14 ...] [--n 100 200 400] [--repeats 1000]
-        [--minutes 10] [--table-only]
+        [--minutes 10] [--table-only] [--limits]
+
+`--limits` prints how narrow an interval of purity can be at all: its standard deviation under our design and a good
+model, beside that of a simple sample.
 
 A population, a model and a size make a line of `results-census/audit.jsonl`.  A line that is stored is not made again,
 so that a run that ends goes on when it is started again.  At the end, all that is stored becomes `AUDIT.md`.
@@ -231,6 +234,42 @@ def _outcome(
     )
 
 
+def purity_deviations(p: Floats, y: Rows, n: int) -> Iterator[float]:
+    """Yield, for each class that is not rare, the deviation of its purity by our design over a simple sample's."""
+    given = p.argmax(axis=1)
+    stratum, sizes = design(p, n)
+    rows = np.bincount(stratum)
+    for k in range(p.shape[1]):
+        chosen = given == k
+        if np.mean(y == k) < RARE or not chosen.any():
+            continue
+        # Of the ratio's linearisation: the purity moves by the mean of these.
+        moves = np.where(chosen, (y == k) - np.mean(y[chosen] == k), 0.0)
+        within = np.array([moves[stratum == h].var() for h in range(len(sizes))])
+        by_design = np.sum(rows**2 * within / sizes * (1 - sizes / rows))
+        simple = len(y) ** 2 * moves.var() / n * (1 - n / len(y))
+        yield float(np.sqrt(by_design / simple))
+
+
+def print_limits(populations: Sequence[str], sizes: Sequence[int]) -> None:
+    """Print the deviations of purity beside a simple sample's, of good models."""
+    found: dict[int, list[float]] = {n: [] for n in sizes}
+    for population in populations:
+        rng = np.random.default_rng(crc32(population.encode()))
+        made = SIMULATED.get(population)
+        try:
+            logits, y = simulated(*made, rng) if made else of_set(population, rng)
+        except MissingDataError as error:
+            print(error)
+            continue
+        if len(y) >= SMALLEST:
+            for n in sizes:
+                found[n] += purity_deviations(spoilt("good", logits, y, rng), y, n)
+    for n, ratios in found.items():
+        low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
+        print(f"n = {n}: {middle:.2f} ({low:.2f} to {high:.2f}) of {len(ratios)} classes")
+
+
 def stored() -> list[Cell]:
     """Return the cells that are stored."""
     if not RESULTS.exists():
@@ -257,7 +296,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--table-only", action="store_true")
+    parser.add_argument("--limits", action="store_true")
     asked = parser.parse_args()
+    if asked.limits:
+        print_limits(asked.populations, asked.n)
+        return
     done = {(c.population, c.model, c.n) for c in stored()}
     ends = time.monotonic() + 60 * asked.minutes
     RESULTS.parent.mkdir(exist_ok=True)
