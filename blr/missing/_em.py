@@ -11,13 +11,13 @@ from __future__ import annotations
 
 __all__ = ["Incomplete", "likeliest_moments", "likeliest_moments_of_parts", "uninformed"]
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from blr.arrays import Matrix, Vector
-from blr.missing.patterns import Mask, missing_patterns
+from blr.missing.patterns import BLOCK, Mask, missing_patterns
 
 _STEPS = 300
 _TOLERANCE = 1e-9  # change of a mean or covariance in a step, in standard deviations
@@ -38,11 +38,8 @@ def likeliest_moments(X: Matrix, missing: Mask, weight: Vector) -> tuple[Vector,
     Rows count `weight` (N,) times.  Constant or collinear features get the least variance that makes the
     covariance positive definite, and a positive definite one gets nothing.
     """
-    centre, scale = _seen_moments(X, missing, weight)
-    Z = np.where(missing, 0.0, (X - centre) / scale)
-    apart = uninformed(X, missing, weight)
-    mean, correlation, converged = _maximise(_pattern_sums(Z, missing, weight), apart)
-    return centre + scale * mean, correlation * np.outer(scale, scale), converged
+    parts = ((X[some], missing[some], weight[some]) for some in _blocks(len(X)))
+    return likeliest_moments_of_parts(parts, (X, missing, weight))
 
 
 def likeliest_moments_of_parts(
@@ -71,11 +68,15 @@ def uninformed(X: Matrix, missing: Mask, weight: Vector) -> Mask:
     `isfinite(jmag)` is 1 wherever there is a colour of J.  How the two vary together was never seen, and what EM would
     make of it fills colours in anyhow: such features are taken to be independent of the others.
     """
-    W = np.where(missing, 0.0, weight[:, None])
-    present = (~missing).astype(np.float64)
-    values = np.where(missing, 0.0, X - _seen_moments(X, missing, weight)[0])
+    centre = _seen_moments(X, missing, weight)[0]
     # Moments of feature i, in rows that have feature j as well: (F, F).
-    total, first, second = (part.T @ present for part in (W, W * values, W * values**2))
+    total = first = second = np.zeros((X.shape[1], X.shape[1]))
+    for some in _blocks(len(X)):
+        W, present = _weights(missing[some], weight[some]), (~missing[some]).astype(np.float64)
+        values = np.where(missing[some], 0.0, X[some] - centre)
+        total = total + W.T @ present
+        first = first + (W * values).T @ present
+        second = second + (W * values**2).T @ present
     total = np.maximum(total, np.finfo(np.float64).tiny)
     variance = second / total - (first / total) ** 2
     whole = np.diag(variance)
@@ -174,12 +175,6 @@ class _PatternSums:
         return np.einsum("pfg,pg->f", R, about), square.sum(axis=0)
 
 
-def _pattern_sums(Z: Matrix, missing: Mask, weight: Vector) -> list[_PatternSums]:
-    """Return the sums, in pieces; rows of which nothing is present say nothing."""
-    some = ~missing.all(axis=1)
-    return _in_pieces(_PatternSums.of(Z[some], missing[some], weight[some]))
-
-
 def _in_pieces(whole: _PatternSums) -> list[_PatternSums]:
     """Return the sums of so many patterns at a time as stay in cache."""
     edges = range(_TOGETHER, len(whole.weight), _TOGETHER)
@@ -193,20 +188,39 @@ def _seen_moments(X: Matrix, missing: Mask, weight: Vector) -> tuple[Vector, Vec
         raise ValueError(
             f"weight must be {len(X)} number(s) of 0 or more, one for each row, got shape {weight.shape}"
         )
-    W = np.where(missing, 0.0, weight[:, None])
-    total = W.sum(axis=0)
-    unseen = np.flatnonzero(total == 0)
+    seen = ~missing & (weight > 0)[:, None]
+    unseen = np.flatnonzero(~seen.any(axis=0))
     if unseen.size:
         raise ValueError(
             f"feature(s) {unseen.tolist()} are missing in every row of positive weight, so their "
             "distribution is unknown and they cannot be integrated out; leave them out of the model"
         )
-    origin = X[np.argmax(W > 0, axis=0), np.arange(X.shape[1])]
-    centre = origin + np.sum(W * (X - origin), axis=0) / total
-    deviation = np.where(W > 0, X - centre, 0.0)
-    peak = np.abs(deviation).max(axis=0)
+    F = X.shape[1]
+    origin = X[seen.argmax(axis=0), np.arange(F)]
+    total = shift = peak = square = np.zeros(F)
+    for some in _blocks(len(X)):
+        W = _weights(missing[some], weight[some])
+        total = total + W.sum(axis=0)
+        shift = shift + np.sum(W * (X[some] - origin), axis=0)
+    centre = origin + shift / total
+    for some in _blocks(len(X)):
+        deviation = np.where(seen[some], X[some] - centre, 0.0)
+        peak = np.maximum(peak, np.abs(deviation).max(axis=0))
     unit = np.where(peak > 0, peak, 1.0)
-    scale = unit * np.sqrt(np.sum(W * (deviation / unit) ** 2, axis=0) / total)
+    for some in _blocks(len(X)):
+        deviation = np.where(seen[some], X[some] - centre, 0.0)
+        square = square + np.sum(_weights(missing[some], weight[some]) * (deviation / unit) ** 2, axis=0)
+    scale = unit * np.sqrt(square / total)
     # A constant's own size is the only scale it has.
     size = np.where(centre == 0, 1.0, np.abs(centre))
     return centre, np.where(peak <= 16 * np.finfo(np.float64).eps * size, size, scale)
+
+
+def _weights(missing: Mask, weight: Vector) -> Matrix:
+    """Return the weight of each value (n, F), 0 where it is missing."""
+    return np.where(missing, 0.0, weight[:, None])
+
+
+def _blocks(n: int) -> Iterator[slice]:
+    """Yield blocks of rows: the copies of a block take little memory."""
+    return (slice(start, start + BLOCK) for start in range(0, n, BLOCK))

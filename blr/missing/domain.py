@@ -22,7 +22,7 @@ from scipy.linalg import solve_triangular
 
 from blr.arrays import Matrix, Vector
 from blr.missing.moments import FeatureMoments
-from blr.missing.patterns import kept, missing_patterns, present_values
+from blr.missing.patterns import BLOCK, kept, missing_patterns, present_values
 
 _QUANTILE = 0.999
 # Smaller eigenvalues of the correlations come from the ridge that the moments add, not from the data: of three colours
@@ -55,7 +55,7 @@ class Domain:
         """
         X, absent = present_values(X, missing, n_features=self.moments.n_features)
         z = np.zeros(len(X))
-        for pattern, rows in missing_patterns(absent):
+        for pattern, rows in missing_patterns(absent, most=BLOCK):
             present = np.flatnonzero(~pattern)
             if present.size:
                 z[rows] = wilson_hilferty(*self._squared(X[np.ix_(rows, present)], present))

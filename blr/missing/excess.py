@@ -19,7 +19,7 @@ import numpy as np
 
 from blr.arrays import Matrix, Vector
 from blr.missing.moments import FeatureMoments
-from blr.missing.patterns import Mask, missing_patterns
+from blr.missing.patterns import BLOCK, Mask, missing_patterns
 
 _NORMAL = np.sqrt(np.pi / 2)  # standard deviation over mean absolute deviation of a normal distribution
 
@@ -32,7 +32,7 @@ def excess_spread(moments: FeatureMoments, X: Matrix, missing: Mask, weight: Vec
     """
     w = np.ones(len(X)) if weight is None else weight
     absolute, total = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    for pattern, rows in missing_patterns(missing):
+    for pattern, rows in missing_patterns(missing, most=BLOCK):
         present = ~pattern
         precision = np.linalg.inv(moments.covariance[np.ix_(present, present)])
         about = X[np.ix_(rows, present)] - moments.mean[present]

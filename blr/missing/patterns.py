@@ -6,6 +6,7 @@ Shapes: N rows, F features.
 from __future__ import annotations
 
 __all__ = [
+    "BLOCK",
     "Mask",
     "NodeRule",
     "Nodes",
@@ -28,6 +29,9 @@ from blr.arrays import Matrix, Vector, require_finite
 T = TypeVar("T")
 
 _MOST = 512  # patterns: more are rare, and their matrices would fill the memory where features are many
+
+BLOCK = 16_384
+"""Rows whose copies are small beside the rows themselves."""
 
 Mask = NDArray[np.bool_]
 Nodes = tuple[NDArray[np.intp], NDArray[np.float64], Vector, int]
@@ -66,8 +70,11 @@ def present_errors(errors: ArrayLike, missing: Mask) -> Matrix:
     return sigma
 
 
-def missing_patterns(missing: Mask) -> Iterator[tuple[Mask, NDArray[np.intp]]]:
-    """Yield each pattern (F,) in `missing`, (N, F), with the indices of its rows; there are few of them."""
+def missing_patterns(missing: Mask, *, most: int | None = None) -> Iterator[tuple[Mask, NDArray[np.intp]]]:
+    """Yield each pattern (F,) in `missing`, (N, F), with the indices of its rows; there are few of them.
+
+    With `most`, a pattern of more rows comes in several blocks.
+    """
     if len(missing) == 0:
         return
     code = np.zeros(len(missing), dtype=np.int64)
@@ -80,7 +87,8 @@ def missing_patterns(missing: Mask) -> Iterator[tuple[Mask, NDArray[np.intp]]]:
     order = np.argsort(code.astype(np.uint16) if code.max() < 65_536 else code, kind="stable")
     edges = np.flatnonzero(np.diff(code[order])) + 1
     for rows in np.split(order, edges):
-        yield missing[rows[0]], rows
+        for start in range(0, len(rows), most or len(rows)):
+            yield missing[rows[0]], rows[start : start + (most or len(rows))]
 
 
 def largest_share(share: Vector | None, missing: Mask) -> Vector:

@@ -23,6 +23,7 @@ For this folder alone:
   sums over shards.
 - `_evaluation`: How good a model is on rows that no fit saw: the numbers of the report, from probabilities and
   true classes.
+- `_freed_memory`: Memory that is given back as soon as arrays are freed, for trainings of very many rows.
 - `_gather`: The labelled rows of a training, gathered once from the catalogues.
 - `_ingest`: The description of the labelled rows before any fit: counts, the quality of features, hashes of the
   inputs.

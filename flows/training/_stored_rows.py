@@ -17,6 +17,7 @@ import numpy as np
 
 from catalogs.files.atomic import StorageError
 from flows.errors import EngineError
+from flows.training._freed_memory import return_freed_arrays
 from flows.training._rows import TrainingRows
 
 __all__ = ["SHARD_ROWS", "WEIGHT_OF_ALL", "ArrayWriter", "Shard", "StoredRows", "check_seen", "shards_of"]
@@ -113,6 +114,10 @@ class StoredRows:
     """All labelled rows in a folder, a `.npy` file for each array."""
 
     folder: Path
+
+    def __post_init__(self) -> None:
+        """Keep the memory of this process small from now on."""
+        return_freed_arrays()
 
     @cached_property
     def n_rows(self) -> int:
