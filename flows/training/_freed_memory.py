@@ -17,8 +17,9 @@ _LARGE = 1 << 20
 def return_freed_arrays() -> None:
     """Have the C library give arrays of a megabyte or more back to the system when they are freed.
 
-    glibc raises this bound to 32 megabytes by itself, and keeps what smaller arrays leave between others: a training of
-    300,000 rows with the default candidates then took 640 MB in place of 530.  Where the C library has no such bound, nothing changes.
+    glibc raises this bound to 32 megabytes by itself, and keeps what smaller arrays leave between others.  A training
+    of 300,000 rows with the default candidates took 640 MB so, and takes 530.  Where the C library has no such bound,
+    nothing changes.
     """
     with suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE)
