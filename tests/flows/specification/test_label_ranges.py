@@ -106,7 +106,8 @@ def test_t_types_train_as_init_writes_them(
     written = tomllib.loads(start.text)["label"]["classes"]
     assert written == {"below_0": ["..0"], "from_0": ["0.."]}
     assert "renamed" not in start.text
-    (tmp_path / "spec.toml").write_text(start.text)
+    # Two of the candidates: others are trained by tests of them.
+    (tmp_path / "spec.toml").write_text("[[candidate]]".join(start.text.split("[[candidate]]")[:3]))
     told = train(tmp_path / "spec.toml", tmp_path / "models")
     assert told.metrics.log_loss < 0.7 * told.metrics.log_loss_baseline
     assert sum(start.classes.values()) == np.sum(columns["t"] > -90)
