@@ -282,14 +282,14 @@ sys.exit(run(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("at", ["p3.parquet", pytest.param("p7.parquet", marks=pytest.mark.long)])
+@pytest.mark.parametrize("at", ["p1.parquet", pytest.param("p3.parquet", marks=pytest.mark.long)])
 def test_two_hosts_without_working_locks(
     tmp_path: Path, trained: Path, make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     """Another host does the same work while ours is at a file: ours stops in a sentence, and nothing is mixed."""
     locks_of_this_host_only(monkeypatch)
     (tmp_path / "in").mkdir()
-    for n in range(8):
+    for n in range(4):
         make.parquet(tmp_path / "in" / f"p{n}.parquet", make.survey(40, seed=n))
     options = {"model": "morphology", "store": trained / "models"}
     command = ["classify", tmp_path / "in", "--model", "morphology", "--store", trained / "models"]
