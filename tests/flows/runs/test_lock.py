@@ -11,7 +11,6 @@ import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from threading import Timer
 from types import SimpleNamespace
 
 import pytest
@@ -202,13 +201,21 @@ def test_without_locks_a_run_that_was_asleep_finds_that_another_has_taken_over(t
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_holder_that_ends_meanwhile_is_not_taken_for_dead(tmp_path: Path) -> None:
+def test_a_holder_that_ends_meanwhile_is_not_taken_for_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lock = tmp_path / LINK
     lock.write_text("")
-    removing = Timer(0.5, lock.unlink)
-    removing.start()
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 20:
+            lock.unlink()
+
+    monkeypatch.setattr(_heartbeat, "time", SimpleNamespace(monotonic=lambda: sum(slept), sleep=sleep))
     assert not _heartbeat.falls_silent(lock)
-    removing.join()
+    assert len(slept) == 20
 
 
 def test_a_lock_file_with_other_content_names_no_owner(tmp_path: Path) -> None:
