@@ -38,6 +38,7 @@ DEFERRED = {
     "flows.reports._drawings": "matplotlib: most commands draw nothing",
     "flows.classification._difference": "pandas: most releases are compared row by row",
     "catalogs.arrays.distinct": "pandas: most commands count nothing",
+    "catalogs.remote._http": "aiohttp: most runs read no URL of the web",
     "catalogs.sky.positions": "astropy.coordinates: most runs match nothing by position",
     "catalogs.profile.split": "astropy.coordinates: most splits are by id",
     "catalogs.memory.tables": "pandas: whoever hands over a frame has imported it",

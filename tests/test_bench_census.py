@@ -81,7 +81,8 @@ def test_what_an_answer_that_spans_two_assumptions_holds_is_summed_beside_the_fi
     # The class whose share is changed is found by the set's name.
     labelled = replace(bench.SETS["breast-cancer"](), features=X, y=y, bias=None)
     monkeypatch.setattr(bench, "MILD", 0.5)
-    lines = (bench.batch(labelled, X, 500, "mild bias", repeat) for repeat in range(20))
+    repeats = (16, *range(20))  # the first has such an answer, as it is; else one of the others has
+    lines = (bench.batch(labelled, X, 500, "mild bias", repeat) for repeat in repeats)
     line = next(line for line in lines if line["spanning"])
     assert line["said"] == 1
     for what in ("default", "purity", "completeness"):

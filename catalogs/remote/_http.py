@@ -6,15 +6,11 @@ What a user's fsspec configuration says of `client_kwargs` stands above this.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import cache
 from typing import Any
 
 from catalogs.errors import CatalogError
 from catalogs.remote.urls import is_below, shown
-
-with suppress(ImportError):  # fsspec says what to install, once a URL of the web is opened
-    import aiohttp
 
 __all__ = ["web_client"]
 
@@ -43,6 +39,8 @@ def web_client(within: tuple[str, ...]) -> Client:
             )
 
     async def client(**options: Any) -> Any:
+        import aiohttp  # noqa: PLC0415 -- fsspec has imported it; who reads no URL of the web does not wait for it
+
         trace = aiohttp.TraceConfig()
         trace.on_request_redirect.append(check)
         # A file that is stored compressed, and said to be so, is wanted as it is stored.

@@ -78,6 +78,7 @@ def test_rows_far_out_leave_the_others_their_weight() -> None:
     assert found.n_effective > 100
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize(
     "fitted", [blr.fit, lambda *a, **k: blr.sample_posterior(blr.fit(*a, **k), n_draws=40)]
 )

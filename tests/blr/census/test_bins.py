@@ -42,7 +42,7 @@ def case(seed: int, *, blind: bool, share: float, n: int = 300, N: int = 1500) -
 def test_bins_hold_the_truth_on_average_also_where_the_model_is_blind_to_them() -> None:
     for blind in (False, True):
         held, seen = [], []
-        for seed in range(16):
+        for seed in range(8):
             labelled, target, counted, places, truth = case(seed, blind=blind, share=0.25)
             shares = bin_shares(labelled, target, counted, places)
             low, high = shares.interval()

@@ -126,7 +126,7 @@ def test_a_stated_purity_or_completeness_has_a_threshold() -> None:
     p, q = expit(2 * x - 2), expit(2 * z - 2)
     labelled = LabelledRows(np.column_stack([1 - p, p]), y, np.ones(n), x[:, None])
     target = TargetRows(np.column_stack([1 - q, q]), np.ones(N), z[:, None], N)
-    shares = np.tile([0.5, 0.5], (1000, 1))
+    shares = np.tile([0.5, 0.5], (200, 1))
     threshold, pure = threshold_for(labelled, target, 1, shares, purity=0.95)
     assert abs(truth[q >= threshold].mean() - 0.95) < 0.015
     assert pure.n_selected == n_selected(target, 1, threshold) == (q >= threshold).sum()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.integrate import dblquad, quad
+from scipy.integrate import quad
 from scipy.special import gammaln
 from sklearn.linear_model import LogisticRegression
 
@@ -151,12 +151,15 @@ def test_evidence_in_two_dimensions_by_quadrature(dense: Twin) -> None:
     q = fit(Phi, t, GaussianPrior(0.0, [4.0, 1.0]))
     L = np.linalg.inv(np.linalg.cholesky(q.precision)).T
 
-    def joint(v: float, u: float) -> float:
+    def joint(u: float, v: float) -> float:
         w = q.mean + L @ np.array([u, v])
         log_prior = -0.5 * (w[0] ** 2 / 4 + w[1] ** 2) - 0.5 * np.log(4) - np.log(2 * np.pi)
         return np.exp(dense.log_likelihood(Phi, t, w) + log_prior - q.log_evidence)
 
-    volume, _ = dblquad(joint, -8, 8, -8, 8, epsabs=1e-7)
+    # The trapezoidal sum converges faster than any power of its step, of which the standard deviations are four.
+    step = 0.25
+    place = np.arange(-8, 8 + step, step)
+    volume = step**2 * sum(joint(u, v) for u in place for v in place)
     log_ratio = np.log(volume * abs(np.linalg.det(L)))
     assert log_ratio == pytest.approx(q.second_order, abs=1e-3)
     assert log_ratio == pytest.approx(0.0, abs=0.05)

@@ -17,6 +17,7 @@ def problem(n_classes: int) -> tuple[np.ndarray, np.ndarray, blr.GaussianPrior]:
     return Phi, t, blr.GaussianPrior.isotropic(3, precision=0.2, intercept=0)
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_moments_are_those_of_the_posteriors(n_classes: int) -> None:
     Phi, t, prior = problem(n_classes)
@@ -37,6 +38,7 @@ def test_the_moments_are_those_of_the_posteriors(n_classes: int) -> None:
     np.testing.assert_allclose(pair.weight @ pair.draws, exact.mean[both], atol=0.1 * sd.max())
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_draws_of_chains_are_taken_as_they_are() -> None:
     Phi, t, prior = problem(2)
     q = blr.fit(Phi, t, prior)

@@ -137,6 +137,7 @@ def test_what_could_not_be_repaired_stays_red(monkeypatch: pytest.MonkeyPatch) -
     assert found.posterior.gaussian is refined.gaussian
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_seeded() -> None:
     q, new = separable(K=3, F=4)
     refined = refine(q)

@@ -22,7 +22,7 @@ from catalogs.fits.header import read_hdus
 from catalogs.fits.source import open_source
 from catalogs.writing.annotate import annotate
 
-N = 1000
+N = 500
 MARK = (NewColumn("blr_mark", pa.int32()),)
 SHUFFLED = {"I": 2, "J": 4, "K": 8, "E": 4, "D": 8}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalogs.parquet._thrift import (
@@ -71,6 +71,7 @@ def test_what_is_written_is_read(struct: Any) -> None:
     assert decode(encode(struct)) == struct
 
 
+@settings(max_examples=30)  # of lists of up to 20, each is many of the structures that the first test draws
 @given(st.lists(structs, max_size=20), st.integers(1, 300), st.integers(1, 300))
 def test_packed_structures_are_the_bytes_of_the_decoded(inner: Any, outer: Any, number: int) -> None:
     """Found by passing over them, where the slow way makes objects of all."""

@@ -181,7 +181,6 @@ def test_any_text_that_pandas_writes_is_read(
 LINES = st.sampled_from(["x", "x", "x", "x", '"a, b"', '"two\nlines"', "", "# a comment", "#"])
 
 
-@settings(max_examples=150)
 @given(
     st.lists(st.tuples(LINES, st.sampled_from(["\n", "\r\n", "\r"])), max_size=12),
     st.sampled_from(["\n", "\r\n", "\r", None]),

@@ -84,6 +84,7 @@ def test_a_training_gains_by_it_and_a_row_without_measurements_stays_unclassifie
     losses = []
     for i, text in enumerate((start.text, plain)):
         short = text[: text.index("[[candidate]]")] + '[[candidate]]\nbasis = { kind = "linear" }\n'
+        short = short.replace('by = "stack"', 'by = "evidence"\nposterior = "laplace"')
         (tmp_path / f"{i}.toml").write_text(short, encoding="utf-8")
         model = steps.train(TrainRequest(tmp_path / f"{i}.toml", tmp_path / f"models-{i}", threads=1))
         table = pa.table(target).append_column("id", pa.array(np.arange(N)))

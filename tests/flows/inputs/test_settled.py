@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,10 @@ class Clock:
     """What `still_written` takes for the time: it goes on by what is slept, and by nothing else."""
 
     def __init__(self) -> None:
-        self.slept = 0.0
+        self.began, self.slept = time.time(), 0.0
 
     def time(self) -> float:
-        return time.time() + self.slept
+        return self.began + self.slept
 
     def monotonic(self) -> float:
         return self.slept
@@ -59,31 +58,30 @@ def test_a_file_of_the_future_is_watched(tmp_path: Path, clock: Clock) -> None:
     assert 49.9 <= clock.slept <= 50.3
 
 
-def test_a_file_that_grows_on_is_left_for_the_next_run(tmp_path: Path) -> None:
-    growing, done = tmp_path / "growing", threading.Event()
-    growing.write_text("")
+def test_a_file_that_grows_on_is_left_for_the_next_run(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    growing, sleep = aged(tmp_path / "growing", 0), clock.sleep
 
-    def write() -> None:
-        while not done.wait(0.05):
-            with growing.open("a") as stream:
-                stream.write("x")
+    def written_to_meanwhile(seconds: float) -> None:
+        sleep(seconds)
+        with growing.open("a") as stream:
+            stream.write("x")
+        os.utime(growing, (clock.time(),) * 2)
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        told = still_written([growing, aged(tmp_path / "whole", 60)], quiet=0.6, patience=1.2)
-    finally:
-        done.set()
-        writer.join()
+    monkeypatch.setattr(clock, "sleep", written_to_meanwhile)
+    told = still_written([growing, aged(tmp_path / "whole", 60)], quiet=0.6, patience=1.2)
+    assert 1.2 <= clock.slept < 1.5
     assert told == {growing: "it changed less than 0.6 s ago, so it is left for the next run"}
 
 
-def test_a_file_that_goes_away_is_none_of_them(tmp_path: Path) -> None:
-    gone = aged(tmp_path / "a", 0)
-    timer = threading.Timer(0.2, gone.unlink)
-    timer.start()
+def test_a_file_that_goes_away_is_none_of_them(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, sleep = aged(tmp_path / "a", 0), clock.sleep
+    monkeypatch.setattr(clock, "sleep", lambda seconds: (sleep(seconds), gone.unlink()))
     assert still_written([gone, tmp_path / "never"], quiet=0.5, patience=5) == {}
-    timer.join()
+    assert clock.slept == 0.2
 
 
 def test_no_quiet_asked_no_wait(tmp_path: Path) -> None:

@@ -106,7 +106,9 @@ def test_t_types_train_as_init_writes_them(
     written = tomllib.loads(start.text)["label"]["classes"]
     assert written == {"below_0": ["..0"], "from_0": ["0.."]}
     assert "renamed" not in start.text
-    (tmp_path / "spec.toml").write_text(start.text)
+    head, *candidates = start.text.split("[[candidate]]")
+    some = candidates[:2] if kind is np.float32 else candidates  # `make long` trains all
+    (tmp_path / "spec.toml").write_text("[[candidate]]".join([head, *some]))
     told = train(tmp_path / "spec.toml", tmp_path / "models")
     assert told.metrics.log_loss < 0.7 * told.metrics.log_loss_baseline
     assert sum(start.classes.values()) == np.sum(columns["t"] > -90)
