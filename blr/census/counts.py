@@ -117,9 +117,7 @@ def count_classes(
             None,
             assumes,
             f"{given}no class shares make the labelled rows look like the target ({_area(alike)}), so no assumption "
-            "can be tested; "
-            'audit the output, or state [shift] assumes = "features" if the labelled objects were only '
-            "chosen differently by their features",
+            f"can be tested; {_remedy_of_bias(labelled, target)}",
             alike,
             contradicted=True,
         )
@@ -142,6 +140,16 @@ def _contradiction(labelled: LabelledRows, target: TargetRows, shares: ShareDraw
             f"({p}, expected {FALSE_ALARMS} or more)"
         )
     return _area(alike) if alike.auc - _AREA_APART * alike.error > 0.5 else ""
+
+
+def _remedy_of_bias(labelled: LabelledRows, target: TargetRows) -> str:
+    """Return what to do where labelled rows do not look like the target; nothing that would be refused next."""
+    if _if_features(labelled, target).shares is None:
+        return 'audit the output (they overlap too little for [shift] assumes = "features")'
+    return (
+        'audit the output, or state [shift] assumes = "features" if the labelled objects were only chosen '
+        "differently by their features"
+    )
 
 
 def _area(alike: Propensity) -> str:

@@ -167,6 +167,8 @@ EARLIER = "an audit: "
 """First words of an audit's reasons in folders of earlier snapshots: the source says so already."""
 SHOWN_IN_BINS = 0.5
 """Threshold of the selections that bins show beside the stated ones; all are in `summary.json`."""
+NOTHING_KNOWN = 0.9
+"""Width of an interval from which its centre is not shown: no labelled object is there to tell."""
 _AT_TRAINING_SHARES = "The probabilities are those at the class shares of the training."
 _SELECTED = ("probability from", "objects", "purity", "95 %", "completeness", "95 %")
 
@@ -182,11 +184,14 @@ def _selected(s: SelectionCensus) -> tuple[str, ...]:
 def _quality(s: SelectionQuality) -> tuple[str, ...]:
     return (
         f"{s.objects:,}",
-        _percent(s.purity),
-        _interval(s.purity_low, s.purity_high),
-        _percent(s.completeness),
-        _interval(s.completeness_low, s.completeness_high),
+        *_known(s.purity, s.purity_low, s.purity_high),
+        *_known(s.completeness, s.completeness_low, s.completeness_high),
     )
+
+
+def _known(value: float, low: float, high: float) -> tuple[str, str]:
+    """Return a share and its interval in words; no number where hardly any share is excluded."""
+    return ("–" if high - low > NOTHING_KNOWN else _percent(value)), _interval(low, high)
 
 
 def _interval(low: float, high: float, of: float = 1.0) -> str:

@@ -53,6 +53,16 @@ def selected(counted: Counted, labelled: LabelledRows, target: TargetRows, thres
     )
 
 
+@pytest.mark.parametrize(("tilt", "offered"), [(0.9, True), (2.0, False)])
+def test_a_remedy_that_would_be_refused_is_not_offered(tilt: float, *, offered: bool) -> None:
+    labelled, target, _ = sets(1, tilt=tilt)
+    refused = count_classes(labelled, target)
+    assert refused.shares is None
+    assert "audit the output" in refused.reason
+    assert ('or state [shift] assumes = "features"' in refused.reason) is offered
+    assert (count_classes(labelled, target, assumes="features").shares is not None) is offered
+
+
 def test_where_nothing_is_rejected_all_is_as_under_shares_alone() -> None:
     labelled, target, _ = sets(1, tilt=0.0)
     counted = count_classes(labelled, target)
