@@ -99,6 +99,9 @@ def approximation_finding(report: Judged) -> Finding:
     if report.trust is None or report.trust.verdict not in FROM_TRUST:
         return Finding(what="It is not known whether the approximation holds", level="care")
     level, words = FROM_TRUST[report.trust.verdict]
+    if level == "good" and len(report.trust.reasons) > 1:
+        parts = f"card.md beside the model says what was checked in {len(report.trust.reasons)} of its parts"
+        return Finding(what=f"{words}; {parts}", level=level, short=begun_small([words]))
     reasons = "; ".join(_in_words(report.trust.reasons))
     advice = {
         "green": "",
@@ -151,7 +154,8 @@ def beyond_finding(found: Classification) -> Finding | None:
     return Finding(
         what=f"{most.count:,} of {found.n_rows:,} objects are {words[most.name]}, where the labels say little",
         level="bad",
-        advice=f"Leave out those with the flag {most.name}, or label some and train again.",
+        advice=f"Label some of them and train again, or audit the output. Without them (flag {most.name}) "
+        f"{found.n_rows - most.count:,} objects are left.",
         short=f"Not for {most.share:.0%} of the objects: they are {words[most.name]} ({most.name})",
     )
 

@@ -339,6 +339,14 @@ def test_the_report_mentions_the_refit(folder: Path) -> None:
     trust = replace(told.trust, verdict="green", reasons=("chains confirm it",))
     answer = training_answers(train_report(replace(told, trust=trust)))[0]
     assert "The approximation holds (green): chains confirm it" in {f.what for f in answer.findings}
+    trust = replace(
+        trust, reasons=("6% of the mixture: chains confirm it", "18% of the mixture: chains confirm it")
+    )
+    answer = training_answers(train_report(replace(told, trust=trust)))[0]
+    briefly = (
+        "The approximation holds (green); card.md beside the model says what was checked in 2 of its parts"
+    )
+    assert briefly in {f.what for f in answer.findings}
     undecided = replace(told.training, unlabelled=3, unknown_labels={"?": 2, "S?": 5})
     left = train_report(replace(told, training=undecided)).left_out
     assert left is not None
