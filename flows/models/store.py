@@ -156,9 +156,14 @@ class Store(StoreFolder):
     def _known(self, name: str) -> str:
         names = self.names()
         if check_name(name) not in names:
+            if not names:
+                lacking = "a store without any model" if self.root.is_dir() else "no such folder"
+                raise ModelError(
+                    f"{self.root}: got {lacking}, expected the model '{name}' in it; correct the path, or train one "
+                    f"with `blr train SPEC --store {self.root}`"
+                )
             raise ModelError(
                 f"{self.root}: got no model '{name}', expected one of the store's; {nearest(name, names)}"
-                + ("" if names else " (train one with `blr train SPEC --store DIR`)")
             )
         return name
 

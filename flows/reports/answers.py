@@ -77,7 +77,7 @@ def _suspects(report: TrainReport) -> Iterator[Finding]:
         left = len(report.suspects) - len(first)
         more = f", and {left} more" if left else ""
         yield Finding(
-            what=f"Suspected are {', '.join(f'{name} ({why})' for name, why in first)}{more}",
+            what=f"Suspects: {', '.join(f'{name} ({why})' for name, why in first)}{more}",
             short=f"{', '.join(name for name, _ in first)}{more}",
             level="plain",
             advice="They may tell how the labelled objects were chosen. Leave out what the objects to classify do not "

@@ -72,7 +72,7 @@ def test_suspects_are_in_the_answer_itself_for_a_terminal_has_no_room_for_all_fi
     without = training_answers(report())[0]
     assert trust.short == f"{without.short} {named}"
     assert trust.level == without.level
-    assert "Suspected are z0 (a distance), z1 (a distance)" in trust.findings[-1].what
+    assert "Suspects: z0 (a distance), z1 (a distance)" in trust.findings[-1].what
     lines = answer_lines([trust, *rest])
     assert len(lines) == 10
     assert named in lines[0]

@@ -39,7 +39,7 @@ def test_suspects_that_init_keeps_are_said_after_the_training(
     said = " ".join(capsys.readouterr().out.split())
     share = np.isfinite(columns["width"][star]).mean()
     assert "Suspects among the features: redshift, width." in said
-    assert "Suspected are redshift (a distance), width (measured for 100% of class 'GALAXY' and " in said
+    assert "Suspects: redshift (a distance), width (measured for 100% of class 'GALAXY' and " in said
     assert f"{share:.0%} of class 'STAR')." in said
     assert "Leave out what the objects to classify do not have alike." in said
 
