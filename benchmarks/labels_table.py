@@ -14,6 +14,7 @@ from scipy.stats import t as student
 __all__ = ["OURS", "TIED", "Fit", "Gap", "read_fits", "table_page", "verdict"]
 
 OURS = "ours"
+NEWEST, EARLIER = "ours, newest code", "ours, the code before it"
 TIED = 0.01
 """Largest mean gap in nats that may still be called a tie."""
 FEWEST_PAIRS = 5
@@ -96,7 +97,10 @@ def gap_to(peer: str, our: Splits, theirs: Splits) -> Gap | None:
 
 
 def cells(fits: Iterable[Fit], code: str | None) -> dict[Cell, dict[str, dict[int, Fit]]]:
-    """Return the fits by cell, method and split; ours of one version of the code, by default the newest stored."""
+    """Return the fits by cell, method and split; ours of a version of the code, by default the newest of each split.
+
+    The fits of the newest version, and the earlier ones of the same splits, are `NEWEST` and `EARLIER`.
+    """
     by_cell: dict[Cell, dict[str, dict[int, Fit]]] = {}
     ours: dict[Cell, list[Fit]] = {}
     for fit in fits:
@@ -107,14 +111,19 @@ def cells(fits: Iterable[Fit], code: str | None) -> dict[Cell, dict[str, dict[in
         else:
             methods.setdefault(fit.method, {})[fit.split] = fit
     for cell, mine in ours.items():
-        wanted = code or mine[-1].code
-        by_cell[cell][OURS] = {fit.split: fit for fit in mine if fit.code == wanted}
+        wanted = [fit for fit in mine if code in (None, fit.code)]
+        if not wanted:
+            continue
+        by_cell[cell][OURS] = {fit.split: fit for fit in wanted}
+        newest = [fit for fit in wanted if fit.code == wanted[-1].code]
+        by_cell[cell][NEWEST] = {fit.split: fit for fit in newest}
+        by_cell[cell][EARLIER] = {fit.split: fit for fit in wanted if fit.code != newest[0].code}
     return by_cell
 
 
 def best_peer(methods: Mapping[str, Splits]) -> tuple[str, Gap | None] | None:
     """Return the peer that is farthest before ours, or without ours the one of the lowest mean log loss."""
-    peers = {name: splits for name, splits in methods.items() if name != OURS}
+    peers = {name: splits for name, splits in methods.items() if name not in (OURS, NEWEST, EARLIER)}
     gaps = [gap for name in peers if (gap := gap_to(name, methods.get(OURS, {}), peers[name])) is not None]
     if gaps:
         enough = min(FEWEST_PAIRS, max(gap.n for gap in gaps))
@@ -144,6 +153,8 @@ def _failures(methods: Mapping[str, Splits]) -> str:
     """Return which methods failed in how many splits, with the kind of the error."""
     words = []
     for name, splits in methods.items():
+        if name in (NEWEST, EARLIER):
+            continue
         for kind, n in Counter(f.failure.partition(":")[0] for f in splits.values() if f.failure).items():
             words.append(f"{name}: {kind}, {n} of {len(splits)}")
     remarks = sum(bool(f.remark) for f in methods.get(OURS, {}).values())
@@ -152,7 +163,15 @@ def _failures(methods: Mapping[str, Splits]) -> str:
 
 HEADER = (
     *("set", "labels", "drawn", "splits", "ours", "best peer", "its log loss", "ours less it", "verdict"),
-    *("calibration, ours", "its", "seconds, ours", "its", "our code", "failed"),
+    *(
+        "calibration, ours",
+        "its",
+        "seconds, ours",
+        "its",
+        "our code",
+        "newest code less the one before",
+        "failed",
+    ),
 )
 
 
@@ -163,8 +182,8 @@ def _row(cell: Cell, methods: Mapping[str, Splits]) -> list[str]:
     peer, gap = found or ("", None)
     theirs = methods.get(peer, {})
     common = None if gap is None else [s for s in theirs if s in our]
+    change = gap_to(EARLIER, methods.get(NEWEST, {}), methods.get(EARLIER, {}))
     n_labels = next(fit.n_labels for splits in methods.values() for fit in splits.values())
-    shown = f"{gap.mean:+.4f}" + (f" ± {gap.half:.4f}" if gap.n > 1 else "") if gap else ""
     return [
         name,
         f"{n_labels:,}" + (" (all)" if size == "all" else ""),
@@ -173,15 +192,20 @@ def _row(cell: Cell, methods: Mapping[str, Splits]) -> list[str]:
         _text(_mean(our, "log_loss", common)),
         peer,
         _text(_mean(theirs, "log_loss", common)),
-        shown,
+        _shown(gap),
         "failed" if any(fit.failure for fit in our.values()) else verdict(gap) if gap else "",
         _text(_mean(our, "calibration_error", common), 3),
         _text(_mean(theirs, "calibration_error", common), 3),
         _text(_mean(our, "seconds"), 1),
         _text(_mean(theirs, "seconds"), 1),
-        ", ".join(sorted({fit.code for fit in our.values()})),
+        ", ".join(f"{name} ({n})" for name, n in Counter(fit.code for fit in our.values()).most_common()),
+        f"{_shown(change)} ({change.n} splits)" if change else "",
         _failures(methods),
     ]
+
+
+def _shown(gap: Gap | None) -> str:
+    return f"{gap.mean:+.4f}" + (f" ± {gap.half:.4f}" if gap.n > 1 else "") if gap else ""
 
 
 INTRODUCTION = """\
@@ -204,6 +228,9 @@ has at least two labels in the training draw. *Biased*: all labels are from one 
 the set: the brightest (OpenNGC and 6dFGS in B, SDSS in r, LINEAR's median, Kepler's band), the largest share of
 votes for features or a disc (Galaxy Zoo 2), the largest mean texture (breast cancer), most ink (digits); the test
 rows are any. Empty cells have not been run.
+
+A split that several versions of our code ran counts with the newest of them; *our code* names all that count, the one
+with the most splits first. *Newest code less the one before*: the paired difference on the splits that both ran.
 """
 
 
