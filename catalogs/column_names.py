@@ -73,6 +73,7 @@ class ColumnNames(Table):
     exposures: Naming = Naming()
     signal_to_noise: Naming = Naming()
     flag: Naming = Naming()
+    yes_or_no: Naming = Naming()
     code: Naming = Naming()
     bookkeeping: Naming = Naming()
     bookkeeping_alone: Naming = Naming()

@@ -31,7 +31,7 @@ from flows.draft._fluxes import FluxBand, bare_fluxes, flux_bands, is_flux, said
 from flows.draft._presence_features import presence_features
 from flows.draft._suspects import Suspect, losses_without
 
-__all__ = ["Chosen", "choose_columns"]
+__all__ = ["Chosen", "Offered", "choose_columns"]
 
 MOST_SETS = 5
 """Sets of columns that tell more together, in a comment."""
@@ -45,6 +45,15 @@ FEWEST_VALUES = 0.1
 """Share of the rows that a feature needs values in."""
 ALIKE, CALLED_ALIKE = 0.5, 0.6
 """Correlation of logarithms, and likeness of names where no unit is known, of two sizes of one thing."""
+
+
+@dataclass(frozen=True)
+class Offered:
+    """A column that is left out, the share of the information on the class that it gives, and lines to use it."""
+
+    name: str
+    gain: float
+    features: dict[str, str]
 
 
 @dataclass
@@ -62,6 +71,7 @@ class Chosen:
     errors: dict[str, str] = field(default_factory=dict)
     bands: list[FluxBand] = field(default_factory=list)
     together: list[Leak] = field(default_factory=list)
+    offers: list[Offered] = field(default_factory=list)
     most: int = MOST_FEATURES
     called: frozenset[str] = frozenset()  # the columns' names in small letters
     # Whether a row (n,) has any feature.

@@ -31,6 +31,7 @@ __all__ = [
     "is_of_the_observation",
     "is_score",
     "is_type",
+    "is_yes_or_no",
     "vector_name",
 ]
 
@@ -78,14 +79,24 @@ def _within(values: Floats, low: float, high: float) -> bool:
     return bool(known.size and np.quantile(known, 0.01) >= low and np.quantile(known, 0.99) <= high)
 
 
-def is_flag(name: str, values: Floats) -> bool:
-    """Say whether a column (n,) is yes or no, or whole numbers called a flag, a quality or a class."""
-    known = _known(values)
+def is_yes_or_no(values: Floats) -> bool:
+    """Say whether a column (n,) holds two whole numbers as those of yes and no."""
+    known = np.unique(_known(values))
+    return len(known) == 2 and set(known.tolist()) <= {-1.0, 0.0, 1.0, 2.0}
+
+
+def is_flag(name: str, values: Floats, description: str | None = None) -> bool:
+    """Say whether whole numbers (n,) are called a flag, a quality or a class, or yes and no a selection.
+
+    What is yes or no and called neither so, nor described as a flag, is a measurement: `has_dust`.
+    """
+    called = column_names()
     if not _whole(values):
         return False
-    if len(np.unique(known)) == 2 and set(np.unique(known)) <= {-1.0, 0.0, 1.0, 2.0}:
+    if any(_called(role, name) for role in (called.flag, called.code)):
         return True
-    return any(_called(role, name) for role in (column_names().flag, column_names().code))
+    said = name_words(description or "")
+    return is_yes_or_no(values) and (_called(called.yes_or_no, name) or called.flag.fits("", said))
 
 
 def is_bookkeeping(column: Column, values: Floats) -> bool:

@@ -27,7 +27,7 @@ from flows.draft._columns import Chosen
 from flows.draft._exclusions import same_question
 from flows.draft._expressions import quoted
 from flows.draft._names import vector_name
-from flows.draft._summary import reasons_of_vectors, summary
+from flows.draft._summary import offer_lines, reasons_of_vectors, summary
 from flows.draft._toml import (
     comment_text,
     inline_table,
@@ -303,6 +303,7 @@ class Page:
         )
         for name, reason in {**reasons_of_vectors(self.chosen.left_out, self.seen), **self.other}.items():
             yield f"#   {comment_text(name)}: {comment_text(reason)}"
+        yield from offer_lines(self.chosen)
         if self.chosen.together:
             yield "# Together these tell more than apart, as colours do, but also columns computed with the class:"
             for leak in self.chosen.together:

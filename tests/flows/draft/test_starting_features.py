@@ -215,7 +215,10 @@ def test_scores_are_shares(name: str, values: np.ndarray, *, is_one: bool) -> No
     ("name", "values", "is_one"),
     [
         ("zWarning", RNG.choice([0, 4, 16], N), True),
-        ("has_jet", RNG.integers(0, 2, N), True),
+        ("has_jet", RNG.integers(0, 2, N), False),
+        ("has_spectrum", RNG.integers(0, 2, N), True),
+        ("in_training_set", RNG.integers(0, 2, N), True),
+        ("isSaturated", RNG.integers(0, 2, N), True),
         ("quality", RNG.choice([1, 2, 3], N), True),
         ("quality_factor", RNG.normal(9, 1, N), False),
         ("counts", RNG.poisson(30, N), False),
