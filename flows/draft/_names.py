@@ -41,6 +41,8 @@ DATE_RANGES = ((15_000, 110_000), (2_300_000, 2_600_000), (1800, 2200))
 """Modified Julian dates, Julian dates, years."""
 FOLLOWS = 0.5
 """Rank correlation with a magnitude, a flux or an error from which a ratio of signal to noise is of that."""
+FEW_MARKS = 0.1
+"""Share of the values of an error that may be marks for none."""
 OBSERVING = ("obs.", "instr.", "time.epoch", "time.start", "time.end", "meta.")
 STAGES = (-12.0, 14.0)
 """Numerical Hubble stages, and marks a little beyond."""
@@ -200,6 +202,7 @@ def error_of(
     if (column.ucd or "").lower().startswith("stat.error"):
         return ""
     known = _known(values)
+    known = known[~_few_marks(known)]
     if not known.size or (known.min() < 0 < known.max()):
         return None
     if column_names().position_error.fits(name, [_joined(name)]):
@@ -211,6 +214,13 @@ def error_of(
         return of
     sure = without and _called(column_names().sure_error, name)
     return "" if sure and _follows_photometry(column.name, values, rows, columns) else None
+
+
+def _few_marks(known: Floats) -> NDArray[np.bool_]:
+    """Return which values (n,) are negative marks in place of errors, as SDSS's -1; none where they are many."""
+    marks = np.array([mark for mark in column_names().sentinels.numbers if mark < 0])
+    marked = np.isin(known.astype(np.float32), marks.astype(np.float32))
+    return marked if marked.mean() <= FEW_MARKS else np.zeros(len(known), dtype=bool)
 
 
 def _without_error_words(name: str) -> set[str]:

@@ -306,3 +306,22 @@ def test_what_to_do_is_readable_beside_long_texts(tmp_path: Path) -> None:
         check_classes(label, LabelReader.of_lists(label.classes), Counter({LONG: 4, "y" + LONG: 3}), [0, 4])
     assert len(str(failure.value)) < 600
     assert len(brief(LONG)) == 60
+
+
+def test_errors_with_marks_for_not_measured_are_errors(tmp_path: Path) -> None:
+    """One error in a hundred was -1 in SDSS's tables of lines: these errors were features, those without -1 not."""
+    kind = np.repeat(["a", "b"], N // 2)
+    error = RNG.lognormal(1.2, 0.4, N)
+    error[RNG.permutation(N)[:6]] = -1
+    columns = {"SII_FLUX": RNG.lognormal(3, 1, N), "SII_FLUX_ERR": error, "kind": kind}
+    start = started(tmp_path, columns, "kind")
+    assert start.left_out == {"SII_FLUX_ERR": "an error of SII_FLUX, not a measurement"}
+    assert '"SII_FLUX_ERR" = [-1.0]  # -1: 6 rows, repeated, and no error is negative' in start.text
+
+
+def test_one_mark_among_errors_is_enough() -> None:
+    values = np.append(RNG.lognormal(size=99), -1.0)
+    columns = {n: Column(n, FLOAT) for n in ("x", "x_err")}
+    rows = {"x": RNG.normal(size=100), "x_err": values}
+    assert error_of(columns["x_err"], values, rows, columns) == "x"
+    assert error_of(columns["x_err"], RNG.normal(size=100), rows, columns) is None
