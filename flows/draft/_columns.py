@@ -293,7 +293,7 @@ def _nested(columns: _Columns, names: Sequence[str]) -> list[tuple[str, str]]:
 
 def _together(x: NDArray[np.float64], y: NDArray[np.float64]) -> bool:
     """Say whether two columns (n,) rise together; what is the same in every row does not."""
-    return bool(x.std() > 0 and y.std() > 0 and np.corrcoef(x, y)[0, 1] >= ALIKE)
+    return bool(np.ptp(x) > 0 and np.ptp(y) > 0 and np.corrcoef(x, y)[0, 1] >= ALIKE)
 
 
 def _from_the_middle(columns: _Columns, name: str) -> float:

@@ -176,7 +176,7 @@ def _follows_photometry(
 
 def _follows(x: Floats, y: Floats) -> bool:
     both = np.isfinite(x) & np.isfinite(y)
-    if both.sum() < 20 or x[both].std() == 0 or y[both].std() == 0:
+    if both.sum() < 20 or np.ptp(x[both]) == 0 or np.ptp(y[both]) == 0:
         return False
     return abs(float(np.corrcoef(mid_ranks(x[both]), mid_ranks(y[both]))[0, 1])) > FOLLOWS
 

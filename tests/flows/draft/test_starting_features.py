@@ -325,3 +325,13 @@ def test_one_mark_among_errors_is_enough() -> None:
     rows = {"x": RNG.normal(size=100), "x_err": values}
     assert error_of(columns["x_err"], values, rows, columns) == "x"
     assert error_of(columns["x_err"], RNG.normal(size=100), rows, columns) is None
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_column_that_is_the_same_but_where_none_is_known_gives_no_warning(tmp_path: Path) -> None:
+    """The spread of a hundred times 0.1 is their rounding, and was divided by."""
+    kind = np.repeat(["a", "b"], N // 2)
+    rare = np.where(RNG.random(N) < 0.2, 0.1, np.nan)
+    columns = {"spix": np.where(np.isnan(rare), np.nan, RNG.normal(size=N)), "e_spix": rare}
+    columns |= {"ra": RNG.uniform(0, 360, N), "dec": RNG.uniform(-9, 9, N), "mag_r": MAGNITUDE}
+    assert started(tmp_path, columns | {"kind": kind}, "kind").left_out["e_spix"] == "the same in every row"
