@@ -14,18 +14,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from catalogs.column_roles import (
     Bands,
     Condition,
     ErrorParts,
+    Expressions,
     Limits,
     Naming,
     Positions,
     Sentinels,
     Table,
     Votes,
+    Word,
 )
 from catalogs.errors import ColumnNamesError, brief, nearest
 
@@ -57,6 +59,7 @@ class ColumnNames(Table):
     flux: Naming = Naming()
     magnitude: Naming = Naming()
     bands: Bands = Bands()
+    lines: dict[Word, Expressions] = Field(default_factory=dict)
     error: Naming = Naming()
     sure_error: Naming = Naming()
     position_error: Naming = Naming()

@@ -22,6 +22,7 @@ For this folder alone:
   labelled rows.
 - `_fluxes`: The tables [photometry.NAME] of a first specification: magnitudes of columns that say they are
   fluxes.
+- `_lines`: Ratios of the fluxes of emission lines: what ionises the gas.
 - `_names`: The meaning of a column by its name, where its values agree: an error, a flag, a score, the observation.
 - `_offered`: Lines for columns that are left out and tell the class: texts of few values, flags and codes, others'
   answers.

@@ -23,11 +23,12 @@ from catalogs.expressions.expression import parse
 from catalogs.profile.columns import Profile
 from catalogs.profile.leaks import Leak, spans_decades
 from catalogs.profile.numbers_in_texts import unread_numbers
-from catalogs.profile.subjects import about_an_error
+from catalogs.profile.subjects import about_a_flux, about_an_error
 from flows.draft._bands import colours, magnitudes_among, most_bands
 from flows.draft._exclusions import Evidence, Reason, reason_against, suspicion_of
 from flows.draft._expressions import columns_of, evaluated, quoted
 from flows.draft._fluxes import FluxBand, bare_fluxes, flux_bands, is_flux, said_by_magnitudes
+from flows.draft._lines import line_ratios
 from flows.draft._presence_features import presence_features
 from flows.draft._suspects import Suspect, losses_without
 
@@ -259,7 +260,13 @@ def _add_others(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None
     rows = columns.evidence.rows
     left = sorted(names, key=lambda n: -round(columns.gain(n), 2))
     logs = {n for n in left if spans_decades(rows[n])}
-    for smaller, larger in _nested(columns, [n for n in names if n in logs]):
+    for name, (text, used) in line_ratios(
+        {n: c.column for n, c in columns.seen.columns.items()}, left, rows
+    ).items():
+        chosen.add(name, text, "ratio of lines: what ionises the gas")
+        # The flux of two lines together, or one that may be negative, says more than the ratio.
+        left = [n for n in left if len(used) > 1 or n not in used or n not in logs]
+    for smaller, larger in _nested(columns, [n for n in names if n in logs and n in left]):
         if smaller in left and larger in left:
             chosen.add(f"{smaller}_{larger}", f"{quoted(smaller)} / {quoted(larger)}", "ratio")
             chosen.add(f"log_{larger}", f"log10({quoted(larger)})", "size")
@@ -272,8 +279,12 @@ def _add_others(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None
 
 
 def _nested(columns: _Columns, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return pairs of columns of one unit, of which one is never larger than the other: axes of an ellipse."""
+    """Return pairs of columns of one unit, of which one is never larger than the other: axes of an ellipse.
+
+    Fluxes are none, though one line may always be the fainter one.
+    """
     pairs, rows = [], columns.evidence.rows
+    names = [n for n in names if not about_a_flux(columns.seen.columns[n].column)]
     for i, a in enumerate(names):
         for b in names[i + 1 :]:
             units = {columns.seen.columns[n].column.unit for n in (a, b)}
