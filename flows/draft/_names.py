@@ -118,7 +118,8 @@ def is_score(name: str, values: Floats, classes: Collection[str] = ()) -> bool:
         return False
     folded = {c.casefold() for c in classes if len(c) > 2}
     parts = words(name)
-    return _called(column_names().score, name) or (len(parts) > 1 and not folded.isdisjoint(parts))
+    called = _called(column_names().score, name) or column_names().score.fits("", [_joined(name)])
+    return called or (len(parts) > 1 and not folded.isdisjoint(parts))
 
 
 def is_type(name: str, values: Floats) -> bool:

@@ -17,8 +17,9 @@ from catalogs.catalog.catalog import Column
 from catalogs.errors import brief
 from catalogs.expressions.expression import parse
 from catalogs.profile import split
+from catalogs.profile.subjects import about_a_colour, about_a_magnitude
 from flows.cli.app import run
-from flows.draft._names import error_of, is_flag, is_of_the_observation, is_score, is_type
+from flows.draft._names import error_of, is_dust, is_flag, is_of_the_observation, is_score, is_type
 from flows.draft._suspects import quick_loss
 from flows.draft.specification import Start, starting_specification
 from flows.errors import TrainingError
@@ -209,6 +210,44 @@ def test_errors_are_of_something_in_the_table(name: str, beside: str, of: str | 
 )
 def test_scores_are_shares(name: str, values: np.ndarray, *, is_one: bool) -> None:
     assert is_score(name, values, {"star", "quasar"}) is is_one
+
+
+def test_class_star_is_a_score_whatever_the_classes_are_called() -> None:
+    assert is_score("CLASS_STAR", RNG.random(N), {"galaxy", "qso"})
+    assert not is_score("SPREAD_MODEL", RNG.normal(0, 0.01, N), {"galaxy", "qso"})
+    assert not is_score("class_radius", RNG.random(N), {"galaxy", "qso"})
+
+
+@pytest.mark.parametrize("name", ["mwebv", "MW_EBV", "ebv", "E_B_V", "gal_ebv", "EBV_SFD98"])
+def test_dust_of_the_galaxy(name: str) -> None:
+    assert is_dust(Column(name, FLOAT), RNG.gamma(2, 0.03, N))
+
+
+@pytest.mark.parametrize(
+    ("name", "ucd", "is_one"),
+    [
+        ("bp_rp", None, True),
+        ("U\u2013B (mag)", None, True),
+        ("colour_1", "phot.color;em.opt.B", True),
+        ("phot_bp_mean_mag", None, False),
+        ("g_AB", None, False),
+        ("k_m_k20fe", None, False),
+    ],
+)
+def test_a_colour_is_no_magnitude(name: str, ucd: str | None, *, is_one: bool) -> None:
+    """`phot_rp_mean_mag - bp_rp` was made, and `U-B (mag)` with a dash said to be an apparent brightness."""
+    column = Column(name, FLOAT, unit="mag", ucd=ucd)
+    assert about_a_colour(column) is is_one
+    assert about_a_magnitude(column) is not is_one
+
+
+def test_colours_of_the_catalogue_are_features_as_they_are(tmp_path: Path) -> None:
+    kind = np.repeat(["a", "b"], N // 2)
+    blue, red = MAGNITUDE + RNG.normal(1, 0.3, N), MAGNITUDE + RNG.normal(0, 0.1, N)
+    columns = {"phot_bp_mean_mag": blue, "phot_rp_mean_mag": red, "g_rp": RNG.normal(1, 0.5, N)}
+    start = started(tmp_path, columns | {"kind": kind}, "kind")
+    assert start.features["g_rp"] == "g_rp"
+    assert not any("g_rp" in text and "-" in text for text in start.features.values())
 
 
 @pytest.mark.parametrize(
