@@ -83,6 +83,11 @@ class Page:
         """What is left out, with counts, the suspects, and the target where it is the file itself."""
         n_columns = sum(c != self.label for c in self.seen.columns) + len(self.other)
         lines = summary(self.classes, self.chosen, self.other, n_columns)
+        if self.seen.repeated_rows:
+            lines.append(
+                f"{self.seen.repeated_rows:,} of {self.seen.n_rows:,} rows repeat another row in every column: "
+                "remove them, or they count twice"
+            )
         if self.is_target:
             lines.append(
                 f"Most rows have no label ({self.unlabelled:,}; {self._rows():,} train): this file is also the "

@@ -73,3 +73,13 @@ def test_texts_of_few_values_are_offered(tmp_path: Path, yes: str) -> None:
     assert "telescope ==" not in start.text
     used = start.text.replace(f"# {line}", line)
     assert gathered_spread(used, tmp_path, "code_f") > 0.4
+
+
+def test_rows_that_are_there_twice_are_told(tmp_path: Path) -> None:
+    columns = {"x": RNG.normal(size=N), "y": RNG.normal(size=N), "kind": KIND}
+    table = pa.table(columns)
+    pq.write_table(pa.concat_tables([table, table.slice(0, 25)]), tmp_path / "x.parquet")
+    start = starting_specification(catalogs.open(tmp_path / "x.parquet"), "kind", folder=tmp_path)
+    told = "25 of 425 rows repeat another row in every column: remove them, or they count twice"
+    assert told in start.summary
+    assert f"\n# {told}\n" in start.text
