@@ -14,18 +14,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from catalogs.column_roles import (
     Bands,
     Condition,
     ErrorParts,
+    Expressions,
     Limits,
     Naming,
     Positions,
     Sentinels,
     Table,
     Votes,
+    Word,
 )
 from catalogs.errors import ColumnNamesError, brief, nearest
 
@@ -57,6 +59,7 @@ class ColumnNames(Table):
     flux: Naming = Naming()
     magnitude: Naming = Naming()
     bands: Bands = Bands()
+    lines: dict[Word, Expressions] = Field(default_factory=dict)
     error: Naming = Naming()
     sure_error: Naming = Naming()
     position_error: Naming = Naming()
@@ -73,6 +76,7 @@ class ColumnNames(Table):
     exposures: Naming = Naming()
     signal_to_noise: Naming = Naming()
     flag: Naming = Naming()
+    yes_or_no: Naming = Naming()
     code: Naming = Naming()
     bookkeeping: Naming = Naming()
     bookkeeping_alone: Naming = Naming()

@@ -16,6 +16,7 @@ __all__ = [
     "Bands",
     "Condition",
     "ErrorParts",
+    "Expressions",
     "Filter",
     "Limits",
     "Naming",
@@ -24,6 +25,7 @@ __all__ = [
     "Sentinels",
     "Table",
     "Votes",
+    "Word",
     "WrittenTogether",
 ]
 
@@ -52,13 +54,9 @@ def _filter_expression(text: str) -> str:
     return text
 
 
-def _small(text: str) -> str:
-    return text.lower()
-
-
 Expression = Annotated[str, AfterValidator(_expression)]
 Expressions = tuple[Expression, ...]
-Word = Annotated[str, Field(min_length=1), AfterValidator(_small)]
+Word = Annotated[str, Field(min_length=1), AfterValidator(str.lower)]
 Words = tuple[Word, ...]
 
 

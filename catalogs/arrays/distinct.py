@@ -7,11 +7,12 @@ repeats are found even if the rows are far apart (Gibbons 2001, "distinct sampli
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-__all__ = ["FULL", "DistinctCounter", "hashed"]
+__all__ = ["FULL", "DistinctCounter", "hashed", "row_hashes"]
 
 Array = np.ndarray[Any, Any]
 CAPACITY = 16_384
@@ -28,6 +29,19 @@ def hashed(values: Array) -> Array:
         return np.asarray(pd.util.hash_array(values.astype(object), categorize=False), dtype=np.uint64)
     plain = values.astype(np.float64) + 0.0 if values.dtype.kind == "f" else values  # -0.0 is 0.0
     return np.asarray(pd.util.hash_array(plain), dtype=np.uint64)
+
+
+def row_hashes(columns: Mapping[str, Array]) -> Array:
+    """Return 64-bit hashes (n,) of rows, from all of their columns (n,); what is missing is one value."""
+    total = np.zeros(len(next(iter(columns.values()), ())), dtype=np.uint64)
+    for values in columns.values():
+        if values.dtype.kind not in "biufOU":
+            continue
+        gone = np.ma.getmaskarray(values)
+        each = np.where(gone, np.uint64(0), hashed(np.asarray(np.ma.getdata(values))))
+        # Odd, so that no bit is lost; equal columns in another order are other rows.
+        total = (total * np.uint64(0x9E3779B97F4A7C15) + each) ^ (total >> np.uint64(29))
+    return hashed(total)
 
 
 class DistinctCounter:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from catalogs.arrays.distinct import DistinctCounter
+from catalogs.arrays.distinct import DistinctCounter, row_hashes
 from catalogs.arrays.unique_texts import shortened
 from catalogs.arrays.values import batch_values, is_text
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, n_bytes
@@ -115,6 +115,8 @@ class ColumnProfile:
 class Profile:
     """All columns that have one value a row, and the sample: `sample[name]` (n,), the same rows of each.
 
+    `repeated_rows` are those in excess of one that hold the same in all of these columns.
+
     `chosen` is a sample of the rows that were chosen, in the same way.  The elements of short vectors are columns
     too, `flux[3]`.
     """
@@ -123,6 +125,7 @@ class Profile:
     columns: Mapping[str, ColumnProfile]
     sample: Mapping[str, Array]
     chosen: Mapping[str, Array]
+    repeated_rows: int = 0
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """Return a column of the sample as float64, NaN where missing or not finite."""
@@ -170,6 +173,7 @@ def profile(
     columns = {c.name: ColumnProfile(c) for c in (*single, *parts)}
     rng, left = np.random.default_rng(seed), catalog.n_rows if limit is None else limit
     reservoir, chosen, n = _Reservoir(sample_rows), _Reservoir(sample_rows), 0
+    whole_rows = DistinctCounter()
     if not columns:
         return Profile(catalog.n_rows, columns, {}, {})
     wanted = [*(c.name for c in single), *(name for name, elements in vectors.items() if elements)]
@@ -180,6 +184,7 @@ def profile(
             values |= element_values(values.pop(name), vectors[name])
         for name, counts in columns.items():
             counts.add(values[name])
+        whole_rows.add_hashes(row_hashes(values))
         values = {n: shortened(v) if v.dtype.kind == "O" else v for n, v in values.items()}
         keys = rng.random(batch.num_rows)
         reservoir.add(values, keys)
@@ -194,7 +199,8 @@ def profile(
         if left <= 0:
             break
     sample = reservoir.rows(tuple(columns))
-    return Profile(n, columns, sample, sample if choice is None else chosen.rows(tuple(columns)))
+    among = sample if choice is None else chosen.rows(tuple(columns))
+    return Profile(n, columns, sample, among, whole_rows.repeated)
 
 
 def _batch_rows(columns: int, catalog: Catalog) -> int:

@@ -15,6 +15,7 @@ from catalogs.column_names import column_names
 from catalogs.column_roles import Naming
 
 __all__ = [
+    "about_a_colour",
     "about_a_flux",
     "about_a_magnitude",
     "about_an_error",
@@ -50,11 +51,20 @@ def about_a_flux(column: Column) -> bool:
 
 
 def about_a_magnitude(column: Column) -> bool:
-    """Say whether a column is called a magnitude, by its UCD, its unit or its name; not surface brightness."""
+    """Say whether a column is called a magnitude, by UCD, unit or name; not a colour, not surface brightness."""
     ucd, unit = (column.ucd or "").lower(), (column.unit or "").lower()
-    if ucd.startswith("phot.mag.sb") or "/" in unit:
+    if ucd.startswith("phot.mag.sb") or "/" in unit or about_a_colour(column):
         return False
     return ucd.startswith("phot.mag") or unit == "mag" or _called(column_names().magnitude, column)
+
+
+def about_a_colour(column: Column) -> bool:
+    """Say whether a column is a colour, by its UCD or as one called by two bands: Gaia's `bp_rp`, `U-B (mag)`."""
+    if (column.ucd or "").lower().startswith("phot.color"):
+        return True
+    known = column_names().bands
+    bands = [known.wavelength(w) for w in name_words(without_unit(column.name)) if w not in known.systems]
+    return not isinstance(column.name, Element) and len(bands) == 2 and None not in bands
 
 
 def about_an_error(column: Column) -> bool:

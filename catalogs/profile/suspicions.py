@@ -18,7 +18,7 @@ from catalogs.catalog.elements import Element
 from catalogs.column_names import column_names
 from catalogs.profile.columns import ColumnProfile, Profile
 from catalogs.profile.numbers_in_texts import as_number_column, not_numbers
-from catalogs.profile.subjects import about_a_magnitude, without_unit
+from catalogs.profile.subjects import about_a_magnitude, about_an_error, without_unit
 from catalogs.sky.positions import is_position
 
 __all__ = [
@@ -120,6 +120,8 @@ def _why_a_mark(column: ColumnProfile, value: float, count: int, apart: float, m
             if apart > GAP * middle
             else None
         )
+    if famous and value < 0 <= value + apart and about_an_error(column.column):
+        return "repeated, and no error is negative"
     most = 0.5 if apart < FAR * middle else 1.0
     if not famous and not (FEWEST_UNUSUAL <= count < most * column.n and column.distinct.estimate > 20):
         return None

@@ -66,6 +66,12 @@ UNITS: dict[str, PositionUnit] = {
 }
 """What catalogues write, in small letters."""
 
+PREFIXED = re.compile(r"(?P<prefix>.+)_(?P<word>[a-z]+\d*)", re.IGNORECASE)
+OFFSET = re.compile(
+    r"(.*_)?(d|del(ta)?|off(set)?s?|diff|pm|e|s|err(or)?|sig(ma)?|unc|std|rms)", re.IGNORECASE
+)
+"""What is before the coordinate's word of an offset, a motion or an error."""
+
 SEXAGESIMAL = re.compile(
     r"^\s*(?P<sign>[-+−]?)\s*(?P<whole>\d{1,3})\s*[:hʰd°\s]\s*(?P<minutes>\d{1,2})\s*"
     r"(?:[:mᵐ'′\s]\s*(?P<seconds>\d{1,2}(?:\.\d*)?)\s*[sˢ\"″]?)?\s*$"
@@ -262,6 +268,36 @@ def find_position_columns(catalog: Catalog) -> tuple[str, str] | None:
         same_kind = [d for d in dec if _is_number(catalog, d) == _is_number(catalog, name)]
         if same_kind:
             return name, same_kind[0]
+    return _behind_a_prefix(catalog)
+
+
+def _behind_a_prefix(catalog: Catalog) -> tuple[str, str] | None:
+    """Return the first two columns in degrees that are called as coordinates behind one prefix: SC_RA and SC_DEC.
+
+    Errors and offsets are called so too.
+    """
+    degrees = {c.name for c in catalog.columns if UNITS.get((c.unit or "").strip().lower()) == "deg"}
+    called = column_names().positions
+    pairs = (
+        (name, match["prefix"])
+        for name in catalog.names
+        for match in [PREFIXED.fullmatch(name)]
+        if name in degrees and match and match["word"].lower() in called.right_ascension
+    )
+    for name, prefix in pairs:
+        offset = OFFSET.fullmatch(prefix) or column_names().error.fits(name, name_words(name))
+        others = (
+            n
+            for n in catalog.names
+            for match in [PREFIXED.fullmatch(n)]
+            if n in degrees
+            and match
+            and match["prefix"] == prefix
+            and match["word"].lower() in called.declination
+        )
+        other = next(others, None)
+        if other is not None and not offset:
+            return name, other
     return None
 
 

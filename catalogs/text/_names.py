@@ -10,6 +10,8 @@ from catalogs.errors import FormatError, brief
 
 __all__ = ["has_no_names", "is_value", "unnamed", "words_of_line"]
 
+FEW = 0.2
+"""Share of a line's words up to which names may look like numbers."""
 WORD = re.compile(r'"(?:[^"]|"")*"|\S+')
 VALUE = re.compile(
     r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eEdD][-+]?\d+)?|[-+]?(?:nan|inf)"  # a number
@@ -21,16 +23,26 @@ VALUE = re.compile(
 def has_no_names(rows: Sequence[Sequence[str]]) -> bool:
     """Say whether the first of the rows is an object like the others.
 
-    Names may be whole numbers, as wavelengths are; then the other words of the line tell.
+    Names may be whole numbers, as wavelengths are, and one or two of many may look like any number (`1e5`, `nan`); then
+    the other words of the line tell.
     """
     first, second = rows[0], rows[1] if len(rows) > 1 else []
     values = [word for word in first if is_value(word)]
     if not values:
         return False
-    if len(values) == len(first) or any(not re.fullmatch(r"\s*\d+\s*", word) for word in values):
+    whole = all(re.fullmatch(r"\s*\d+\s*", word) for word in values)
+    if len(values) == len(first) or not (whole or _few_above_numbers(first, second)):
         return True
     texts = [(a, b) for a, b in zip(first, second, strict=False) if a.strip() and not is_value(a)]
     return any(a == b or (re.search(r"\d", a) and pattern_of(a) == pattern_of(b)) for a, b in texts)
+
+
+def _few_above_numbers(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Say whether hardly any word is a value, and more of the others stand above one: then they are names."""
+    n = sum(map(is_value, first))
+    pairs = zip(first, second, strict=False)
+    names = sum(not is_value(a) and bool(a.strip()) and is_value(b) for a, b in pairs)
+    return n <= FEW * len(first) and names > 2 * n
 
 
 def pattern_of(word: str) -> str:

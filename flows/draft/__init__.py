@@ -22,7 +22,10 @@ For this folder alone:
   labelled rows.
 - `_fluxes`: The tables [photometry.NAME] of a first specification: magnitudes of columns that say they are
   fluxes.
+- `_lines`: Ratios of the fluxes of emission lines: what ionises the gas.
 - `_names`: The meaning of a column by its name, where its values agree: an error, a flag, a score, the observation.
+- `_offered`: Lines for columns that are left out and tell the class: texts of few values, flags and codes, others'
+  answers.
 - `_page`: The text of a first specification: TOML, with what was seen in comments.
 - `_presence_features`: Features that say whether a value is there: in many catalogues, which objects lack one tells
   their class.

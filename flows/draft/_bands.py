@@ -96,7 +96,7 @@ def _rise_together(names: Sequence[str], rows: Mapping[str, NDArray[np.float64]]
     for a, b in pairwise(kinds(names)[0]):
         both = np.isfinite(rows[a]) & np.isfinite(rows[b])
         x, y = rows[a][both], rows[b][both]
-        if both.sum() < FEWEST_ROWS or x.std() * y.std() == 0 or float(np.corrcoef(x, y)[0, 1]) < ALIKE:
+        if both.sum() < FEWEST_ROWS or np.ptp(x) * np.ptp(y) == 0 or float(np.corrcoef(x, y)[0, 1]) < ALIKE:
             return False
     return all(not spans_decades(rows[name]) for name in names)
 

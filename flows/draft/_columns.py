@@ -23,15 +23,16 @@ from catalogs.expressions.expression import parse
 from catalogs.profile.columns import Profile
 from catalogs.profile.leaks import Leak, spans_decades
 from catalogs.profile.numbers_in_texts import unread_numbers
-from catalogs.profile.subjects import about_an_error
+from catalogs.profile.subjects import about_a_flux, about_an_error
 from flows.draft._bands import colours, magnitudes_among, most_bands
 from flows.draft._exclusions import Evidence, Reason, reason_against, suspicion_of
 from flows.draft._expressions import columns_of, evaluated, quoted
 from flows.draft._fluxes import FluxBand, bare_fluxes, flux_bands, is_flux, said_by_magnitudes
+from flows.draft._lines import line_ratios
 from flows.draft._presence_features import presence_features
 from flows.draft._suspects import Suspect, losses_without
 
-__all__ = ["Chosen", "choose_columns"]
+__all__ = ["Chosen", "Offered", "choose_columns"]
 
 MOST_SETS = 5
 """Sets of columns that tell more together, in a comment."""
@@ -45,6 +46,15 @@ FEWEST_VALUES = 0.1
 """Share of the rows that a feature needs values in."""
 ALIKE, CALLED_ALIKE = 0.5, 0.6
 """Correlation of logarithms, and likeness of names where no unit is known, of two sizes of one thing."""
+
+
+@dataclass(frozen=True)
+class Offered:
+    """A column that is left out, the share of the information on the class that it gives, and lines to use it."""
+
+    name: str
+    gain: float
+    features: dict[str, str]
 
 
 @dataclass
@@ -62,6 +72,7 @@ class Chosen:
     errors: dict[str, str] = field(default_factory=dict)
     bands: list[FluxBand] = field(default_factory=list)
     together: list[Leak] = field(default_factory=list)
+    offers: list[Offered] = field(default_factory=list)
     most: int = MOST_FEATURES
     called: frozenset[str] = frozenset()  # the columns' names in small letters
     # Whether a row (n,) has any feature.
@@ -249,7 +260,13 @@ def _add_others(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None
     rows = columns.evidence.rows
     left = sorted(names, key=lambda n: -round(columns.gain(n), 2))
     logs = {n for n in left if spans_decades(rows[n])}
-    for smaller, larger in _nested(columns, [n for n in names if n in logs]):
+    for name, (text, used) in line_ratios(
+        {n: c.column for n, c in columns.seen.columns.items()}, left, rows
+    ).items():
+        chosen.add(name, text, "ratio of lines: what ionises the gas")
+        # The flux of two lines together, or one that may be negative, says more than the ratio.
+        left = [n for n in left if len(used) > 1 or n not in used or n not in logs]
+    for smaller, larger in _nested(columns, [n for n in names if n in logs and n in left]):
         if smaller in left and larger in left:
             chosen.add(f"{smaller}_{larger}", f"{quoted(smaller)} / {quoted(larger)}", "ratio")
             chosen.add(f"log_{larger}", f"log10({quoted(larger)})", "size")
@@ -262,8 +279,12 @@ def _add_others(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None
 
 
 def _nested(columns: _Columns, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return pairs of columns of one unit, of which one is never larger than the other: axes of an ellipse."""
+    """Return pairs of columns of one unit, of which one is never larger than the other: axes of an ellipse.
+
+    Fluxes are none, though one line may always be the fainter one.
+    """
     pairs, rows = [], columns.evidence.rows
+    names = [n for n in names if not about_a_flux(columns.seen.columns[n].column)]
     for i, a in enumerate(names):
         for b in names[i + 1 :]:
             units = {columns.seen.columns[n].column.unit for n in (a, b)}
@@ -283,7 +304,7 @@ def _nested(columns: _Columns, names: Sequence[str]) -> list[tuple[str, str]]:
 
 def _together(x: NDArray[np.float64], y: NDArray[np.float64]) -> bool:
     """Say whether two columns (n,) rise together; what is the same in every row does not."""
-    return bool(x.std() > 0 and y.std() > 0 and np.corrcoef(x, y)[0, 1] >= ALIKE)
+    return bool(np.ptp(x) > 0 and np.ptp(y) > 0 and np.corrcoef(x, y)[0, 1] >= ALIKE)
 
 
 def _from_the_middle(columns: _Columns, name: str) -> float:

@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from catalogs.arrays.values import is_text
@@ -33,6 +32,7 @@ from flows.draft._names import (
     is_of_the_observation,
     is_score,
     is_type,
+    is_yes_or_no,
 )
 
 __all__ = [
@@ -127,7 +127,6 @@ def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
         ("its name cannot be written in an expression", "unnamed"): not name or "`" in name,
         ("the same in every row", "constant"): c.constant,
         (f"the same as {evidence.duplicates.get(name)}", "copies"): name in evidence.duplicates,
-        ("yes or no: a flag, not a measurement", "flags and codes"): pt.is_boolean(c.column.datatype),
     }
     reason = next((reason for reason, holds in reasons.items() if holds), None)
     return None if reason is None else Reason(*reason)
@@ -153,8 +152,10 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
         (f"a limit of {limited}, not a measurement", "errors"): limited is not None,
         (f"{ON_THE_SKY}: it orders the rows as {place} does", "places on the sky"): place is not None,
         (f"{ON_THE_SKY}, together with {beside}", "places on the sky"): beside is not None,
-        ("whole numbers: a flag or a code, not a measurement", "flags and codes"): not magnitude
-        and is_flag(name, values),
+        (
+            f"{_kind_of_flag(values)}, by its name not a measurement",
+            "flags and codes",
+        ): not magnitude and is_flag(name, values, column.description),
         ("whole numbers, with a name that is usual for bookkeeping", "bookkeeping"): is_bookkeeping(
             column, values
         ),
@@ -163,6 +164,10 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
     if reason is None:
         return None
     return Reason(*reason, doubt=2 if reason[1] in {"flags and codes", "bookkeeping"} else 0)
+
+
+def _kind_of_flag(values: Floats) -> str:
+    return "yes or no: a flag or a selection" if is_yes_or_no(values) else "whole numbers: a flag or a code"
 
 
 def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:

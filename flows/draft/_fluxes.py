@@ -27,6 +27,7 @@ from flows.features.flux_units import flux_unit
 
 __all__ = ["FluxBand", "bare_fluxes", "flux_bands", "is_flux", "said_by_magnitudes"]
 
+REDDENING = re.compile(r"e_?\(?b[_-]?m?v", re.IGNORECASE)
 MOSTLY = 0.9
 """Share of positive values from which what is called a flux is taken for one."""
 
@@ -75,7 +76,8 @@ class FluxBand:
         if self.dust is not None:
             through = _is_transmission(self.dust)
             dust_key = "transmission" if through else "e_bv"
-            more = "" if through else ", coefficient = 3.2"
+            coefficient = 3.2 if _in_band(self.dust, None) else 1  # the extinction in the band itself
+            more = "" if through else f", coefficient = {coefficient}"
             yield f"# extinction = {{ {dust_key} = {quoted[self.dust]}{more} }}  # if it is not taken off yet"
 
 
@@ -140,14 +142,27 @@ def _of(error: str, band: str, kind: str) -> bool:
     known = column_names().error_parts
     words = [w for w in rest.split("_") if w and not known.flux_word.fullmatch(w)]
     plain = [known.flux_ending.sub("", w) for w in words]
-    return theirs == band and "_".join(w for w in plain if w not in {"", "flux"}) == kind
+    # The name of a vector of fluxes has no band, beside which `flux` says nothing.
+    rest = "_".join(w for w in kind.split("_") if w != "flux")
+    return theirs == band and "_".join(w for w in plain if w not in {"", "flux"}) == rest
 
 
 def _dust(columns: Sequence[Column], band: str) -> str | None:
-    """Return the column of the dust before a band: its own transmission, else E(B-V)."""
+    """Return the column of the dust before a band: its own transmission or extinction, else E(B-V)."""
     dusty = [c.name for c in columns if about_dust(c)]
-    through = [n for n in dusty if _is_transmission(n) and band_and_kind(n)[0] == band]
-    return next(iter([*through, *(n for n in dusty if not _is_transmission(n))]), None)
+    own = sorted((n for n in dusty if _in_band(n, band)), key=lambda n: not _is_transmission(n))
+    every = [n for n in dusty if not _is_transmission(n) and _in_band(n, None)]
+    return next(iter([*own, *every]), None)
+
+
+def _in_band(name: str, band: str | None) -> bool:
+    """Say whether the dust is that in a band, or in none: E(B-V) is no extinction in V."""
+    of = None if _is_reddening(name) else band_and_kind(name)[0]
+    return of == band
+
+
+def _is_reddening(name: str) -> bool:
+    return REDDENING.search(name) is not None
 
 
 def _is_transmission(name: str) -> bool:

@@ -31,6 +31,7 @@ __all__ = [
     "is_of_the_observation",
     "is_score",
     "is_type",
+    "is_yes_or_no",
     "vector_name",
 ]
 
@@ -40,6 +41,8 @@ DATE_RANGES = ((15_000, 110_000), (2_300_000, 2_600_000), (1800, 2200))
 """Modified Julian dates, Julian dates, years."""
 FOLLOWS = 0.5
 """Rank correlation with a magnitude, a flux or an error from which a ratio of signal to noise is of that."""
+FEW_MARKS = 0.1
+"""Share of the values of an error that may be marks for none."""
 OBSERVING = ("obs.", "instr.", "time.epoch", "time.start", "time.end", "meta.")
 STAGES = (-12.0, 14.0)
 """Numerical Hubble stages, and marks a little beyond."""
@@ -78,14 +81,24 @@ def _within(values: Floats, low: float, high: float) -> bool:
     return bool(known.size and np.quantile(known, 0.01) >= low and np.quantile(known, 0.99) <= high)
 
 
-def is_flag(name: str, values: Floats) -> bool:
-    """Say whether a column (n,) is yes or no, or whole numbers called a flag, a quality or a class."""
-    known = _known(values)
+def is_yes_or_no(values: Floats) -> bool:
+    """Say whether a column (n,) holds two whole numbers as those of yes and no."""
+    known = np.unique(_known(values))
+    return len(known) == 2 and set(known.tolist()) <= {-1.0, 0.0, 1.0, 2.0}
+
+
+def is_flag(name: str, values: Floats, description: str | None = None) -> bool:
+    """Say whether whole numbers (n,) are called a flag, a quality or a class, or yes and no a selection.
+
+    What is yes or no and called neither so, nor described as a flag, is a measurement: `has_dust`.
+    """
+    called = column_names()
     if not _whole(values):
         return False
-    if len(np.unique(known)) == 2 and set(np.unique(known)) <= {-1.0, 0.0, 1.0, 2.0}:
+    if any(_called(role, name) for role in (called.flag, called.code)):
         return True
-    return any(_called(role, name) for role in (column_names().flag, column_names().code))
+    said = name_words(description or "")
+    return is_yes_or_no(values) and (_called(called.yes_or_no, name) or called.flag.fits("", said))
 
 
 def is_bookkeeping(column: Column, values: Floats) -> bool:
@@ -105,7 +118,8 @@ def is_score(name: str, values: Floats, classes: Collection[str] = ()) -> bool:
         return False
     folded = {c.casefold() for c in classes if len(c) > 2}
     parts = words(name)
-    return _called(column_names().score, name) or (len(parts) > 1 and not folded.isdisjoint(parts))
+    called = _called(column_names().score, name) or column_names().score.fits("", [_joined(name)])
+    return called or (len(parts) > 1 and not folded.isdisjoint(parts))
 
 
 def is_type(name: str, values: Floats) -> bool:
@@ -163,7 +177,7 @@ def _follows_photometry(
 
 def _follows(x: Floats, y: Floats) -> bool:
     both = np.isfinite(x) & np.isfinite(y)
-    if both.sum() < 20 or x[both].std() == 0 or y[both].std() == 0:
+    if both.sum() < 20 or np.ptp(x[both]) == 0 or np.ptp(y[both]) == 0:
         return False
     return abs(float(np.corrcoef(mid_ranks(x[both]), mid_ranks(y[both]))[0, 1])) > FOLLOWS
 
@@ -189,6 +203,7 @@ def error_of(
     if (column.ucd or "").lower().startswith("stat.error"):
         return ""
     known = _known(values)
+    known = known[~_few_marks(known)]
     if not known.size or (known.min() < 0 < known.max()):
         return None
     if column_names().position_error.fits(name, [_joined(name)]):
@@ -200,6 +215,13 @@ def error_of(
         return of
     sure = without and _called(column_names().sure_error, name)
     return "" if sure and _follows_photometry(column.name, values, rows, columns) else None
+
+
+def _few_marks(known: Floats) -> NDArray[np.bool_]:
+    """Return which values (n,) are negative marks in place of errors, as SDSS's -1; none where they are many."""
+    marks = np.array([mark for mark in column_names().sentinels.numbers if mark < 0])
+    marked = np.isin(known.astype(np.float32), marks.astype(np.float32))
+    return marked if marked.mean() <= FEW_MARKS else np.zeros(len(known), dtype=bool)
 
 
 def _without_error_words(name: str) -> set[str]:

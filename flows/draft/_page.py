@@ -27,7 +27,7 @@ from flows.draft._columns import Chosen
 from flows.draft._exclusions import same_question
 from flows.draft._expressions import quoted
 from flows.draft._names import vector_name
-from flows.draft._summary import reasons_of_vectors, summary
+from flows.draft._summary import offer_lines, reasons_of_vectors, summary
 from flows.draft._toml import (
     comment_text,
     inline_table,
@@ -83,6 +83,11 @@ class Page:
         """What is left out, with counts, the suspects, and the target where it is the file itself."""
         n_columns = sum(c != self.label for c in self.seen.columns) + len(self.other)
         lines = summary(self.classes, self.chosen, self.other, n_columns)
+        if self.seen.repeated_rows:
+            lines.append(
+                f"{self.seen.repeated_rows:,} of {self.seen.n_rows:,} rows repeat another row in every column: "
+                "remove them, or they count twice"
+            )
         if self.is_target:
             lines.append(
                 f"Most rows have no label ({self.unlabelled:,}; {self._rows():,} train): this file is also the "
@@ -303,6 +308,7 @@ class Page:
         )
         for name, reason in {**reasons_of_vectors(self.chosen.left_out, self.seen), **self.other}.items():
             yield f"#   {comment_text(name)}: {comment_text(reason)}"
+        yield from offer_lines(self.chosen)
         if self.chosen.together:
             yield "# Together these tell more than apart, as colours do, but also columns computed with the class:"
             for leak in self.chosen.together:

@@ -9,8 +9,9 @@ from catalogs.profile.columns import Profile
 from flows.draft._classes import StartingClasses
 from flows.draft._columns import Chosen
 from flows.draft._names import vector_name
+from flows.draft._toml import comment_text, toml_text
 
-__all__ = ["reasons_of_vectors", "summary"]
+__all__ = ["offer_lines", "reasons_of_vectors", "summary"]
 
 MOST_NAMED = 6
 """Labels that a line names, and suspects."""
@@ -21,7 +22,12 @@ def summary(classes: StartingClasses, chosen: Chosen, other: Mapping[str, str], 
 
     `other` are columns of which no number a row can be taken.
     """
-    return [*_labels(classes), _columns(chosen, other, n_columns), *_suspects(chosen)]
+    return [
+        *_labels(classes),
+        _columns(chosen, other, n_columns),
+        *_offers(chosen),
+        *_suspects(chosen),
+    ]
 
 
 def _labels(classes: StartingClasses) -> Iterator[str]:
@@ -52,6 +58,27 @@ def _columns(chosen: Chosen, other: Mapping[str, str], n_columns: int) -> str:
         return f"Left out: none of {n_columns} columns"
     kinds = ", ".join(f"{kind} {n}" for kind, n in counts.most_common())
     return f"Left out: {sum(counts.values())} of {n_columns} columns ({kinds}); each with its reason under [features]"
+
+
+def _offers(chosen: Chosen) -> Iterator[str]:
+    for offer in chosen.offers[:MOST_NAMED]:
+        kind = chosen.kinds[offer.name]
+        yield (
+            f"Left out, but tells {offer.gain:.0%} of the class: {offer.name} ({kind}); lines to use it stand "
+            "under [features]"
+        )
+    if len(chosen.offers) > MOST_NAMED:
+        yield f"Left out, but tell of the class: {len(chosen.offers) - MOST_NAMED} more columns"
+
+
+def offer_lines(chosen: Chosen) -> Iterator[str]:
+    """Yield the lines of the columns that are left out and tell the class, as comments."""
+    if chosen.offers:
+        yield "# Left out, but they tell the class. Remove the # to use them, if the target has them made so too:"
+    for offer in chosen.offers:
+        for name, expression in offer.features.items():
+            share = comment_text(f"{offer.name} tells {offer.gain:.0%} of the class")
+            yield f"# {toml_text(name)} = {toml_text(expression)}  # {share}"
 
 
 def _suspects(chosen: Chosen) -> Iterator[str]:

@@ -43,6 +43,7 @@ from flows.draft._exclusions import (
     reason_against,
 )
 from flows.draft._expressions import quoted
+from flows.draft._offered import offered
 from flows.draft._page import FEW_LABELS, HELD_OUT, Page, Split
 from flows.draft.inspected import PositionSummary
 from flows.draft.inspection import described_positions, labelled_rows, leaking_column, seen_profile
@@ -178,7 +179,9 @@ def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> 
 
 def _chosen(catalog: Catalog, seen: Profile, label: str, labels: Any) -> tuple[Chosen, set[str]]:
     """Return the features, and the classes of which hardly any row has one."""
-    chosen = choose_columns(seen, _evidence(catalog, seen, label, labels))
+    evidence = _evidence(catalog, seen, label, labels)
+    chosen = choose_columns(seen, evidence)
+    chosen.offers = offered(seen, evidence, labels != "", chosen)
     if not chosen.features:
         return chosen, set()
     known_labels = labels[labels != ""]

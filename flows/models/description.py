@@ -118,6 +118,7 @@ class CatalogueQuality(Quality):
     commented_out: str  # sentence on comment lines that may be rows, which were not read; "" for none
     # Other columns that the features use and that may tell how objects were chosen, each with why.
     suspects: Mapping[str, str] = field(default_factory=dict)
+    repeated_rows: int = 0  # rows that hold the same as another one, in every column of one value a row
 
 
 UNDECIDED = "?"

@@ -73,6 +73,7 @@ def _quality(
         catalogue=catalog.path.name,
         commented_out=commented_out(catalog),
         suspects=suspects,
+        repeated_rows=seen.repeated_rows,
     )
 
 
@@ -138,6 +139,7 @@ def _remarks(quality: CatalogueQuality) -> Iterator[str]:
     for words in leak_words(quality).values():
         yield f"Suspected leakage: the features use {words}."
     for count, what in (
+        (quality.repeated_rows, "repeat another row in every column"),
         (quality.repeated_identifiers, "repeat the identifier of another"),
         (quality.repeated_positions, "lie within an arcsecond of another"),
         (quality.positions_without, "have no position"),

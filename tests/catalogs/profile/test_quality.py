@@ -69,3 +69,20 @@ def test_a_sample_of_chosen_rows(defective: Any) -> None:
     (chosen,) = np.nonzero(x > 0)
     nearest = np.sort(chosen[np.argsort(keys[chosen])[:100]])
     assert np.array_equal(half.chosen["x"], x[nearest])
+
+
+@pytest.mark.parametrize("rows", [64, 100_000])
+def test_rows_that_repeat_another_one_are_counted(
+    tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forty of 740 rows were there twice, and nothing said so; rows that differ in one value or column are others."""
+    rng = np.random.default_rng(3)
+    x = np.where(rng.random(700) < 0.2, np.nan, rng.normal(size=700))
+    frame = {"name": [f"NGC {i}" for i in range(700)], "x": x, "y": rng.normal(size=700).round(1)}
+    frame |= {"z": frame["y"][::-1].copy(), "yes": rng.random(700) < 0.5}
+    table = pa.table(frame)
+    monkeypatch.setattr("catalogs.profile.columns.BATCH_ROWS", rows)
+    pq.write_table(pa.concat_tables([table, table.slice(0, 40)]), tmp_path / "t.parquet")
+    assert profile(catalogs.open(tmp_path / "t.parquet")).repeated_rows == 40
+    pq.write_table(table, tmp_path / "u.parquet")
+    assert profile(catalogs.open(tmp_path / "u.parquet")).repeated_rows == 0

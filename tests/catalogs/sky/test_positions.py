@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.errors import CatalogError
 from catalogs.sky.positions import (
+    find_position_columns,
     galactic_latitude,
     match_positions,
     near_others,
@@ -143,3 +144,24 @@ def test_galactic_latitude_is_astropys() -> None:
     expected = SkyCoord(ra, dec, unit="deg").galactic.b.deg
     np.testing.assert_allclose(galactic_latitude(ra, dec), expected, atol=1e-4)
     assert np.isnan(galactic_latitude(np.array([np.nan]), np.array([0.0]))).all()
+
+
+@pytest.mark.parametrize(
+    ("named", "unit", "found"),
+    [
+        (("SC_RA", "SC_DEC"), "deg", ("SC_RA", "SC_DEC")),
+        (("opt_RAJ2000", "opt_DEJ2000"), "deg", ("opt_RAJ2000", "opt_DEJ2000")),
+        (("SC_RA", "SC_DEC", "ra", "dec"), "deg", ("ra", "dec")),
+        (("e_RA", "e_DEC"), "deg", None),
+        (("pm_ra", "pm_dec"), "deg", None),
+        (("SC_RA", "XX_DEC"), "deg", None),
+        (("SC_RA", "SC_DEC"), "arcsec", None),
+        (("SC_RA", "SC_DEC"), None, None),
+    ],
+)
+def test_a_prefix_before_both_coordinates(
+    named: tuple[str, ...], unit: str | None, found: tuple[str, str] | None
+) -> None:
+    """SC_RA and SC_DEC of XMM were left out as places on the sky, and yet no position was found."""
+    columns = tuple(Column(n, pa.float64(), unit=unit) for n in named)
+    assert find_position_columns(Catalog("fits", Path("x"), columns, ())) == found

@@ -181,6 +181,18 @@ def test_names_that_are_numbers_are_still_names(tmp_path: Path, content: str) ->
     assert catalogs.open(tmp_path / "t.csv").names == tuple(content.split("\n", maxsplit=1)[0].split(","))
 
 
+ODD_NAMES = "id,B-V,U-B,size,conc,1e5,nan,dust,x,y,z,kind\nG1,1.2,0.3,2.5,3.1,0.2,7.1,True,1.5,2.5,3.5,E\n"
+
+
+def test_one_or_two_of_many_names_may_look_like_numbers(tmp_path: Path) -> None:
+    """`1e5` and `nan` among a dozen names made a line of values of it."""
+    (tmp_path / "t.csv").write_text(ODD_NAMES)
+    assert catalogs.open(tmp_path / "t.csv").names == tuple(ODD_NAMES.split("\n", maxsplit=1)[0].split(","))
+    (tmp_path / "t.csv").write_text("M31,And,Sb,spiral,a,b,c,d,e,f,3.4\nM33,Tri,Sc,spiral,a,b,c,d,e,f,5.7\n")
+    with pytest.raises(FormatError, match="no line of column names"):
+        catalogs.open(tmp_path / "t.csv")
+
+
 def test_the_line_that_a_refusal_asks_for_mends_it(tmp_path: Path) -> None:
     path = tmp_path / "t.dat"
     path.write_text("# id x type\n1 3.4 hello\n2 6.4 world\n")

@@ -17,8 +17,9 @@ from catalogs.catalog.catalog import Column
 from catalogs.errors import brief
 from catalogs.expressions.expression import parse
 from catalogs.profile import split
+from catalogs.profile.subjects import about_a_colour, about_a_magnitude
 from flows.cli.app import run
-from flows.draft._names import error_of, is_flag, is_of_the_observation, is_score, is_type
+from flows.draft._names import error_of, is_dust, is_flag, is_of_the_observation, is_score, is_type
 from flows.draft._suspects import quick_loss
 from flows.draft.specification import Start, starting_specification
 from flows.errors import TrainingError
@@ -211,11 +212,52 @@ def test_scores_are_shares(name: str, values: np.ndarray, *, is_one: bool) -> No
     assert is_score(name, values, {"star", "quasar"}) is is_one
 
 
+def test_class_star_is_a_score_whatever_the_classes_are_called() -> None:
+    assert is_score("CLASS_STAR", RNG.random(N), {"galaxy", "qso"})
+    assert not is_score("SPREAD_MODEL", RNG.normal(0, 0.01, N), {"galaxy", "qso"})
+    assert not is_score("class_radius", RNG.random(N), {"galaxy", "qso"})
+
+
+@pytest.mark.parametrize("name", ["mwebv", "MW_EBV", "ebv", "E_B_V", "gal_ebv", "EBV_SFD98"])
+def test_dust_of_the_galaxy(name: str) -> None:
+    assert is_dust(Column(name, FLOAT), RNG.gamma(2, 0.03, N))
+
+
+@pytest.mark.parametrize(
+    ("name", "ucd", "is_one"),
+    [
+        ("bp_rp", None, True),
+        ("U\u2013B (mag)", None, True),
+        ("colour_1", "phot.color;em.opt.B", True),
+        ("phot_bp_mean_mag", None, False),
+        ("g_AB", None, False),
+        ("k_m_k20fe", None, False),
+    ],
+)
+def test_a_colour_is_no_magnitude(name: str, ucd: str | None, *, is_one: bool) -> None:
+    """`phot_rp_mean_mag - bp_rp` was made, and `U-B (mag)` with a dash said to be an apparent brightness."""
+    column = Column(name, FLOAT, unit="mag", ucd=ucd)
+    assert about_a_colour(column) is is_one
+    assert about_a_magnitude(column) is not is_one
+
+
+def test_colours_of_the_catalogue_are_features_as_they_are(tmp_path: Path) -> None:
+    kind = np.repeat(["a", "b"], N // 2)
+    blue, red = MAGNITUDE + RNG.normal(1, 0.3, N), MAGNITUDE + RNG.normal(0, 0.1, N)
+    columns = {"phot_bp_mean_mag": blue, "phot_rp_mean_mag": red, "g_rp": RNG.normal(1, 0.5, N)}
+    start = started(tmp_path, columns | {"kind": kind}, "kind")
+    assert start.features["g_rp"] == "g_rp"
+    assert not any("g_rp" in text and "-" in text for text in start.features.values())
+
+
 @pytest.mark.parametrize(
     ("name", "values", "is_one"),
     [
         ("zWarning", RNG.choice([0, 4, 16], N), True),
-        ("has_jet", RNG.integers(0, 2, N), True),
+        ("has_jet", RNG.integers(0, 2, N), False),
+        ("has_spectrum", RNG.integers(0, 2, N), True),
+        ("in_training_set", RNG.integers(0, 2, N), True),
+        ("isSaturated", RNG.integers(0, 2, N), True),
         ("quality", RNG.choice([1, 2, 3], N), True),
         ("quality_factor", RNG.normal(9, 1, N), False),
         ("counts", RNG.poisson(30, N), False),
@@ -303,3 +345,32 @@ def test_what_to_do_is_readable_beside_long_texts(tmp_path: Path) -> None:
         check_classes(label, LabelReader.of_lists(label.classes), Counter({LONG: 4, "y" + LONG: 3}), [0, 4])
     assert len(str(failure.value)) < 600
     assert len(brief(LONG)) == 60
+
+
+def test_errors_with_marks_for_not_measured_are_errors(tmp_path: Path) -> None:
+    """One error in a hundred was -1 in SDSS's tables of lines: these errors were features, those without -1 not."""
+    kind = np.repeat(["a", "b"], N // 2)
+    error = RNG.lognormal(1.2, 0.4, N)
+    error[RNG.permutation(N)[:6]] = -1
+    columns = {"SII_FLUX": RNG.lognormal(3, 1, N), "SII_FLUX_ERR": error, "kind": kind}
+    start = started(tmp_path, columns, "kind")
+    assert start.left_out == {"SII_FLUX_ERR": "an error of SII_FLUX, not a measurement"}
+    assert '"SII_FLUX_ERR" = [-1.0]  # -1: 6 rows, repeated, and no error is negative' in start.text
+
+
+def test_one_mark_among_errors_is_enough() -> None:
+    values = np.append(RNG.lognormal(size=99), -1.0)
+    columns = {n: Column(n, FLOAT) for n in ("x", "x_err")}
+    rows = {"x": RNG.normal(size=100), "x_err": values}
+    assert error_of(columns["x_err"], values, rows, columns) == "x"
+    assert error_of(columns["x_err"], RNG.normal(size=100), rows, columns) is None
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_column_that_is_the_same_but_where_none_is_known_gives_no_warning(tmp_path: Path) -> None:
+    """The spread of a hundred times 0.1 is their rounding, and was divided by."""
+    kind = np.repeat(["a", "b"], N // 2)
+    rare = np.where(RNG.random(N) < 0.2, 0.1, np.nan)
+    columns = {"spix": np.where(np.isnan(rare), np.nan, RNG.normal(size=N)), "e_spix": rare}
+    columns |= {"ra": RNG.uniform(0, 360, N), "dec": RNG.uniform(-9, 9, N), "mag_r": MAGNITUDE}
+    assert started(tmp_path, columns | {"kind": kind}, "kind").left_out["e_spix"] == "the same in every row"

@@ -1,0 +1,85 @@
+"""`blr init` takes yes and no for a feature, and offers what it leaves out and tells the class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import catalogs
+from flows.draft.specification import Start, starting_specification
+from flows.specification.toml_file import parse_specification
+from flows.training._gather import gather
+
+N = 400
+RNG = np.random.default_rng(5)
+KIND = np.where(RNG.random(N) < 0.5, "spiral", "elliptical")
+DUST = RNG.random(N) < np.where(KIND == "spiral", 0.6, 0.1)
+
+
+def started(path: Path, columns: dict[str, Any]) -> Start:
+    table = {"name": [f"NGC {i}" for i in range(N)], "x": RNG.normal(size=N), "kind": KIND}
+    pq.write_table(pa.table(table | columns), path / "x.parquet")
+    return starting_specification(catalogs.open(path / "x.parquet"), "kind", folder=path)
+
+
+@pytest.mark.parametrize("values", [DUST, DUST.astype(int), np.where(DUST, 1, 2)])
+def test_yes_and_no_is_a_feature(tmp_path: Path, values: np.ndarray) -> None:
+    """`has_dust` was left out as 'a flag, not a measurement': 0.61 nats where 0.50 were to be had."""
+    start = started(tmp_path, {"has_dust": values})
+    assert start.features["has_dust"] == "has_dust"
+    assert gathered_spread(start.text, tmp_path, "has_dust") > 0.4
+
+
+def gathered_spread(text: str, folder: Path, feature: str) -> float:
+    specification = parse_specification(text, source="test", base_folder=str(folder))
+    rows = gather(specification, [catalogs.open(folder / "x.parquet")]).rows
+    return float(rows.X[:, [*specification.features].index(feature)].std())
+
+
+def test_what_is_called_a_selection_is_left_out_and_offered_where_it_tells(tmp_path: Path) -> None:
+    start = started(tmp_path, {"is_primary": RNG.random(N) < 0.5, "dust_flag": DUST})
+    assert start.left_out["is_primary"].startswith("yes or no")
+    assert start.left_out["dust_flag"].startswith("yes or no")
+    (told,) = [line for line in start.summary if "tells" in line]
+    assert told.startswith("Left out, but tells ")
+    assert told.endswith("of the class: dust_flag (flags and codes); lines to use it stand under [features]")
+    assert '\n# "dust_flag" = "dust_flag"  # dust_flag tells ' in start.text
+    assert '# "is_primary"' not in start.text
+
+
+def test_a_description_may_say_that_it_is_a_flag(tmp_path: Path) -> None:
+    field = pa.field("noisy", pa.bool_(), metadata={"description": "Quality flag of the fit"})
+    columns = {"x": RNG.normal(size=N), "noisy": RNG.random(N) < 0.3, "kind": KIND}
+    schema = pa.schema([("x", pa.float64()), field, ("kind", pa.string())])
+    pq.write_table(pa.table(columns, schema=schema), tmp_path / "x.parquet")
+    start = starting_specification(catalogs.open(tmp_path / "x.parquet"), "kind", folder=tmp_path)
+    assert "noisy" in start.left_out
+
+
+@pytest.mark.parametrize("yes", ["T", "PSF"])
+def test_texts_of_few_values_are_offered(tmp_path: Path, yes: str) -> None:
+    """T and F, and types of models: a line for each value that tells; of two the other one says the same."""
+    text = np.where(DUST, yes, "F")
+    odd = RNG.choice(["a", "b", "c"], N)
+    start = started(tmp_path, {"Code": text, "telescope": odd})
+    line = '"code_f" = "Code == \'F\'"'
+    assert f"\n# {line}  # Code tells " in start.text
+    assert f"\"Code == '{yes}'\"" not in start.text
+    assert "telescope ==" not in start.text
+    used = start.text.replace(f"# {line}", line)
+    assert gathered_spread(used, tmp_path, "code_f") > 0.4
+
+
+def test_rows_that_are_there_twice_are_told(tmp_path: Path) -> None:
+    columns = {"x": RNG.normal(size=N), "y": RNG.normal(size=N), "kind": KIND}
+    table = pa.table(columns)
+    pq.write_table(pa.concat_tables([table, table.slice(0, 25)]), tmp_path / "x.parquet")
+    start = starting_specification(catalogs.open(tmp_path / "x.parquet"), "kind", folder=tmp_path)
+    told = "25 of 425 rows repeat another row in every column: remove them, or they count twice"
+    assert told in start.summary
+    assert f"\n# {told}\n" in start.text
