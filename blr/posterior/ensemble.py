@@ -6,16 +6,20 @@ Shapes: N rows, M columns, K classes, C outputs, S draws of the solver's C M wei
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
 from blr.fitting.problem import Problem
 from blr.predictive.mixture import Prediction, require_logit
+from blr.sums import output_covariances
 
-__all__ = ["averaged", "counts_of_draws", "draw_means", "draw_probabilities"]
+__all__ = ["PairedDraws", "averaged", "counts_of_draws", "draw_probabilities"]
 
+_LANES = 8  # draws come in whole vectors
 _NUMBERS = 2**16  # activations a block: what stays in a core's cache
 
 
@@ -61,41 +65,49 @@ def averaged(
     return Prediction(probability, expected, mean, covariance), error
 
 
-def draw_means(
-    problem: Problem, Phi: Matrix, draws: Matrix, shift: Vector | None = None
-) -> tuple[Matrix, Vector]:
-    """Return the mean probabilities (N, K) and entropies (N,), nats, of softmax draws (S, C M).
+@dataclass(frozen=True, eq=False)
+class PairedDraws:
+    """Draws of weights, of which each node of an integral over features takes others.
 
-    What the draws add to their mean is in single precision, 1e-7 of its size.
+    `twice` (C, 2 S, M) are draws about their mean, by output, in a random order, the same again behind them; `root` U
+    (C M, C M), lower triangular, has their covariance U'U.
     """
-    centre = draws.mean(axis=0)
-    T = problem.transform - problem.transform.mean(axis=0)
-    K, C = T.shape
-    S = len(draws)
-    W = (T @ centre.reshape(C, -1)).T
-    away = (draws - centre).reshape(S, C, -1)
-    by_class = np.einsum("kc,scm->mks", T, away).reshape(-1, K * S).astype(np.float32)
-    added = None if shift is None else shift - shift.mean()
-    probability, expected = np.empty((len(Phi), K)), np.empty(len(Phi))
-    average = np.full(S, 1 / S, dtype=np.float32)
-    size = max(1, 4 * _NUMBERS // (S * K))
-    for start in range(0, len(Phi), size):
-        rows = slice(start, start + size)
-        a = Phi[rows] @ W
-        a = a if added is None else a + added
-        E = (Phi[rows].astype(np.float32) @ by_class).reshape(-1, K, S)
-        E += (a - a.max(axis=1, keepdims=True)).astype(np.float32)[:, :, None]
-        top = E.max(axis=1)
-        E -= top[:, None]
-        moved = E.copy()
-        np.exp(E, out=E)
-        total = E.sum(axis=1)
-        E *= (1 / total)[:, None]
-        probability[rows] = E @ average
-        expected[rows] = np.log(total) @ average
-        moved *= E
-        expected[rows] -= moved.sum(axis=1) @ average
-    return probability, expected
+
+    twice: NDArray[np.float32]
+    root: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, draws: Matrix, n_outputs: int) -> PairedDraws:
+        """Return the draws (S, C M) in the order in which nodes take them; some twice, so that S is a multiple of 8."""
+        S, D = draws.shape
+        away = draws - draws.mean(axis=0)
+        R = np.linalg.qr(away[:, ::-1], mode="r") / np.sqrt(S)
+        U = np.concatenate([R, np.zeros((D - len(R), D))])[::-1, ::-1]
+        # Those of a chain are neighbours: each node takes some of all chains.
+        order = np.random.default_rng(7).permutation(S)
+        whole = away[np.resize(order, -(-S // _LANES) * _LANES)].reshape(-1, n_outputs, D // n_outputs)
+        by_output = np.ascontiguousarray(whole.transpose(1, 0, 2), np.float32)
+        return cls(np.concatenate([by_output, by_output], axis=1), np.ascontiguousarray(U, np.float32))
+
+    @property
+    def n_draws(self) -> int:
+        """S, a multiple of 8."""
+        return self.twice.shape[1] // 2
+
+    def covariances(self, Phi: Matrix) -> NDArray[np.float64]:
+        """Return the outputs' covariances (N, C, C) over all draws, of rows Phi (N, M)."""
+        return output_covariances(Phi.astype(np.float32), self.root, len(self.twice))
+
+    def activations(self, Phi: NDArray[np.float64], n: int) -> NDArray[np.float32]:
+        """Return the outputs (T, N, C, J) about their mean, of about n draws at each node of Phi (T, N, M)."""
+        C, S = len(self.twice), self.n_draws
+        J = min(S, max(2 * _LANES, -(-n // _LANES) * _LANES))
+        out = np.empty((*Phi.shape[:2], C, J), np.float32)
+        for t, (at_node, of_node) in enumerate(zip(Phi.astype(np.float32), out, strict=True)):
+            start = t * J % S
+            W = self.twice[:, start : start + J].transpose(0, 2, 1)
+            np.matmul(at_node, W, out=of_node.transpose(1, 0, 2))
+        return out
 
 
 def counts_of_draws(problem: Problem, Phi: Matrix, draws: Matrix, shift: Vector | None = None) -> Matrix:

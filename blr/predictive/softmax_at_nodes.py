@@ -6,7 +6,7 @@ the nodes.  Single precision.  Shapes: S nodes of n rows, T of them with loads, 
 
 from __future__ import annotations
 
-__all__ = ["InnerPoints", "MixtureSums", "inner_points"]
+__all__ = ["InnerPoints", "MixtureSums", "cholesky_factors", "inner_points"]
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -75,6 +75,10 @@ class MixtureSums:
         """Return the sums of nothing, of n rows and K classes."""
         return cls(np.zeros((n, K)), np.zeros(n), np.zeros((n, K)), np.zeros((n, K, K)))
 
+    def rows(self, chosen: slice) -> MixtureSums:
+        """Return a view of some rows."""
+        return MixtureSums(*(x[chosen] for x in vars(self).values()))
+
     def add(
         self,
         m: NDArray[np.float64],
@@ -114,6 +118,33 @@ class MixtureSums:
             self.entropy[rows] += entropy
         self.add_moments(m, B, share)
 
+    def add_draws(
+        self, m: NDArray[np.float64], B: NDArray[np.float64], a: NDArray[np.float32], share: Matrix
+    ) -> None:
+        """Add p and H alone of activations at nodes (S, n), whose outputs have the draws a (S, n, C, J).
+
+        Few draws know the mean and the covariance badly: each row's are moved to the mean m (S, n, K) and the
+        covariance of the loads B (S, n, K, C).  J is a multiple of 8.
+        """
+        J = a.shape[3]
+        if compiled.loops is not None and m.shape[2] <= compiled.MOST_OUTPUTS:
+            arrays = np.ascontiguousarray(m), np.ascontiguousarray(B), a, np.full(J, 1 / J, np.float32)
+            compiled.loops.softmax_draws(*arrays, np.ascontiguousarray(share), self.p, self.entropy)
+            return
+        away = a - a.mean(axis=3, keepdims=True)
+        V = np.einsum("sncj,sndj->sncd", away, away).astype(np.float64) / J
+        L = cholesky_factors(V.reshape(-1, *V.shape[2:])).transpose(2, 0, 1).reshape(V.shape)
+        flat = np.einsum("sncc->snc", L) == 0
+        away[flat] = 0.0
+        np.einsum("sncc->snc", L)[flat] = 1.0
+        y = m[..., None] + B @ np.linalg.solve(L, away)
+        y -= y.max(axis=2, keepdims=True)
+        total = np.log(np.exp(y).sum(axis=2, keepdims=True))
+        p = np.exp(y - total)
+        np.add(self.p, np.einsum("snkj,sn->nk", p, share) / J, out=self.p)
+        entropy = total[:, :, 0] - (p * y).sum(axis=2)
+        np.add(self.entropy, np.einsum("snj,sn->n", entropy, share) / J, out=self.entropy)
+
     def _add_wide(
         self, m: NDArray[np.float64], B: NDArray[np.float64], share: Matrix, rows: NDArray[np.intp]
     ) -> None:
@@ -130,9 +161,10 @@ class MixtureSums:
     def add_moments(self, m: NDArray[np.float64], B: NDArray[np.float64], share: Matrix) -> None:
         """Add the moments alone of activations at nodes, of loads B (S, n, K, C)."""
         np.add(self.mean, np.einsum("sn,snk->nk", share, m), out=self.mean)
-        for a, of_node, weight in zip(m, B, share, strict=True):
-            square = a[:, :, None] * a[:, None, :] + of_node @ of_node.transpose(0, 2, 1)
-            np.add(self.second, weight[:, None, None] * square, out=self.second)
+        parts = np.concatenate([m[..., None], B], axis=3)
+        weighted = (parts * share[:, :, None, None]).transpose(1, 2, 0, 3).reshape(*self.mean.shape, -1)
+        parts = parts.transpose(1, 0, 3, 2).reshape(len(self.mean), -1, self.mean.shape[1])
+        np.add(self.second, weighted @ parts, out=self.second)
 
 
 def _in_numpy(
@@ -153,3 +185,21 @@ def _in_numpy(
     entropy = (top + np.log(total)) @ weight
     entropy -= np.einsum("snk,snk->sn", centred, y) + np.einsum("snkc,snkc->sn", B, loaded)
     return np.einsum("snk,sn->nk", y, share), np.einsum("sn,sn->n", entropy, share)
+
+
+def cholesky_factors(V: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return lower factors (C, C, N) of covariances (N, C, C), row after row of all of them at once.
+
+    A pivot of nothing has a column of zeros.
+    """
+    C = V.shape[1]
+    A = np.ascontiguousarray(V.transpose(1, 2, 0))
+    L = np.zeros_like(A)
+    for j in range(C):
+        pivot = A[j, j] - np.einsum("kn,kn->n", L[j, :j], L[j, :j])
+        root = np.sqrt(np.maximum(pivot, 0.0))
+        L[j, j] = root
+        inverse = np.divide(1.0, root, out=np.zeros_like(root), where=root > 1e-12)
+        for i in range(j + 1, C):
+            L[i, j] = (A[i, j] - np.einsum("kn,kn->n", L[i, :j], L[j, :j])) * inverse
+    return L
