@@ -281,7 +281,7 @@ def _add_others(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None
 def _nested(columns: _Columns, names: Sequence[str]) -> list[tuple[str, str]]:
     """Return pairs of columns of one unit, of which one is never larger than the other: axes of an ellipse.
 
-    Fluxes are none, though one line may always be the fainter one.
+    Fluxes are no axes, though one line may always be the fainter one.
     """
     pairs, rows = [], columns.evidence.rows
     names = [n for n in names if not about_a_flux(columns.seen.columns[n].column)]

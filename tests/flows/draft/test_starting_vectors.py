@@ -19,7 +19,7 @@ N, BANDS = 300, 5
 
 @pytest.mark.parametrize("unit", ["1/nanomaggy^2", "nanomaggy^-2", "nanomaggy-2", None])
 def test_inverse_variances_of_a_vector_of_fluxes(tmp_path: Path, unit: str | None) -> None:
-    """Magnitudes of negative fluxes were missing, and all bands were told to take the dust of the first one."""
+    """Magnitudes of negative fluxes were missing, and all bands had the dust of the first one."""
     rng = np.random.default_rng(4)
     flux, sigma = rng.lognormal(1, 1, (N, BANDS)), 0.5
     measured = flux + rng.normal(0, sigma, (N, BANDS))
