@@ -80,12 +80,15 @@ DRAWN = (
     "orchestration/",
     "plots/",
     "reports/",
+    "test_cluster.py",
     "test_flows.py",
     "test_foreign_catalogues.py",
+    "test_killed.py",
     "test_old_files.py",
     "test_tutorial.py",
 )
-"""Tests whose reports have their pictures: of odd catalogues, of old models, and what a user sees."""
+"""Tests whose reports have their pictures: of odd catalogues, of old models, what a user sees, and what other processes
+write as well, byte for byte."""
 
 
 @pytest.fixture(scope="module", autouse=True)
