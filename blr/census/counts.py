@@ -144,7 +144,7 @@ def _contradiction(labelled: LabelledRows, target: TargetRows, shares: ShareDraw
 
 def _remedy_of_bias(labelled: LabelledRows, target: TargetRows) -> str:
     """Return what to do where labelled rows do not look like the target; nothing that would be refused next."""
-    if _if_features(labelled, target).shares is None:
+    if propensity(labelled, target, labelled.weight).auc > TOO_FAR:
         return 'audit the output (they overlap too little for [shift] assumes = "features")'
     return (
         'audit the output, or state [shift] assumes = "features" if the labelled objects were only chosen '

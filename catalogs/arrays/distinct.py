@@ -7,7 +7,7 @@ repeats are found even if the rows are far apart (Gibbons 2001, "distinct sampli
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -31,15 +31,11 @@ def hashed(values: Array) -> Array:
     return np.asarray(pd.util.hash_array(plain), dtype=np.uint64)
 
 
-def row_hashes(columns: Mapping[str, Array]) -> Array:
-    """Return 64-bit hashes (n,) of rows, from all of their columns (n,); what is missing is one value."""
-    total = np.zeros(len(next(iter(columns.values()), ())), dtype=np.uint64)
-    for values in columns.values():
-        if values.dtype.kind not in "biufOU":
-            continue
-        gone = np.ma.getmaskarray(values)
-        each = np.where(gone, np.uint64(0), hashed(np.asarray(np.ma.getdata(values))))
-        # Odd, so that no bit is lost; equal columns in another order are other rows.
+def row_hashes(columns: Iterable[Array]) -> Array:
+    """Return 64-bit hashes (n,) of rows, from the hashes (n,) of their values in each column."""
+    total: Array = np.zeros(1, dtype=np.uint64)  # of each row, from the first column on
+    for each in columns:
+        # The factor is odd, so that no bit is lost; equal columns in another order are other rows.
         total = (total * np.uint64(0x9E3779B97F4A7C15) + each) ^ (total >> np.uint64(29))
     return hashed(total)
 
@@ -54,10 +50,12 @@ class DistinctCounter:
         self._kept: Array = np.empty(0, dtype=np.uint64)
         self._counts: Array = np.empty(0, dtype=np.int64)
 
-    def add(self, values: Array) -> None:
-        """Count values (n,), none of which is missing."""
+    def add(self, values: Array) -> Array:
+        """Count values (n,), none of which is missing; return their hashes (n,)."""
         self.n += len(values)
-        self.add_hashes(hashed(values))
+        hashes = hashed(values)
+        self.add_hashes(hashes)
+        return hashes
 
     def add_hashes(self, hashes: Array) -> None:
         """Count values by their hashes."""

@@ -72,26 +72,28 @@ class ColumnProfile:
         """Whether all rows that have a value have the same."""
         return self.n > self.missing and self.distinct.estimate == 1
 
-    def add(self, values: Array) -> None:
-        """Count a batch."""
+    def add(self, values: Array) -> Array:
+        """Count a batch; return the hashes (n,) of its values, 0 for what is missing."""
         self.n += len(values)
+        hashes = np.zeros(len(values), dtype=np.uint64)
         if values.dtype.kind in "OUS":
             gone = values == ""
             self.missing += int(np.count_nonzero(gone))
-            self.distinct.add(values[~gone])
+            hashes[~gone] = self.distinct.add(values[~gone])
             self.content.update("\x1f".join(values.tolist()).encode())
-            return
+            return hashes
         if values.dtype.kind not in "biuf":
             self.missing += (
                 len(values) if values.dtype.kind == "V" else int(np.count_nonzero(np.isnat(values)))
             )
-            return
+            return hashes
         numbers = np.ma.filled(np.ma.asanyarray(values).astype(np.float64), np.nan)
         known = np.isfinite(numbers)
         self.missing += len(numbers) - int(known.sum())
         self.content.update(np.where(known, numbers, np.nan).tobytes())
-        self.distinct.add(np.ma.getdata(values)[known])
+        hashes[known] = self.distinct.add(np.ma.getdata(values)[known])
         self._extremes(numbers[known])
+        return hashes
 
     def _extremes(self, known: NDArray[np.float64]) -> None:
         if not known.size:
@@ -182,9 +184,7 @@ def profile(
         values = batch_values(batch, wanted)
         for name in wanted[len(single) :]:
             values |= element_values(values.pop(name), vectors[name])
-        for name, counts in columns.items():
-            counts.add(values[name])
-        whole_rows.add_hashes(row_hashes(values))
+        whole_rows.add_hashes(row_hashes([counts.add(values[name]) for name, counts in columns.items()]))
         values = {n: shortened(v) if v.dtype.kind == "O" else v for n, v in values.items()}
         keys = rng.random(batch.num_rows)
         reservoir.add(values, keys)

@@ -120,13 +120,13 @@ def _why_a_mark(column: ColumnProfile, value: float, count: int, apart: float, m
             if apart > GAP * middle
             else None
         )
-    if famous and value < 0 <= value + apart and about_an_error(column.column):
-        return "repeated, and no error is negative"
     most = 0.5 if apart < FAR * middle else 1.0
     if not famous and not (FEWEST_UNUSUAL <= count < most * column.n and column.distinct.estimate > 20):
         return None
     if apart > GAP * middle or (nines and apart > 0.1 * middle):
         return "repeated, and far from all other values"
+    if famous and value < 0 <= value + apart and about_an_error(column.column):
+        return "repeated, and no error is negative"
     spike = count > SPIKE * column.n and (nines or (famous and value == 0))
     return "many equal values at the end of the range" if spike else None
 

@@ -276,27 +276,14 @@ def _behind_a_prefix(catalog: Catalog) -> tuple[str, str] | None:
 
     Errors and offsets are called so too.
     """
-    degrees = {c.name for c in catalog.columns if UNITS.get((c.unit or "").strip().lower()) == "deg"}
     called = column_names().positions
-    pairs = (
-        (name, match["prefix"])
-        for name in catalog.names
-        for match in [PREFIXED.fullmatch(name)]
-        if name in degrees and match and match["word"].lower() in called.right_ascension
-    )
-    for name, prefix in pairs:
-        offset = OFFSET.fullmatch(prefix) or column_names().error.fits(name, name_words(name))
-        others = (
-            n
-            for n in catalog.names
-            for match in [PREFIXED.fullmatch(n)]
-            if n in degrees
-            and match
-            and match["prefix"] == prefix
-            and match["word"].lower() in called.declination
-        )
-        other = next(others, None)
-        if other is not None and not offset:
+    degrees = [c.name for c in catalog.columns if UNITS.get((c.unit or "").strip().lower()) == "deg"]
+    matches = [(name, match) for name in degrees if (match := PREFIXED.fullmatch(name))]
+    declinations = [(m["prefix"], name) for name, m in matches if m["word"].lower() in called.declination]
+    for name, match in matches:
+        other = next((dec for prefix, dec in declinations if prefix == match["prefix"]), None)
+        is_offset = OFFSET.fullmatch(match["prefix"]) or column_names().error.fits(name, name_words(name))
+        if match["word"].lower() in called.right_ascension and other is not None and not is_offset:
             return name, other
     return None
 

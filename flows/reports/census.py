@@ -105,7 +105,12 @@ def selection_table(census: Census) -> ReportTable:
         columns=("class", *_SELECTED),
         rows=tuple(rows),
         numeric=frozenset({1, 2, 3, 5}),
-        note=_AT_TRAINING_SHARES if any(count.selections for count in census.classes.values()) else "",
+        note=" ".join(
+            [
+                *[_AT_TRAINING_SHARES] * any(count.selections for count in census.classes.values()),
+                *["–: too few labelled objects tell."] * any("–" in row for row in rows),
+            ]
+        ),
     )
 
 
