@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,8 @@ __all__ = ["Separation", "find_separation"]
 _TOLERANCE = 1e-7  # of margins, for columns scaled to one: that of the linear program
 _NEWTON_PASSES = 20
 _ROUNDS = 8
+_METHODS: tuple[Literal["highs", "highs-ipm"], ...] = ("highs", "highs-ipm")
+_MOST_STEPS = 8  # of the simplex method, for each row and column: programs that end take some two
 # Entries of its matrix: a second of work, so that a verdict costs no more than its fit.
 _LARGEST_PROGRAM = 300_000
 _LARGEST_WIDEST = 30_000
@@ -225,7 +227,12 @@ def _described(data: Data, W: Matrix, scale: Vector) -> Separation:
     return Separation("complete" if complete else "quasi", tuple(pairs), columns)
 
 
+class _UnsolvedError(Exception):
+    """A linear program of which no method found the end."""
+
+
 Program = Callable[[Matrix], Vector | None]
+"""Weights w that a matrix A of constraints allows; None where zero is the only one."""
 
 
 def _cut(data: Data, working: _Constraints, scale: Vector, limit: int, program: Program) -> Matrix | str:
@@ -235,7 +242,10 @@ def _cut(data: Data, working: _Constraints, scale: Vector, limit: int, program: 
         A = working.matrix()
         if A.size > 2 * _LARGEST_PROGRAM:
             return "unknown"
-        solution = program(A)
+        try:
+            solution = program(A)
+        except _UnsolvedError:
+            return "unknown"
         if solution is None:
             return "none"
         W = np.concatenate([np.zeros((1, M)), solution.reshape(-1, M)])
@@ -252,8 +262,8 @@ def _steepest(A: Matrix, total: Vector) -> Vector | None:
     The sum is over all rows: one over those of A alone would miss what only the others show.
     """
     cost = -total / max(float(np.abs(total).max()), 1e-300)
-    solution = linprog(cost, A_ub=-A, b_ub=np.zeros(len(A)), bounds=(-1, 1), method="highs")
-    return None if solution.x is None or solution.x @ cost > -1e-9 else np.asarray(solution.x)
+    w = _optimum(cost, -A)
+    return None if w @ cost > -1e-9 else w
 
 
 def _widest(A: Matrix) -> Vector | None:
@@ -261,8 +271,24 @@ def _widest(A: Matrix) -> Vector | None:
     padded = np.column_stack([-A, np.ones(len(A))])
     cost = np.zeros(padded.shape[1])
     cost[-1] = -1.0
-    solution = linprog(cost, A_ub=padded, b_ub=np.zeros(len(A)), bounds=(-1, 1), method="highs")
-    return None if solution.x is None or solution.x[-1] < 10 * _TOLERANCE else np.asarray(solution.x[:-1])
+    w = _optimum(cost, padded)
+    return None if w[-1] < 10 * _TOLERANCE else w[:-1]
+
+
+def _optimum(cost: Vector, A: Matrix) -> Vector:
+    """Return w within [-1, 1] with A w <= 0 and the least `cost` · w.
+
+    All constraints meet at zero.  There the simplex method may go round in circles for ever, so it is stopped, and the
+    interior point method goes in its place.
+    """
+    most = _MOST_STEPS * sum(A.shape)
+    for how in _METHODS:
+        found: Any = linprog(
+            cost, A_ub=A, b_ub=np.zeros(len(A)), bounds=(-1, 1), method=how, options={"maxiter": most}
+        )
+        if found.status == 0:
+            return np.asarray(found.x)
+    raise _UnsolvedError
 
 
 def _margins(W: Matrix, scale: Vector, Phi: Matrix, t: Matrix) -> tuple[Matrix, NDArray[np.bool_], Matrix]:

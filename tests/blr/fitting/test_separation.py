@@ -8,6 +8,7 @@ from scipy.optimize import linprog
 
 import blr.fitting.separation
 from blr.arrays import Matrix, Vector
+from blr.basis.kinds import fit_basis
 from blr.fitting.separation import Separation, find_separation
 from blr.fitting.streams import Stream
 from blr.sums import Rows
@@ -172,3 +173,27 @@ def test_too_large_to_tell_says_so(noise: tuple[Matrix, Vector], monkeypatch: py
     rare = (np.arange(200) < 5).astype(float)
     t[:5] = 1
     assert separation(np.column_stack([Phi, rare]), t).kind in {"unknown", "quasi"}
+
+
+def test_a_program_of_which_the_simplex_method_goes_in_circles_ends() -> None:
+    # All margins meet at zero.  On these rows the simplex method of SciPy 1.17 never ends.
+    rng = np.random.default_rng(31)
+    size = rng.gamma(3, 1, 300)
+    lengths = [size * rng.uniform(0.9, 1.1, 300) for _ in range(4)]
+    weights = [np.round(size**3 * rng.uniform(0.7, 1.3, 300), 3) for _ in range(3)]
+    X = np.round(np.column_stack([*lengths, *weights]), 2)
+    age = np.digitize(size + rng.normal(0, 1, 300), [2.2, 3.6])
+    basis = fit_basis("rbf", X, rng=rng, centres=66, width=0.7 * np.sqrt(7), linear=True, soften=True)
+    assert separation(basis(X), np.eye(3)[age], 3).kind == "none"
+
+
+def test_a_program_that_no_method_ends_is_unknown(
+    noise: tuple[Matrix, Vector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Phi, t = noise
+    rare = (np.arange(200) < 5).astype(float)
+    t[:5] = 1
+    with_rare = np.column_stack([Phi, rare])
+    assert separation(with_rare, t).kind == "quasi"
+    monkeypatch.setattr(blr.fitting.separation, "_MOST_STEPS", 0)
+    assert separation(with_rare, t).kind == "unknown"
