@@ -24,6 +24,7 @@ settings.load_profile("blr")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Give this process and its children a Prefect home of their own, before any test imports Prefect."""
+    gc.disable()
     if (
         signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     ):  # started in the background, as would be all that tests start
@@ -55,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Leave what was imported and collected out of all later collections of garbage: it stays until the end."""
-    gc.collect()
+    gc.enable()
     gc.freeze()
 
 
