@@ -148,7 +148,8 @@ def bounded() -> Iterator[None]:
 
 
 def copy_of(whole: Path, place: Path) -> Path:
-    """Return a copy of a file or folder."""
+    """Return a fresh copy of a file or folder."""
+    shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     copied = place / whole.name
     if whole.is_dir():
