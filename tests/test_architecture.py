@@ -487,16 +487,31 @@ def test_starts_without_what_is_slow_to_import(command: str) -> None:
     assert not slow & set(done.stderr.split()), "imported at the start"
 
 
-@pytest.mark.parametrize(
-    ("start", "unneeded"),
-    [
-        ("import flows.classification.steps", {"prefect"}),
-        ("from flows.deployed import classify, reprocess", {"flows.training.steps"}),
-        ("import flows.training.steps", {"prefect"}),
-        ("import flows.cli._list", {"prefect", "numpy", "scipy", "asdf", "pyarrow", "astropy"}),
-    ],
+AT_WORK = (
+    ("import flows.cli._list", {"prefect", "numpy", "scipy", "asdf", "pyarrow", "astropy"}),
+    ("import flows.classification.steps", {"prefect"}),
+    ("from flows.deployed import classify, reprocess", {"flows.training.steps"}),
 )
-def test_work_waits_for_no_import_that_it_does_not_need(start: str, unneeded: set[str]) -> None:
+"""What is imported one after the other in a process, and what is not there then."""
+
+
+@cache
+def loaded(starts: tuple[str, ...]) -> list[set[str]]:
+    """Return the modules that are there after each of the imports in a process of their own."""
+    script = "import sys\n" + "".join(f"{start}\nprint(*sys.modules)\n" for start in starts)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return [set(line.split()) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("starts", "unneeded"),
+    [
+        *((tuple(start for start, _ in AT_WORK[: n + 1]), AT_WORK[n][1]) for n in range(len(AT_WORK))),
+        (("import flows.training.steps",), {"prefect"}),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, tuple) else "",
+)
+def test_work_waits_for_no_import_that_it_does_not_need(starts: tuple[str, ...], unneeded: set[str]) -> None:
     unneeded = unneeded | {
         "matplotlib",
         "pandas",
@@ -505,6 +520,7 @@ def test_work_waits_for_no_import_that_it_does_not_need(start: str, unneeded: se
         "astropy.coordinates",
         "astropy_healpix",
     }
-    script = f"{start}\nimport sys\nprint(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert not unneeded & set(loaded.split())
+    every = tuple(start for start, _ in AT_WORK)
+    found = loaded(every if starts[0] in every else starts)
+    assert found[len(starts) - 1]
+    assert not unneeded & found[len(starts) - 1]
