@@ -103,11 +103,16 @@ class Module:
                 target = named.value if isinstance(named, ast.Constant) else COMPUTED
                 yield Import(str(target), node.lineno, deferred=True)
 
-    def calls(self) -> Iterator[tuple[int, str]]:
-        """Yield every call: its line, and what is called as it is written."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Call):
-                yield node.lineno, ast.unparse(node.func)
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node that names something: the tree is walked once for all tests."""
+        kinds = (ast.Call, ast.ImportFrom, ast.keyword, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        return tuple(node for node in ast.walk(self.tree) if isinstance(node, kinds))
+
+    @cached_property
+    def calls(self) -> tuple[tuple[int, str], ...]:
+        """Every call: its line, and what is called as it is written."""
+        return tuple((n.lineno, ast.unparse(n.func)) for n in self.nodes if isinstance(n, ast.Call))
 
     def _absolute(self, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -349,7 +354,7 @@ def test_blr_takes_arrays_and_gives_arrays(module: Module) -> None:
             faults.append(f"{found.line}: imports {found.target}; blr has no files, logging, tables, Prefect")
         if top == "sklearn" and module.name != "blr.estimators":
             faults.append(f"{found.line}: imports {found.target}, which is for blr.estimators")
-    faults += [f"{line}: calls {name}()" for line, name in module.calls() if FILE_CALLS.fullmatch(name)]
+    faults += [f"{line}: calls {name}()" for line, name in module.calls if FILE_CALLS.fullmatch(name)]
     complain(module, faults)
 
 
@@ -361,10 +366,10 @@ def test_catalogs_know_neither_models_nor_prefect(module: Module) -> None:
 
 @each_module()
 def test_nothing_executes_data(module: Module) -> None:
-    faults = [f"{line}: calls {name}()" for line, name in module.calls() if EXECUTING_CALLS.fullmatch(name)]
+    faults = [f"{line}: calls {name}()" for line, name in module.calls if EXECUTING_CALLS.fullmatch(name)]
     executing = [found for found in module.imports() if found.target.split(".")[0] in EXECUTES_DATA]
     faults += [f"{found.line}: imports {found.target}" for found in executing]
-    keywords = [node for node in ast.walk(module.tree) if isinstance(node, ast.keyword)]
+    keywords = [node for node in module.nodes if isinstance(node, ast.keyword)]
     allowed = [node for node in keywords if node.arg == "allow_pickle" and ast.unparse(node.value) != "False"]
     faults += [f"{node.lineno}: allows pickle" for node in allowed]
     complain(module, faults)
@@ -383,7 +388,7 @@ def exported(name: str) -> set[str] | None:
 def test_what_others_import_of_catalogs_is_exported(module: Module) -> None:
     """`__all__` says what of a module is anybody else's business."""
     faults = []
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         source = node.module if isinstance(node, ast.ImportFrom) else ""
         known = exported(source) if source in modules() and source.startswith("catalogs.") else None
         if known is not None:
@@ -401,7 +406,7 @@ def test_names_say_what_a_thing_is(module: Module) -> None:
     faults = [f"1: a module called {part}" for part in module.name.split(".") if EMPTY_NAMES.search(part)]
     faults += [
         f"{node.lineno}: {node.name}"
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, kinds) and EMPTY_NAMES.search(node.name)
     ]
     complain(module, faults)
@@ -482,16 +487,31 @@ def test_starts_without_what_is_slow_to_import(command: str) -> None:
     assert not slow & set(done.stderr.split()), "imported at the start"
 
 
-@pytest.mark.parametrize(
-    ("start", "unneeded"),
-    [
-        ("import flows.classification.steps", {"prefect"}),
-        ("from flows.deployed import classify, reprocess", {"flows.training.steps"}),
-        ("import flows.training.steps", {"prefect"}),
-        ("import flows.cli._list", {"prefect", "numpy", "scipy", "asdf", "pyarrow", "astropy"}),
-    ],
+AT_WORK = (
+    ("import flows.cli._list", {"prefect", "numpy", "scipy", "asdf", "pyarrow", "astropy"}),
+    ("import flows.classification.steps", {"prefect"}),
+    ("from flows.deployed import classify, reprocess", {"flows.training.steps"}),
 )
-def test_work_waits_for_no_import_that_it_does_not_need(start: str, unneeded: set[str]) -> None:
+"""What is imported one after the other in a process, and what is not there then."""
+
+
+@cache
+def loaded(starts: tuple[str, ...]) -> list[set[str]]:
+    """Return the modules that are there after each of the imports in a process of their own."""
+    script = "import sys\n" + "".join(f"{start}\nprint(*sys.modules)\n" for start in starts)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return [set(line.split()) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("starts", "unneeded"),
+    [
+        *((tuple(start for start, _ in AT_WORK[: n + 1]), AT_WORK[n][1]) for n in range(len(AT_WORK))),
+        (("import flows.training.steps",), {"prefect"}),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, tuple) else "",
+)
+def test_work_waits_for_no_import_that_it_does_not_need(starts: tuple[str, ...], unneeded: set[str]) -> None:
     unneeded = unneeded | {
         "matplotlib",
         "pandas",
@@ -500,6 +520,7 @@ def test_work_waits_for_no_import_that_it_does_not_need(start: str, unneeded: se
         "astropy.coordinates",
         "astropy_healpix",
     }
-    script = f"{start}\nimport sys\nprint(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert not unneeded & set(loaded.split())
+    every = tuple(start for start, _ in AT_WORK)
+    found = loaded(every if starts[0] in every else starts)
+    assert found[len(starts) - 1]
+    assert not unneeded & found[len(starts) - 1]

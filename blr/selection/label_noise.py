@@ -247,7 +247,7 @@ def _marginals(search: NoiseDensity, x: Vector, peak: float, slope: Vector, H: M
     while len(draws) < _DRAWS:
         z = rng.standard_normal((_DRAWS, D)) * np.sqrt(_TAIL / rng.chisquare(_TAIL, (_DRAWS, 1)))
         moved = x + _WIDER * z @ U
-        draws += list(moved[(moved == [_within(y) for y in moved]).all(axis=1)])
+        draws += list(moved[(moved == _within(moved)).all(axis=1)])
     chosen = np.array(draws[:_DRAWS])
     start, log_weight = search.theta, np.empty(_DRAWS)
     distance = np.sum(((chosen - x) @ np.linalg.cholesky(precision)) ** 2, axis=1) / _WIDER**2
@@ -305,8 +305,11 @@ def _interval(
     return _highest(np.array(points), np.array(density))
 
 
-def _within(x: Vector) -> Vector:
-    return np.concatenate([np.clip(x[:1], *_LOG_ALPHA), np.clip(x[1:], _LEAST, _MOST)])
+def _within(x: Matrix) -> Matrix:
+    """Return points (..., D) with ln α and rates moved into their ranges."""
+    low, high = (np.full(x.shape[-1], rate) for rate in (_LEAST, _MOST))
+    low[0], high[0] = _LOG_ALPHA
+    return np.clip(x, low, high)
 
 
 def _answered(

@@ -1,4 +1,7 @@
-"""Train and classify as real Prefect flows: the same files as without Prefect, and what its page shows."""
+"""Train and classify as real Prefect flows: the same files as without Prefect, and what its page shows.
+
+All flows are tested here, so that one process of tests starts a server, which takes ten seconds of a processor.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from flows.errors import UsageError
 from flows.orchestration.run_page import artifact_key
+from tests.catalogs.web import serving
 from tests.flows import verbs
+from tests.lasting import lasting_bytes
 
 
 @pytest.fixture
@@ -88,6 +96,42 @@ def test_one_task_holds_an_engine(work: Path) -> None:
         tasks = client.read_task_runs()
     mine = [task.name for task in tasks if task.flow_run_id == state.state_details.flow_run_id]
     assert sorted(mine) == ["annotate on local:1", "publish release 1"]
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_catalogues_at_urls(work: Path, make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters keep URLs as they were written; those that may hold secrets are refused."""
+    pytest.importorskip("aiohttp", reason="fsspec reads http with aiohttp")
+    from flows.classify import classify
+    from flows.reprocess import reprocess
+
+    described = classify.parameters.model_dump_for_openapi()["properties"]["catalogues"]
+    assert described["items"] == {"type": "string"}
+    monkeypatch.chdir(work)
+    chosen = {"model": "morphology", "store": Path("models")}
+    (work / "www" / "release").mkdir(parents=True)
+    for seed, name in enumerate(("a.parquet", "b.parquet", "c.parquet")):
+        columns = make.survey(60, seed=seed)
+        columns["name"] = np.array([f"{name}-{i}" for i in range(60)])
+        make.parquet(work / "www" / "release" / name, columns)
+    with serving(work / "www", ("parquet", "tagged")) as web:
+        url = f"{web.url}/release"
+        (work / "spec.toml").write_text(make.specification + f'\n[target]\npaths = ["{url}"]\n')
+        told = classify([url], out=Path("flow"), **chosen)
+        verbs.classify([url], out=Path("direct"), **chosen)
+        assert told.status == "done"
+        assert bytes_in(Path("flow")) == bytes_in(Path("direct"))
+        told = reprocess("spec.toml", store=Path("models"), out=Path("flow"), quiet_seconds=0)
+        assert told.status == "nothing to do"
+        signed = f"{url}/a.parquet?X-Amz-Signature=SIGNED"
+        with pytest.raises(UsageError, match="Prefect keeps and shows"):
+            classify([signed], out=Path("signed"), **chosen)
+        assert not Path("signed").exists()
+
+
+def bytes_in(folder: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".json")
+    return {str(path.relative_to(folder)): lasting_bytes(path) for path in files}
 
 
 @pytest.mark.usefixtures("prefect_server")

@@ -507,27 +507,6 @@ def test_no_driver(capsys: pytest.CaptureFixture[str]) -> None:
     assert "expected one of" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("prefect_server")
-def test_as_flows(survey: Survey) -> None:
-    """Parameters keep URLs as they were written; those that may hold secrets are refused."""
-    from flows.classify import classify as classify_flow
-    from flows.reprocess import reprocess as reprocess_flow
-
-    described = classify_flow.parameters.model_dump_for_openapi()["properties"]["catalogues"]
-    assert described["items"] == {"type": "string"}
-    chosen = {"model": "morphology", "store": Path("models")}
-    told = classify_flow([survey.url], out=Path("flow"), **chosen)
-    survey.classify(survey.url)
-    assert told.status == "done"
-    assert bytes_in(Path("flow")) == bytes_in(survey.out)
-    told = reprocess_flow("spec.toml", store=Path("models"), out=Path("flow"), quiet_seconds=0)
-    assert told.status == "nothing to do"
-    signed = f"{survey.url}/a.parquet?X-Amz-Signature=SIGNED"
-    with pytest.raises(UsageError, match="Prefect keeps and shows"):
-        classify_flow([signed], out=Path("signed"), **chosen)
-    assert not Path("signed").exists()
-
-
 def test_the_census_of_urls_is_that_of_the_files(survey: Survey, web: Web) -> None:
     remote = survey.classify(survey.url).summary.census
     local = classify([web.folder / "release"], model="morphology", store="models", out="local").summary.census

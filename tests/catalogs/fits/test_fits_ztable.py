@@ -4,6 +4,7 @@ import gzip
 import io
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,12 @@ SHUFFLED = {"I": 2, "J": 4, "K": 8, "E": 4, "D": 8}
 
 def make(path: Path, *, variable: bool = False) -> Path:
     """Write a plain table of many kinds of columns, between other HDUs."""
+    path.write_bytes(made(variable=variable))
+    return path
+
+
+@cache
+def made(*, variable: bool) -> bytes:
     rng = np.random.default_rng(1)
     columns = [
         astropy_fits.Column("row", "J", array=np.arange(N)),
@@ -51,8 +58,9 @@ def make(path: Path, *, variable: bool = False) -> Path:
     table = astropy_fits.BinTableHDU.from_columns(columns, name="DATA")
     table.header["TELESCOP"] = "VISTA"
     hdus = [astropy_fits.PrimaryHDU(), table, astropy_fits.ImageHDU(np.ones((3, 3)), name="LAST")]
-    astropy_fits.HDUList(hdus).writeto(path, checksum=True)
-    return path
+    file = io.BytesIO()
+    astropy_fits.HDUList(hdus).writeto(file, checksum=True)
+    return file.getvalue()
 
 
 def pack(plain: Path, packed: Path, algorithms: dict[str, str], length: int, **changed: Any) -> Path:
@@ -86,6 +94,7 @@ def pack(plain: Path, packed: Path, algorithms: dict[str, str], length: int, **c
     return packed
 
 
+@cache
 def squeezed(cells: bytes, algorithm: str, code: str) -> bytes:
     if algorithm == "GZIP_2":
         width = SHUFFLED.get(code, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -98,15 +99,27 @@ def theirs() -> pa.Table:
     return pa.table({"id": columns["id"], "MAG_G": columns["g"], "MAG_R": texts})
 
 
-@pytest.fixture
-def trained(tmp_path: Path) -> tuple[Path, str]:
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Return a folder with a model, its specification, its survey and the other one; and the model's label."""
-    pq.write_table(pa.table(ours()), tmp_path / "survey.parquet")
-    pq.write_table(theirs(), tmp_path / "theirs.parquet")
+    folder = tmp_path_factory.mktemp("marks")
+    pq.write_table(pa.table(ours()), folder / "survey.parquet")
+    pq.write_table(theirs(), folder / "theirs.parquet")
     text = SPECIFICATION.format(states=STATES)
-    (tmp_path / "spec.toml").write_text(text)
-    (tmp_path / "theirs.toml").write_text(text + THEIRS)
-    return tmp_path, train(tmp_path / "spec.toml", tmp_path / "models").model
+    (folder / "spec.toml").write_text(text)
+    (folder / "theirs.toml").write_text(text + THEIRS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
+        )
+        return folder, train(folder / "spec.toml", folder / "models").model
+
+
+@pytest.fixture
+def trained(trained_once: tuple[Path, str], tmp_path: Path) -> tuple[Path, str]:
+    """Return a copy of them, to be written to."""
+    folder, model = trained_once
+    return Path(shutil.copytree(folder, tmp_path, dirs_exist_ok=True)), model
 
 
 def classified(folder: Path, model: str, name: str, spec: str, out: str = "out") -> pa.Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,13 +32,27 @@ from flows.training.report import train_report
 from tests.flows.verbs import train
 
 
-@pytest.fixture
-def useless(folder: Path, make: SimpleNamespace) -> Any:
+@pytest.fixture(scope="module")
+def useless_once(tmp_path_factory: pytest.TempPathFactory, make: SimpleNamespace) -> Any:
     """Return what is told of a model whose labels are shuffled, and its store."""
+    folder = tmp_path_factory.mktemp("useless")
     columns = make.survey(1500)
     columns["hubble"] = np.random.default_rng(5).permutation(columns["hubble"])
     make.parquet(folder / "survey.parquet", columns)
-    return train(folder / "spec.toml", folder / "models"), Store(folder / "models")
+    (folder / "spec.toml").write_text(make.specification)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
+        )
+        return train(folder / "spec.toml", folder / "models"), Store(folder / "models")
+
+
+@pytest.fixture
+def useless(useless_once: Any, tmp_path: Path) -> Any:
+    """Return the same, with a copy of the store, to be written to."""
+    told, store = useless_once
+    copy = Store(Path(shutil.copytree(store.root, tmp_path / "models")))
+    return replace(told, path=str(copy.folder("morphology", told.version))), copy
 
 
 def test_no_skill_is_said_first_and_in_words(useless: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,21 +37,42 @@ def text_of(folder: Path, old: str = "", new: str = "") -> None:
     path.write_text(path.read_text().replace(old, new))
 
 
-def test_the_result_of_a_training_is_the_stored_description(folder: Path) -> None:
-    told = train(folder / "spec.toml", folder / "models")
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory, make: SimpleNamespace) -> ModelDescription:
+    """Return what is told of the model of an unchanged folder, for tests that do not write to its store."""
+    folder = tmp_path_factory.mktemp("plain")
+    make.parquet(folder / "survey.parquet", make.survey())
+    (folder / "spec.toml").write_text(make.specification)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
+        )
+        return train(folder / "spec.toml", folder / "models")
+
+
+@pytest.fixture
+def stored(plain: ModelDescription, folder: Path) -> ModelDescription:
+    """Return the same, with a copy of the store in the folder."""
+    models = Path(plain.path).parents[1]
+    shutil.copytree(models, folder / "models")
+    return replace(plain, path=str(folder / Path(plain.path).relative_to(models.parent)))
+
+
+def test_the_result_of_a_training_is_the_stored_description(plain: ModelDescription) -> None:
+    told = plain
     document = json.loads(json.dumps(to_document(told), allow_nan=False))
     assert from_document(ModelDescription, document, source="told") == told
     assert told.status == "trained"
     assert told.champion == told.version
-    model = Store(folder / "models").load("morphology")
+    model = Store(Path(told.path).parents[1]).load("morphology")
     assert model.label == told.model
     assert told.metrics.log_loss < told.metrics.log_loss_baseline
     assert [row.basis for row in told.candidates] == ["linear", "polynomial, degree 2"]
     assert sum(row.weight for row in told.candidates) == pytest.approx(1)
 
 
-def test_rows_are_counted(folder: Path, make: SimpleNamespace) -> None:
-    told = train(folder / "spec.toml", folder / "models").training
+def test_rows_are_counted(plain: ModelDescription, make: SimpleNamespace) -> None:
+    told = plain.training
     columns = make.survey()
     inside = columns["type"] == "G"
     labelled = inside & np.isin(columns["hubble"], ["E", "S0", "Sb", "Sc"])
@@ -64,8 +85,8 @@ def test_rows_are_counted(folder: Path, make: SimpleNamespace) -> None:
     assert missing["b_j"] == pytest.approx(np.mean(columns["jmag"][labelled] == -9999))
 
 
-def test_a_second_run_does_nothing(folder: Path) -> None:
-    first = train(folder / "spec.toml", folder / "models")
+def test_a_second_run_does_nothing(folder: Path, stored: ModelDescription) -> None:
+    first = stored
     before = (Path(first.path) / "model.asdf").stat().st_mtime_ns
     second = train(folder / "spec.toml", folder / "models")
     assert second.status == "exists"
@@ -100,8 +121,7 @@ def test_another_candidate_does_not_change_the_others(folder: Path) -> None:
     assert without.champion == with_rbf.version
 
 
-def test_a_killed_run_goes_on_where_it_was(folder: Path) -> None:
-    expected = train(folder / "spec.toml", folder / "whole")
+def test_a_killed_run_goes_on_where_it_was(folder: Path, plain: ModelDescription) -> None:
     fitted = []
 
     def fit(place: str, index: int, threads: int | None) -> JudgedCandidate:
@@ -126,7 +146,7 @@ def test_a_killed_run_goes_on_where_it_was(folder: Path) -> None:
     told = train(folder / "spec.toml", folder / "models", steps=replace(DIRECT, choose=choose))
     assert times == [before]
     assert not staging.exists()
-    assert told.candidates == expected.candidates
+    assert told.candidates == plain.candidates
 
 
 def test_ctrl_c_finishes_the_candidate_in_hand(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,10 +169,10 @@ def test_a_trial_keeps_nothing(folder: Path) -> None:
     assert not (folder / "models").exists()
 
 
-def test_a_dry_run_says_what_would_be(folder: Path) -> None:
+def test_a_dry_run_says_what_would_be(folder: Path, plain: ModelDescription) -> None:
     told = train(folder / "spec.toml", folder / "models", dry_run=True)
     assert not (folder / "models").exists()
-    assert told.model == train(folder / "spec.toml", folder / "models").model
+    assert told.model == plain.model
 
 
 def test_weights_count_as_rows(folder: Path, make: SimpleNamespace) -> None:
@@ -172,15 +192,16 @@ def test_a_label_column_alone(folder: Path) -> None:
     assert train(folder / "spec.toml", folder / "models").classes == ("E", "S0", "S?", "Sb", "Sc")
 
 
-def test_two_catalogues_give_the_same_model_as_one(folder: Path, make: SimpleNamespace) -> None:
+def test_two_catalogues_give_the_same_model_as_one(
+    folder: Path, plain: ModelDescription, make: SimpleNamespace
+) -> None:
     columns = make.survey()
     make.parquet(folder / "a.parquet", {n: c[:150] for n, c in columns.items()})
     make.parquet(folder / "b.parquet", {n: c[150:] for n, c in columns.items()})
-    whole = train(folder / "spec.toml", folder / "models")
     text_of(folder, '"survey.parquet"', '"[ab].parquet"')
     halves = train(folder / "spec.toml", folder / "models")
-    assert halves.training.content_hash == whole.training.content_hash
-    assert halves.candidates == whole.candidates
+    assert halves.training.content_hash == plain.training.content_hash
+    assert halves.candidates == plain.candidates
 
 
 def test_files_with_other_columns_and_types_are_one_table(folder: Path, make: SimpleNamespace) -> None:
@@ -253,10 +274,9 @@ def test_rows_to_which_no_model_can_be_fitted_are_refused(
     assert not (folder / "models").exists()
 
 
-def test_the_model_does_not_know_the_survey_any_more(folder: Path) -> None:
-    told = train(folder / "spec.toml", folder / "models")
+def test_the_model_does_not_know_the_survey_any_more(folder: Path, stored: ModelDescription) -> None:
     shutil.move(folder / "survey.parquet", folder / "gone.parquet")
-    assert read_model(Path(told.path) / "model.asdf").label == told.model
+    assert read_model(Path(stored.path) / "model.asdf").label == stored.model
 
 
 @pytest.mark.usefixtures("few_draws")
@@ -329,8 +349,8 @@ def test_all_labels_train_and_folds_judge(folder: Path, capsys: pytest.CaptureFi
     assert "eld-out" not in shown
 
 
-def test_the_report_mentions_the_refit(folder: Path) -> None:
-    told = train(folder / "spec.toml", folder / "models")
+def test_the_report_mentions_the_refit(plain: ModelDescription) -> None:
+    told = plain
     n = sum(told.training.training_counts) + sum(told.training.held_out_counts)
     report = train_report(told)
     said = f"Judged on fits to the training rows; the model that is kept was fitted to all {n:,} rows."
