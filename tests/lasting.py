@@ -38,6 +38,12 @@ def lasting_contents(folder: Path) -> dict[str, bytes]:
     return {_name(path.relative_to(folder)): lasting_bytes(path) for path in files}
 
 
+def output_bytes(folder: Path) -> dict[str, bytes]:
+    """Return what lasts of each file of a folder, without the JSON documents, which say where inputs lie."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".json")
+    return {str(path.relative_to(folder)): lasting_bytes(path) for path in files}
+
+
 def _name(path: Path) -> str:
     return f"{TABLES}/table" if path.parent.name == TABLES else str(path)
 

@@ -32,7 +32,7 @@ _TOLERANCE = 1e-7  # of margins, for columns scaled to one: that of the linear p
 _NEWTON_PASSES = 20
 _ROUNDS = 8
 _METHODS: tuple[Literal["highs", "highs-ipm"], ...] = ("highs", "highs-ipm")
-_MOST_STEPS = 8  # of the simplex method, for each row and column: programs that end take some two
+_MOST_STEPS = 4  # of a method, for each row and column: where the simplex method ends, it takes some two
 # Entries of its matrix: a second of work, so that a verdict costs no more than its fit.
 _LARGEST_PROGRAM = 300_000
 _LARGEST_WIDEST = 30_000

@@ -33,6 +33,13 @@ __all__ = [
 ]
 
 SCHEMA = Path(__file__).parents[1] / "schemas" / "model-1.yaml"
+MOST_KEPT = 4
+"""Models that are kept: a run reads its model twice, and a server has run after run of the same few."""
+SMALL = 1 << 20
+"""Most bytes of a file whose model is kept; of larger ones, reading the arrays takes the time."""
+_KEPT: dict[str, Model] = {}
+"""Models by the SHA-256 of their files, the oldest first."""
+_KEEPING = Lock()
 
 
 def write_model(model: Model, path: Path) -> None:
@@ -57,15 +64,6 @@ def read_model(path: Path) -> Model:
                     del _KEPT[next(iter(_KEPT))]
                 _KEPT[seen] = model
     return replace(model, folder=path.parent)
-
-
-MOST_KEPT = 4
-"""Models that are kept: a run reads its model twice, and a server has run after run of the same few."""
-SMALL = 1 << 20
-"""Most bytes of a file whose model is kept; of larger ones, reading the arrays takes the time."""
-_KEPT: dict[str, Model] = {}
-"""Models by the SHA-256 of their files, the oldest first."""
-_KEEPING = Lock()
 
 
 def _small_digest(path: Path) -> str:

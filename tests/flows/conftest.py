@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits
 
+from tests.flows.verbs import name_for_report
+
 SPECIFICATION = """
 name = "morphology"
 
@@ -107,9 +109,7 @@ def pictures(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with `survey.parquet` and `spec.toml`; reports, which take seconds, are not drawn."""
-    monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-    )
+    name_for_report(monkeypatch)
     write_parquet(tmp_path / "survey.parquet", survey())
     (tmp_path / "spec.toml").write_text(SPECIFICATION)
     return tmp_path

@@ -19,7 +19,7 @@ from flows.classification._census_rows import read_census_rows
 from flows.inputs.files import copy_name
 from tests.catalogs.hats_samples import rows as hats_rows
 from tests.catalogs.hats_samples import write_collection
-from tests.flows.verbs import classify, train
+from tests.flows.verbs import classify, name_for_report, train
 
 CLASSES = ("E", "S", "Irr")
 TEXT = """
@@ -52,9 +52,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(table, folder / "survey.parquet")
     (folder / "spec.toml").write_text(TEXT)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-        )
+        name_for_report(patch)
         train(folder / "spec.toml", folder / "models")
     return folder
 

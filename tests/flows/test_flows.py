@@ -20,7 +20,7 @@ from flows.errors import UsageError
 from flows.orchestration.run_page import artifact_key
 from tests.catalogs.web import serving
 from tests.flows import verbs
-from tests.lasting import lasting_bytes
+from tests.lasting import output_bytes
 
 
 @pytest.fixture
@@ -120,18 +120,13 @@ def test_catalogues_at_urls(work: Path, make: SimpleNamespace, monkeypatch: pyte
         told = classify([url], out=Path("flow"), **chosen)
         verbs.classify([url], out=Path("direct"), **chosen)
         assert told.status == "done"
-        assert bytes_in(Path("flow")) == bytes_in(Path("direct"))
+        assert output_bytes(Path("flow")) == output_bytes(Path("direct"))
         told = reprocess("spec.toml", store=Path("models"), out=Path("flow"), quiet_seconds=0)
         assert told.status == "nothing to do"
         signed = f"{url}/a.parquet?X-Amz-Signature=SIGNED"
         with pytest.raises(UsageError, match="Prefect keeps and shows"):
             classify([signed], out=Path("signed"), **chosen)
         assert not Path("signed").exists()
-
-
-def bytes_in(folder: Path) -> dict[str, bytes]:
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".json")
-    return {str(path.relative_to(folder)): lasting_bytes(path) for path in files}
 
 
 @pytest.mark.usefixtures("prefect_server")

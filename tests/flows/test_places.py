@@ -19,7 +19,7 @@ from flows.errors import SpecificationError
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather
 from flows.training._ingest import label_summary
-from tests.flows.verbs import classify, review, train
+from tests.flows.verbs import classify, name_for_report, review, train
 
 TEXT = """
 name = "places"
@@ -114,9 +114,7 @@ def test_labels_by_position_whose_conflicts_cross_every_edge(tmp_path: Path, uni
 
 
 def test_review_lists_point_at_the_same_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-    )
+    name_for_report(monkeypatch)
     columns = survey()
     write(tmp_path / "survey.parquet", columns, "deg")
     (tmp_path / "spec.toml").write_text(TEXT + LABEL)
@@ -147,9 +145,7 @@ def test_review_lists_point_at_the_same_places(tmp_path: Path, monkeypatch: pyte
 
 def test_review_lists_go_by_the_specification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns of no known name, in the unit stated there, unless the classified file states another."""
-    monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-    )
+    name_for_report(monkeypatch)
     columns = survey()
     ours = TEXT.replace('ra = "ra"', 'ra = "one"').replace(
         'dec = "dec"', 'dec = "two"\nposition_unit = "rad"'

@@ -20,7 +20,7 @@ from flows.errors import ModelError, SpecificationError, TrainingError, UsageErr
 from flows.specification.specification import Candidate
 from flows.specification.toml_file import parse_specification, read_specification
 from flows.tables import classifier_from, classify_table, partition_classifier
-from tests.flows.verbs import classify
+from tests.flows.verbs import classify, name_for_report
 
 MODEL = "morphology"
 
@@ -120,9 +120,7 @@ ASKED = {
 @pytest.fixture
 def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the report undrawn: it takes seconds."""
-    monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-    )
+    name_for_report(monkeypatch)
 
 
 @pytest.mark.usefixtures("no_report")

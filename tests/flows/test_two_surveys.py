@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from astropy.table import Table
 
-from tests.flows.verbs import classify, train
+from tests.flows.verbs import classify, name_for_report, train
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 SIXDF = DATA / "sixdfgs" / "6dfgs_mini.xml.bz2"
@@ -49,9 +49,7 @@ def test_sdss_trains_and_6dfgs_is_classified(tmp_path: Path, monkeypatch: pytest
             pytest.skip(f"{path} is not here")
         # Specifications speak of files beside them.
         (tmp_path / name).write_bytes(path.read_bytes())
-    monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-    )
+    name_for_report(monkeypatch)
     (tmp_path / "spec.toml").write_text(SPECIFICATION)
     told = train(tmp_path / "spec.toml", tmp_path / "models")
     assert told.metrics.log_loss < told.metrics.log_loss_baseline

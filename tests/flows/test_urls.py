@@ -36,8 +36,8 @@ from flows.specification.toml_file import load_specification
 from flows.training._pieces import read_by_workers
 from flows.training._read_rows import RowReading
 from tests.catalogs.web import Web, serving
-from tests.flows.verbs import classify, reprocess, train
-from tests.lasting import lasting_bytes
+from tests.flows.verbs import classify, name_for_report, reprocess, train
+from tests.lasting import output_bytes
 
 pytest.importorskip("aiohttp", reason="fsspec reads http with aiohttp")
 
@@ -86,11 +86,6 @@ def survey(
     )
 
 
-def bytes_in(folder: Path) -> dict[str, bytes]:
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".json")
-    return {str(path.relative_to(folder)): lasting_bytes(path) for path in files}
-
-
 def why(told: dict) -> dict[str, str]:
     return {name: file.why for name, file in told.files.items() if file.why}
 
@@ -100,7 +95,7 @@ def test_the_same_as_the_files_here(survey: Survey, web: Web, named: str) -> Non
     told = survey.classify(survey.url + named)
     pattern = "release/" + (named.strip("/") or "*")
     classify([str(web.folder / pattern)], model="morphology", store="models", out="here")
-    assert bytes_in(survey.out) == bytes_in(Path("here"))
+    assert output_bytes(survey.out) == output_bytes(Path("here"))
     manifest = Manifest.read(survey.out)
     assert manifest is not None
     for output in manifest.outputs:
@@ -118,7 +113,7 @@ def test_folders_that_are_columns(survey: Survey, web: Web) -> None:
     told = survey.classify(survey.url)
     classify([str(web.folder / "release")], model="morphology", store="models", out="here")
     assert set(told.files) == {"field=1/a b.parquet", "field=2/a b.parquet"}
-    assert bytes_in(survey.out) == bytes_in(Path("here"))
+    assert output_bytes(survey.out) == output_bytes(Path("here"))
     web.asked.clear()
     assert survey.classify(survey.url).status == "nothing to do"
     assert web.bodies() == []
@@ -128,7 +123,7 @@ def test_fits_too(survey: Survey, web: Web) -> None:
     survey.write("d.fits")
     survey.classify(f"{survey.url}/d.fits")
     classify([web.folder / "release" / "d.fits"], model="morphology", store="models", out="here")
-    assert bytes_in(survey.out) == bytes_in(Path("here"))
+    assert output_bytes(survey.out) == output_bytes(Path("here"))
 
 
 def test_in_memory(survey: Survey, web: Web) -> None:
@@ -145,7 +140,7 @@ def test_in_memory(survey: Survey, web: Web) -> None:
 
 def test_only_what_is_new_or_changed_is_fetched(survey: Survey, web: Web) -> None:
     assert why(survey.reprocess()) == dict.fromkeys(PARTS, "new")
-    before = bytes_in(survey.out)
+    before = output_bytes(survey.out)
     again = survey.reprocess()
     assert (again.status, web.bodies(), set(again.files)) == ("nothing to do", [], set(PARTS))
     survey.write("b.parquet", 9)
@@ -153,14 +148,14 @@ def test_only_what_is_new_or_changed_is_fetched(survey: Survey, web: Web) -> Non
     (web.folder / "release" / "c.parquet").unlink()
     planned = survey.reprocess(dry_run=True)
     assert why(planned) == {"b.parquet": "changed", "d.parquet": "new"}
-    assert bytes_in(survey.out) == before
+    assert output_bytes(survey.out) == before
     told = survey.reprocess()
     assert (why(told), told.retired) == (why(planned), ("_retired/0002/c.parquet",))
     assert sorted(web.bodies()) == ["/release/b.parquet", "/release/d.parquet"]
     classify([web.folder / "release"], model="morphology", store="models", out="here")
-    here = bytes_in(Path("here"))
+    here = output_bytes(Path("here"))
     of_the_release = {"report.html", "_retired/0002/c.parquet"}
-    assert {n: data for n, data in bytes_in(survey.out).items() if n not in of_the_release} == {
+    assert {n: data for n, data in output_bytes(survey.out).items() if n not in of_the_release} == {
         n: data for n, data in here.items() if n not in of_the_release
     }
     assert survey.reprocess().status == "nothing to do"
@@ -220,7 +215,7 @@ def test_one_that_does_not_come_is_set_aside(
     assert run(command) == 3
     told = json.loads(capsys.readouterr().out)
     assert re.search(rf"^{survey.url}/{reason}", told["quarantined"]["b.parquet"])
-    assert {name for name in bytes_in(survey.out) if name[0] != "_"} == {
+    assert {name for name in output_bytes(survey.out) if name[0] != "_"} == {
         "a.parquet",
         "c.parquet",
         "report.html",
@@ -229,10 +224,10 @@ def test_one_that_does_not_come_is_set_aside(
     assert why(survey.reprocess()) == {"b.parquet": "new"}
     web.odd = [tagged, ("b.parquet", word)]
     survey.write("b.parquet", 9)
-    before = bytes_in(survey.out)
+    before = output_bytes(survey.out)
     if word in {"cut", "fewer"}:
         assert survey.reprocess().quarantined.keys() == {"b.parquet"}
-        kept = bytes_in(survey.out)
+        kept = output_bytes(survey.out)
         assert kept.keys() == before.keys()
         assert {n for n in kept if kept[n] != before[n]} <= {"report.html"}, "the last annotated copy stays"
 
@@ -251,7 +246,7 @@ def test_a_damaged_one_is_tried_again_once_it_has_changed(survey: Survey, web: W
 
 def test_a_server_that_is_away_retires_nothing(survey: Survey, web: Web) -> None:
     survey.reprocess()
-    before = bytes_in(survey.out)
+    before = output_bytes(survey.out)
     for word, error in (("500", UnreachableError), ("404", CatalogError), ("403", CatalogError)):
         web.odd = [("release", word)]
         with pytest.raises(error, match=re.escape(survey.url)):
@@ -261,14 +256,14 @@ def test_a_server_that_is_away_retires_nothing(survey: Survey, web: Web) -> None
         (web.folder / "release" / name).unlink()
     with pytest.raises(CatalogError, match=f"{survey.url} holds no catalogue; expected names ending in"):
         survey.reprocess()
-    assert bytes_in(survey.out) == before
+    assert output_bytes(survey.out) == before
 
 
 def test_one_that_changes_while_it_is_read_is_left_for_the_next_run(survey: Survey, web: Web) -> None:
     web.odd = [*web.odd, ("b.parquet", "moving")]
     told = survey.reprocess()
     assert told.deferred == {"b.parquet": "it changed while it was read"}
-    assert {name for name in bytes_in(survey.out) if name[0] != "_"} == {
+    assert {name for name in output_bytes(survey.out) if name[0] != "_"} == {
         "a.parquet",
         "c.parquet",
         "report.html",
@@ -317,7 +312,7 @@ def test_a_killed_run_goes_on_from_what_it_had_fetched(survey: Survey, web: Web)
     assert why(survey.reprocess()) == dict.fromkeys(PARTS, "new")
     assert web.bodies() == ["/release/c.parquet"]
     classify([web.folder / "release"], model="morphology", store="models", out="here")
-    assert bytes_in(survey.out) == bytes_in(Path("here"))
+    assert output_bytes(survey.out) == output_bytes(Path("here"))
 
 
 def test_what_a_killed_run_had_fetched_is_of_its_time(survey: Survey, web: Web) -> None:
@@ -331,7 +326,7 @@ def test_what_a_killed_run_had_fetched_is_of_its_time(survey: Survey, web: Web) 
     assert set(why(survey.reprocess())) == {"b.parquet", "c.parquet"}
     assert web.bodies() == ["/release/b.parquet"]
     classify([web.folder / "release"], model="morphology", store="models", out="here")
-    assert bytes_in(survey.out) == bytes_in(Path("here"))
+    assert output_bytes(survey.out) == output_bytes(Path("here"))
 
 
 def test_what_a_killed_run_had_fetched_goes_with_any_next_run(survey: Survey, web: Web) -> None:
@@ -398,9 +393,7 @@ def test_secrets_are_kept_nowhere(
 def test_inspect_init_and_train(
     web: Web, trained: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-    )
+    name_for_report(monkeypatch)
     shutil.copy(trained / name, web.folder / name)
     told = {}
     for where in (f"{web.url}/{name}", str(trained / name)):
@@ -426,9 +419,7 @@ def test_workers_read_labelled_files_that_were_fetched(
 ) -> None:
     """They wait in the model store, which all machines see; afterwards they are gone."""
     pytest.importorskip("distributed")
-    monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-    )
+    name_for_report(monkeypatch)
     monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", 500)
     monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 300)
     seen: list[Path] = []
@@ -472,9 +463,7 @@ def test_inspect_of_several(survey: Survey, capsys: pytest.CaptureFixture[str]) 
 def test_labels_at_a_url(
     web: Web, make: SimpleNamespace, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-    )
+    name_for_report(monkeypatch)
     shutil.copy(trained / "survey.parquet", "survey.parquet")
     (web.folder / "labels.csv").write_text(
         "name,hubble\n"

@@ -24,7 +24,7 @@ from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather
 from flows.training._photometry import with_learned_photometry
 from tests.flows.starting import check_split
-from tests.flows.verbs import train
+from tests.flows.verbs import name_for_report, train
 
 
 def started(path: Path, label: str) -> Start:
@@ -86,9 +86,7 @@ def legacy(tmp_path: Path) -> Path:
 def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(
     legacy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-    )
+    name_for_report(monkeypatch)
     start = started(legacy, "CLASS")
     written = tomllib.loads(start.text)
     assert written["photometry"]["mag_g"] == {"flux": "FLUX_G", "inverse_variance": "FLUX_IVAR_G"}
@@ -485,9 +483,7 @@ def test_a_class_of_few_rows_stays_whatever_the_split(rows: int, rare: int, tmp_
 @pytest.mark.usefixtures("few_draws")
 def test_a_class_of_two_rows_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """None is held out: each of the two rows is judged by a fit that has seen the other."""
-    monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-    )
+    name_for_report(monkeypatch)
     rng = np.random.default_rng(0)
     kind = np.repeat(["a", "b", "rare"], [20, 18, 2])
     x = rng.normal(size=40) + 2 * (kind == "b") + 8 * (kind == "rare")

@@ -21,7 +21,7 @@ from flows.reports.answers import training_answers
 from flows.specification.specification import Specification
 from flows.specification.toml_file import parse_specification, read_specification
 from flows.training.report import train_report
-from tests.flows.verbs import train
+from tests.flows.verbs import name_for_report, train
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 
@@ -140,9 +140,7 @@ def test_unknown_label(made: Path) -> None:
 def test_init_writes_what_trains(
     candidates: int, made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-    )
+    name_for_report(monkeypatch)
     out = made.parent / "spec" / "first.toml"
     out.parent.mkdir()
     assert run(["init", str(made), "--label", "kind", "--out", str(out)]) == 0
@@ -173,9 +171,7 @@ def test_init_writes_what_trains(
 @pytest.mark.parametrize("unknown", [pytest.param("", marks=pytest.mark.long), "unknown"])
 def test_labels_that_are_scarce(unknown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 100,000 rows 600 have a class: some hundred in a sample of all, too few for anything that is asked of them."""
-    monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-    )
+    name_for_report(monkeypatch)
     n = 100_000
     labelled = np.random.default_rng(4).random(n) < 600 / n
     rows = survey(n)
@@ -216,9 +212,7 @@ def test_candidates_are_the_default_ones_stacked_and_few_labels_all_train(
 
 @pytest.mark.long
 def test_few_labels_train_and_folds_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-    )
+    name_for_report(monkeypatch)
     trained = train(parsed(200, tmp_path), tmp_path / "models")
     assert trained.metrics.log_loss < trained.metrics.log_loss_baseline
 

@@ -23,7 +23,7 @@ from flows.features.units import converted
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather
 from flows.training._photometry import with_learned_photometry
-from tests.flows.verbs import classify, train
+from tests.flows.verbs import classify, name_for_report, train
 
 HEAD = """
 name = "m"
@@ -38,9 +38,7 @@ N = 240
 
 @pytest.fixture(autouse=True)
 def _no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-    )
+    name_for_report(monkeypatch)
 
 
 def survey(factor: float = 1.0) -> dict[str, np.ndarray]:

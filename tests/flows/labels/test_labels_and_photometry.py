@@ -24,7 +24,7 @@ from flows.training._overdispersion import overdispersion
 from flows.training._photometry import with_learned_photometry
 from flows.training._quality import catalog_qualities, quality_remarks
 from flows.training.report import _label_words, _states
-from tests.flows.verbs import classify, train
+from tests.flows.verbs import classify, name_for_report, train
 
 HEAD = """
 name = "made"
@@ -70,9 +70,7 @@ def write(path: Path, columns: dict, **units: str) -> None:
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-    )
+    name_for_report(monkeypatch)
     write(tmp_path / "survey.parquet", survey(), flux="nanomaggy")
     return tmp_path
 

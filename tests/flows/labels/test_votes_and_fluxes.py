@@ -24,7 +24,7 @@ from flows.specification.toml_file import parse_specification
 from flows.training._evaluation import evaluate
 from flows.training._gather import gather
 from flows.training._photometry import with_learned_photometry
-from tests.flows.verbs import classify, train
+from tests.flows.verbs import classify, name_for_report, train
 
 GZ2 = Path(__file__).resolve().parents[4] / "shared" / "data" / "gz2_table5" / "table5.fits.gz"
 QUESTION = "t01_smooth_or_features"
@@ -35,9 +35,7 @@ SMOOTH, FEATURES, STAR = (
 
 @pytest.fixture(autouse=True)
 def _no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-    )
+    name_for_report(monkeypatch)
 
 
 def write(path: Path, columns: dict, **units: str) -> Path:

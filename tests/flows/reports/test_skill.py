@@ -29,7 +29,7 @@ from flows.reports import tables
 from flows.reports.html import render_report
 from flows.reports.skill import SkillSummary, skill_words
 from flows.training.report import train_report
-from tests.flows.verbs import train
+from tests.flows.verbs import name_for_report, train
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +41,7 @@ def useless_once(tmp_path_factory: pytest.TempPathFactory, make: SimpleNamespace
     make.parquet(folder / "survey.parquet", columns)
     (folder / "spec.toml").write_text(make.specification)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-        )
+        name_for_report(patch)
         return train(folder / "spec.toml", folder / "models"), Store(folder / "models")
 
 

@@ -16,7 +16,7 @@ from flows.models.store import Store
 from flows.reports.candidates import CandidatePart, PosteriorCheck
 from flows.training._checks import MOST_CHECKED, checked_parts, served_trust
 from tests.flows.candidates import CANDIDATE
-from tests.flows.verbs import train
+from tests.flows.verbs import name_for_report, train
 
 ROW = replace(CANDIDATE, verdict="red", reasons=("the posterior is skewed",), numbers={"shift": 4.0})
 
@@ -92,9 +92,7 @@ held_out = 0
 @pytest.fixture
 def separable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Fifty objects in twelve features, two of which tell their classes apart without error."""
-    monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-    )
+    name_for_report(monkeypatch)
     rng = np.random.default_rng(3)
     x = rng.normal(size=(50, 12))
     star = x[:, 0] + x[:, 1] > 0

@@ -38,7 +38,7 @@ from flows.specification.specification import Shift, Specification
 from flows.specification.toml_file import load_specification, parse_specification
 from flows.training._target_rows import read_target
 from flows.training.report import train_report
-from tests.flows.verbs import classify, reprocess, train
+from tests.flows.verbs import classify, name_for_report, reprocess, train
 
 SPECIFICATION = """
 name = "types"
@@ -115,9 +115,7 @@ def trained(surveys: Path) -> Trained:
             spec = folder / f"spec{len(done)}.toml"
             spec.write_text(SPECIFICATION + shift)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(
-                    "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-                )
+                name_for_report(patch)
                 told = train(spec, folder / f"models{len(done)}")
             done[survey, shift] = SimpleNamespace(
                 **vars(told), store=str(folder / f"models{len(done)}"), spec=str(spec)

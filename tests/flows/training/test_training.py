@@ -27,7 +27,7 @@ from flows.training._quality import quality_remarks
 from flows.training._ranking import Ranking
 from flows.training.report import train_report
 from flows.training.steps import DIRECT
-from tests.flows.verbs import train
+from tests.flows.verbs import name_for_report, train
 
 
 def text_of(folder: Path, old: str = "", new: str = "") -> None:
@@ -44,9 +44,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory, make: SimpleNamespace) -> Mo
     make.parquet(folder / "survey.parquet", make.survey())
     (folder / "spec.toml").write_text(make.specification)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-        )
+        name_for_report(patch)
         return train(folder / "spec.toml", folder / "models")
 
 
