@@ -118,7 +118,9 @@ def plain_install(tmp_path_factory: pytest.TempPathFactory) -> Path:
     uv = Path(sys.executable).with_name("uv")
     if uv.exists() and not os.environ.get("CI"):  # seconds, where pip takes a minute
         run([uv, "venv", "--python", sys.executable, folder / "venv"])
-        run([uv, "pip", "install", "--python", programs / "python", ROOT])
+        run(
+            [uv, "pip", "install", "--system-certs", "--python", programs / "python", ROOT]
+        )  # certificates as pip's
     else:
         run([sys.executable, "-m", "venv", folder / "venv"])
         run([programs / "python", *PIP[1:], "install", ROOT])
