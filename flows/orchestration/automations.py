@@ -25,6 +25,8 @@ __all__ = ["automate"]
 
 ENTRY = "deployed.py"
 """The file that the entry points of our deployments name."""
+ONE_ALERT = timedelta(hours=1)
+"""Time after the alert of a run that failed in which no other comes of it: a worker reports its process besides."""
 SILENCE = timedelta(minutes=9)
 """Three heartbeats of a run, which sends one every three minutes."""
 ENDS = ("Completed", "Failed", "TimedOut", "Cancelled", "Crashed", "Suspended", "AwaitingRetry")
@@ -134,7 +136,7 @@ def _teller(block: BlockDocument | None) -> Callable[[str, Sequence[str]], Actio
 
     def tell(subject: str, parts: Sequence[str]) -> ActionTypes:
         if block is not None and _is_webhook(block):
-            said = " ~ ".join(parts)
+            said = " ~ ".join(f"({part})" for part in parts)  # `~` binds tighter than `or`
             return CallWebhook(block_document_id=block.id, payload=f'{{"text": {{{{ ({said}) | tojson }}}}}}')
         body = "".join(f"{{{{ {part} }}}}" for part in parts)
         if block is None:
@@ -156,6 +158,7 @@ def _of_deployment(label: str, deployment: DeploymentResponse, idle_days: int) -
     }
 
     def of_runs(*states: str) -> EventTrigger:
+        """Trigger once for each run that enters one of the states."""
         return EventTrigger(
             posture=Posture.Reactive,
             match={"prefect.resource.id": "prefect.flow-run.*"},
@@ -163,7 +166,7 @@ def _of_deployment(label: str, deployment: DeploymentResponse, idle_days: int) -
             for_each={"prefect.resource.id"},
             expect={f"prefect.flow-run.{state}" for state in states},
             threshold=1,
-            within=timedelta(0),
+            within=ONE_ALERT,
         )
 
     failed = ("flow_run.name", "': '", "flow_run.state.name", "'. '", "flow_run.state.message or ''")

@@ -161,7 +161,7 @@ def drift_table(drift: Mapping[str, FeatureDrift]) -> ReportTable:
             "mean shift, sd",
             "sd ratio",
             "missing",
-            "",
+            "missing, change",
             "drift",
         ),
         rows=tuple(

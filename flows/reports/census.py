@@ -30,12 +30,12 @@ def census_table(census: Census, changes: Mapping[str, CountChange] | None = Non
             "class",
             "objects",
             "95 % from",
-            "to",
+            "95 % to",
             *(["by label"] if by_label else []),
             "share",
             "source",
         )
-        + (("change", "change from", "to") if with_changes else ()),
+        + (("change", "change from", "change to") if with_changes else ()),
         rows=tuple(
             (
                 name,
@@ -121,7 +121,17 @@ def bin_tables(census: Census) -> tuple[ReportTable, ...]:
         return ()
     counts = ReportTable(
         title=f"Census by {binned.by}",
-        columns=("bin", "objects", "labelled", "class", "of the class", "95 % from", "to", "share", "95 %"),
+        columns=(
+            "bin",
+            "objects",
+            "labelled",
+            "class",
+            "of the class",
+            "95 % from",
+            "95 % to",
+            "share",
+            "share, 95 %",
+        ),
         rows=tuple(
             (
                 one.name,
@@ -175,7 +185,7 @@ SHOWN_IN_BINS = 0.5
 NOTHING_KNOWN = 0.9
 """Width of an interval from which its centre is not shown: no labelled object is there to tell."""
 _AT_TRAINING_SHARES = "The probabilities are those at the class shares of the training."
-_SELECTED = ("probability from", "objects", "purity", "95 %", "completeness", "95 %")
+_SELECTED = ("probability from", "objects", "purity", "purity, 95 %", "completeness", "completeness, 95 %")
 
 
 def _selected(s: SelectionCensus) -> tuple[str, ...]:

@@ -22,6 +22,13 @@ class ReportTable:
     remark: str = ""
     marked: int | None = None
 
+    def __post_init__(self) -> None:
+        """Raise ValueError where a heading is there twice: in Prefect's tables, a row is a dict by heading."""
+        if len(set(self.columns)) < len(self.columns):
+            raise ValueError(
+                f"got a table '{self.title}' with the headings {self.columns}, expected each once"
+            )
+
 
 def printable(text: str) -> str:
     """Return the text on one line, without control characters: they steer terminals."""

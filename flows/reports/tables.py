@@ -189,7 +189,16 @@ def class_tables(report: TrainReport) -> tuple[ReportTable, ...]:
     )
     table = ReportTable(
         title="By class",
-        columns=("class", "objects", "share", "completeness", "95 %", "assigned", "purity", "95 %"),
+        columns=(
+            "class",
+            "objects",
+            "share",
+            "completeness",
+            "completeness, 95 %",
+            "assigned",
+            "purity",
+            "purity, 95 %",
+        ),
         rows=rows,
         numeric=frozenset(range(1, 8)),
         note=f"Of {report.judged_objects}. Completeness: share of the class that is assigned to it. Purity: share of "

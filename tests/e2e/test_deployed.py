@@ -240,9 +240,18 @@ def test_the_alert_of_a_nightly_run_that_failed_reaches_the_team(team: Team) -> 
         path = f"/deployments/{deployment['id']}/create_flow_run"
         run = prefect.ask("POST", path, body)[1]
         failed = {"type": "FAILED", "name": "Failed", "message": 'no "disk"'}
-        prefect.ask("POST", f"/flow_runs/{run['id']}/set_state", {"state": failed, "force": True})
-        (alert,) = wait_for(lambda: heard, "the alert")
-    assert alert["text"].startswith(f'{run["name"]}: Failed. no "disk"')
+        crashed = {"type": "CRASHED", "name": "Crashed", "message": "exited with status 1"}
+        other = prefect.ask("POST", path, body)[1]
+        # The failure of a run, what its worker says of it, and later another run's failure.
+        for one, state in ((run, failed), (run, crashed), (other, {"type": "FAILED", "name": "Failed"})):
+            prefect.ask("POST", f"/flow_runs/{one['id']}/set_state", {"state": state, "force": True})
+        wait_for(lambda: any(other["name"] in alert["text"] for alert in heard), "the alert of the other run")
+    page = f"{prefect.url}/runs/flow-run/"
+    assert {alert["text"] for alert in heard} == {
+        f'{run["name"]}: Failed. no "disk" {page}{run["id"]}',
+        f"{other['name']}: Failed.  {page}{other['id']}",
+    }
+    assert len(heard) == 2
 
 
 def test_no_secret_is_told(team: Team) -> None:

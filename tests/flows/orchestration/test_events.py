@@ -23,6 +23,7 @@ import pytest
 from flows.models.judged_rows import JUDGED_ROWS_FILE
 from flows.models.store import Store
 from flows.orchestration.results import encode_value
+from flows.reports.tables import literal
 from flows.runs.results import FinishedClassification
 from tests.e2e.running import wait_for
 from tests.flows.watching import ask, automation, deployment, events, listener, runs_of
@@ -215,6 +216,19 @@ def test_classes_and_flags_stand_against_the_last_run(watched: SimpleNamespace) 
     assert {
         row["last expected"] for row in json.loads(artifact(watched, "morphology-classes", 1)["data"])
     } == {"–"}
+
+
+def test_each_table_has_the_cells_of_its_text(watched: SimpleNamespace) -> None:
+    """The summary in Markdown holds every table of the run; no cell of a table may be lost or stand elsewhere."""
+    text = artifact(watched, "morphology-summary")["data"].splitlines()
+    wanted = {"artifacts": {"type": {"any_": ["table"]}}, "flow_runs": {"id": {"any_": watched.runs}}}
+    tables = ask(watched.server, "/artifacts/filter", wanted)
+    assert {"morphology-census", "morphology-drift", "morphology-classes"} <= {t["key"] for t in tables}
+    for table in tables:
+        if table["flow_run_id"] == watched.runs[1]:
+            for row in json.loads(table["data"]):
+                for cells in (row, row.values()):
+                    assert f"| {' | '.join(literal(cell) for cell in cells)} |" in text, table["key"]
 
 
 def test_drift_progress_and_troubles_are_on_the_page(watched: SimpleNamespace) -> None:
