@@ -21,6 +21,7 @@ __all__ = [
     "Vector",
     "as_design",
     "as_matrix",
+    "as_stored",
     "as_vector",
     "column_names",
     "features_of",
@@ -172,6 +173,15 @@ def without_names(x: Any, name: str) -> Any:
                 "give each of its parts as a column"
             )
     return np.column_stack(parts)
+
+
+def as_stored(stored: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return the array of a name as finite float64; ValueError where its shape is not the one expected."""
+    array = np.asarray(stored[name], dtype=np.float64)
+    if array.shape != shape:
+        raise ValueError(f"the stored '{name}' has the shape {array.shape}, expected {shape}")
+    require_finite(np.atleast_1d(array), f"the stored '{name}'")
+    return array
 
 
 def as_vector(x: ArrayLike, name: str) -> Vector:

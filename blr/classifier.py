@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.arrays import Matrix, Vector, html_table
+from blr.arrays import Matrix, Vector, as_stored, html_table
 from blr.decisions import Flag, flag_confidence, flag_flipped
 from blr.member import Designs, Member, count_draws, shared_deviations, slope_moments
 from blr.missing.active_subspace import ActiveSubspace
@@ -330,8 +330,8 @@ class Classifier:
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Classifier:
         """Return the classifier of `to_dict`."""
-        shift = d["log_prior_shift"]
-        support, temperature, share = (d.get(later) for later in ("support", "temperature", "integrated"))
+        F, K = len(d["features"]), len(d["classes"])
+        temperature, share = d.get("temperature"), d.get("integrated")
         return cls(
             features=tuple(d["features"]),
             classes=tuple(d["classes"]),
@@ -339,11 +339,11 @@ class Classifier:
             moments=FeatureMoments.from_dict(d["moments"]),
             domain=Domain.from_dict(d["domain"]),
             logit_std_limit=d["logit_std_limit"],
-            log_prior_shift=None if shift is None else np.asarray(shift, dtype=np.float64),
+            log_prior_shift=None if d["log_prior_shift"] is None else as_stored(d, "log_prior_shift", (K,)),
             low_confidence=d["low_confidence"],
             close_call=d["close_call"],
             untrusted=d["untrusted"],
-            support=None if support is None else np.asarray(support, dtype=np.float64),
+            support=None if d.get("support") is None else as_stored(d, "support", (2, F)),
             temperature=None if temperature is None else Temperature.from_dict(temperature),
-            integrated=None if share is None else np.broadcast_to(share, len(d["features"])),
+            integrated=None if share is None else np.broadcast_to(share, F),
         )

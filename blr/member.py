@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Vector, as_stored
 from blr.basis.base import Basis
 from blr.basis.kinds import basis_from_dict
 from blr.posterior.posterior import Posterior
@@ -82,9 +82,21 @@ class Member:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Member:
-        """Return the member of `to_dict`."""
-        posterior = Posterior.from_dict(d["posterior"])
-        return cls(basis_from_dict(d["basis"]), posterior, tuple(d["columns"]), d["weight"])
+        """Return the member of `to_dict`; ValueError where its parts do not fit together."""
+        basis, posterior, columns = (
+            basis_from_dict(d["basis"]),
+            Posterior.from_dict(d["posterior"]),
+            d["columns"],
+        )
+        n_functions = posterior.problem.n_functions
+        if (basis.n_features, basis.n_functions) != (len(columns), n_functions):
+            raise ValueError(
+                f"a stored member has {len(columns)} feature(s) and {n_functions} weight(s), but its basis has "
+                f"{basis.n_features} and {basis.n_functions}"
+            )
+        if d["posterior"]["kind"] != "sampled":
+            posterior.gaussian.cholesky  # noqa: B018  raises unless the precision is positive definite
+        return cls(basis, posterior, tuple(columns), float(as_stored(d, "weight", ())))
 
 
 @dataclass(frozen=True, eq=False)

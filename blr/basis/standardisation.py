@@ -198,6 +198,10 @@ class Standardisation:
         """Return the map of `to_dict`."""
         softened = "softening_centre" in stored
         soft = Softening(stored["softening_centre"], stored["softening_width"]) if softened else None
+        if soft is not None and soft.centre.shape != np.shape(stored["mean"]):
+            raise ValueError(
+                f"the stored softening is of {soft.centre.size} feature(s), expected {np.size(stored['mean'])}"
+            )
         return cls(stored["mean"], stored["scale"], soft)
 
     def __call__(self, X: Matrix) -> Matrix:

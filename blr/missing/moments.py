@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 
-from blr.arrays import Matrix, Vector, as_vector, require_finite
+from blr.arrays import Matrix, Vector, as_stored, as_vector, require_finite
 from blr.missing._em import Incomplete, likeliest_moments, likeliest_moments_of_parts
 from blr.missing.nodes import displaced, error_nodes, moving, normal_nodes
 from blr.missing.patterns import Mask, NodeRule, Nodes, kept, missing_patterns, present_values
@@ -202,7 +202,9 @@ class FeatureMoments:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> FeatureMoments:
         """Return the moments of `to_dict`."""
-        return cls(stored["mean"], stored["covariance"], bool(stored["converged"]), stored.get("spread"))
+        mean, own = stored["mean"], stored.get("spread") is not None
+        spread = as_stored(stored, "spread", np.shape(mean)) if own else None
+        return cls(mean, stored["covariance"], bool(stored["converged"]), spread)
 
     def _pattern(self, pattern: ArrayLike) -> Mask:
         missing = np.asarray(pattern, dtype=np.bool_)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Vector, as_stored
 from blr.fitting.problem import Problem, make_problem
 from blr.gaussian import Gaussian
 from blr.likelihood.contrasts import class_cholesky, class_precision
@@ -336,9 +336,12 @@ class WeightPosterior(Described):
             mislabelled=stored.get("mislabelled", False),
             names=None if stored.get("functions") is None else tuple(stored["functions"]),
         )
+        D = problem.n_solved
+        precision = as_stored(stored, "solver_precision", (D, D))
+        problem.prior_mean  # noqa: B018  raises where the prior is of other weights
         return {
             "problem": problem,
-            "gaussian": Gaussian(np.asarray(stored["solver_mean"]), np.asarray(stored["solver_precision"])),
+            "gaussian": Gaussian(as_stored(stored, "solver_mean", (D,)), precision),
             "converged": stored["converged"],
             "n_iter": stored["n_iter"],
             "status": stored["status"],

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Vector, as_stored
 from blr.gaussian import Gaussian
 from blr.posterior._weights import WeightPosterior
 from blr.posterior.ensemble import averaged
@@ -282,7 +282,9 @@ class SampledPosterior(_ImprovedPosterior):
 
     @classmethod
     def _fields(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
-        return super()._fields(stored) | {"draws": np.asarray(stored["draws"])}
+        known = super()._fields(stored)
+        shape = max(len(stored["draws"]), 1), known["problem"].n_solved
+        return known | {"draws": as_stored(stored, "draws", shape)}
 
 
 AnyPosterior = (

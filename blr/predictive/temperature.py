@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Vector, as_stored
 from blr.predictive.mixture import Prediction, replaced
 
 __all__ = ["Temperature", "estimate_temperature"]
@@ -92,9 +92,8 @@ class Temperature:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Temperature:
         """Return the temperature that `to_dict` stored."""
-        return cls(
-            np.asarray(stored["power"], dtype=np.float64), np.asarray(stored["share"], dtype=np.float64)
-        )
+        shape = (np.size(stored["power"]),)
+        return cls(as_stored(stored, "power", shape), as_stored(stored, "share", shape))
 
 
 def estimate_temperature(p: Matrix, shares: Matrix) -> Temperature | None:

@@ -9,6 +9,8 @@
 - `fits_history`: Our provenance in a FITS header: HISTORY cards, one block an annotation, the latest last.
 - `pandas_metadata`: What pandas writes about a frame into the metadata of Parquet: its index, its attributes, the
   types of its columns.
+- `plain_yaml`: YAML of the few types that headers and model files hold: texts, numbers, truth values,
+  lists, mappings, references.
 - `votable_fields`: The FIELDs of a data-less VOTable, which VOParquet files carry as metadata: read,
   written, added to.
 """
@@ -20,5 +22,6 @@ __all__ = [
     "fits_cards",
     "fits_history",
     "pandas_metadata",
+    "plain_yaml",
     "votable_fields",
 ]

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
-import yaml  # astropy brings it; it has no types
 
 from catalogs.catalog.catalog import Column
 from catalogs.catalog.new_columns import NewColumn
+from catalogs.metadata.plain_yaml import read_yaml
 
 __all__ = [
     "ASTROPY",
@@ -43,7 +43,7 @@ ASTROPY_LENGTH = "table::len::"
 META = "meta: !!omap"
 
 
-UNREADABLE = (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, RecursionError)
+UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
 """What reading a text that is no header meets."""
 
 
@@ -74,27 +74,10 @@ class Item:
     lines: tuple[str, ...] = ()
 
 
-class PlainLoader(yaml.SafeLoader):
-    """YAML without objects."""
-
-
-def plain(loader: PlainLoader, _tag: str, node: yaml.Node) -> Any:
-    """Return a tagged node as if it had no tag."""
-    if isinstance(node, yaml.MappingNode):
-        return loader.construct_mapping(node, deep=True)
-    if isinstance(node, yaml.SequenceNode):
-        return loader.construct_sequence(node, deep=True)
-    return loader.construct_scalar(node) if isinstance(node, yaml.ScalarNode) else None
-
-
-PlainLoader.add_multi_constructor("!", plain)
-PlainLoader.add_multi_constructor("tag:yaml.org,2002:python/", plain)  # astropy writes tuples so
-
-
 def read_entries(text: str) -> tuple[Entry, ...]:
     """Return the columns that a header describes."""
     try:
-        header = PlainLoader(text).get_single_data()
+        header = read_yaml(text)
         return tuple(entry(e) for e in header["datatype"])
     except UNREADABLE as error:
         raise EcsvHeaderError(f"no header in YAML: {error}") from None
@@ -103,7 +86,7 @@ def read_entries(text: str) -> tuple[Entry, ...]:
 def read_items(text: str) -> list[Item]:
     """Return the table's metadata, key by key; their lines too, where it is the ordered mapping that astropy writes."""
     try:
-        meta = PlainLoader(text).get_single_data().get("meta") or {}
+        meta = read_yaml(text).get("meta") or {}
         pairs = [(str(key), value) for key, value in dict(meta).items()]
     except UNREADABLE as error:
         raise EcsvHeaderError(f"no header in YAML: {error}") from None

@@ -30,12 +30,6 @@
   decided about them.
 - `unseen_rows`: Labelled rows with the probabilities of fits that have not seen them: what counts of classes
   are calibrated by.
-
-For this folder alone:
-
-- `_asdf_limits`: What an ASDF file claims to hold, against what a file of its size can: before memory is
-  taken for it.
-- `_earlier_versions`: Values for the keys that model files of earlier versions lack.
 """
 
 __all__ = [

@@ -1,26 +1,32 @@
-"""A model as a file: ASDF with a schema, checked at load, and no code in it."""
+"""A model as a file: ASDF, checked at load, and no code in it.
+
+The file has a YAML text and binary blocks with the arrays.  This module reads the types that it writes, and nothing
+that lies outside of the file: any other tag, a compressed block or an array elsewhere is an error.  What the file
+claims to hold is compared with its size before memory is taken for it.
+https://www.asdf-format.org/projects/asdf-standard/en/latest/file_layout.html
+"""
 
 from __future__ import annotations
 
 import hashlib
-import warnings
-from collections.abc import Mapping
+import math
+import os
+import struct
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, BinaryIO
 
-import asdf
 import numpy as np
-from asdf.tags.core import NDArrayType
+import yaml
+from numpy.typing import NDArray
 
 from catalogs.files.atomic import atomic_path
+from catalogs.metadata.plain_yaml import SafeDumper, YamlError, read_yaml
+from flows.documents import from_document
 from flows.errors import ModelError
-from flows.models._asdf_limits import check_blocks, check_tree
-from flows.models._earlier_versions import Tree, read_metrics, read_trust
 from flows.models.description import Metrics, TrustSummary
-from flows.models.model import SCHEMA_VERSION, Model, digest
+from flows.models.model import SCHEMA_VERSION, Model, Tree, digest
 
 __all__ = [
     "ModelFacts",
@@ -32,7 +38,30 @@ __all__ = [
     "write_tree",
 ]
 
-SCHEMA = Path(__file__).parents[1] / "schemas" / "model-1.yaml"
+BEGIN = b"#ASDF"
+TAGS = "tag:stsci.edu:asdf/"
+ROOT = "core/asdf-1.1.0"
+ARRAY = "core/ndarray-1.1.0"
+ARRAYS = {TAGS + ARRAY, TAGS + "core/ndarray-1.0.0"}
+SOFTWARE = {TAGS + ROOT, TAGS + "core/software-1.0.0", TAGS + "core/extension_metadata-1.0.0"}
+"""Tags of plain mappings: the tree, and what the library asdf says of itself, which wrote our earlier files."""
+TYPES = {"bool8": "?"} | {
+    f"{kind}{8 * size}": f"{kind[0]}{size}"
+    for kind, sizes in {"int": (1, 2, 4, 8), "uint": (1, 2, 4, 8), "float": (4, 8)}.items()
+    for size in sizes
+}
+"""NumPy's codes of types, by their names in ASDF."""
+NAMES = {code: name for name, code in TYPES.items()}
+END_OF_TEXT = b"\n...\n"
+MOST_TEXT = 32 << 20
+"""Most bytes of a file's text; a model of a hundred members has two million."""
+BLOCK = b"\xd3BLK"
+SIZE = struct.Struct(">H")
+HEADER = struct.Struct(">I4sQQQ16s")
+"""Flags, compression, bytes kept for the block, bytes used of them, bytes once inflated, MD5."""
+REPEATS = 4
+"""Most bytes of arrays for each byte of the file: references may repeat an array."""
+
 MOST_KEPT = 4
 """Models that are kept: a run reads its model twice, and a server has run after run of the same few."""
 SMALL = 1 << 20
@@ -44,9 +73,7 @@ _KEEPING = Lock()
 
 def write_model(model: Model, path: Path) -> None:
     """Write the model whole or not at all."""
-    file = asdf.AsdfFile(model.to_tree(), custom_schema=str(SCHEMA))
-    with atomic_path(path) as temporary:
-        file.write_to(temporary)
+    write_tree(model.to_tree(), path)
 
 
 def read_model(path: Path) -> Model:
@@ -82,7 +109,6 @@ def _parsed_model(path: Path) -> Model:
     tree = read_tree(path)
     _check_version(path, tree)
     try:
-        asdf.schema.validate(tree, schema=_schema())
         model = Model.from_tree(tree)
     except Exception as error:  # as below
         raise _damaged(path, str(error)) from error
@@ -108,15 +134,11 @@ def read_facts(path: Path) -> ModelFacts:
         If the file is missing or damaged.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            check_blocks(path)
-            with asdf.open(path, lazy_load=True, memmap=False) as file:
-                check_tree(file.tree, path.stat().st_size)
-                return ModelFacts(
-                    trust=read_trust(file.tree["trust"], str(path)),
-                    metrics=read_metrics(file.tree["metrics"], str(path)),
-                )
+        tree = _read(path, arrays=False)
+        return ModelFacts(
+            trust=from_document(TrustSummary, tree["trust"], source=str(path)),
+            metrics=from_document(Metrics, tree["metrics"], source=str(path)),
+        )
     except Exception as error:  # as in read_tree
         raise _damaged(path, str(error) or type(error).__name__) from error
 
@@ -126,18 +148,45 @@ def is_model_file(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as stream:
-        return stream.read(5) == b"#ASDF"
-
-
-@cache
-def _schema() -> Any:
-    return asdf.schema.load_schema(str(SCHEMA))
+        return stream.read(len(BEGIN)) == BEGIN
 
 
 def write_tree(tree: Tree, path: Path) -> None:
     """Write scalars, texts, lists and arrays as ASDF, whole or not at all."""
-    with atomic_path(path) as temporary:
-        asdf.AsdfFile(dict(tree)).write_to(temporary)
+    blocks: list[NDArray[Any]] = []
+
+    class Dumper(SafeDumper):
+        """Writes arrays as blocks, and numbers of NumPy as numbers."""
+
+    def block(dumper: Dumper, array: NDArray[Any]) -> yaml.Node:
+        little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        blocks.append(little)
+        described = {
+            "source": len(blocks) - 1,
+            "datatype": NAMES[little.dtype.str[1:].replace("b1", "?")],
+            "byteorder": "little",
+            "shape": list(array.shape),
+        }
+        return dumper.represent_mapping(TAGS + ARRAY, described)
+
+    Dumper.add_multi_representer(np.ndarray, block)
+    for kind in (np.number, np.bool_):
+        Dumper.add_multi_representer(kind, lambda dumper, number: dumper.represent_data(number.item()))
+    text = yaml.dump(
+        dict(tree),
+        Dumper=Dumper,
+        version=(1, 1),
+        tags={"!": TAGS},
+        explicit_end=True,
+        allow_unicode=True,
+        default_flow_style=None,
+    )
+    with atomic_path(path) as temporary, temporary.open("wb") as stream:
+        stream.write(f"#ASDF 1.0.0\n#ASDF_STANDARD 1.6.0\n{text.replace('---', f'--- !{ROOT}', 1)}".encode())
+        for array in blocks:
+            n, checksum = array.nbytes, hashlib.md5(array.tobytes(), usedforsecurity=False).digest()
+            stream.write(BLOCK + SIZE.pack(HEADER.size) + HEADER.pack(0, bytes(4), n, n, n, checksum))
+            stream.write(array.tobytes())
 
 
 def read_tree(path: Path) -> Tree:
@@ -147,23 +196,113 @@ def read_tree(path: Path) -> Tree:
             f"{path}: there is no such file, expected a model; `blr models list` shows the models of a store"
         )
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # asdf only warns of some damage, as of an unknown tag
-            check_blocks(path)
-            with asdf.open(path, lazy_load=True, memmap=False, validate_checksums=True) as file:
-                check_tree(file.tree, path.stat().st_size)
-                return {str(key): _in_memory(value) for key, value in file.tree.items()}
+        return _read(path)
     except Exception as error:  # whatever it is, the user's remedy is the same
         raise _damaged(path, str(error) or type(error).__name__) from error
 
 
-def _in_memory(node: Any) -> Any:
-    """Return part of a tree with its arrays read; their checksums are verified then."""
-    if isinstance(node, Mapping):
-        return {key: _in_memory(value) for key, value in node.items()}
+def _read(path: Path, *, arrays: bool = True) -> Tree:
+    """Return what a file holds; without `arrays`, None stands in their places, and no block is read."""
+    with path.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        text, _, rest = stream.read(MOST_TEXT).partition(END_OF_TEXT)
+        if not text.startswith(BEGIN) or len(text) == min(size, MOST_TEXT):
+            raise ValueError("it has no text of ASDF with an end")
+        first = len(text) + len(END_OF_TEXT) + max(rest.find(BLOCK), 0)
+        blocks = _Blocks.of(stream, first, size, most=text.count(b"ndarray"))
+
+        def tagged(tag: str, value: Any) -> Any:
+            if tag in ARRAYS:
+                return blocks.array(value) if arrays else None
+            if tag not in SOFTWARE or not isinstance(value, dict):
+                raise ValueError(f"it holds a '{tag.removeprefix(TAGS):.80}', which blr does not write")
+            return value
+
+        tree = read_yaml(text, tagged)
+        if not isinstance(tree, dict):
+            raise YamlError("its text is not a mapping")
+        if _array_bytes(tree) > REPEATS * size:
+            raise ValueError(f"it claims to hold more data than its {size:,} bytes can contain")
+        return {str(key): _copied(value) for key, value in tree.items()}
+
+
+@dataclass
+class _Blocks:
+    """The blocks of an open file: where their bytes begin, how many they are, their MD5; and those that were read."""
+
+    stream: BinaryIO
+    places: list[tuple[int, int, bytes]]
+    known: dict[int, bytes]
+
+    @classmethod
+    def of(cls, stream: BinaryIO, at: int, size: int, *, most: int) -> _Blocks:
+        """Return the blocks from a place of a file on; ValueError where one is compressed, or larger than the file."""
+        places: list[tuple[int, int, bytes]] = []
+        while True:
+            stream.seek(at)
+            head = stream.read(len(BLOCK) + SIZE.size + HEADER.size)
+            if not head.startswith(BLOCK) or len(places) > most:
+                return cls(stream, places, {})
+            if len(head) < len(BLOCK) + SIZE.size + HEADER.size:
+                raise ValueError("its last block is not complete")
+            (header_size,) = SIZE.unpack_from(head, len(BLOCK))
+            flags, compression, kept, used, inflated, md5 = HEADER.unpack_from(head, len(BLOCK) + SIZE.size)
+            at += len(BLOCK) + SIZE.size + header_size
+            if flags or compression.strip(b"\0"):
+                raise ValueError(f"it holds blocks compressed by {compression!r}, which blr does not use")
+            if at + kept > size or not inflated == used <= kept:
+                raise ValueError(
+                    f"a block claims {max(kept, used, inflated):,} bytes, more than the file has"
+                )
+            places.append((at, used, md5))
+            at += kept
+
+    def array(self, described: Any) -> NDArray[Any]:
+        """Return an array of a block, without a copy of its bytes; ValueError unless it is one that blr writes."""
+        allowed = {"source", "datatype", "byteorder", "shape", "offset", "strides"}
+        if not isinstance(described, dict) or not described.keys() <= allowed:
+            raise ValueError("it holds an array that is described as blr does not")
+        source, name = described.get("source"), described.get("datatype")
+        if type(source) is not int or not 0 <= source < len(self.places):
+            raise ValueError(f"it names the array '{source!s:.80}', expected one of the file's blocks")
+        if not isinstance(name, str) or name not in TYPES:
+            raise ValueError(f"it holds an array of the type '{name!s:.80}', which blr does not write")
+        order = {"little": "<", "big": ">"}[described["byteorder"]]
+        strides = described.get("strides")
+        return np.ndarray(
+            tuple(described["shape"]),
+            np.dtype(order + TYPES[name]),
+            self._bytes(source),
+            described.get("offset", 0),
+            None if strides is None else tuple(strides),
+        )
+
+    def _bytes(self, source: int) -> bytes:
+        if source not in self.known:
+            at, used, md5 = self.places[source]
+            self.stream.seek(at)
+            content = self.stream.read(used)
+            if any(md5) and hashlib.md5(content, usedforsecurity=False).digest() != md5:
+                raise ValueError(f"the bytes of block {source} do not match their checksum")
+            self.known[source] = content
+        return self.known[source]
+
+
+def _array_bytes(node: Any) -> int:
+    """Return the bytes of all arrays in a part of a tree, as often as references repeat them."""
+    if isinstance(node, np.ndarray):
+        return math.prod(node.shape) * node.itemsize
+    parts = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return sum(map(_array_bytes, parts))
+
+
+def _copied(node: Any) -> Any:
+    """Return a part of a tree with arrays of its own, in this machine's order of bytes."""
+    if isinstance(node, dict):
+        return {key: _copied(value) for key, value in node.items()}
     if isinstance(node, list):
-        return [_in_memory(value) for value in node]
-    return np.array(node) if isinstance(node, NDArrayType) else node
+        return [_copied(value) for value in node]
+    return node.astype(node.dtype.newbyteorder("=")) if isinstance(node, np.ndarray) else node
 
 
 def _check_version(path: Path, tree: Tree) -> None:

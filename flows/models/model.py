@@ -15,10 +15,9 @@ from blr.arrays import html_table
 from blr.classifier import Classifier
 from catalogs.catalog.catalog import ColumnMetadata
 from flows.documents import from_document, to_document
-from flows.models._earlier_versions import Tree, read_candidate, read_metrics, read_training, read_trust
 from flows.models.description import Metrics, ModelDescription, TrainingDescription, TrustSummary
 from flows.reports.candidates import CandidateRow
-from flows.runs.model_reference import VERSION_LENGTH, ModelReference
+from flows.runs.model_reference import VERSION_LENGTH, ModelReference, check_name, check_version
 from flows.specification.specification import Specification, canonical_json, specification_hash
 from flows.specification.toml_file import parse_specification, specification_toml
 
@@ -32,7 +31,10 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
-"""Raised when an older reader would misread the file; older files stay readable."""
+"""Raised when an older reader would misread the file."""
+
+Tree = Mapping[str, Any]
+"""The content of an ASDF file, or a part of it: scalars, texts and arrays, and lists and mappings of them."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -159,27 +161,47 @@ class Model:
 
     @classmethod
     def from_tree(cls, tree: Tree, *, source: str = "the model") -> Model:
-        """Return the model in a tree that `to_tree` made, here or in an older version.
-
-        `source` names the tree in an error.
-        """
+        """Return the model in a tree that `to_tree` made; `source` names the tree in an error."""
         columns = tree["columns"].items()
-        specification = parse_specification(tree["specification"], source="the model's specification")
-        return cls(
-            name=tree["name"],
-            version=tree["version"],
+        model = cls(
+            name=check_name(tree["name"]),
+            version=check_version(tree["version"]),
             classes=tuple(tree["classes"]),
             features=tuple(tree["features"]),
-            specification=specification,
+            specification=parse_specification(tree["specification"], source="the model's specification"),
             classifier=Classifier.from_dict(tree["classifier"]),
-            candidates=tuple(read_candidate(row, source) for row in tree["candidates"]),
+            candidates=tuple(from_document(CandidateRow, row, source=source) for row in tree["candidates"]),
             selected=tree["selected"],
-            trust=read_trust(tree["trust"], source),
-            metrics=read_metrics(tree["metrics"], source),
-            training=read_training(tree["training"], source),
+            trust=from_document(TrustSummary, tree["trust"], source=source),
+            metrics=from_document(Metrics, tree["metrics"], source=source),
+            training=from_document(TrainingDescription, tree["training"], source=source),
             columns={name: from_document(ColumnMetadata, column, source=source) for name, column in columns},
-            code_version=tree["code_version"],
+            code_version=str(tree["code_version"]),
         )
+        model._check()
+        return model
+
+    def _check(self) -> None:
+        """Raise ValueError where the parts of a stored model do not fit together."""
+        own, K, F, training = self.classifier, len(self.classes), len(self.features), self.training
+        sizes = {F, own.moments.n_features, own.domain.moments.n_features}
+        of_members = {(m.posterior.problem.n_classes, {*m.columns} <= {*range(F)}) for m in own.members}
+        if own.features != self.features or len(sizes) > 1 or of_members != {(K, True)}:
+            raise ValueError(f"its classifier is not of {K} classes and the features {self.features}")
+        unknown = set(self.features).difference(self.specification.features)
+        if unknown:
+            raise ValueError(f"its specification has no feature {min(unknown)!r:.80}")
+        lists = {
+            "training_counts": training.training_counts,
+            "held_out_counts": training.held_out_counts,
+            "class_share": training.class_share,
+            "confusion": self.metrics.confusion or training.class_share,
+        }
+        for name, values in (*lists.items(), *(("confusion", row) for row in self.metrics.confusion)):
+            if len(values) != K:
+                raise ValueError(f"its {name} has {len(values)} values, expected one for each of {K} classes")
+        if type(self.selected) is not int or not 0 <= self.selected < len(self.candidates):
+            raise ValueError(f"it selects the candidate {self.selected!r:.80} of {len(self.candidates)}")
 
 
 def make_version(specification: Specification, content_hash: str, code_version: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import csv
 import gzip
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -295,6 +296,33 @@ def test_faults(tmp_path: Path, content: str) -> None:
     path = written(tmp_path / "a.csv", content)
     with pytest.raises(kind, match=message):
         table_of(path)
+
+
+HARM = {
+    "brackets": ("[" * 60_000 + "]" * 60_000, "more than 64 levels deep"),
+    "merge keys": (
+        "[&a0 {k: v}, "
+        + ", ".join(f"&a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}" for i in range(1, 9))
+        + "]",
+        "more than 500,000 values",
+    ),
+    "a number to the base 60": ("1" + ":1" * 200_000, None),
+    "a number of many digits": ("9" * 100_000, None),
+}
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_the_header_of_ecsv_takes_no_time(tmp_path: Path, harm: str) -> None:
+    value, message = HARM[harm]
+    header = f"# %ECSV 1.0\n# ---\n# datatype:\n# - {{name: a, datatype: int64}}\n# meta: {{m: {value}}}\n"
+    path = written(tmp_path / "a.ecsv", header + "a\n1\n")
+    before = time.process_time()
+    if message is None:
+        assert table_of(path)["a"].to_pylist() == [1]
+    else:
+        with pytest.raises(FormatError, match=message):
+            table_of(path)
+    assert time.process_time() - before < 5
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])

@@ -1,4 +1,4 @@
-"""The description of a model: the types of its parts, the reading of old files, and the form of new ones."""
+"""The description of a model: the types of its parts, and the form of files."""
 
 from __future__ import annotations
 
@@ -9,34 +9,16 @@ import pytest
 
 from flows.documents import from_document, to_document
 from flows.errors import DocumentError, ModelError
-from flows.models.asdf_file import read_facts, read_model, read_tree, write_tree
+from flows.models.asdf_file import read_facts, read_tree, write_tree
 from flows.models.description import Metrics
 from flows.models.model import Model
 from flows.models.store import Store
-from flows.reports.label_noise import WrongLabels
 from flows.reports.shift import ComparedTarget, SetDifference, ShareCorrection, TargetLoss, TargetShift
-
-OLD = Path(__file__).resolve().parents[2] / "fixtures" / "0.1.0-32f3ce9" / "models"
 
 
 @pytest.fixture(scope="module")
 def model(trained: Path) -> Model:
     return Store(trained / "models").load("morphology")
-
-
-@pytest.mark.parametrize("name", ["refined", "sampled", "stacked"])
-def test_what_an_old_file_lacks_is_filled_in(name: str) -> None:
-    """These were written before folds judged, labels could be wrong, and models were fitted again to all rows."""
-    (path,) = (OLD / name).rglob("model.asdf")
-    old = read_model(path)
-    assert (old.metrics.judged_by, old.metrics.skill) == ("held-out", None)
-    assert (old.training.split, old.training.refitted) == (None, None)
-    assert old.training.label_noise == WrongLabels()
-    assert {(row.parts, row.share, row.checks, row.left_out_by) for row in old.candidates} == {
-        ((), None, (), "")
-    }
-    assert read_facts(path).metrics == old.metrics
-    assert read_facts(path).trust == old.trust
 
 
 def test_the_file_has_the_keys_of_the_types(model: Model) -> None:

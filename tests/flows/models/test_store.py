@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 import shutil
 import struct
+import time
 import tracemalloc
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import asdf
 import numpy as np
@@ -16,6 +20,7 @@ import pytest
 
 from blr.selection.skill import paired_gain
 from flows.cli._list import run_list
+from flows.cli.app import run
 from flows.documents import from_document, to_document
 from flows.errors import ModelError
 from flows.models.asdf_file import read_model, read_tree, write_model, write_tree
@@ -26,6 +31,8 @@ from flows.models.store import Store
 from flows.specification.toml_file import load_specification
 from flows.training._saving import _interval
 from tests.flows.verbs import classify
+
+SCHEMA = Path(__file__).parents[3] / "flows" / "schemas" / "model-1.yaml"
 
 
 @pytest.fixture
@@ -200,10 +207,83 @@ def test_a_pickle_is_refused_unread(store: Store) -> None:
     assert not (store.root / "exploded").exists()
 
 
+NAMED = "!core/ndarray-1.1.0 {source: %s, datatype: float64, byteorder: little, shape: [2]}"
+HARM = {
+    "an array at a URL": (NAMED % "'http://127.0.0.1:9/x'", "names the array 'http://127.0.0.1:9/x'"),
+    "an array in an endless file": (NAMED % "'file:///dev/zero'", "names the array 'file:///dev/zero'"),
+    "an array of a block that is not there": (NAMED % "99999", "names the array '99999'"),
+    "an array in the text": ("!core/ndarray-1.1.0 [1, 2]", "described as blr does not"),
+    "a larger array": ((NAMED % "0").replace("[2]", "[90000]"), "too small"),
+    "a complex number": (
+        "!core/complex-1.0.0 1+1j",
+        "holds a 'core/complex-1.0.0', which blr does not write",
+    ),
+    "an object": (
+        "!!python/object/apply:os.system [true]",
+        "'tag:yaml.org,2002:python/object/apply:os.system'",
+    ),
+    "brackets": ("[" * 60_000 + "]" * 60_000, "more than 64 levels deep"),
+    "a number to the base 60": ("1" + ":1" * 200_000, "do not match the checksum"),
+    "a number of many digits": ("9" * 100_000, "do not match the checksum"),
+    "merge keys": (
+        "[&a0 {k: v}, "
+        + ", ".join(f"&a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}" for i in range(1, 9))
+        + "]",
+        "more than 500,000 values",
+    ),
+    "a reference to itself": ("&a [*a]", "which is not complete before"),
+}
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_model_file_opens_nothing_and_takes_no_time(
+    store: Store, capsys: pytest.CaptureFixture[str], harm: str
+) -> None:
+    """It is refused as a damaged model, in a second, whatever its text names or repeats."""
+    path = store.find("morphology").path
+    value, why = HARM[harm]
+    path.write_bytes(
+        path.read_bytes().replace(b"\ncode_version:", f"\nzz: {value}\ncode_version:".encode(), 1)
+    )
+    before = time.process_time()
+    status = run(["models", "show", "morphology", "--store", str(store.root)])
+    assert time.process_time() - before < 10
+    said = capsys.readouterr().err
+    assert status == 1
+    assert f"{path}: got a damaged model file (" in said
+    assert why in said
+    assert "restore it from a copy" in said
+
+
+def test_the_library_of_the_standard_reads_our_file(store: Store) -> None:
+    """Text, blocks and checksums; and the schema that we publish fits."""
+    path = store.find("morphology").path
+    ours = read_tree(path)["classifier"]["moments"]["covariance"]
+    with asdf.open(path, validate_checksums=True, custom_schema=SCHEMA) as file:
+        np.testing.assert_array_equal(file["classifier"]["moments"]["covariance"], ours)
+
+
+def test_we_read_what_the_library_writes(tmp_path: Path) -> None:
+    path = tmp_path / "x.asdf"
+    whole = np.arange(12.0).reshape(3, 4)
+    tree = {
+        "arrays": [whole, whole[1:, ::2], whole.T.astype(">f4"), np.array([True]), np.array(3, dtype="u1")],
+        "words": ["yes", "1:30", "1e5", "010", "~", "", "2001-01-01", "=", "é", "a: b", "- x"],
+        "numbers": [1, -(2**62), 1e-8, 1e20, float("inf"), float("-inf"), 0.5, True, None],
+    }
+    asdf.AsdfFile(tree).write_to(path)
+    for _ in range(2):
+        read = read_tree(path)
+        for array, expected in zip(read["arrays"], tree["arrays"], strict=True):
+            np.testing.assert_array_equal(array, expected, strict=array.dtype.kind != "f")
+        assert (read["words"], read["numbers"]) == (tree["words"], tree["numbers"])
+        write_tree({key: read[key] for key in tree}, path)
+
+
 def test_claims_are_refused_before_memory_is_taken_for_them(tmp_path: Path) -> None:
     path = tmp_path / "model.asdf"
-    asdf.AsdfFile({"format": "blr-model", "a": np.arange(100.0)}).write_to(path)
-    whole = path.read_bytes().partition(b"#ASDF BLOCK INDEX")[0]
+    write_tree({"format": "blr-model", "a": np.arange(100.0)}, path)
+    whole = path.read_bytes()
     assert read_tree(path)["a"].shape == (100,)
 
     def refused(content: bytes, why: str) -> None:
@@ -217,14 +297,11 @@ def test_claims_are_refused_before_memory_is_taken_for_them(tmp_path: Path) -> N
 
     shape = b"shape: [100]"
     assert shape in whole
-    refused(
-        whole.replace(shape, b"shape: [10000000000000]"), "claims to hold more data than its .* bytes can"
-    )
-    refused(whole.replace(shape, b"shape: [10000000000000]\n  strides: [0]"), "claims to hold more")
-    levels = [b"l0: &l0 [x,x,x,x,x,x,x,x,x,x]"]
-    levels += [b"l%d: &l%d [" % (i, i) + b",".join([b"*l%d" % (i - 1)] * 10) + b"]" for i in range(1, 9)]
+    refused(whole.replace(shape, b"shape: [10000000000000]"), "buffer is too small")
+    refused(whole.replace(shape, b"shape: [10000000000]\n  strides: [0]"), "claims to hold more data")
     head = b"format: blr-model\n"
-    refused(whole.replace(head, head + b"\n".join(levels) + b"\n"), "claims to hold more")
+    again = b"b: [" + b", ".join([NAMED.encode() % b"0"] * 1000).replace(b"[2]", b"[100]") + b"]\n"
+    refused(whole.replace(head, head + again), "claims to hold more data than its")
     asdf.AsdfFile({"a": np.zeros(10_000_000)}).write_to(path, all_array_compression="zlib")
     refused(path.read_bytes(), "blocks compressed by b'zlib', which blr does not use")
     at = whole.index(b"\xd3BLK") + 14  # the sizes of the block: allocated, used, inflated
@@ -232,6 +309,44 @@ def test_claims_are_refused_before_memory_is_taken_for_them(tmp_path: Path) -> N
         whole[:at] + struct.pack(">3Q", *[1 << 50] * 3) + whole[at + 24 :],
         "a block claims 1,125,899,906,842,624 bytes",
     )
+
+
+def arrays_in(node: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the place of each array in a tree."""
+    if isinstance(node, np.ndarray):
+        yield place
+    parts = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in parts:
+        yield from arrays_in(value, (*place, key))
+
+
+def test_arrays_of_another_shape_are_the_models_fault(store: Store) -> None:
+    """The digest is right, and each array in turn is longer, shorter, deeper, empty or not finite."""
+    path = store.find("morphology").path
+    tree = read_tree(path)
+    changes = [
+        lambda a: np.concatenate([a, a]) if a.ndim else np.stack([a, a]),
+        lambda a: a.ravel()[:0],
+        lambda a: a[None],
+        lambda a: np.full(a.shape, np.nan),
+    ]
+    refused = 0
+    for place in arrays_in(tree):
+        for change in changes:
+            other = copy.deepcopy(tree)
+            part: Any = other
+            for key in place[:-1]:
+                part = part[key]
+            part[place[-1]] = change(part[place[-1]])
+            write_tree(other | {"digest": digest(other)}, path)
+            try:
+                model = read_model(path)
+            except ModelError:
+                refused += 1
+            else:  # more draws of the same posterior
+                assert place[-1] == "draws"
+                assert len(model.classifier.members[0].posterior.draws) > 0
+    assert refused > 20
 
 
 def test_an_asdf_file_of_something_else(tmp_path: Path) -> None:
