@@ -75,7 +75,7 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
         details=replace(_details(model, specification), census_asked=publication.request.wish.asked),
     )
     before = Manifest.read(staging.out)
-    if before is not None and before.same_outputs(manifest):  # only a lost file was made again
+    if before is not None and before.same_outputs(manifest):  # no row has changed
         manifest = replace(manifest, release=before.release)
     published = Published(
         release=manifest.release,

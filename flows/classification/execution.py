@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from catalogs.errors import CatalogError
 from flows.classification._census_rows import rows_a_file
@@ -143,7 +144,7 @@ def carry_out(
     plan.staging.open()
     outputs, results = _annotated(plan, request, steps, engine)
     deferred = {**plan.deferred, **{r.name: r.why for r in results if isinstance(r, Deferred)}}
-    bad = {q.name: q for q in (*plan.quarantined, *_quarantined(plan, results))}
+    bad = _dated((*plan.quarantined, *_quarantined(plan, results)), plan.before)
     stay = [o for name in (*bad, *deferred) if (o := plan.still_good(name))]
     listed = [*outputs, *plan.kept, *stay]
     if not listed and bad:
@@ -170,12 +171,12 @@ def carry_out(
     )
     check_held(plan.out)
     published = steps.finish(publication, listed)
-    known = {(q.name, q.reason) for q in plan.before.quarantined} if plan.before else set()
     work = replace(
         _folder_result(model, plan, listed, published.totals),
         release=published.release,
         retired=published.retired,
         quarantined={name: q.reason for name, q in bad.items()},
+        stale=tuple(sorted(o.name for o in stay)),
         deferred=deferred,
     )
     return FinishedClassification(
@@ -184,7 +185,6 @@ def carry_out(
         drifted=published.drifted,
         report=published.report,
         difference=published.difference,
-        newly_quarantined=tuple(name for name, q in bad.items() if (name, q.reason) not in known),
     )
 
 
@@ -220,6 +220,13 @@ def _quarantined(plan: Plan, results: Sequence[FileResult]) -> list[Quarantined]
         for r in results
         if isinstance(r, Failed)
     ]
+
+
+def _dated(bad: Sequence[Quarantined], before: Manifest | None) -> dict[str, Quarantined]:
+    """Return quarantined files by name, with the time since when they are: those of the last manifest keep theirs."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    known = {q.name: q.since or before.created for q in before.quarantined} if before else {}
+    return {q.name: replace(q, since=known.get(q.name, now)) for q in bad}
 
 
 def _with_place(bad: Quarantined) -> str:
@@ -295,6 +302,7 @@ def _folder_result(
         },
         retired=plan.retired,
         quarantined={q.name: q.reason for q in plan.quarantined},
+        stale=tuple(sorted(o.name for o in _stale(plan))),
         deferred=dict(plan.deferred),
         advice=plan.advice,
         summary=_shown(model, plan, outputs, totals)
@@ -306,9 +314,14 @@ def _folder_result(
 
 def _standing(plan: Plan) -> list[Output]:
     """Return the outputs that are there and stay, without any work."""
-    troubled = (plan.still_good(name) for name in (*(q.name for q in plan.quarantined), *plan.deferred))
     finished = (job.finished for job in plan.jobs)
-    return [o for o in (*finished, *plan.kept, *troubled) if o is not None]
+    return [o for o in (*finished, *plan.kept, *_stale(plan)) if o is not None]
+
+
+def _stale(plan: Plan) -> list[Output]:
+    """Return the copies of earlier states of files that cannot be annotated, or not yet."""
+    troubled = (*(q.name for q in plan.quarantined), *plan.deferred)
+    return [o for name in troubled if (o := plan.still_good(name)) is not None]
 
 
 def _shown(model: Model, plan: Plan, outputs: Sequence[Output], totals: Totals | None) -> ShownSummary | None:

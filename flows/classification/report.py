@@ -19,6 +19,7 @@ from flows.reports.picture_data import FeatureComparison, Made, NotableObject, S
 from flows.reports.skill import has_skill, skill_words
 from flows.runs.counts import DoubtfulObject, FileCounts
 from flows.runs.manifest import Manifest
+from flows.runs.status import folder_status
 from flows.runs.summary import Counts, PredictionSets, Summary, drifted
 from flows.specification.specification import Specification
 
@@ -102,6 +103,7 @@ def write_classification_report(
         objects=tuple(_notable(one) for one in doubtful),
         examples=class_examples(model, specification, model_folder, doubtful),
         troubles=troubles,
+        status=folder_status(folder, manifest),
         release=manifest.release,
         made=Made.now(),
         units={f.name: (f.expression, f.unit) for f in model.training.features},

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
 from flows.classification import reprocessing
@@ -13,9 +15,12 @@ from flows.cli._prefect_server import start_prefect
 from flows.cli._printing import print_tables, say, show
 from flows.cli._progress import shown_progress
 from flows.orchestration.tables import run_tables, trouble_table
+from flows.reports.tables import status_table
+from flows.runs.release_store import output_folder
 from flows.runs.results import ClassificationResult, ReleaseResult
+from flows.runs.status import FolderStatus, read_status
 
-__all__ = ["PARTLY", "leave_partly", "run_reprocess"]
+__all__ = ["PARTLY", "leave_partly", "run_reprocess", "run_status"]
 
 PARTLY = 3
 
@@ -64,6 +69,21 @@ def _show_unchanged(result: ReleaseResult) -> None:
         print_tables(trouble_table(result))
     rows = result.summary.n_rows if result.summary else 0
     say(f"Nothing changed: {len(result.files):,} files, {rows:,} objects, as at release {result.release}")
+
+
+def run_status(out: Path, *, json: bool) -> None:
+    """Show the state of each file of a release; leave with the status of a run that quarantined some of them."""
+    with output_folder(out, key="FOLDER", publish=False) as folder:
+        status = read_status(folder)
+    show(status, _show_status, json=json)
+    if status.quarantined:
+        raise typer.Exit(PARTLY)
+
+
+def _show_status(status: FolderStatus) -> None:
+    print_tables(status_table(status))
+    troubled = f", {status.quarantined:,} quarantined" if status.quarantined else ""
+    say(f"{status.out} is at release {status.release}{troubled}, by {status.model}")
 
 
 def leave_partly(result: ClassificationResult) -> None:

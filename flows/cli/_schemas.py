@@ -26,6 +26,7 @@ from flows.runs.census import CensusResult
 from flows.runs.manifest import ManifestFile
 from flows.runs.release import ReleaseReport
 from flows.runs.results import ClassificationResult, ReleaseResult
+from flows.runs.status import FolderStatus
 from flows.runs.summary import Summary
 from flows.training.results import TrainingResult
 
@@ -44,6 +45,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = MappingProxyType(
         "explain": Explanation,
         "audit-draw": AuditDraw,
         "audit-estimate": Audit,
+        "status": FolderStatus,
         "map": MapResult,
         "census": CensusResult,
         "inspect-catalogue": CatalogueSummary,

@@ -41,6 +41,7 @@ from flows.cli._options import (
     TrainOptions,
     Watched,
     WriteOptions,
+    here_or_in_a_store,
 )
 from flows.cli._other_makers import check_packages
 from flows.cli._verbs import verb
@@ -124,6 +125,24 @@ def reprocess(request: ReprocessRequest, options: RunOptions) -> None:
     from flows.cli._reprocess import run_reprocess
 
     run_reprocess(request, options)
+
+
+@app.command()
+def status(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="Folder of the outputs of `classify` or `reprocess`.",
+            callback=here_or_in_a_store,
+        ),
+    ],
+    json: AsJson = False,
+) -> None:
+    """List the files of a release: which are current, stale or quarantined, since when and why."""
+    from flows.cli._reprocess import run_status
+
+    run_status(folder, json=json)
 
 
 @verb(app, ReviewRequest, ReviewOptions)

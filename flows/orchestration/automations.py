@@ -20,6 +20,7 @@ from prefect.events.schemas.automations import Automation, AutomationCore, Event
 
 from flows.errors import UsageError
 from flows.orchestration.deployments import AutomationsResult, AutomationWork
+from flows.orchestration.run_state import QUARANTINED
 
 __all__ = ["automate"]
 
@@ -29,7 +30,7 @@ ONE_ALERT = timedelta(hours=1)
 """Time after the alert of a run that failed in which no other comes of it: a worker reports its process besides."""
 SILENCE = timedelta(minutes=9)
 """Three heartbeats of a run, which sends one every three minutes."""
-ENDS = ("Completed", "Failed", "TimedOut", "Cancelled", "Crashed", "Suspended", "AwaitingRetry")
+ENDS = ("Completed", QUARANTINED, "Failed", "TimedOut", "Cancelled", "Crashed", "Suspended", "AwaitingRetry")
 """States after which no heartbeat is to be expected; events bear the names of states, not their types."""
 MAKE_BLOCK = (
     "python -c \"from prefect.blocks.notifications import SlackWebhook as S; S(url=input()).save('{name}')\""
@@ -229,7 +230,7 @@ def _of_all() -> list[_Alert]:
     return [
         _Alert(
             "blr: a file is quarantined",
-            "a file could not be annotated; once for each file and reason",
+            "a file could not be annotated; again every day while that lasts",
             quarantined,
             ("event.payload.file", "' is quarantined: '", "event.payload.reason"),
         ),

@@ -35,8 +35,9 @@ def classification_name(verb: str, result: ClassificationResult) -> str:
     """Return the name of a run that has ended."""
     head = f"{verb} {short_label(result.model)}"
     if isinstance(result, FinishedClassification):
-        return f"{head} → release {result.release}"
-    return f"{head}: {result.status}"
+        return f"{head} → {_release(result)}"
+    troubled = not isinstance(result, ClassificationTrial) and result.quarantined
+    return f"{head}: {result.status}" + (f", {_release(result)}" if troubled else "")
 
 
 def classification_message(result: ClassificationResult) -> str:
@@ -44,16 +45,18 @@ def classification_message(result: ClassificationResult) -> str:
     if isinstance(result, ClassificationTrial):
         return f"Trial on {result.summary.n_rows:,} rows; nothing was written."
     rows = result.summary.n_rows if result.summary else 0
-    whole = f"{_n(len(result.files), 'file')}, {_n(rows, 'object')}"
+    left = {*result.quarantined, *result.deferred}
+    files = {name: file for name, file in result.files.items() if name not in left}
+    whole = f"{_n(len(files), 'file')}, {_n(rows, 'object')}"
     if isinstance(result, WaitingClassification):
         return f"Nothing could be done yet: {_left_out(result) or 'all inputs wait for the next run'}."
     if not isinstance(result, FinishedClassification):
-        parts = [f"Nothing to do: {whole}, as at release {result.release}", _left_out(result)]
+        parts = [f"Nothing to do: {whole}, as at {_release(result)}", _left_out(result)]
         return f"{'; '.join(filter(None, parts))}."
-    why = Counter(file.why for file in result.files.values() if file.why)
+    why = Counter(file.why for file in files.values() if file.why)
     now = ", ".join(f"{n:,} {reason}" for reason, n in sorted(why.items()))
     parts = [
-        f"Release {result.release}: {whole}",
+        f"R{_release(result)[1:]}: {whole}",
         f"annotated now: {now or 'none'}",
         _changed(result),
         _left_out(result),
@@ -69,10 +72,16 @@ def _changed(result: FinishedClassification) -> str:
     return f"{difference.class_changed:,} of {difference.compared:,} objects changed class"
 
 
+def _release(result: FolderResult) -> str:
+    """Return the number of the release in a folder, with the number of quarantined files."""
+    number = "no release" if result.release is None else f"release {result.release}"
+    return f"{number}, {len(result.quarantined):,} quarantined" if result.quarantined else number
+
+
 def _left_out(result: FolderResult) -> str:
     counts = {
+        "stale": len(result.stale),
         "retired": len(result.retired),
-        "quarantined": len(result.quarantined),
         "deferred": len(result.deferred),
     }
     return ", ".join(f"{n:,} {state}" for state, n in counts.items() if n)

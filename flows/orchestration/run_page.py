@@ -28,13 +28,14 @@ from flows.orchestration.events import release_events
 from flows.orchestration.links import page_of
 from flows.orchestration.messages import classification_message, classification_name
 from flows.orchestration.run_log import log_left_out, run_logged
-from flows.orchestration.run_state import completed, rename_run
+from flows.orchestration.run_state import QUARANTINED, completed, rename_run
 from flows.orchestration.tables import run_tables
-from flows.reports.tables import ReportTable, to_markdown
+from flows.reports.tables import ReportTable, status_table, to_markdown
 from flows.runs.lock import Owner
 from flows.runs.model_reference import ModelReference
 from flows.runs.progress import Listener, listening, tell
 from flows.runs.results import ClassificationResult, ClassificationTrial, FinishedClassification
+from flows.runs.status import read_status
 
 __all__ = [
     "artifact_key",
@@ -103,15 +104,18 @@ def keep_run(verb: str, result: R) -> R:
     for what, table in tables.items():
         keep_table(f"{name}-{what}", table, f"{table.title}: {said}")
     keep_markdown(f"{name}-summary", "\n".join(map(to_markdown, tables.values())), f"Classification: {said}")
-    if isinstance(result, FinishedClassification):
-        if result.report is not None:
-            keep_link(f"{name}-release", result.report, f"Report of release {result.release}")
-        release_events(result)
+    if isinstance(result, FinishedClassification) and result.report is not None:
+        keep_link(f"{name}-release", result.report, f"Report of release {result.release}")
+    troubled = not isinstance(result, ClassificationTrial) and bool(result.quarantined)
     if not isinstance(result, ClassificationTrial):
+        release_events(result)
+        if result.manifest.is_file():
+            status = status_table(read_status(result.out))
+            keep_table(f"{name}-status", status, f"{status.title}: {said}")
         log_left_out("quarantined", result.quarantined)
         log_left_out("deferred", result.deferred)
     rename_run(classification_name(verb, result))
-    return completed(result, classification_message(result))
+    return completed(result, classification_message(result), name=QUARANTINED if troubled else "Completed")
 
 
 def run_id() -> str | None:

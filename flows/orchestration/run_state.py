@@ -10,7 +10,7 @@ from prefect.context import FlowRunContext
 from prefect.runtime import flow_run, task_run
 from prefect.states import Completed
 
-__all__ = ["completed", "rename_run", "run_name", "task_name"]
+__all__ = ["QUARANTINED", "completed", "rename_run", "run_name", "task_name"]
 
 Request = TypeVar("Request")
 T = TypeVar("T")
@@ -53,12 +53,16 @@ def rename_run(name: str) -> None:
     run.name = _cut(name)
 
 
-def completed(value: T, message: str) -> T:
-    """Return the result of a flow so that the message of its final state says it in words.
+QUARANTINED = "Quarantined"
+"""Name of the final state of a run that has left files out: a list of runs shows it in the place of "Completed"."""
+
+
+def completed(value: T, message: str, *, name: str = "Completed") -> T:
+    """Return the result of a flow so that the message of its final state says it in words; `name` is the state's.
 
     Prefect takes the value out of the state again: whoever calls the flow gets the value itself.
     """
-    return cast("T", Completed(message=message, data=value))
+    return cast("T", Completed(name=name, message=message, data=value))
 
 
 def _cut(name: str) -> str:

@@ -44,11 +44,15 @@ def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
         return {"files": work_table({})} | _count_tables(result.summary, None)
     before = result.before.totals if result.before else None
     left_out = {
+        "stale": len(result.stale),
         "retired": len(result.retired),
         "quarantined": len(result.quarantined),
         "deferred": len(result.deferred),
     }
-    tables = {"files": work_table(result.files, left_out)}
+    done = {
+        name: f for name, f in result.files.items() if name not in {*result.quarantined, *result.deferred}
+    }
+    tables = {"files": work_table(done, left_out)}
     if result.summary:
         tables |= _count_tables(result.summary, before)
         if result.summary.census is not None:

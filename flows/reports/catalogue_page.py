@@ -23,6 +23,7 @@ from flows.reports.explanation import ClassExample, example_table
 from flows.reports.html import AnswerPart, Page, TableGroup, linked, made_words, render_page
 from flows.reports.picture_data import Made, NotableObject
 from flows.reports.report_table import ReportTable
+from flows.runs.status import FolderStatus
 
 __all__ = [
     "REPORT",
@@ -49,6 +50,7 @@ class ClassificationReport:
     made: Made
     units: Mapping[str, tuple[str, str | None]]
     provenance: Mapping[str, str]
+    status: FolderStatus | None = None  # in reports of earlier versions
 
 
 def write_classification(report: ClassificationReport, folder: Path) -> None:
@@ -106,6 +108,7 @@ def render_classification(report: ClassificationReport) -> str:
                 *_explained(report.examples),
                 TableGroup(title="Flags", tables=(tables.flag_table(found),)),
                 *_sets(found),
+                *_status(report.status),
             ),
             remarks=(),
             last=(),
@@ -128,6 +131,10 @@ def _census(found: Classification) -> tuple[ReportTable, ...]:
 def _sets(found: Classification) -> tuple[TableGroup, ...]:
     shown = tables.set_tables(found)
     return (TableGroup(title="Prediction sets", tables=shown),) if shown else ()
+
+
+def _status(status: FolderStatus | None) -> tuple[TableGroup, ...]:
+    return () if status is None else (TableGroup(title="Files", tables=(tables.status_table(status),)),)
 
 
 def _explained(examples: Sequence[ClassExample]) -> tuple[TableGroup, ...]:

@@ -17,6 +17,7 @@ from flows.reports.data import Classification, Review, TrainReport
 from flows.reports.report_table import ReportTable, printable
 from flows.reports.skill import gain_interval
 from flows.reports.terminal_table import to_rich
+from flows.runs.status import FolderStatus
 
 __all__ = [
     "ReportTable",
@@ -34,9 +35,13 @@ __all__ = [
     "review_table",
     "set_tables",
     "split_words",
+    "status_table",
     "to_markdown",
     "to_rich",
 ]
+
+MOST_LISTED = 1000
+"""Most files in the table of their states."""
 
 
 def report_tables(report: TrainReport) -> tuple[ReportTable, ...]:
@@ -294,6 +299,23 @@ def set_tables(classified: Classification) -> tuple[ReportTable, ...]:
             note=f"{_count(sets.n)} sets, of {mean} classes on average; {_count(sets.empty)} are empty and "
             f"{_count(sets.full)} full. {sets.reason[:1].upper()}{sets.reason[1:]}.",
         ),
+    )
+
+
+def status_table(status: FolderStatus) -> ReportTable:
+    """Return the state of each file of a release, since when and why; the files in trouble come first."""
+    counts = ", ".join(f"{n:,} {state}" for state, n in status.counts.items() if n)
+    stale = status.counts["stale"]
+    left = len(status.files) - MOST_LISTED
+    return ReportTable(
+        title=f"Files of release {status.release}",
+        columns=("file", "state", "since (UTC)", "why"),
+        rows=tuple(
+            (f.name, f.state, f.since[:16].replace("T", " "), f.why) for f in status.files[:MOST_LISTED]
+        ),
+        note=f"{counts or 'no file'}. "
+        + (f"A stale copy is of an earlier state of its input ({stale:,}). " if stale else "")
+        + (f"The {left:,} files after these are {status.files[-1].state}." if left > 0 else ""),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from flows.runs.counts import FileCounts
@@ -89,13 +89,15 @@ class Quarantined:
     """A file that could not be annotated because of its content; it is tried again once it has changed.
 
     `input` is None where even the state of the file could not be read; such a file is always tried again.  The state
-    has no hash where the file was not read to its end.
+    has no hash where the file was not read to its end.  `since` is the time of the run that quarantined the file first
+    (ISO 8601, UTC); it stays until the file is mended.
     """
 
     name: str
     input_path: str
     reason: str
     input: FileState | None
+    since: str = field(default="", compare=False)
 
 
 def file_sha256(path: Path) -> str:

@@ -69,6 +69,8 @@ class FolderResult:
         Names of the copies that were moved to `_retired`, or would be: mostly those whose input is gone.
     quarantined
         Why a file could not be annotated, by the name of its copy.
+    stale
+        Names of the copies that are of an earlier state of their input, which is quarantined or deferred.
     deferred
         Why a file is left for the next run, by the name of its copy: for example, it is still being written.
     advice
@@ -89,6 +91,7 @@ class FolderResult:
     files: Mapping[str, FileWork]
     retired: tuple[str, ...]
     quarantined: Mapping[str, str]
+    stale: tuple[str, ...]
     deferred: Mapping[str, str]
     advice: str
     summary: ShownSummary | None
@@ -124,7 +127,6 @@ class FinishedClassification(FolderResult, _Status):
 
     `drifted` names the features whose distribution is far from the training's.  `report` is the path of the release's
     report, and `difference` is what the release changes; both are None for `classify`, which makes no report.
-    `newly_quarantined` names the files that were not quarantined before, or for another reason.
     """
 
     status: Literal["done"]
@@ -133,7 +135,6 @@ class FinishedClassification(FolderResult, _Status):
     drifted: tuple[str, ...]
     report: Path | None = None
     difference: ReleaseDifference | None = None
-    newly_quarantined: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -75,6 +76,64 @@ def test_it_is_shown_and_joins_the_others_once_it_is_whole(
     assert run(command) == 0
     assert {o.name for o in Manifest.read(Path("out")).outputs} == {"a.parquet", DAMAGED, "c.parquet"}
     assert Manifest.read(Path("out")).quarantined == ()
+
+
+def test_status_lists_each_file_until_it_is_mended(
+    release: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file without a copy, a stale copy of a file damaged later, and current copies; no row changes, no release."""
+    command = ["classify", "release", "--model", "morphology", "--out", "out", "--direct", "-q", "--json"]
+
+    def classified(status: int) -> dict[str, Any]:
+        assert run(command) == status
+        return json.loads(capsys.readouterr().out)
+
+    def states(status: int) -> dict[str, tuple[str, str]]:
+        assert run(["status", "out", "--json"]) == status
+        told = json.loads(capsys.readouterr().out)
+        return {f["name"]: (f["state"], f["since"]) for f in told["files"]}
+
+    assert classified(3)["release"] == 1
+    first = states(3)
+    assert {name: state for name, (state, _) in first.items()} == {
+        DAMAGED: "quarantined",
+        "a.parquet": "current",
+        "c.parquet": "current",
+    }
+    cut(release / "c.parquet")
+    told = classified(3)
+    assert (told["release"], told["stale"], told["summary"]["n_rows"]) == (1, ["c.parquet"], 100), (
+        "no row changed"
+    )
+    second = states(3)
+    assert second[DAMAGED] == first[DAMAGED], "quarantined since the first run"
+    assert second["c.parquet"][0] == "stale"
+    assert second["c.parquet"][1] >= first[DAMAGED][1] > "2026"
+    assert run(["status", "out"]) == 3
+    said = capsys.readouterr().out
+    assert "1 quarantined, 1 stale, 1 current" in said
+    assert "out is at release 1, 2 quarantined" in said
+    page = Path("out/report.html").read_text()
+    assert "Files of release 1" in page
+    assert page.index("<td>quarantined") < page.index("<td>stale") < page.index("<td>current")
+    for seed, name in enumerate(("b.parquet", "c.parquet")):
+        make.parquet(release / name, make.survey(50, seed=7 + seed))
+    assert states(3)["c.parquet"][0] == "stale", "until a run mends it"
+    command.append("--overwrite")
+    assert classified(0)["release"] == 2
+    assert {state for state, _ in states(0).values()} == {"current"}
+    (release / "a.parquet").unlink()
+    Path("out/b.parquet").unlink()
+    assert {name: state for name, (state, _) in states(0).items()} == {
+        "a.parquet": "stale",
+        "b.parquet": "missing",
+        "c.parquet": "current",
+    }
+
+
+def test_status_of_a_folder_without_a_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["status", str(tmp_path)]) == 1
+    assert "got a folder without a manifest, expected a folder that `blr classify`" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("release")

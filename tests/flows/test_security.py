@@ -265,16 +265,16 @@ def test_names_of_classes_flags_and_files_are_literal_on_the_pages_of_runs() -> 
         out=Path(),
         manifest=Path(),
         release=1,
-        files={HOSTILE: FileWork(input=HOSTILE, n_rows=3, to_do=True, why=HOSTILE)},
+        files={f"new {HOSTILE}": FileWork(input=HOSTILE, n_rows=3, to_do=True, why=HOSTILE)},
         retired=(HOSTILE,),
         quarantined={HOSTILE: HOSTILE},
+        stale=(),
         deferred={HOSTILE: HOSTILE},
         advice="",
         summary=summary,
         before=None,
         drifted=(HOSTILE,),
         difference=difference,
-        newly_quarantined=(HOSTILE,),
     )
     tables = run_tables(result)
     assert {*tables} == {"files", "classes", "flags", "drift", "difference", "troubles"}

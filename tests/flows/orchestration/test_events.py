@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -146,12 +147,72 @@ def test_a_third_run_tells_nothing_more(watched: SimpleNamespace) -> None:
     again = reprocess(watched.folder / "spec.toml", store=watched.store, quiet_seconds=0)
     assert again.status == "nothing to do"
     last = ask(watched.server, "/flow_runs/filter", {"sort": "START_TIME_DESC", "limit": 1})[0]
-    assert last["name"] == f"reprocess {again.model[: len('morphology@') + 4]}: nothing to do"
-    assert last["state"]["message"].startswith("Nothing to do: 3 files, 900 objects, as at release 2; 1 quar")
+    short = again.model[: len("morphology@") + 4]
+    assert last["name"] == f"reprocess {short}: nothing to do, release 2, 1 quarantined"
+    assert last["state"]["name"] == "Quarantined"
+    assert last["state"]["message"] == "Nothing to do: 3 files, 900 objects, as at release 2, 1 quarantined."
     emit_event("blr.test.last", resource={"prefect.resource.id": "blr.test"})
     wait_for(lambda: events(watched.server, "blr.test.last"), "a later event")
     assert len(arrived(watched, "blr.release.done", 2)) == 2
     assert len(arrived(watched, "blr.partition.quarantined")) == 1
+
+
+def test_a_file_that_stays_quarantined_is_told_of_again_the_next_day(
+    watched: SimpleNamespace, make: SimpleNamespace, tmp_path: Path
+) -> None:
+    """Of three files, the server heard of one a minute ago, of one yesterday, and of one for another reason."""
+    from prefect.events import emit_event
+
+    from flows.reprocess import reprocess
+
+    (tmp_path / "release").mkdir()
+    (tmp_path / "spec.toml").write_text((watched.folder / "spec.toml").read_text())
+    make.parquet(tmp_path / "release/good.parquet", make.survey(50, seed=4))
+    names = ("now.parquet", "other.parquet", "yesterday.parquet")
+    for name in names:
+        (tmp_path / "release" / name).write_bytes(b"PAR1")
+    chosen = {"store": watched.store, "quiet_seconds": 0}
+    assert tuple(reprocess.fn(tmp_path / "spec.toml", **chosen).quarantined) == names, "without Prefect"
+    found = reprocess.fn(tmp_path / "spec.toml", **chosen)
+    ours = {"out": str(tmp_path / "annotated"), "model": found.model}
+    heard = {
+        "now.parquet": (timedelta(minutes=1), found.quarantined["now.parquet"]),
+        "other.parquet": (timedelta(minutes=1), "another reason"),
+        "yesterday.parquet": (timedelta(hours=23), found.quarantined["yesterday.parquet"]),
+    }
+    for name, (ago, reason) in heard.items():
+        emit_event(
+            "blr.partition.quarantined",
+            resource={"prefect.resource.id": f"blr.partition.{name}"},
+            occurred=datetime.now(UTC) - ago,
+            payload=ours | {"file": name, "reason": reason},
+        )
+
+    def told() -> list[str]:
+        named = events(watched.server, "blr.partition.quarantined")
+        return sorted(e["payload"]["file"] for e in named if e["payload"]["out"] == ours["out"])
+
+    wait_for(lambda: told() == sorted(names), "what the server has heard before")
+    for _ in range(2):
+        assert reprocess(tmp_path / "spec.toml", **chosen).status == "nothing to do"
+        wait_for(lambda: len(told()) >= 5, "the events of the run")
+    assert told() == [
+        "now.parquet",
+        "other.parquet",
+        "other.parquet",
+        "yesterday.parquet",
+        "yesterday.parquet",
+    ]
+
+
+def test_each_file_of_the_release_is_in_a_table(watched: SimpleNamespace) -> None:
+    rows = json.loads(artifact(watched, "morphology-status")["data"])
+    assert [(row["file"], row["state"]) for row in rows] == [
+        (DAMAGED, "quarantined"),
+        *((name, "current") for name in ("a.parquet", "b.parquet", "c.parquet")),
+    ]
+    assert rows[0]["why"] == watched.told.quarantined[DAMAGED]
+    assert rows[0]["since (UTC)"] > "2026"
 
 
 def test_a_run_says_in_its_name_and_state_what_it_has_done(watched: SimpleNamespace) -> None:
@@ -160,11 +221,15 @@ def test_a_run_says_in_its_name_and_state_what_it_has_done(watched: SimpleNamesp
     with get_client(sync_client=True) as client:
         runs = [client.read_flow_run(run) for run in watched.runs]
     short = watched.told.model[: len("morphology@") + 4]
-    assert [run.name for run in runs] == [f"reprocess {short} → release {n}" for n in (1, 2)]
+    assert [run.name for run in runs] == [
+        f"reprocess {short} → release 1",
+        f"reprocess {short} → release 2, 1 quarantined",
+    ]
+    assert [run.state.name for run in runs] == ["Completed", "Quarantined"]
     assert runs[0].state.message == "Release 1: 1 file, 300 objects; annotated now: 1 new."
     said = runs[1].state.message
-    assert said.startswith("Release 2: 3 files, 900 objects; annotated now: 2 new; ")
-    assert "1 quarantined; unlike the training set: b_j." in said
+    assert said.startswith("Release 2, 1 quarantined: 3 files, 900 objects; annotated now: 2 new; ")
+    assert "; unlike the training set: b_j." in said
 
 
 def test_the_log_of_a_run_tells_its_work_in_a_few_lines(watched: SimpleNamespace) -> None:
@@ -225,7 +290,7 @@ def test_each_table_has_the_cells_of_its_text(watched: SimpleNamespace) -> None:
     tables = ask(watched.server, "/artifacts/filter", wanted)
     assert {"morphology-census", "morphology-drift", "morphology-classes"} <= {t["key"] for t in tables}
     for table in tables:
-        if table["flow_run_id"] == watched.runs[1]:
+        if table["flow_run_id"] == watched.runs[1] and table["key"] != "morphology-status":
             for row in json.loads(table["data"]):
                 for cells in (row, row.values()):
                     assert f"| {' | '.join(literal(cell) for cell in cells)} |" in text, table["key"]
