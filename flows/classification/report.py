@@ -11,6 +11,7 @@ from flows.classification._examples import class_examples
 from flows.classification._object_survey import most_doubtful, total_sky
 from flows.features.drift import total_counts
 from flows.models.model import Model
+from flows.orchestration.tables import status_table
 from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles
 from flows.reports.catalogue_page import ClassificationReport, write_classification
 from flows.reports.class_words import class_words
@@ -103,7 +104,7 @@ def write_classification_report(
         objects=tuple(_notable(one) for one in doubtful),
         examples=class_examples(model, specification, model_folder, doubtful),
         troubles=troubles,
-        status=folder_status(folder, manifest),
+        files=status_table(folder_status(folder, manifest)),
         release=manifest.release,
         made=Made.now(),
         units={f.name: (f.expression, f.unit) for f in model.training.features},

@@ -14,8 +14,7 @@ from flows.cli._options import RunOptions
 from flows.cli._prefect_server import start_prefect
 from flows.cli._printing import print_tables, say, show
 from flows.cli._progress import shown_progress
-from flows.orchestration.tables import run_tables, trouble_table
-from flows.reports.tables import status_table
+from flows.orchestration.tables import run_tables, status_table, trouble_table
 from flows.runs.release_store import output_folder
 from flows.runs.results import ClassificationResult, ReleaseResult
 from flows.runs.status import FolderStatus, read_status

@@ -95,7 +95,7 @@ def _told_lately(result: FolderResult) -> set[tuple[str, str, str]]:
     if not result.quarantined:
         return set()
     wanted = EventFilter(
-        occurred=EventOccurredFilter(since=datetime.now(UTC) - DAY),
+        occurred=EventOccurredFilter.model_validate({"since": datetime.now(UTC) - DAY}),
         event=EventNameFilter(name=["blr.partition.quarantined"]),
         resource=EventResourceFilter(
             id=[f"blr.partition.{file}" for file in result.quarantined][:MOST_FILES]

@@ -36,8 +36,9 @@ def classification_name(verb: str, result: ClassificationResult) -> str:
     head = f"{verb} {short_label(result.model)}"
     if isinstance(result, FinishedClassification):
         return f"{head} → {_release(result)}"
-    troubled = not isinstance(result, ClassificationTrial) and result.quarantined
-    return f"{head}: {result.status}" + (f", {_release(result)}" if troubled else "")
+    if isinstance(result, ClassificationTrial) or not result.quarantined:
+        return f"{head}: {result.status}"
+    return f"{head}: {result.status}, {_release(result)}"
 
 
 def classification_message(result: ClassificationResult) -> str:

@@ -29,8 +29,8 @@ from flows.orchestration.links import page_of
 from flows.orchestration.messages import classification_message, classification_name
 from flows.orchestration.run_log import log_left_out, run_logged
 from flows.orchestration.run_state import QUARANTINED, completed, rename_run
-from flows.orchestration.tables import run_tables
-from flows.reports.tables import ReportTable, status_table, to_markdown
+from flows.orchestration.tables import run_tables, status_table
+from flows.reports.tables import ReportTable, to_markdown
 from flows.runs.lock import Owner
 from flows.runs.model_reference import ModelReference
 from flows.runs.progress import Listener, listening, tell

@@ -22,6 +22,7 @@ from flows.runs.results import (
     FinishedClassification,
     FolderResult,
 )
+from flows.runs.status import FolderStatus
 from flows.runs.summary import DRIFTED, ClassEstimate, Counts, FeatureDrift, FlagCount, Totals
 
 __all__ = [
@@ -30,10 +31,13 @@ __all__ = [
     "drift_table",
     "flag_change_table",
     "run_tables",
+    "status_table",
     "trouble_table",
     "work_table",
 ]
 
+MOST_LISTED = 1000
+"""Most files in the table of their states."""
 MOST_TROUBLES = 200
 """Files named in a table; the manifest lists all."""
 
@@ -223,6 +227,23 @@ def trouble_table(result: FolderResult) -> ReportTable:
         columns=("file", "state", "why"),
         rows=tuple(rows[:MOST_TROUBLES]),
         note=f"and {len(rows) - MOST_TROUBLES} more" if len(rows) > MOST_TROUBLES else "",
+    )
+
+
+def status_table(status: FolderStatus) -> ReportTable:
+    """Return the state of each file of a release, since when and why; the files in trouble come first."""
+    counts = ", ".join(f"{n:,} {state}" for state, n in status.counts.items() if n)
+    stale = status.counts["stale"]
+    left = len(status.files) - MOST_LISTED
+    return ReportTable(
+        title=f"Files of release {status.release}",
+        columns=("file", "state", "since (UTC)", "why"),
+        rows=tuple(
+            (f.name, f.state, f.since[:16].replace("T", " "), f.why) for f in status.files[:MOST_LISTED]
+        ),
+        note=f"{counts or 'no file'}. "
+        + (f"A stale copy is of an earlier state of its input ({stale:,}). " if stale else "")
+        + (f"The {left:,} files after these are {status.files[-1].state}." if left > 0 else ""),
     )
 
 

@@ -23,7 +23,6 @@ from flows.reports.explanation import ClassExample, example_table
 from flows.reports.html import AnswerPart, Page, TableGroup, linked, made_words, render_page
 from flows.reports.picture_data import Made, NotableObject
 from flows.reports.report_table import ReportTable
-from flows.runs.status import FolderStatus
 
 __all__ = [
     "REPORT",
@@ -50,7 +49,7 @@ class ClassificationReport:
     made: Made
     units: Mapping[str, tuple[str, str | None]]
     provenance: Mapping[str, str]
-    status: FolderStatus | None = None  # in reports of earlier versions
+    files: ReportTable | None = None  # their states; reports of earlier versions have none
 
 
 def write_classification(report: ClassificationReport, folder: Path) -> None:
@@ -108,7 +107,7 @@ def render_classification(report: ClassificationReport) -> str:
                 *_explained(report.examples),
                 TableGroup(title="Flags", tables=(tables.flag_table(found),)),
                 *_sets(found),
-                *_status(report.status),
+                *_files(report.files),
             ),
             remarks=(),
             last=(),
@@ -133,8 +132,8 @@ def _sets(found: Classification) -> tuple[TableGroup, ...]:
     return (TableGroup(title="Prediction sets", tables=shown),) if shown else ()
 
 
-def _status(status: FolderStatus | None) -> tuple[TableGroup, ...]:
-    return () if status is None else (TableGroup(title="Files", tables=(tables.status_table(status),)),)
+def _files(table: ReportTable | None) -> tuple[TableGroup, ...]:
+    return () if table is None else (TableGroup(title="Files", tables=(table,)),)
 
 
 def _explained(examples: Sequence[ClassExample]) -> tuple[TableGroup, ...]:

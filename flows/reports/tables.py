@@ -17,7 +17,6 @@ from flows.reports.data import Classification, Review, TrainReport
 from flows.reports.report_table import ReportTable, printable
 from flows.reports.skill import gain_interval
 from flows.reports.terminal_table import to_rich
-from flows.runs.status import FolderStatus
 
 __all__ = [
     "ReportTable",
@@ -35,13 +34,9 @@ __all__ = [
     "review_table",
     "set_tables",
     "split_words",
-    "status_table",
     "to_markdown",
     "to_rich",
 ]
-
-MOST_LISTED = 1000
-"""Most files in the table of their states."""
 
 
 def report_tables(report: TrainReport) -> tuple[ReportTable, ...]:
@@ -192,18 +187,10 @@ def class_tables(report: TrainReport) -> tuple[ReportTable, ...]:
         )
         for c in class_performance(report.confusion, report.classes)
     )
+    columns = ("class", "objects", "share", "completeness", "completeness, 95 %")
     table = ReportTable(
         title="By class",
-        columns=(
-            "class",
-            "objects",
-            "share",
-            "completeness",
-            "completeness, 95 %",
-            "assigned",
-            "purity",
-            "purity, 95 %",
-        ),
+        columns=(*columns, "assigned", "purity", "purity, 95 %"),
         rows=rows,
         numeric=frozenset(range(1, 8)),
         note=f"Of {report.judged_objects}. Completeness: share of the class that is assigned to it. Purity: share of "
@@ -302,29 +289,11 @@ def set_tables(classified: Classification) -> tuple[ReportTable, ...]:
     )
 
 
-def status_table(status: FolderStatus) -> ReportTable:
-    """Return the state of each file of a release, since when and why; the files in trouble come first."""
-    counts = ", ".join(f"{n:,} {state}" for state, n in status.counts.items() if n)
-    stale = status.counts["stale"]
-    left = len(status.files) - MOST_LISTED
-    return ReportTable(
-        title=f"Files of release {status.release}",
-        columns=("file", "state", "since (UTC)", "why"),
-        rows=tuple(
-            (f.name, f.state, f.since[:16].replace("T", " "), f.why) for f in status.files[:MOST_LISTED]
-        ),
-        note=f"{counts or 'no file'}. "
-        + (f"A stale copy is of an earlier state of its input ({stale:,}). " if stale else "")
-        + (f"The {left:,} files after these are {status.files[-1].state}." if left > 0 else ""),
-    )
-
-
 def to_markdown(table: ReportTable) -> str:
     """Return the table as GitHub-flavoured Markdown."""
     rule = "|".join(" ---: " if i in table.numeric else " --- " for i in range(len(table.columns)))
     lines = [f"### {literal(table.title)}", "", _row(table.columns), f"|{rule}|"]
-    for i, row in enumerate(table.rows):
-        lines.append(_row(row, bold=i == table.marked))
+    lines += [_row(row, bold=i == table.marked) for i, row in enumerate(table.rows)]
     if table.remark:
         lines += ["", literal(table.remark)]
     return "\n".join([*lines, "", literal(table.note), ""])

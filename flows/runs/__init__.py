@@ -24,6 +24,8 @@
 - `release_store`: A release in an object store: made in a local folder, then published as a whole.
 - `results`: The results of `classify` and `reprocess`: what was done, what would be done, or a trial on some rows.
 - `staging`: The staging folder inside an output folder, for annotated files until all of them are finished.
+- `status`: The state of an output folder: which of its files are current, stale, missing or quarantined, since when
+  and why.
 - `summary`: The summary of a classification, in `summary.json`, and its totals in `manifest.json`.
 
 For this folder alone:
@@ -54,5 +56,6 @@ __all__ = [
     "release_store",
     "results",
     "staging",
+    "status",
     "summary",
 ]
