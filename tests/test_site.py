@@ -166,23 +166,28 @@ def test_what_builds_the_site_elsewhere_is_what_make_docs_builds() -> None:
     assert workflow["permissions"] == {"contents": "read"}
 
 
-def test_the_pins_of_the_site_are_those_of_the_package_too() -> None:
-    """Else the site would be built with other versions than the tests."""
+def pins(name: str) -> set[str]:
+    """Return the packages that a lock file pins, each with hashes."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert "//" not in text  # the address of a registry
+    entries = re.findall(
+        r"^([a-z0-9-]+)==([^\n]*\\\n(?: +--hash=sha256:\w{64}(?: \\)?\n)+)", text, re.MULTILINE
+    )
+    assert len(entries) == len(re.findall(r"^[^\s#]", text, re.MULTILINE))
+    return {package for package, _ in entries}
 
-    def pins(name: str) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
-        for line in (ROOT / name).read_text(encoding="utf-8").splitlines():
-            if "==" in line and not line.startswith("#"):
-                package, _, version = line.split(";")[0].strip().partition("==")
-                found.setdefault(package, set()).add(version)
-        return found
 
-    ours, site = pins("requirements.lock"), pins("docs/requirements.lock")
-    both = ours.keys() & site.keys()
-    assert {name: site[name] for name in both} == {name: ours[name] for name in both}
+def test_lock_files_pin_each_package_once_with_hashes() -> None:
+    running, testing, site = map(
+        pins, ["requirements.lock", "requirements-dev.lock", "docs/requirements.lock"]
+    )
+    assert not running & testing  # else the two might differ
+    assert not running & site
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     for requirement in project["dependency-groups"]["docs"]:
         assert re.split(r"[>=]", requirement)[0] in site
+    assert {"pytest", "moto", "mypy", "uv"} <= testing
+    assert {"prefect", "astropy", "pyongc", "distributed"} <= running
 
 
 def test_every_change_builds_the_site() -> None:

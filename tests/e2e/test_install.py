@@ -127,6 +127,20 @@ def plain_install(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return programs
 
 
+@pytest.mark.long
+def test_pip_sets_up_where_there_is_no_uv(plain_install: Path, tmp_path: Path) -> None:
+    """`make venv` takes minutes then, and leaves the same packages of the lock file, without those of tests."""
+    del plain_install  # it skips where no registry can be reached
+    run(["git", "clone", "--quiet", ROOT, tmp_path / "blr"])
+    run(["make", "venv", "UV=", f"PYTHON={sys.executable}"], cwd=tmp_path / "blr")
+    programs = tmp_path / "blr" / ".venv" / "bin"
+    assert "classify" in run([programs / "blr", "--help"], cwd=tmp_path)
+    assert not list(programs.glob("uv")) + list(programs.glob("pytest"))
+    asked = "import importlib.metadata as m; print(*(d.name for d in m.distributions()))"
+    installed = {name.lower() for name in run([programs / "python", "-c", asked], cwd=tmp_path).split()}
+    assert {"prefect", "pyongc", "galaxyblr"} <= installed
+
+
 @pytest.fixture
 def clean_environment(tmp_path: Path) -> dict[str, str]:
     """Return a user's environment who never heard of Prefect, with a home of its own."""
