@@ -1,13 +1,15 @@
 """The answers of reviews, by object: several people may have answered, and a drawn list has weights.
 
 Each row of a table is an answer.  Answers that differ are votes: the object counts as each class by its share of them.
-The answer that nobody can tell is not a vote.
+The answer that nobody can tell is not a vote.  A list of ours marks each row with the hash of the list and of the
+object's name: an answer belongs to both, and is refused in a row whose mark is of another object.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,10 +25,14 @@ from flows.labels.reader import LabelReader, is_doubtful, label_texts, require_e
 from flows.specification.label import Label
 from flows.specification.ranges import label_of
 
-__all__ = ["Reviews", "read_reviews"]
+__all__ = ["MARK", "Reviews", "harmless", "list_hash", "list_mark", "listed_name", "plain", "read_reviews"]
 
 REVIEWED = ("label", "class", "blr_label")
 """Columns of a review's table that hold the answer, where it has none of the catalogue's name."""
+MARK = "blr_list"
+"""Column of a list's rows that names the list and the object to which the answer belongs."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
+"""First characters of texts that spreadsheets take for a formula, and the mark that makes such a text harmless."""
 SHOWN = 20
 """Objects in dispute that are named."""
 
@@ -50,6 +56,37 @@ class Reviews:
         said = {f"reviewed {name}": text for name, text in self.labels.items()}
         said |= {f"votes {name}": repr(sorted(shares.items())) for name, shares in self.votes.items()}
         return said | {f"weight {name}": repr(weight) for name, weight in self.weights.items()}
+
+
+def list_hash(title: str, names: Iterable[str]) -> str:
+    """Return the hash of a list of objects."""
+    return hashlib.sha256("\n".join([title, *names]).encode()).hexdigest()[:16]
+
+
+def list_mark(of: str, name: str) -> str:
+    """Return the mark of an object's row in the list with the hash `of`."""
+    return f"{of}-{hashlib.sha256(f'{of} {name.strip()}'.encode()).hexdigest()[:8]}"
+
+
+def harmless(text: str) -> str:
+    """Return a text of a CSV file so that no spreadsheet takes it for a formula; `plain` takes it back."""
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def plain(text: str) -> str:
+    """Return the text that `harmless` was given; others stay as they are."""
+    return text[1:] if text.startswith("'") and text[1:].startswith(FORMULA) else text
+
+
+def listed_name(name: str, mark: str) -> str | None:
+    """Return the name of a row's object as its list had it; None where the mark is of another object.
+
+    A row without a mark was added by hand.  A spreadsheet may have kept or removed what makes a name harmless.
+    """
+    if not mark:
+        return plain(name).strip()
+    of = mark.partition("-")[0]
+    return next((one.strip() for one in (name, plain(name)) if list_mark(of, one) == mark), None)
 
 
 def read_reviews(paths: Sequence[Path], identifier: str | None, label: Label) -> Reviews:
@@ -123,7 +160,7 @@ def _rows(
             f"label.extra: got {path} without an answer, expected the column '{label.column}' or 'label'; "
             f"{nearest(label.column or 'label', table.names)}"
         )
-    wanted = [identifier, column]
+    wanted = [identifier, column, *([MARK] if MARK in table.names else [])]
     if label.review_weights:
         wanted += [name for name in ("how", "weight") if name in table.names]
     found: list[tuple[str, str, float | None]] = []
@@ -131,6 +168,17 @@ def _rows(
         values = batch_values(batch, wanted)
         require_exact(values[identifier], "label.extra", identifier)
         names, texts = (label_texts(values[key]).tolist() for key in (identifier, column))
+        if MARK in wanted:
+            marks = label_texts(values[MARK]).tolist()
+            listed = [listed_name(name, mark) for name, mark in zip(names, marks, strict=True)]
+            strange = [n for n, one, text in zip(names, listed, texts, strict=True) if text and one is None]
+            if strange:
+                raise SpecificationError(
+                    f"label.extra: got {path} with {len(strange):,} answers in rows whose '{MARK}' is of another "
+                    f"object, the first for '{strange[0]}', expected each answer beside the object of the list; a spreadsheet "
+                    "may have changed or moved identifiers: copy the answers into the list as `blr review` wrote it"
+                )
+            names, texts = [name or "" for name in listed], [plain(text) for text in texts]
         weights: list[float | None] = [None] * len(names)
         if "weight" in wanted:
             how = label_texts(values["how"]).tolist() if "how" in wanted else ["drawn"] * len(names)

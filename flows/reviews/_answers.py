@@ -12,6 +12,7 @@ from catalogs.arrays.values import batch_values
 from catalogs.errors import brief, nearest
 from flows.errors import UsageError
 from flows.labels.reader import is_doubtful, label_texts, require_exact
+from flows.labels.reviews import MARK, listed_name, plain
 
 __all__ = ["OTHER", "UNDECIDED", "Answers", "read_answers", "read_labels"]
 
@@ -33,16 +34,18 @@ class Answers:
 
 
 def read_answers(
-    paths: Sequence[Path], identifier: str, drawn: Sequence[str], classes: Sequence[str]
+    paths: Sequence[Path], identifier: str, drawn: Sequence[str], classes: Sequence[str], asked: str
 ) -> Answers:
     """Return the answers in tables to objects that were drawn; what is blank is no answer.
+
+    `asked` is the hash of the list that asked; rows that bear the mark of a list bear that of this one.
 
     UsageError where an answer is no class, is of an object that was not drawn, or contradicts another.
     """
     times = Counter(drawn)
     places: dict[str, int] = {}
     for path in paths:
-        texts = _texts(path, identifier, tuple(times))
+        texts = _texts(path, identifier, tuple(times), asked)
         strange = [name for name, _ in texts if name not in times]
         if strange:
             shown = ", ".join(f"'{brief(name)}'" for name in strange[:SHOWN])
@@ -96,8 +99,10 @@ def _place(text: str, classes: Sequence[str]) -> int | None:
     return UNDECIDED if is_doubtful(text) else None
 
 
-def _texts(path: Path, identifier: str, drawn: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the names and the answers of a table, as far as there is one."""
+def _texts(
+    path: Path, identifier: str, drawn: Sequence[str], asked: str | None = None
+) -> list[tuple[str, str]]:
+    """Return the names and the answers of a table, as far as there is one; `asked` is the hash of its list."""
     table = catalogs.open(path)
     key = next((name for name in (identifier, "id") if name in table.names), None)
     if key is None:
@@ -113,14 +118,24 @@ def _texts(path: Path, identifier: str, drawn: Sequence[str]) -> list[tuple[str,
     texts: list[tuple[str, str]] = []
     # A program that read 007 as a number has written 7.
     by_number = {_number(name): name for name in reversed(drawn)}
-    for batch in table.batches([key, column]):
-        values = batch_values(batch, [key, column])
+    marked = [MARK] if MARK in table.names else []
+    for batch in table.batches([key, column, *marked]):
+        values = batch_values(batch, [key, column, *marked])
         require_exact(values[key], str(path), key)
         numbered = values[key].dtype.kind in "iuf"
         names = label_texts(values[key]).tolist()
-        for name, text in zip(names, label_texts(values[column]).tolist(), strict=True):
-            if name and text:
-                texts.append((by_number.get(_number(name), name) if numbered else name, text))
+        marks = label_texts(values[MARK]).tolist() if marked else [""] * len(names)
+        for read, text, mark in zip(names, label_texts(values[column]).tolist(), marks, strict=True):
+            if not (read and text):
+                continue
+            known = by_number.get(_number(read), read) if numbered else read
+            name = listed_name(known, mark) if marked else known
+            if name is None or (mark and asked and not mark.startswith(f"{asked}-")):
+                raise UsageError(
+                    f"{path}: got an answer to '{brief(read)}' of another list or object than its '{MARK}' names, "
+                    "expected answers to the list that was drawn last, each beside its object; copy them into that list"
+                )
+            texts.append((name, plain(text) if marked else text))
     return texts
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,6 +19,7 @@ from markupsafe import Markup
 from catalogs.files.atomic import atomic_path, atomic_write_text
 from catalogs.sky.survey_links import survey_links
 from flows.errors import UsageError
+from flows.labels.reviews import MARK, harmless, list_hash, list_mark
 
 __all__ = [
     "AUDIT_NAME",
@@ -28,6 +28,7 @@ __all__ = [
     "Chosen",
     "Listed",
     "Outlier",
+    "audit_title",
     "check_unanswered",
     "write_audit_lists",
     "write_lists",
@@ -168,6 +169,11 @@ def write_audit_lists(
     return _write(folder, _List(AUDIT_NAME, key, AUDIT_COLUMNS, types), rows, classes, NO_CLASS, title)
 
 
+def audit_title(model: str) -> str:
+    """Return the title of the list of a model's audit."""
+    return f"Audit of {model}"
+
+
 def check_unanswered(folder: Path, name: str) -> None:
     """Raise UsageError where a list of that name has answers, which another list would overwrite."""
     path = folder / f"{name}.csv"
@@ -205,17 +211,15 @@ def _write(
     title: str,
 ) -> list[Path]:
     """Write a list as CSV, VOTable and HTML; return where they are.  `others` are answers that are no class."""
-    values = [list(asdict(row).values()) for row in rows]
-    names = [kind.key, *kind.columns]
-    cells = [["" if isinstance(v, float) and math.isnan(v) else str(v) for v in row] for row in values]
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows(cells)
+    asked = list_hash(title, [row.name for row in rows])
+    values = [[*asdict(row).values(), list_mark(asked, row.name)] for row in rows]
+    names = [kind.key, *kind.columns, MARK]
+    cells = [[_cell(value) for value in row] for row in values]
     paths = [folder / f"{kind.name}.{ending}" for ending in ("csv", "vot", "html")]
-    atomic_write_text(paths[0], stream.getvalue())
-    table = Table(rows=values or None, names=names, dtype=list(kind.types))
-    for column, meaning in kind.columns.items():
+    lines = (",".join(map(_quoted, line)) for line in (names, *cells))
+    atomic_write_text(paths[0], "".join(f"{line}\n" for line in lines))
+    table = Table(rows=values or None, names=names, dtype=[*kind.types, str])
+    for column, meaning in {**kind.columns, MARK: "list and object to which the answer belongs"}.items():
         table[column].description = meaning
     with atomic_path(paths[1]) as temporary:
         # BINARY2, as all our VOTables: and astropy 8.0's writer of TABLEDATA corrupted the process's memory here.
@@ -228,6 +232,7 @@ def _write(
     html = page.render(
         title=title,
         key=kind.key,
+        list=asked,
         columns=names,
         file=f"{kind.name}-answers.csv",
         classes=classes,
@@ -238,3 +243,15 @@ def _write(
     )
     atomic_write_text(paths[2], html)
     return paths
+
+
+def _cell(value: object) -> str:
+    """Return a value as CSV has it; a text is made harmless, a number that is not known is blank."""
+    if isinstance(value, str):
+        return harmless(value)
+    return "" if isinstance(value, float) and math.isnan(value) else str(value)
+
+
+def _quoted(cell: str) -> str:
+    """Return a cell in quotation marks where it needs them; `csv` leaves a CR alone, which ends a line elsewhere."""
+    return '"' + cell.replace('"', '""') + '"' if any(c in cell for c in ',"\r\n') else cell

@@ -11,7 +11,7 @@ from flows.documents import write_document
 from flows.errors import UsageError
 from flows.reviews._answers import read_labels
 from flows.reviews._drawing import Drawing, draw_sample
-from flows.reviews._files import AUDIT_NAME, Listed, check_unanswered, write_audit_lists
+from flows.reviews._files import AUDIT_NAME, Listed, audit_title, check_unanswered, write_audit_lists
 from flows.reviews._objects import annotated_manifest, object_tables
 from flows.reviews.audits import DESIGN, AuditDesign, AuditDraw, DrawnObject, Selection
 from flows.reviews.request import AuditDrawRequest
@@ -68,7 +68,7 @@ def _drawn(request: AuditDrawRequest, folder: Path, *, dry_run: bool) -> AuditDr
             _check_free(folder, overwrite=request.overwrite)
             rows = _listed(drawing, labels)
             write_document(folder / DESIGN, design)
-            files = write_audit_lists(rows, folder, identifier, classes, f"Audit of {manifest.model}")
+            files = write_audit_lists(rows, folder, identifier, classes, audit_title(manifest.model))
             files.append(folder / DESIGN)
     return AuditDraw(
         status="planned" if dry_run else "done",

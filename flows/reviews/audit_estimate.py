@@ -13,8 +13,10 @@ from scipy.special import ndtri
 from blr.census.results import Census, ClassCensus, SelectionQuality
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError, UsageError
+from flows.labels.reviews import list_hash
 from flows.reviews._answers import OTHER, UNDECIDED, Answers, read_answers
 from flows.reviews._audited import LEVEL, Sample
+from flows.reviews._files import audit_title
 from flows.reviews.audit_draw import outputs_hash, selections_of
 from flows.reviews.audits import (
     AUDIT,
@@ -69,7 +71,8 @@ def _estimated(
         )
     selections = (*design.selections, *selections_of(request.threshold or (), design.classes))
     names = [o.id for o in design.objects]
-    answers = read_answers(request.answers, design.id, names, design.classes)
+    asked = list_hash(audit_title(design.model), names)
+    answers = read_answers(request.answers, design.id, names, design.classes, asked)
     sample = Sample.of(design, answers)
     if not len(sample.stratum):
         raise UsageError(

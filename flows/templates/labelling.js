@@ -3,7 +3,7 @@
 const rows = Array.from(document.querySelectorAll("tr[data-cells]"));
 const columns = JSON.parse(document.querySelector("table[data-columns]").dataset.columns);
 const place = columns.indexOf("label");
-const shelf = "blr answers: " + document.title;
+const shelf = "blr answers: " + document.querySelector("table[data-list]").dataset.list;
 const state = document.getElementById("answered");
 let current = 0;
 
@@ -13,9 +13,17 @@ function kept() {
   try { return JSON.parse(localStorage.getItem(shelf)) || {}; } catch (error) { return {}; }
 }
 
+// Answers belong to this list and to an identifier, whatever the order of the rows; an object may have several rows.
+const seen = new Map();
+const keys = rows.map((row) => {
+  const name = JSON.parse(row.dataset.cells)[0];
+  seen.set(name, (seen.get(name) || 0) + 1);
+  return name + "\n" + seen.get(name);
+});
+
 function given() {
   const answers = {};
-  rows.forEach((row, i) => { if (choice(row).value) { answers[i] = choice(row).value; } });
+  rows.forEach((row, i) => { if (choice(row).value) { answers[keys[i]] = choice(row).value; } });
   return answers;
 }
 
@@ -31,13 +39,16 @@ function keep() {
   count(remark);
 }
 
-function quoted(text) { return /[",\n]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text; }
+// No spreadsheet takes a text that begins with an apostrophe for a formula; who reads the answers takes it away again.
+function harmless(text) { return /^[=+\-@\t\r']/.test(text) ? "'" + text : text; }
+function plain(text) { return /^'[=+\-@\t\r']/.test(text) ? text.slice(1) : text; }
+function quoted(text) { return /[",\r\n]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text; }
 
 function table() {
   const lines = [columns.map(quoted).join(",")];
   for (const row of rows) {
     const cells = JSON.parse(row.dataset.cells);
-    cells[place] = choice(row).value;
+    cells[place] = harmless(choice(row).value);
     lines.push(cells.map(quoted).join(","));
   }
   return lines.join("\n") + "\n";
@@ -51,7 +62,7 @@ function go(to) {
 
 const answers = kept();
 rows.forEach((row, i) => {
-  choice(row).value = answers[i] || JSON.parse(row.dataset.cells)[place];
+  choice(row).value = answers[keys[i]] || plain(JSON.parse(row.dataset.cells)[place]);
   choice(row).addEventListener("change", keep);
   choice(row).addEventListener("focus", () => { current = i; });
 });

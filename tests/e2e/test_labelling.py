@@ -11,7 +11,9 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from flows.labels.reviews import read_reviews
 from flows.reviews._files import Chosen, Listed, write_audit_lists, write_lists
+from flows.specification.label import Label
 from tests.e2e.browser import Browser, browser, missing
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(missing() is not None, reason=str(missing()))]
@@ -75,6 +77,52 @@ def test_labels_by_keyboard_are_the_list_with_its_answers(window: Browser, tmp_p
     assert [row["label"] for row in answers(window)] == ["late", "", "?"]
     logged = [entry["message"] for entry in window.driver.get_log("browser")]
     assert [text for text in logged if "favicon" not in text] == []
+
+
+def test_answers_stay_with_their_list_and_their_object(window: Browser, tmp_path: Path) -> None:
+    """A later list of the same model, on the same place, has other objects: it opens without an answer."""
+
+    def opened(*names: str) -> Path:
+        rows = [
+            Chosen(name, 10.0, 2.0, "early", 0.6, "late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
+            for name in names
+        ]
+        csv_file, _, page = write_lists(rows, tmp_path, "name", ["early", "late"], "Review of m@2")
+        window.open(page.as_uri())
+        return csv_file
+
+    opened("a", "b", "b")
+    window.shows("0 of 3 answered")
+    window.driver.find_element(By.TAG_NAME, "body").send_keys("21")
+    window.shows("2 of 3 answered")
+    opened("c", "a", "d")
+    window.shows("0 of 3 answered")
+    opened("a", "b", "b")
+    reload_until(window, "2 of 3 answered")
+    assert [row["label"] for row in answers(window)] == ["late", "early", ""]
+
+
+def test_a_label_that_is_a_formula_is_harmless_and_comes_back(window: Browser, tmp_path: Path) -> None:
+    names = ("=1+1", "-2+3", "'tis", "a\rb", '@"x"')
+    rows = [
+        Chosen(name, 10.0, -2.0, "=early", 0.6, "+late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
+        for name in names
+    ]
+    paths = write_lists(rows, tmp_path, "name", ["=early", "+late"], "Review of m@3")
+    window.open(paths[2].as_uri())
+    for _ in names:
+        window.driver.switch_to.active_element.send_keys("2")
+    window.shows("5 of 5 answered")
+    downloaded = tmp_path / "answers.csv"
+    downloaded.write_text(window.driver.execute_script("return table()"), encoding="utf-8", newline="")
+    with downloaded.open(encoding="utf-8", newline="") as stream:
+        for row in csv.reader(stream):
+            assert not [c for c in row if c[:1] in "=+@\t\r" and c], "a formula"
+            assert [c for c in row if c.startswith("-")] in ([], ["-2.0"]), (
+                "a number alone begins with a minus"
+            )
+    label = Label(column="class", classes={"=early": ["E"], "+late": ["L"]})
+    assert read_reviews([downloaded], "name", label).labels == dict.fromkeys(names, "L")
 
 
 def test_a_list_fits_a_window_of_1200_pixels(window: Browser, tmp_path: Path) -> None:

@@ -80,6 +80,23 @@ def answered(folder: Path, answer: Answer | None = None) -> Path:
     return path
 
 
+def test_answers_to_another_list_are_refused(
+    out: Path, blr: Callable[..., Mapping[str, object]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two lists of one model: what the page of the first gave is not taken for answers to the second."""
+    blr("audit", "draw", out, "--n", 400)
+    answers = pd.read_csv(out / "audit.csv", dtype=str).assign(label="early")
+    answers.to_csv(tmp_path / "first.csv", index=False)
+    blr("audit", "estimate", out, tmp_path / "first.csv", "--dry-run")
+    blr("audit", "draw", out, "--n", 400, "--seed", 1, "--overwrite")
+    again = pd.read_csv(out / "audit.csv", dtype=str)
+    both = answers[answers.name.isin(again.name)]
+    assert len(both)
+    both.to_csv(tmp_path / "second.csv", index=False)
+    assert run(["audit", "estimate", str(out), str(tmp_path / "second.csv")]) == 2
+    assert "of another list or object than its 'blr_list' names" in capsys.readouterr().err
+
+
 def test_a_drawn_sample_stands_for_the_catalogue(out: Path, blr: Callable[..., Mapping[str, object]]) -> None:
     drawn = from_document(AuditDraw, blr("audit", "draw", out, "--n", 150, "--by", "bmag"), source="")
     table = truth(out)
@@ -89,7 +106,16 @@ def test_a_drawn_sample_stands_for_the_catalogue(out: Path, blr: Callable[..., M
     assert len(rows) == rows.name.nunique() == 150
     assert rows.weight.sum() == pytest.approx(len(table))
     assert rows.label.isna().all()
-    assert list(rows.columns) == ["name", "ra", "dec", "stratum", "inclusion_probability", "weight", "label"]
+    assert list(rows.columns) == [
+        "name",
+        "ra",
+        "dec",
+        "stratum",
+        "inclusion_probability",
+        "weight",
+        "label",
+        "blr_list",
+    ]
     votable = Table.read(out / "audit.vot")
     assert list(votable["name"]) == list(rows.name)
     assert "early" in (out / "audit.html").read_text(encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,11 +17,13 @@ from astropy.table import Table
 from catalogs.sky.survey_links import survey_links
 from flows.cli._review import show_reviewed
 from flows.documents import from_document, to_document
-from flows.errors import TrainingError, UsageError
+from flows.errors import SpecificationError, TrainingError, UsageError
+from flows.labels.reviews import read_reviews
 from flows.models.labelled_objects import read_labelled_objects
 from flows.models.store import Store
 from flows.reviews._files import Chosen, write_lists
 from flows.reviews.selection import ReviewResult, _scale
+from flows.specification.label import Label
 from tests.flows.verbs import classify, review
 
 
@@ -104,6 +107,81 @@ def test_the_identifier_is_the_specifications_and_an_object_is_listed_once(
     top = [r["TARGETID"] for r in rows if r["how"] == "top"]
     assert len(set(top)) == len(top) == told.top >= 30
     assert review(out, top=60).top == 60
+
+
+FORMULAS = (
+    "=HYPERLINK(1)",
+    "+1",
+    "-1+2",
+    "@x",
+    "\ttab",
+    "\rcr",
+    "a\rb",
+    "'quoted",
+    "''twice",
+    "-7",
+    "007",
+    "plain",
+)
+
+
+def formula_list(folder: Path, names: Sequence[str] = FORMULAS) -> Path:
+    """Write a list of objects whose names a spreadsheet may take for formulas; return the CSV file."""
+    rows = [
+        Chosen(name, 10.0, -2.5, "=E", 0.6, "late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
+        for name in names
+    ]
+    path, votable, _ = write_lists(rows, folder, "name", ["=E", "late"], "Review of m@1")
+    assert [str(name) for name in Table.read(votable)["name"]] == list(names)
+    return path
+
+
+def answer(path: Path, change: Callable[[dict[str, str]], object] = dict) -> list[Path]:
+    """Fill in a list as a spreadsheet does, every answer "late"; `change` a row."""
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    for row in rows:
+        row["label"] = "late"
+        change(row)
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, rows[0], lineterminator="\r\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return [path]
+
+
+LABEL = Label(column="class", classes={"=E": ["E"], "late": ["L"]})
+
+
+def test_cells_are_harmless_in_a_spreadsheet_and_come_back_unchanged(tmp_path: Path) -> None:
+    path = formula_list(tmp_path)
+    with path.open(encoding="utf-8", newline="") as stream:
+        header, *rows = csv.reader(stream)
+    assert len(rows) == len(FORMULAS), "a CR in a name ends no line"
+    for row in rows:
+        formulas = [c for c in row if c.startswith(("=", "+", "-", "@", "\t", "\r"))]
+        assert formulas == ["-2.5"], "numbers alone"
+    assert rows[0][header.index("class_given")] == "'=E"
+    names = {name.strip() for name in FORMULAS}
+    assert read_reviews(answer(path), "name", LABEL).labels == dict.fromkeys(names, "L")
+
+    def without_apostrophe(row: dict[str, str]) -> None:
+        """Change a name as spreadsheets do that take an apostrophe for the mark of a text."""
+        row["name"] = row["name"].removeprefix("'")
+
+    path = formula_list(tmp_path)
+    assert read_reviews(answer(path, without_apostrophe), "name", LABEL).labels == dict.fromkeys(names, "L")
+
+
+def test_an_answer_beside_another_object_is_refused(tmp_path: Path) -> None:
+    def as_number(row: dict[str, str]) -> None:
+        row["name"] = row["name"].removeprefix("00")
+
+    path = formula_list(tmp_path, ["007", "abc"])
+    with pytest.raises(
+        SpecificationError, match=r"1 answers in rows whose 'blr_list' is of another object.*'7'"
+    ):
+        read_reviews(answer(path, as_number), "name", LABEL)
 
 
 def test_identifiers_that_were_rounded_are_refused(
