@@ -7,18 +7,25 @@ does not depend on how many threads worked.  Whatever has `accumulate` may stand
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import strmm
 
 from blr import compiled
 from blr.arrays import Matrix, Vector
-from blr.likelihood.likelihoods import Bernoulli, Likelihood, pairs, unpack
+from blr.covariances import (
+    Covariances,
+    class_covariances,
+    compiles,
+    hessian_of,
+    packed_grams,
+    scratch_of_row,
+    unpacked_blocks,
+)
+from blr.likelihood.likelihoods import Bernoulli, Categorical, Likelihood
 from blr.likelihood.links import LOGISTIC
 from blr.threads import default_threads, ordered_map, single_threaded_blas
 
@@ -32,10 +39,12 @@ __all__ = [
     "added",
     "blockwise",
     "chunk_rows",
+    "class_sums",
+    "in_classes",
+    "in_contrasts",
     "likelihood_terms",
-    "output_covariances",
+    "many_classes",
     "skewness_term",
-    "squared_lengths",
     "summed",
     "thinned",
 ]
@@ -56,12 +65,8 @@ _TASKS = 8  # groups, at least, where there are as many chunks: no thread should
 _BLOCK_NUMBERS = 2**20  # of scratch that a row-wise function may fill at once
 _MIN_BLOCK = 16
 
-_MOST_PANELS = 1000  # weights up to which a precision stays in the second cache
-_MOST_COMPILED = 256  # columns up to which our compiled sums of products are quicker than BLAS
 
-_DOUBLE = np.dtype(np.float64)
-
-_scratch = threading.local()
+_FEW_OUTPUTS = 8  # up to which sums are by contrast, beyond by class
 
 
 def chunk_rows(n_functions: int) -> int:
@@ -182,25 +187,6 @@ def thinned(function: ChunkFunction, step: int) -> ChunkFunction:
     return terms
 
 
-def _buffer(shape: tuple[int, int], dtype: np.dtype[Any] = _DOUBLE) -> Any:
-    """Return a thread's own scratch matrix: fresh large arrays cost more in page faults than in arithmetic."""
-    held: Matrix | None = getattr(_scratch, "matrix", None)
-    if held is None or held.size < shape[0] * shape[1]:
-        held = _scratch.matrix = np.empty(shape[0] * shape[1])
-    return held.view(dtype)[: shape[0] * shape[1]].reshape(shape)
-
-
-def _weighted_gram(Phi: Matrix, r: Vector, *, positive: bool) -> Matrix:
-    """Return Φᵀ diag(r) Φ."""
-    scaled = _buffer(Phi.shape)
-    if positive:  # A Gram matrix of one array is a rank-k update, half the work
-        np.multiply(Phi, np.sqrt(r)[:, None], out=scaled)
-        return scaled.T @ scaled
-    np.multiply(Phi, r[:, None], out=scaled)
-    gram = scaled.T @ Phi
-    return 0.5 * (gram + gram.T)
-
-
 def activations(Phi: Matrix, theta: Vector, n_outputs: int) -> Matrix:
     """Return the activations (n, C) of weights theta (C M,), flat in order c M + m."""
     return Phi @ np.ascontiguousarray(theta.reshape(n_outputs, -1).T)
@@ -211,11 +197,13 @@ def likelihood_terms(likelihood: Likelihood, theta: Vector, *, hessian: bool = T
 
     theta is flat in order c M + m, c the output.  The gradient is that of +ln p (PRML 4.91, 4.109 turned).
     """
+    if many_classes(likelihood):
+        return _softmax_sums(likelihood, theta, hessian=hessian)
     C = likelihood.n_outputs
     plain = type(likelihood) is Bernoulli and likelihood.link is LOGISTIC
 
     def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
-        if plain and _compiles(Phi):
+        if plain and compiles(Phi):
             return _logistic_sums(Phi, theta, t, weight, hessian=hessian)
         derivatives = likelihood.derivatives(activations(Phi, theta, C), t)
         return summed(likelihood, Phi, weight, *derivatives, hessian=hessian)
@@ -223,10 +211,61 @@ def likelihood_terms(likelihood: Likelihood, theta: Vector, *, hessian: bool = T
     return terms
 
 
-def _compiles(Phi: NDArray[np.floating]) -> bool:
-    """Say whether the loops in C take these rows, and are quicker than NumPy."""
-    fit = Phi.dtype == np.float64 and Phi.flags.c_contiguous and Phi.shape[1] <= _MOST_COMPILED
-    return fit and compiled.loops is not None
+def many_classes(likelihood: Likelihood) -> TypeGuard[Categorical]:
+    """Say whether a softmax in contrasts has so many classes that sums are taken by class, and then contrasted."""
+    many = isinstance(likelihood, Categorical) and likelihood.n_outputs > _FEW_OUTPUTS
+    return many and cast("Categorical", likelihood).contrasts
+
+
+def in_classes(likelihood: Categorical, theta: Vector) -> tuple[Categorical, Vector]:
+    """Return the same likelihood of all K activations, and its weights (K M,) for the contrasts' theta (C M,)."""
+    T = likelihood.transform
+    return replace(likelihood, contrasts=False), (T @ theta.reshape(T.shape[1], -1)).ravel()
+
+
+def in_contrasts(likelihood: Categorical, terms: ChunkFunction) -> ChunkFunction:
+    """Return `terms` by the contrasts' weights (C M,), where its gradient (K M,) is by the classes'.
+
+    The Hessian, where there is one, is packed as that of `class_sums`.
+    """
+    T = likelihood.transform
+    K, C = T.shape
+
+    def contrasted(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
+        found, M = terms(Phi, t, weight), Phi.shape[1]
+        out = found[0], (T.T @ found[1].reshape(K, -1)).ravel()
+        if len(found) == len(out):
+            return out
+        half = (T.T @ unpacked_blocks(found[2], K, M).reshape(K, M * K * M)).reshape(C * M, K, M)
+        return (*out, np.matmul(T.T, half).reshape(C * M, C * M))
+
+    return contrasted
+
+
+def class_sums(
+    Phi: Matrix, weight: Vector | None, value: Vector, gradient: Matrix, curvature: Matrix | None = None
+) -> Terms:
+    """Return what `summed` does, by classes, the Hessian as packed sums of φφᵀ (M(M+1)/2, P)."""
+    if weight is not None:
+        value, gradient = weight * value, weight[:, None] * gradient
+    total = float(value.sum()), (gradient.T @ Phi).ravel()
+    if curvature is None:
+        return total
+    return (*total, packed_grams(Phi, curvature if weight is None else weight[:, None] * curvature))
+
+
+def _softmax_sums(likelihood: Categorical, theta: Vector, *, hessian: bool) -> ChunkFunction:
+    """Return what `likelihood_terms` does of many classes: by class, where a row's curvature is diag y - y yᵀ."""
+    of_classes, weights = in_classes(likelihood, theta)
+    K = likelihood.n_classes
+
+    def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
+        a = activations(Phi, weights, K)
+        return class_sums(
+            Phi, weight, *(of_classes.derivatives(a, t) if hessian else of_classes.slopes(a, t)[:2])
+        )
+
+    return in_contrasts(likelihood, blockwise(terms, K * K if hessian else 4 * K))
 
 
 def _logistic_sums(Phi: Matrix, theta: Vector, t: Vector, weight: Vector | None, *, hessian: bool) -> Terms:
@@ -254,79 +293,7 @@ def summed(
     if weight is not None:
         value, gradient, curvature = weight * value, weight[:, None] * gradient, weight[:, None] * curvature
     total = float(value.sum()), (gradient.T @ Phi).ravel()
-    return (*total, _hessian(Phi, curvature, likelihood)) if hessian else total
-
-
-def _hessian(Phi: Matrix, curvature: Matrix, likelihood: Likelihood) -> Matrix:
-    C, M = likelihood.n_outputs, Phi.shape[1]
-    H = np.empty((C, M, C, M))
-    if compiled.loops is not None and _compiles(Phi):
-        grams = np.empty((len(pairs(C)), M, M))
-        compiled.loops.weighted_grams(Phi, np.ascontiguousarray(curvature), grams)
-        for gram, (c, d) in zip(grams, pairs(C), strict=True):
-            H[c, :, d, :] = H[d, :, c, :] = gram
-        return H.reshape(C * M, C * M)
-    for p, (c, d) in enumerate(pairs(C)):
-        positive = c == d and likelihood.log_concave
-        # Rounding can leave a curvature of -1e-17 where a class is certain.
-        r = np.maximum(curvature[:, p], 0.0) if positive else curvature[:, p]
-        H[c, :, d, :] = H[d, :, c, :] = _weighted_gram(Phi, r, positive=positive)
-    return H.reshape(C * M, C * M)
-
-
-def output_covariances(
-    Phi: NDArray[np.floating], inverse_cholesky: NDArray[np.floating], n_outputs: int
-) -> Matrix:
-    """Return the covariance (n, C, C) of the C activations of each row under a precision L Lᵀ, given L⁻¹ (D, D).
-
-    Blocks (M, M) of L⁻¹ above the diagonal are taken for zero.  Both in single precision are multiplied in that.
-    """
-    C = n_outputs
-    packed = np.zeros((C * (C + 1) // 2, len(Phi)))
-    few = C <= compiled.MOST_OUTPUTS and len(inverse_cholesky) <= _MOST_PANELS
-    if compiled.loops is not None and few and Phi.dtype == inverse_cholesky.dtype:
-        X, U = np.ascontiguousarray(Phi), np.ascontiguousarray(inverse_cholesky)
-        compiled.loops.add_squares(X, U, packed)
-        return unpack(packed.T, C)
-    size = chunk_rows(inverse_cholesky.shape[1])
-    for start in range(0, len(Phi), size):
-        rows = slice(start, start + size)
-        _add_squares(Phi[rows], inverse_cholesky, packed[:, rows])
-    return unpack(packed.T, C)
-
-
-def _add_squares(Phi: NDArray[np.floating], U: NDArray[np.floating], packed: Matrix) -> None:
-    """Add Σ_b z_bc'z_bd of the rows' whitened activations z_bc = U_bc φ to `packed` (P, n).
-
-    Whitened, not φ'A⁻¹φ itself: squares cannot go negative, however ill A is conditioned.
-    """
-    n, M = Phi.shape
-    C = len(U) // M
-    Z = _buffer((C * n, M), Phi.dtype).reshape(C, n, M)
-    single = Phi.dtype == np.float32
-    for b in range(C):
-        for c in range(b + 1):  # U is lower triangular
-            block = U[b * M : (b + 1) * M, c * M : (c + 1) * M]
-            if (
-                single and b == c
-            ):  # the product with a triangle is half the work; in double precision it is no quicker
-                np.copyto(Z[c], Phi)
-                strmm(1.0, block.T, Z[c].T, trans_a=1, overwrite_b=1)
-            else:
-                np.matmul(Phi, block.T, out=Z[c])
-        for p, (c, d) in enumerate(pairs(C)):
-            if d <= b:
-                packed[p] += _row_products(Z[c], Z[d]) if single else np.einsum("nm,nm->n", Z[c], Z[d])
-
-
-def _row_products(X: NDArray[np.float32], Y: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return Σ_m x_nm y_nm of each row, (n,): quicker than np.einsum, which does not use BLAS here."""
-    return np.asarray((X * Y) @ np.ones(X.shape[1], X.dtype))
-
-
-def squared_lengths(Phi: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return |φ|² of each row, (n,)."""
-    return _row_products(Phi, Phi)
+    return (*total, hessian_of(Phi, curvature, likelihood)) if hessian else total
 
 
 def skewness_term(likelihood: Likelihood, theta: Vector, inverse_cholesky: Matrix) -> ChunkFunction:
@@ -335,13 +302,22 @@ def skewness_term(likelihood: Likelihood, theta: Vector, inverse_cholesky: Matri
     For two classes g = Σ c3 h φ, c3 = y(1-y)(1-2y), h = φᵀA⁻¹φ.  -g/2 is the pull of the third derivatives: A⁻¹ times
     it is the shift of the posterior mean from the mode, and it is what makes the evidence's gradient exact.
     """
+    if many_classes(likelihood):
+        of_classes, weights = in_classes(likelihood, theta)
+        covariances = class_covariances(inverse_cholesky, likelihood.n_outputs, likelihood.transform)
+        skewness = _skewness(of_classes, weights, covariances)
+        T = likelihood.transform
+        return lambda Phi, t, weight: ((T.T @ skewness(Phi, t, weight)[0].reshape(len(T), -1)).ravel(),)
+    return _skewness(likelihood, theta, class_covariances(inverse_cholesky, likelihood.n_outputs))
+
+
+def _skewness(likelihood: Likelihood, theta: Vector, covariances: Covariances) -> ChunkFunction:
     C = likelihood.n_outputs
 
     def term(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
-        V = output_covariances(Phi, inverse_cholesky, C)
-        g = likelihood.curvature_gradient(activations(Phi, theta, C), t, V)
+        g = likelihood.curvature_gradient(activations(Phi, theta, C), t, covariances(Phi))
         if weight is not None:
             g = weight[:, None] * g
         return ((g.T @ Phi).ravel(),)
 
-    return blockwise(term, C * len(theta) + C * C)
+    return blockwise(term, scratch_of_row(C, len(theta) // C))

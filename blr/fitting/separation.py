@@ -21,10 +21,11 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import linprog
 
 from blr.arrays import Matrix, Vector
+from blr.covariances import output_covariances
 from blr.fitting.newton import SolverPrior, maximise
 from blr.gaussian import cholesky_of_precision
 from blr.likelihood.likelihoods import Bernoulli, Categorical, Likelihood
-from blr.sums import ChunkFunction, Data, Terms, activations, blockwise, likelihood_terms, output_covariances
+from blr.sums import ChunkFunction, Data, Terms, activations, blockwise, likelihood_terms
 
 __all__ = ["Separation", "find_separation"]
 

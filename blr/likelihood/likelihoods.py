@@ -215,12 +215,20 @@ class Categorical:
 
     def _softmax(self, a: Matrix) -> tuple[Matrix, Matrix, Vector]:
         """Return shifted class activations, probabilities and the log normaliser."""
-        full = a @ self.transform.T
+        full = a @ self.transform.T if self.contrasts else a.copy()
         full -= full.max(axis=1, keepdims=True)
         y = np.exp(full)
         total = y.sum(axis=1)
         y /= total[:, None]
         return full, y, np.log(total)
+
+    def probability(self, a: Matrix) -> Matrix:
+        """Return the classes' probabilities y (N, K)."""
+        return self._softmax(a)[1]
+
+    def _by_output(self, x: Matrix) -> Matrix:
+        """Return the outputs' derivatives (N, C) from those by the class activations (N, K)."""
+        return x @ self.transform if self.contrasts else x
 
     def log_likelihood(self, a: Matrix, t: Matrix) -> Vector:
         """Return Σ_k t_k ln y_k, (N,)."""
@@ -235,9 +243,13 @@ class Categorical:
 
     def derivatives(self, a: Matrix, t: Matrix) -> tuple[Vector, Matrix, Matrix]:
         """Return value (N,), gradient (N, C), packed curvature (N, P)."""
+        value, gradient, y = self.slopes(a, t)
+        return value, gradient, self.second_cumulant(y)
+
+    def slopes(self, a: Matrix, t: Matrix) -> tuple[Vector, Matrix, Matrix]:
+        """Return value (N,), gradient (N, C) and probabilities (N, K)."""
         full, y, log_total = self._softmax(a)
-        value = np.einsum("nk,nk->n", t, full) - log_total
-        return value, (t - y) @ self.transform, self.second_cumulant(y)
+        return np.einsum("nk,nk->n", t, full) - log_total, self._by_output(t - y), y
 
     def curvature_gradient(self, a: Matrix, t: Matrix, V: Matrix) -> Matrix:  # noqa: ARG002  same verbs for all
         """Return d tr(R V)/da, (N, C), for V (N, C, C)."""
@@ -249,12 +261,12 @@ class Categorical:
 
     def third_squared(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:  # noqa: ARG002  same verbs for all
         """Return the squared length of the third cumulant Σ_k y_k (e_k - y)^⊗3 in the metric V, (N,)."""
-        y = self._softmax(a)[1]
+        y = self.probability(a)
         return self.third_cumulants_product(y, y, V)
 
     def third_cubes(self, a: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:  # noqa: ARG002  same verbs for all
         """Return the probabilities y (N, K), and e_k - y in the outputs' coordinates (N, K, C)."""
-        y = self._softmax(a)[1]
+        y = self.probability(a)
         return y, self._from_mean(y)
 
     def _from_mean(self, y: Matrix) -> Matrix:
@@ -267,19 +279,28 @@ class Categorical:
     def second_cumulant(self, y: Matrix) -> Matrix:
         """Return Tᵀ(diag y - y yᵀ)T of probabilities y (N, K), packed (N, P)."""
         # The sign is plus (the minus of PRML 4.110 is a slip in print).
-        projected = y @ self.transform
-        curvature = y @ self._products
-        for p, (c, d) in enumerate(pairs(self.n_outputs)):
-            curvature[:, p] -= projected[:, c] * projected[:, d]
+        C, start = self.n_outputs, 0
+        if not self.contrasts:  # by rows of the result's transpose, which is contiguous
+            by_class = np.ascontiguousarray(y.T)
+            packed = np.empty((C * (C + 1) // 2, len(y)))
+            for c in range(C):
+                np.multiply(by_class[c], -by_class[c:], out=packed[start : start + C - c])
+                packed[start] += by_class[c]
+                start += C - c
+            return packed.T
+        projected, curvature = y @ self.transform, y @ self._products
+        for c in range(C):
+            curvature[:, start : (start := start + C - c)] -= projected[:, c : c + 1] * projected[:, c:]
         return curvature
 
     def third_cumulant_on(self, y: Matrix, V: Matrix) -> Matrix:
         """Return the third cumulant on V (N, C, C), (N, C)."""
         T = self.transform
-        v = np.einsum("kc,ncd,kd->nk", T, V, T, optimize=True)
-        v -= 2 * ((y @ T)[:, None, :] @ V)[:, 0, :] @ T.T
+        v = np.einsum("kc,ncd,kd->nk", T, V, T, optimize=True) if self.contrasts else np.einsum("nkk->nk", V)
+        along = np.matmul(V, self._by_output(y)[:, :, None])[:, :, 0]
+        v = v - 2 * (along @ T.T if self.contrasts else along)
         gradient: Matrix = y * (v - np.einsum("nk,nk->n", y, v)[:, None])
-        return gradient @ T
+        return self._by_output(gradient)
 
     def third_cumulant_along(self, y: Matrix, b: Matrix) -> Matrix:
         """Return the packed third cumulant, (N, P, m), on m directions b (N, C, m)."""

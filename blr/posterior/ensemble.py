@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
+from blr.covariances import output_covariances
 from blr.fitting.problem import Problem
 from blr.predictive.mixture import Prediction, require_logit
-from blr.sums import output_covariances
 
 __all__ = ["PairedDraws", "averaged", "counts_of_draws", "draw_probabilities"]
 

@@ -20,7 +20,7 @@ from blr.fitting.newton import Mode, SolverPrior, maximise
 from blr.fitting.problem import Problem, pose
 from blr.fitting.sgd import ascend
 from blr.fitting.streams import Stream
-from blr.fitting.subsample import CLOSE, approach, part_of
+from blr.fitting.subsample import CLOSE, approach, by_gradients, part_of
 from blr.gaussian import Gaussian
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
@@ -106,7 +106,9 @@ def fit(
         threads=threads,
     )
     with single_threaded_blas():
-        path = _by_part(problem)
+        path, close = _by_part(problem), CLOSE
+        if path is None:
+            path, close = _by_gradients(problem), 0.0
         start, evaluated = _start(problem) if path is None else (path[-1], None)
         mode = maximise(
             problem.evaluate,
@@ -115,7 +117,7 @@ def fit(
             evaluated=evaluated,
             tolerance=tolerance,
             max_iter=max_iter,
-            close=0.0 if path is None else CLOSE,
+            close=0.0 if path is None else close,
         )
         if path is not None and mode.path is not None:
             mode = replace(mode, path=np.concatenate([path[:-1], mode.path]))
@@ -133,6 +135,13 @@ def _by_part(problem: Problem) -> Matrix | None:
     rough = maximise(part.evaluate, part.solver_prior, start, evaluated=evaluated, tolerance=_ROUGH)
     near = approach(problem, problem.solver_prior, rough.theta, rough.hessian) if rough.converged else None
     return None if near is None or rough.path is None else np.concatenate([rough.path, near[None]])
+
+
+def _by_gradients(problem: Problem) -> Matrix | None:
+    """Return the start and the mode as far as gradients tell, where classes are many; None elsewhere."""
+    start = np.zeros(problem.n_solved)
+    near = by_gradients(problem, problem.solver_prior, start)
+    return None if near is None else np.stack([start, near])
 
 
 def _start(problem: Problem) -> tuple[Vector, Terms]:

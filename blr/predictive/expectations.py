@@ -22,6 +22,7 @@ from scipy.special import ndtr
 
 from blr import compiled
 from blr.arrays import Matrix, Vector
+from blr.covariances import output_covariances
 from blr.likelihood.contrasts import helmert
 from blr.likelihood.graded import graded_nodes
 from blr.likelihood.likelihoods import Bernoulli, Categorical, Likelihood, pairs
@@ -29,7 +30,7 @@ from blr.likelihood.links import LOGISTIC
 from blr.likelihood.mislabelled import MislabelledBernoulli, MislabelledCategorical, log_odds
 from blr.predictive._sobol import normal_nodes
 from blr.predictive.binary import MIXTURE_SCALES, MIXTURE_WEIGHTS
-from blr.sums import ChunkFunction, Terms, activations, blockwise, output_covariances, summed
+from blr.sums import ChunkFunction, Terms, activations, blockwise, summed
 
 __all__ = ["expected_derivatives", "expected_terms"]
 

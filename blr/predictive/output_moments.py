@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Matrix
+from blr.covariances import output_covariances, squared_lengths
 from blr.gaussian import Gaussian
-from blr.sums import output_covariances, squared_lengths
 
 __all__ = ["OutputMoments"]
 

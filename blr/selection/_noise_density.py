@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
+from blr.covariances import output_covariances
 from blr.fitting.newton import maximise
 from blr.fitting.problem import Problem
 from blr.likelihood.confusion import even_confusion, label_likelihood
@@ -19,7 +20,7 @@ from blr.likelihood.prior import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at
 from blr.selection.prior_scale import log_hyperprior
-from blr.sums import Rows, activations, output_covariances, skewness_term
+from blr.sums import Rows, activations, skewness_term
 
 __all__ = ["NoiseDensity", "WeightPrior"]
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector
+from blr.covariances import output_covariances
 from blr.likelihood.confusion import most_likely_class
 from blr.likelihood.likelihoods import unpack
 from blr.posterior.kinds import RefinedPosterior
@@ -22,7 +23,7 @@ from blr.posterior.posterior import Posterior
 from blr.predictive.expectations import expected_derivatives
 from blr.predictive.mixture import Prediction, mix
 from blr.selection._comparison import Comparison, Ranking, Row, rank
-from blr.sums import Terms, chunk_rows, output_covariances
+from blr.sums import Terms, chunk_rows
 from blr.threads import single_threaded_blas
 
 __all__ = [

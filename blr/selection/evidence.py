@@ -24,14 +24,14 @@ from scipy.optimize import minimize
 from blr.arrays import Matrix, Vector
 from blr.fitting.newton import SolverPrior, maximise, newton_step
 from blr.fitting.problem import Problem, pose
-from blr.fitting.subsample import CLOSE, approach, part_of
+from blr.fitting.subsample import CLOSE, approach, by_gradients, mode_from, part_of
 from blr.gaussian import Gaussian, cholesky_of_precision
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at
 from blr.selection._groups import Groups, as_groups
 from blr.selection._one_precision import OnePrecision
-from blr.sums import Terms, skewness_term
+from blr.sums import Terms, many_classes, skewness_term
 from blr.threads import single_threaded_blas
 
 __all__ = ["fit_evidence"]
@@ -181,15 +181,19 @@ def _approached(problem: Problem, groups: Groups, state: _State, *, keep_skewnes
     """
     theta, log_alpha, g = state.theta, state.log_alpha, state.skewness
     hessian: Matrix | None = None if state.evaluated is None else state.evaluated[2]
+    many = many_classes(problem.likelihood) and not problem.mislabelled
     within = _ROUGHLY
     for _ in range(_MAX_ROUNDS):
         prior = SolverPrior(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
-        # From the second time on the quadratic model has told where the mode is: mostly no step is needed.
-        evaluated = problem.evaluate(theta) if within == CLOSE else None
+        # From the second time on the quadratic model has told where the mode is: mostly no step is needed.  Of many
+        # classes steps are cheaper than the Hessian that would tell.
+        evaluated = problem.evaluate(theta) if within == CLOSE and not many else None
         near = theta
         if evaluated is None or not _distance(evaluated, prior, theta) < CLOSE:
             hessian = hessian if evaluated is None else evaluated[2]
-            nearer = None if hessian is None else approach(problem, prior, theta, hessian, within=within)
+            nearer = by_gradients(problem, prior, theta, within=within)
+            if nearer is None and hessian is not None:
+                nearer = approach(problem, prior, theta, hessian, within=within)
             if nearer is None:
                 return None
             near, evaluated = nearer, problem.evaluate(nearer)
@@ -311,9 +315,11 @@ def fit_evidence(
         split = replace(split, centre=-2 * np.log(scale_prior[0]), spread=2 * scale_prior[1])
     with single_threaded_blas():
         part, close = part_of(problem), 0.0
+        many = many_classes(problem.likelihood) and not problem.mislabelled
         split, state = _started(problem if part is None else part, split, problem.n_effective)
         if part is None:
-            state = _ascend(problem, split, state)
+            near = _approached(problem, split, state, keep_skewness=False) if many else None
+            state = near or _ascend(problem, split, state)
         else:
             state = _ascend(part, split, state)
             keep = not _matters(part, split, state)
@@ -322,6 +328,8 @@ def fit_evidence(
             state = near or _ascend(problem, split, replace(state, evaluated=None), keep_skewness=keep)
         prior = GaussianPrior(np.zeros(M), 1.0 / split.precision(state.log_alpha)[:M])
         problem = replace(problem, prior=prior)
+        if many and part is None:
+            return posterior_at(problem, mode_from(problem, state.theta, state.evaluated))
         mode = maximise(
             problem.evaluate, problem.solver_prior, state.theta, evaluated=state.evaluated, close=close
         )

@@ -19,8 +19,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, logsumexp
 
 from blr.arrays import Vector
-from blr.fitting.newton import maximise
 from blr.fitting.problem import Problem, pose
+from blr.fitting.subsample import mode_from
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at
@@ -143,11 +143,12 @@ def fit_scales(
 
 def _along(problem: Problem, priors: Sequence[GaussianPrior]) -> list[LaplacePosterior]:
     """Return the fits under the priors, each started where the one before ended."""
-    theta, evaluated, fits = np.zeros(problem.n_solved), None, []
+    fits: list[LaplacePosterior] = []
+    theta, evaluated = np.zeros(problem.n_solved), None
     with single_threaded_blas():
         for prior in priors:
             posed = replace(problem, prior=prior)
-            mode = maximise(posed.evaluate, posed.solver_prior, theta, evaluated=evaluated)
+            mode = mode_from(posed, theta, evaluated)
             fits.append(posterior_at(posed, mode))
             theta, evaluated = mode.theta, (mode.log_likelihood, mode.gradient, mode.hessian)
     return fits
@@ -177,7 +178,7 @@ def _highest_near(
         )
         posed = replace(nearest.problem, prior=prior)
         with single_threaded_blas():
-            found[log_scale] = posterior_at(posed, maximise(posed.evaluate, posed.solver_prior, nearest.mode))
+            found[log_scale] = posterior_at(posed, mode_from(posed, nearest.mode))
         return -found[log_scale].log_evidence
 
     step = float(np.log(grid[best + 1] / grid[best]))

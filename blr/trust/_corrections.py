@@ -20,9 +20,10 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from blr.arrays import Matrix, Vector
+from blr.covariances import output_covariances
 from blr.gaussian import Gaussian, cholesky_of_precision
 from blr.likelihood.likelihoods import Categorical, Likelihood, pairs
-from blr.sums import ChunkFunction, Data, Terms, activations, blockwise, output_covariances, thinned
+from blr.sums import ChunkFunction, Data, Terms, activations, blockwise, thinned
 
 __all__ = ["Corrections", "corrections"]
 

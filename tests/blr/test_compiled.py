@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from blr import compiled, sums
+from blr import compiled, covariances, sums
 from blr.arrays import Matrix, Vector
 from blr.likelihood.likelihoods import Bernoulli, Categorical
 from blr.posterior.variational import refine
@@ -92,16 +92,16 @@ def test_output_covariances(
         rng.normal(size=(n, M)).astype(dtype),
         np.tril(rng.normal(size=(C * M, C * M))).astype(dtype),
     )
-    (quick, slow) = both(lambda: sums.output_covariances(Phi, U, C))
+    (quick, slow) = both(lambda: covariances.output_covariances(Phi, U, C))
     close([quick], [slow], tolerance)
 
 
 def test_no_row_depends_on_its_neighbours() -> None:
     rng = np.random.default_rng(0)
     Phi, U = rng.normal(size=(37, 11)), np.tril(rng.normal(size=(22, 22)))
-    V = sums.output_covariances(Phi, U, 2)
+    V = covariances.output_covariances(Phi, U, 2)
     for i in (0, 5, 36):
-        assert (sums.output_covariances(Phi[i : i + 1], U, 2)[0] == V[i]).all()
+        assert (covariances.output_covariances(Phi[i : i + 1], U, 2)[0] == V[i]).all()
 
 
 @pytest.mark.parametrize("K", [3, 4, 5, 7])

@@ -75,6 +75,18 @@ def test_softmax_is_the_twins(dense: Twin, form: str) -> None:
     assert q.bic == pytest.approx(twin.log_likelihood - 3 * np.log(120), abs=1e-8)
 
 
+@pytest.mark.parametrize("precision", [1e-3, 1.0, 1e3])
+def test_many_classes_are_the_twins(dense: Twin, precision: float) -> None:
+    """Steps without a Hessian lead to the mode that Newton's lead to, rare classes and few rows included."""
+    Phi, t = dense.softmax(3, N=80, M=3, K=12)
+    m0 = np.random.default_rng(0).standard_normal(36)
+    q = fit(Phi, t, GaussianPrior(m0, np.full(36, 1 / precision)), "softmax")
+    twin = dense.fit(Phi, t, m0, np.eye(36) / precision, "softmax")
+    assert q.converged
+    assert distance(q, twin.mean) < 1e-8
+    assert q.log_evidence == pytest.approx(twin.log_evidence, abs=1e-8)
+
+
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "softmax"])
 def test_not_a_bit_depends_on_the_threads(dense: Twin, likelihood: str) -> None:
     Phi, t = case(dense, likelihood, N=9000, M=60)

@@ -54,6 +54,14 @@ def test_the_gradient_vanishes_and_no_grid_point_is_better(dense: Twin, likeliho
     assert max(grid) <= q.log_evidence + 1e-7
 
 
+def test_of_many_classes_no_grid_point_is_better(dense: Twin) -> None:
+    Phi, t = dense.softmax(0, N=300, M=4, K=12)
+    q = fit_evidence(Phi, t, "softmax", intercept_variance=_VARIANCE)
+    best = alphas(q)[0]
+    assert evidence(Phi, t, "softmax", best) == pytest.approx(q.log_evidence, abs=1e-8)
+    assert max(evidence(Phi, t, "softmax", best + d) for d in (-0.05, 0.05, -1.0, 1.0)) < q.log_evidence
+
+
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
 def test_no_grid_point_has_more_evidence_times_prior(dense: Twin, likelihood: str) -> None:
     """Two groups with a log-normal prior of their scales: the product is highest, to what a tenth in ln α may lose."""
