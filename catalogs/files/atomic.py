@@ -24,7 +24,9 @@ __all__ = [
     "atomic_write_bytes",
     "atomic_write_text",
     "check_free_space",
+    "check_links",
     "flush_to_disk",
+    "own_folder",
     "scratch_folder",
     "sweep",
 ]
@@ -107,6 +109,31 @@ def sweep(folder: Path) -> tuple[Path, ...]:
     return tuple(path for path in sorted(folder.glob(f"{PREFIX}*{SUFFIX}")) if _removed(path))
 
 
+def own_folder(folder: Path, root: Path) -> Path:
+    """Make a folder inside `root`; StorageError where a symbolic link stands between them, or in the folder's place."""
+    check_links(folder, root)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def check_links(path: Path, root: Path, *, inside: bool = False) -> None:
+    """Raise `StorageError` where a path, or a folder between `root` and it, is a symbolic link.
+
+    `inside` asks for the same of all that a folder holds, at any depth.  The root itself may be a link.
+    """
+    own = [path, *path.parents]
+    places = own[: own.index(root)] if root in own else [path]
+    links = [place for place in reversed(places) if place.is_symlink()]
+    if not links and inside:
+        found = (Path(folder, name) for folder, *names in os.walk(path) for name in (*names[0], *names[1]))
+        links = [place for place in found if place.is_symlink()]
+    if links:
+        raise StorageError(
+            f"{links[0]}: got a symbolic link, expected a file or folder of its own, since no link inside {root} is "
+            "followed; remove the link, or choose another folder"
+        )
+
+
 def check_free_space(folder: Path, needed_bytes: int) -> None:
     """Raise `StorageError` unless the disk of `folder`, which need not exist yet, has that much room."""
     existing = folder.absolute()
@@ -170,7 +197,8 @@ def _is_kept(path: Path, descriptor: int) -> bool:
 
 def _removed(path: Path) -> bool:
     try:
-        descriptor = os.open(path, (os.O_RDONLY if path.is_dir() else os.O_RDWR) | os.O_CLOEXEC)
+        access = os.O_RDONLY if path.is_dir() else os.O_RDWR
+        descriptor = os.open(path, access | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False  # Removed in the meantime, or of another user.
     try:

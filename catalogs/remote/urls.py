@@ -27,7 +27,9 @@ __all__ = [
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]*://")
 PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.:-]*)://([^/?#\\]*)(.*)", re.DOTALL)
 CHAINED = re.compile(r"::(?=[A-Za-z][A-Za-z0-9+.-]*(?:::|://|$))")
-IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
+IN_TEXT = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://|https?:/)[^\s'\"<>]+")
+QUERY = re.compile(r"\?[\w.~%-]+=[^\s'\"<>]*")
+"""A query that people write, in what need not be a URL."""
 SPELT_AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 """How a URL begins of which a path was made: `Path("s3://bucket")` is `s3:/bucket`."""
 WEB = ("http", "https")
@@ -116,8 +118,8 @@ def shown(url: str) -> str:
 
 
 def scrubbed(text: str) -> str:
-    """Return a text in which every URL is as it may be shown."""
-    return IN_TEXT.sub(lambda match: shown(match[0]), text)
+    """Return a text in which every URL is as it may be shown, and so is what has a query and looks like a path."""
+    return QUERY.sub("?...", IN_TEXT.sub(lambda match: shown(SPELT_AS_PATH.sub(r"\1://", match[0])), text))
 
 
 def file_name(url: str) -> str:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from catalogs.files.atomic import atomic_path, sweep
+from catalogs.files.atomic import atomic_path, check_links, own_folder, sweep
 
 __all__ = [
     "CENSUS_ROWS_FILE",
@@ -162,7 +162,7 @@ def write_census_rows(folder: Path, rows: Mapping[str, CensusRows]) -> None:
         }
     )
     path = folder / CENSUS_ROWS_FILE
-    path.parent.mkdir(exist_ok=True)
+    own_folder(path.parent, folder)
     sweep(path.parent)  # removes a half-written file of a killed run
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary)
@@ -170,6 +170,7 @@ def write_census_rows(folder: Path, rows: Mapping[str, CensusRows]) -> None:
 
 def read_census_rows(folder: Path, *, classes: int, features: int) -> dict[str, CensusRows]:
     """Return the rows of each copy in a folder by its hash; empty if the file is lost or is of another model."""
+    check_links(folder / CENSUS_ROWS_FILE, folder)
     try:
         table = pq.read_table(folder / CENSUS_ROWS_FILE)
         values = table["values"].combine_chunks()

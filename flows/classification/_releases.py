@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from blr.census.results import count_changes
-from catalogs.files.atomic import sweep
+from catalogs.files.atomic import own_folder, sweep
 from flows.classification._difference import total_difference
 from flows.classification._narrowed import narrowed
 from flows.documents import write_document
@@ -80,7 +80,7 @@ def write_report(folder: Path, report: ReleaseReport) -> Path:
     path = folder / RELEASES / f"{report.release:04d}.json"
     if report.before and report.before.release == report.release and path.is_file():
         return path
-    path.parent.mkdir(exist_ok=True)
+    own_folder(path.parent, folder)
     sweep(path.parent)  # removes a half-written file of a killed run
     write_document(path, report)
     return path

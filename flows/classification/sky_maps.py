@@ -18,6 +18,7 @@ from blr.threads import single_threaded_blas
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import OutputExistsError, nearest
+from catalogs.files.atomic import own_folder
 from catalogs.table_choice import annotated_table
 from flows.classification._map_files import write_map
 from flows.classification._map_rows import (
@@ -97,7 +98,7 @@ def _mapped(work: _Work, *, dry_run: bool) -> MapResult:
     result = _result(work, survey, sums)
     if dry_run:
         return result
-    files[0].parent.mkdir(parents=True, exist_ok=True)
+    own_folder(files[0].parent, work.folder if request.folder is None else files[0].parent)
     write_map(
         files[0],
         files[1],

@@ -7,6 +7,7 @@ import sys
 import typer
 
 from catalogs.errors import CatalogError
+from catalogs.remote.urls import scrubbed
 from flows.errors import FlowError, Interrupted, Terminated
 
 __all__ = ["exit_status"]
@@ -26,7 +27,7 @@ def exit_status(error: BaseException) -> int:
         sys.stderr.write(f"blr: error: {error.format_message()} `{command} --help` shows how to use it.\n")
         return WRONG_USE
     status, message = _status_and_message(error)
-    sys.stderr.write(f"blr: {message}\n")
+    sys.stderr.write(f"blr: {scrubbed(message)}\n")  # a URL may be given where a path is expected
     return status
 
 

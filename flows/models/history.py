@@ -92,7 +92,7 @@ def _decision(line: str) -> Promotion | None:
 def _append(log: Path, line: str) -> None:
     # The line is written at once in append mode, so two simultaneous decisions leave two complete lines.
     cut = log.is_file() and not log.read_bytes().endswith(b"\n")
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
         os.write(descriptor, ("\n" * cut + line + "\n").encode())
         os.fsync(descriptor)

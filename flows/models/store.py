@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from catalogs.errors import nearest
-from catalogs.files.atomic import atomic_write_text
+from catalogs.files.atomic import atomic_write_text, check_links, own_folder
 from flows.errors import ModelError
 from flows.models.asdf_file import read_model, write_model
 from flows.models.description import ModelDescription
@@ -68,14 +68,18 @@ class Store(StoreFolder):
                     f"{champion or 'not chosen'}, expected one of its versions: {', '.join(versions)}; "
                     f"choose with `blr models promote {name}@VERSION`"
                 )
-            return versions[champion]
+            return self._without_links(versions[champion])
         matches = [v for v in versions if v.startswith(wanted) and len(wanted) >= SHORTEST_PREFIX]
         if len(matches) != 1:
             raise ModelError(
                 f"{self.root}: got version '{wanted}' of '{name}', expected one of its versions or the first "
                 f"digits of one ({SHORTEST_PREFIX} or more); {nearest(wanted, versions)}"
             )
-        return versions[matches[0]]
+        return self._without_links(versions[matches[0]])
+
+    def _without_links(self, stored: StoredModel) -> StoredModel:
+        check_links(stored.folder, self.root, inside=True)
+        return stored
 
     def load(self, reference: str) -> Model:
         """Return the model that a reference means, read and checked."""
@@ -84,7 +88,7 @@ class Store(StoreFolder):
     def read(self, stored: StoredModel) -> Model:
         """Return a model of the store; ModelError where its file is damaged, or another's."""
         if not self.temporary:
-            check_inside(stored.path, key="store")  # a link in the store may lead out
+            check_inside(stored.path, key="store")
         model = read_model(stored.path)
         if (model.name, model.version) != (stored.name, stored.version):
             raise ModelError(
@@ -121,7 +125,8 @@ class Store(StoreFolder):
         if not self.temporary:
             check_inside(folder, key="store")
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            own_folder(folder, self.root)
+            check_links(folder, self.root, inside=True)
         except OSError as error:
             raise ModelError(
                 f"{folder}: got '{error.strerror}' on making the folder, expected a model store that you may "

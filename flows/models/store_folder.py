@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from catalogs.files.atomic import check_links
 from flows.models.history import Promotion, read_history
 from flows.runs.allowed_roots import check_output
 from flows.runs.model_reference import ModelReference, check_name, check_version
@@ -75,6 +76,7 @@ class StoreFolder:
     def champion(self, name: str) -> str | None:
         """Return the version in use."""
         pointer = self.root / check_name(name) / "champion"
+        check_links(pointer, self.root)
         return check_version(pointer.read_text().strip()) if pointer.is_file() else None
 
     def history(self, name: str) -> list[Promotion]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from blr.census.results import Census
-from catalogs.files.atomic import atomic_write_text
+from catalogs.files.atomic import atomic_write_text, check_links, own_folder
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError
 from flows.reports import tables
@@ -55,7 +55,7 @@ class ClassificationReport:
 def write_classification(report: ClassificationReport, folder: Path) -> None:
     """Write the report into the folder of the copies, and what it shows, for `rewrite_census`."""
     shown = folder / SHOWN
-    shown.parent.mkdir(exist_ok=True)
+    own_folder(shown.parent, folder)
     try:
         write_document(shown, report)
     except ValueError:  # infinity or NaN, which JSON cannot hold
@@ -69,6 +69,7 @@ def rewrite_census(folder: Path, census: Census, of_sets: str | None = None) -> 
     `of_sets` is the reason of prediction sets after that census; None for the reason in the report.  The result is
     None for a report of an earlier version that did not store its content: such a report is not changed.
     """
+    check_links(folder / SHOWN, folder)
     try:
         report = read_document(ClassificationReport, folder / SHOWN)
     except (OSError, DocumentError):

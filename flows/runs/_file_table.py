@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalogs.errors import CatalogError
-from catalogs.files.atomic import atomic_write_bytes, sweep
+from catalogs.files.atomic import atomic_write_bytes, check_links, own_folder, sweep
 from flows.documents import Dataclass, from_document, to_document
 from flows.runs.counts import (
     DoubtfulObject,
@@ -80,7 +80,7 @@ def write_table(folder: Path, outputs: Sequence[Output]) -> FileTable:
     sha256 = hashlib.sha256(content).hexdigest()
     table = FileTable(path=f"{FOLDER}/{sha256[:16]}.parquet", sha256=sha256, rows=len(outputs))
     path = folder / table.path
-    path.parent.mkdir(exist_ok=True)
+    own_folder(path.parent, folder)
     sweep(path.parent)  # removes a half-written table of a killed run
     if not path.is_file():
         atomic_write_bytes(path, content)
@@ -90,6 +90,7 @@ def write_table(folder: Path, outputs: Sequence[Output]) -> FileTable:
 def read_table(folder: Path, table: FileTable) -> tuple[Output, ...]:
     """Return the outputs in the table of a folder; CatalogError where it is missing or was changed."""
     path = folder / table.path
+    check_links(path, folder)
     try:
         content = path.read_bytes()
     except OSError as error:

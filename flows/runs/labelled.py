@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from catalogs.files.atomic import atomic_path, sweep
+from catalogs.files.atomic import atomic_path, check_links, own_folder, sweep
 
 __all__ = ["LabelledNames", "read_labelled_names", "write_labelled_names"]
 
@@ -45,7 +45,7 @@ class LabelledNames:
 def write_labelled_names(names: list[str], out: Path) -> None:
     """Write the names into an output folder, whole or not at all; empty ones are left out."""
     path = out.joinpath(*PLACE)
-    path.parent.mkdir(exist_ok=True)
+    own_folder(path.parent, out)
     sweep(path.parent)  # removes a half-written file of a killed run
     known = sorted({name for name in names if name})
     with atomic_path(path) as temporary:
@@ -55,6 +55,7 @@ def write_labelled_names(names: list[str], out: Path) -> None:
 def read_labelled_names(out: Path) -> LabelledNames | None:
     """Return the names in an output folder; None if an earlier version classified it, or the model stores no names."""
     path = out.joinpath(*PLACE)
+    check_links(path, out)
     if not path.exists():
         return None
     return LabelledNames(pq.read_table(path)["name"].combine_chunks().cast(pa.string()))

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from catalogs.files.atomic import StorageError
+from catalogs.files.atomic import StorageError, check_links
 from flows.errors import OutputFolderError
 from flows.runs._heartbeat import beating, falls_silent
 from flows.runs.progress import tell
@@ -194,8 +194,10 @@ def _take_lock(folder: Path, owner: Owner) -> tuple[Owner | None, int | None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for path in (*folder.glob("_*"), *folder.glob(".blr*")):
+            check_links(path, folder)  # before any work, although some are written to at its end
         for _ in range(ATTEMPTS):
-            descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             try:
                 if _lock_file(descriptor, folder):
                     return _write_owner(descriptor, folder / LOCK, owner), descriptor

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from catalogs.errors import CatalogError
+from catalogs.files.atomic import check_links
 from flows.documents import from_document, write_document
 from flows.errors import DocumentError
 from flows.runs._file_table import FileTable, read_table, sweep_tables, write_table
@@ -190,6 +191,7 @@ class Manifest:
     def read(cls, folder: Path) -> Manifest | None:
         """Return the manifest of a folder, None where it has none; CatalogError where the file is not a manifest."""
         path = folder / MANIFEST
+        check_links(path, folder)
         if not path.is_file():
             return None
         try:

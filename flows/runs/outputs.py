@@ -79,7 +79,7 @@ class Output:
 
         `verify` asks for the hash in any case.  The size alone is not enough: FITS files of two models have the same.
         """
-        if not path.is_file() or path.stat().st_size != self.size:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size != self.size:
             return False
         return (not verify and self.state.looks_like(path)) or file_sha256(path) == self.sha256
 

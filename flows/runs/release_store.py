@@ -28,7 +28,7 @@ from typing import Any
 import platformdirs
 
 from catalogs.errors import CatalogError
-from catalogs.files.atomic import atomic_path, atomic_write_bytes
+from catalogs.files.atomic import atomic_path, atomic_write_bytes, own_folder
 from catalogs.remote.object_store import ObjectStore, Stored, why_not
 from catalogs.remote.urls import file_name, shown, url_of
 from flows.errors import OutputFolderError, UsageError
@@ -226,7 +226,7 @@ class ReleaseStore:
 
         def fetch_one(key: str) -> int:
             here = self.folder / key
-            here.parent.mkdir(parents=True, exist_ok=True)
+            own_folder(here.parent, self.folder)
             with atomic_path(here) as temporary:
                 self.store.fetch(f"{files}/{key}", temporary)
                 if file_sha256(temporary) != sums[key]:

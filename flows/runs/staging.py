@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from catalogs.files.atomic import flush_to_disk, sweep
+from catalogs.files.atomic import check_links, flush_to_disk, own_folder, sweep
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError, OutputFolderError
 from flows.runs.allowed_roots import OutputFolder
@@ -42,7 +42,11 @@ class Staging:
         return cls(out, out / FOLDER / key)
 
     def open(self) -> None:
-        """Make the folder; remove the stagings of other models and specifications, and files that killed runs left."""
+        """Make the folder; remove the stagings of other models and specifications, and files that killed runs left.
+
+        StorageError where a symbolic link stands in the staging.
+        """
+        check_links(self.folder, self.out, inside=True)
         sweep(self.out)
         for other in self.others():
             if other.is_dir() and not other.is_symlink():
@@ -109,9 +113,12 @@ class Staging:
         """Give staged files their final names, unless they have them already, and wait until the disk has the names.
 
         OutputFolderError where a file is not the one that was written: another machine may have written it.
+        StorageError where a symbolic link stands in the place of a folder.
         """
+        for folder in {(self.out / o.name).parent for o in outputs}:
+            check_links(folder, self.out)
         for folder, names in groupby(outputs, key=lambda o: (self.out / o.name).parent):
-            self._make_folder(folder)
+            own_folder(folder, self.out)
             for output in names:
                 self.publish(output)
             flush_to_disk(folder)
@@ -136,7 +143,7 @@ class Staging:
         if not final.is_file():
             return
         place = self.out / RETIRED / f"{release:04d}" / name
-        self._make_folder(place.parent)
+        own_folder(place.parent, self.out)
         n = 1
         while place.exists():
             n += 1
@@ -152,15 +159,6 @@ class Staging:
     def close(self) -> None:
         """Remove the staging folder with all stagings."""
         _remove(self.folder.parent)
-
-    def _make_folder(self, folder: Path) -> None:
-        """Make a folder for files; OutputFolderError where a symbolic link in its path leads elsewhere."""
-        if not folder.resolve().is_relative_to(self.out.resolve()):
-            raise OutputFolderError(
-                f"{folder}: got a symbolic link that leads out of {self.out}, expected a folder of its own; "
-                "remove the link, or choose another output folder"
-            )
-        folder.mkdir(parents=True, exist_ok=True)
 
     def _record_path(self, name: str) -> Path:
         return self.folder / f"{name}.json"

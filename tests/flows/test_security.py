@@ -25,6 +25,7 @@ from prefect.serializers import JSONSerializer
 
 from flows.classify import classify
 from flows.cli import _serve as cli_serve
+from flows.cli.app import run
 from flows.errors import FlowError, ModelError, UsageError
 from flows.models.card import model_card
 from flows.models.store import Store
@@ -161,6 +162,89 @@ def test_what_prefect_loads_for_a_run_reads_json_only() -> None:
     command = [sys.executable, "-c", ask]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "flows.orchestration.results"
+
+
+# --- links are not followed, and secrets are not shown
+
+
+@pytest.fixture
+def mine(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with a survey and a store, and a folder beside them that nothing may be written to."""
+    shutil.copytree(trained, tmp_path / "survey")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "survey")
+    return tmp_path / "survey"
+
+
+OWN = ("_labelled", "_census", "_report", "_releases", "_files", "_retired")
+OWN += (".blr-staging", ".blr-lock", "manifest.json")
+CLASSIFY = ("classify", "survey.parquet", "--model", "morphology", "--store", "models", "--direct", "--out")
+
+
+def test_no_link_inside_the_output_folder_is_followed(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever is a link there: the run ends before any work, and nothing is written elsewhere."""
+    elsewhere = mine.parent / "elsewhere"
+    (mine / "out").mkdir()
+    for name in OWN:
+        place = mine / "out" / name
+        place.symlink_to(elsewhere / "file" if name in OWN[-2:] else elsewhere)
+        assert run([*CLASSIFY, "out"]) == 1, name
+        assert f"{name}: got a symbolic link" in capsys.readouterr().err
+        place.unlink()
+        assert (list(elsewhere.iterdir()), list((mine / "out").iterdir())) == ([], []), name
+    assert run([*CLASSIFY, "out"]) == 0
+    capsys.readouterr()
+    for name in ("_census", "_labelled"):
+        (mine / "out" / name).rename(elsewhere / name)
+        (mine / "out" / name).symlink_to(elsewhere / name)
+    before = {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")}
+    for command in (["census", "out", "--store", "models"], ["review", "out"]):
+        assert run(command) == 1
+        assert "got a symbolic link" in capsys.readouterr().err
+    assert {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")} == before
+
+
+def test_the_output_folder_itself_may_be_a_link(mine: Path) -> None:
+    (mine / "out").symlink_to(mine.parent / "elsewhere")
+    assert run([*CLASSIFY, "out"]) == 0
+    assert (mine.parent / "elsewhere" / "manifest.json").is_file()
+
+
+@pytest.mark.parametrize("name", ["", "champion", "VERSION", "VERSION/model.asdf"])
+def test_no_link_inside_the_store_is_followed(
+    mine: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    version = Store(mine / "models").champion("morphology")
+    place = mine / "models" / "morphology" / name.replace("VERSION", str(version))
+    place.rename(mine.parent / "elsewhere" / "moved")
+    place.symlink_to(mine.parent / "elsewhere" / "moved")
+    assert run([*CLASSIFY, "out"]) == 1
+    assert f"{place.relative_to(mine)}: got a symbolic link" in capsys.readouterr().err
+    assert not (mine / "out" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "https://example.org/x?secret=HUSH",
+        "https://me:HUSH@example.org/x",
+        "file:///tmp/x?secret=HUSH",
+        "x?secret=HUSH",
+        "zip://a::https://example.org/x?secret=HUSH",
+    ],
+)
+def test_what_looks_like_a_secret_is_not_repeated(
+    mine: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    """A URL may stand where a path, a store or an output folder is expected."""
+    for command in (
+        ["train", place, "--direct"],
+        ["models", "show", "morphology", "--store", place],
+        ["inspect", place] if place.startswith("x") else [*CLASSIFY, place],
+    ):
+        assert run(command) in (1, 2), command
+        assert "HUSH" not in capsys.readouterr().err
+    assert not (mine / "out").exists()
 
 
 # --- parameters stay inside the roots
