@@ -2,6 +2,8 @@
 
 - `batching`: Batches of exactly so many rows, whatever the pieces that a file gives.
 - `catalog`: A catalogue: an ordered list of partitions, and what is known of its columns.
+- `checksums`: Checksums that files state of their bytes: verified before a catalogue is read, and what
+  happens if one is wrong.
 - `computing`: From the batches of a partition to their new columns: an ordered pipeline that all writers
   share.
 - `earlier_columns`: Columns that an earlier annotation made: known by its provenance, replaced by the next
@@ -18,6 +20,7 @@
 __all__ = [
     "batching",
     "catalog",
+    "checksums",
     "computing",
     "earlier_columns",
     "elements",

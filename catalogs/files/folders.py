@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import glob
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
 from catalogs.errors import CatalogError, nearest
 
-__all__ = ["HiveValue", "expand", "files_below", "hive_constants", "is_pattern", "missing"]
+__all__ = ["HiveValue", "expand", "files_below", "hive_constants", "is_pattern", "missing", "require_file"]
 
 HiveValue = int | str | None
 
 HIVE = re.compile(r"([^=]+)=(.*)")
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+ENDLESS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+"""What may be in a folder and is no file: reading it may never end."""
 
 
 def is_pattern(path: Path) -> bool:
@@ -36,7 +45,7 @@ def expand(path: Path, wanted: Callable[[Path], bool]) -> tuple[Path, list[Path]
     first = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     root = Path(*parts[:first])
     matches = glob.iglob(str(path), recursive=True)  # noqa: PTH207 -- pathlib has no pattern with an absolute start
-    files = sorted(Path(p) for p in matches if Path(p).is_file())
+    files = sorted(match for p in matches if require_file(match := Path(p)).is_file())
     if not files:
         raise CatalogError(
             f"no file matches {path}, expected at least one below {root.absolute()}; correct the pattern"
@@ -46,6 +55,7 @@ def expand(path: Path, wanted: Callable[[Path], bool]) -> tuple[Path, list[Path]
 
 def missing(path: Path) -> CatalogError:
     """Return the error for a file that is not there, with the nearest that is."""
+    require_file(path)
     folder = next(p for p in path.absolute().parents if p.is_dir())
     name = path.absolute().relative_to(folder).parts[0]
     return CatalogError(
@@ -54,14 +64,30 @@ def missing(path: Path) -> CatalogError:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder at any depth; names that begin with . or _ are no data (`_metadata`)."""
+    """Yield the files of a folder at any depth; names that begin with . or _ are no data (`_metadata`).
+
+    CatalogError where a FIFO, a device or a socket is among them.
+    """
     for path in sorted(folder.iterdir()):
         if path.name.startswith((".", "_")):
             continue
         if path.is_dir():
             yield from files_below(path)
         else:
-            yield path
+            yield require_file(path)
+
+
+def require_file(path: Path) -> Path:
+    """Return a path; CatalogError where there is a FIFO, a device or a socket."""
+    try:
+        kind = ENDLESS.get(stat.S_IFMT(path.stat().st_mode))
+    except OSError:  # whoever opens it says what is wrong
+        return path
+    if kind is not None:
+        raise CatalogError(
+            f"{path} is {kind}, expected a file; move it elsewhere, or name the files one by one"
+        )
+    return path
 
 
 def hive_constants(keys: Sequence[str]) -> list[dict[str, HiveValue]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from catalogs.errors import CatalogError, DamagedFileError
+from catalogs.files.folders import require_file
 
 __all__ = ["Stamp", "check_unchanged", "stamp"]
 
@@ -21,7 +22,7 @@ class Stamp:
 
 def stamp(path: Path) -> Stamp:
     """Return the file's stamp; CatalogError for a folder, or where there is nothing."""
-    if not path.is_file():
+    if not require_file(path).is_file():
         raise CatalogError(f"{path} is not a file; check the name")
     status = path.stat()
     return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)

@@ -42,18 +42,27 @@ GZIP_LEVEL = 4
 
 
 def write_annotated(
-    partition: Partition, source: Source, selection: Selection, out: Path, annotation: Annotation
+    partition: Partition,
+    source: Source,
+    selection: Selection,
+    out: Path,
+    annotation: Annotation,
+    *,
+    summed: bool,
 ) -> None:
-    """Write the annotated copy of a partition, whose bytes are the source's, to `out`; gzipped if they were."""
+    """Write the annotated copy of a partition, whose bytes are the source's, to `out`; gzipped if they were.
+
+    Without `summed` the copy states the checksums that did not match, and they do not match it either.
+    """
     check_names((c.name for c in selection.columns), annotation.columns)
     rewriting = _Rewriting(selection, tuple(NewField.of(c) for c in annotation.columns))
-    cards = annotated_cards(selection, rewriting.fields, annotation.provenance)
+    cards = annotated_cards(selection, rewriting.fields, annotation.provenance, summed=summed)
     zipped = is_gzipped(partition.path)
     with atomic_path(out) as temporary, _sink(temporary, zipped=zipped) as stream:
         header = rewriting.write_before(source, stream)
         total = OnesSum()
         # Written in the place of the final header, whose checksums are known only at the end.
-        stream.write(with_checksums(cards, total))
+        stream.write(with_checksums(cards, total, summed=summed))
         stream.flush()
         place = stream.tell()
 
@@ -70,7 +79,7 @@ def write_annotated(
                     annotation.progress(n_rows)
         rewriting.write_behind(source, stream, place, total)
         stream.seek(header)
-        stream.write(with_checksums(cards, total))
+        stream.write(with_checksums(cards, total, summed=summed))
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,20 @@
-"""DATASUM and CHECKSUM: the ones'-complement sum of an HDU's 32-bit words, added up while it is written.
+"""DATASUM and CHECKSUM: the ones'-complement sum of an HDU's 32-bit words, added up while it is written, and verified.
 
 FITS Standard 4.0, section 4.4.2.7 and appendix J.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+from pathlib import Path
+
 import numpy as np
 
-from catalogs.fits.source import Bytes
+from catalogs.files.stamp import Stamp
+from catalogs.fits.header import Hdu, read_hdus
+from catalogs.fits.source import Bytes, Source, open_source
 
-__all__ = ["BLANK", "OnesSum", "encoded"]
+__all__ = ["BLANK", "OnesSum", "encoded", "wrong_sum"]
 
 BLANK = "0" * 16
 """The CHECKSUM while the sum is taken."""
@@ -51,6 +56,30 @@ class OnesSum:
     def value(self) -> int:
         """The 32-bit sum; FITS data come in blocks, so nothing is left over at their end."""
         return folded(self._sum + int.from_bytes(self._rest.ljust(WORD, b"\0") if self._rest else b""))
+
+
+@lru_cache(maxsize=64)
+def wrong_sum(path: Path, expected: Stamp) -> str | None:
+    """Return which sum of a file's HDUs does not match, None where all do; the file must still be as `expected`."""
+    with open_source(path, expected) as source:
+        return next((wrong for hdu in read_hdus(source) if (wrong := _wrong_sum_of(source, hdu))), None)
+
+
+def _wrong_sum_of(source: Source, hdu: Hdu) -> str | None:
+    """Return which sum of an HDU does not match; a blank one states nothing."""
+    stated = {key: str(hdu.header.value(key) or "").strip() for key in ("DATASUM", "CHECKSUM")}
+    if not any(stated.values()):
+        return None
+    data, whole = OnesSum(), OnesSum()
+    for piece in source.pieces(hdu.data_offset, min(hdu.end, source.size)):
+        data.add(piece)
+    if stated["DATASUM"] and stated["DATASUM"] != str(data.value):
+        return f"{source.path}: the data of HDU {hdu} have the DATASUM {data.value}, expected {stated['DATASUM']}"
+    whole.add(source.read(hdu.header.offset, hdu.header.n_bytes))
+    whole.include(data)
+    if stated["CHECKSUM"] and whole.value not in {0, ALL_ONES}:
+        return f"{source.path}: HDU {hdu} has the sum {whole.value}, expected {ALL_ONES} by its CHECKSUM"
+    return None
 
 
 def folded(total: int) -> int:

@@ -145,7 +145,7 @@ class Layout:
         fields: list[Any] = [(f"old{i}", f.stored(self.descriptor)) for i, f in enumerate(self.old)]
         return np.dtype([*fields, *((f"new{i}", f.stored) for i, f in enumerate(self.new))])
 
-    def cards(self, name: str, remarks: Sequence[bytes]) -> list[bytes]:
+    def cards(self, name: str, remarks: Sequence[bytes], *, summed: bool) -> list[bytes]:
         """Return the cards of the header, the checksums still blank."""
         n_fields, width = len(self.old) + len(self.new), self.row.itemsize
         if n_fields > MAX_FIELDS or width > MAX_ROW:
@@ -161,7 +161,7 @@ class Layout:
         for n, new in enumerate(self.new, 1 + len(self.old)):
             cards += new.cards(n)
         cards += [*text_cards("EXTNAME", name), *remarks]
-        return blank_checksums([*cards, *long_string_cards(cards, cards)])
+        return blank_checksums([*cards, *long_string_cards(cards, cards)], summed=summed)
 
 
 def create(
@@ -171,9 +171,10 @@ def create(
     *,
     name: str,
     remarks: Sequence[bytes],
+    summed: bool = True,
 ) -> None:
-    """Write the table of that name: whole, or not at all."""
-    cards, total = layout.cards(name, remarks), OnesSum()
+    """Write the table of that name: whole, or not at all; without `summed`, with checksums that match no data."""
+    cards, total = layout.cards(name, remarks, summed=summed), OnesSum()
     start = len(empty_primary())
     with (
         atomic_path(out) as temporary,
@@ -181,13 +182,13 @@ def create(
         tempfile.TemporaryFile(dir=out.parent) as heap,
     ):
         stream.write(empty_primary())
-        stream.write(with_checksums(cards, total))
+        stream.write(with_checksums(cards, total, summed=summed))
         for batch, new in computed:
             write_rows(stream, heap, total, layout, batch, new)
         copy_heap(heap, stream, total)
         stream.write(bytes(padding(layout.n_rows * layout.row.itemsize + layout.heap_bytes)))
         stream.seek(start)
-        stream.write(with_checksums(cards, total))
+        stream.write(with_checksums(cards, total, summed=summed))
 
 
 def write_rows(

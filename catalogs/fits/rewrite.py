@@ -134,8 +134,10 @@ def _first(text: npt.NDArray[Any], bad: npt.NDArray[np.bool_]) -> str:
     return str(text[int(np.argmax(bad.any(axis=1)))])
 
 
-def annotated_cards(selection: Selection, fields: Sequence[NewField], provenance: Provenance) -> list[bytes]:
-    """Return the cards of the new header, the checksums still blank."""
+def annotated_cards(
+    selection: Selection, fields: Sequence[NewField], provenance: Provenance, *, summed: bool
+) -> list[bytes]:
+    """Return the cards of the new header, the checksums still blank; without `summed`, with the old checksums."""
     table, n_kept = selection.table, len(selection.columns)
     width = selection.row_bytes + sum(f.stored.itemsize for f in fields)
     _check_limits(table, n_kept + len(fields), width)
@@ -147,7 +149,7 @@ def annotated_cards(selection: Selection, fields: Sequence[NewField], provenance
     new += long_string_cards((card for group in groups for card in group), new)
     cards = [c for g in groups[:place] for c in g] + new + [c for g in groups[place:] for c in g]
     cards += history_cards(f"blr removed the stray card: {g[0].decode('latin-1')}" for g in stray)
-    return blank_checksums(cards)
+    return blank_checksums(cards, summed=summed)
 
 
 def _told_anew(selection: Selection, provenance: Provenance) -> list[bytes]:
@@ -193,8 +195,10 @@ def _renumbered(group: list[bytes], old: int, new: int) -> list[bytes]:
     return [keyword.ljust(8) + group[0][8:], *group[1:]]
 
 
-def with_checksums(cards: Sequence[bytes], data: OnesSum) -> bytes:
-    """Return the bytes of the header with the checksums of itself and the data."""
+def with_checksums(cards: Sequence[bytes], data: OnesSum, *, summed: bool) -> bytes:
+    """Return the bytes of the header with the checksums of itself and the data; without `summed`, as it is."""
+    if not summed:
+        return header_bytes(cards)
     cards = [_checksum_card(c, str(data.value), BLANK) for c in cards]
     total = OnesSum()
     total.add(np.frombuffer(header_bytes(cards), np.uint8))
@@ -244,8 +248,11 @@ def _after_columns(groups: list[list[bytes]], n_kept: int) -> int:
     return max(places) + 1
 
 
-def blank_checksums(cards: list[bytes]) -> list[bytes]:
-    """Return the cards with one blank DATASUM and CHECKSUM: where the first ones were, or at the end."""
+def blank_checksums(cards: list[bytes], *, summed: bool) -> list[bytes]:
+    """Return the cards with one blank DATASUM and CHECKSUM: where the first ones were, or at the end.
+
+    Without `summed` those that are there keep their values; a blank one matches no data.
+    """
     kept: list[bytes] = []
     missing = dict.fromkeys((b"DATASUM", b"CHECKSUM"))
     for card in cards:
@@ -254,7 +261,7 @@ def blank_checksums(cards: list[bytes]) -> list[bytes]:
             kept.append(card)
         elif keyword in missing:
             del missing[keyword]
-            kept.append(_checksum_card(card, "0", BLANK))
+            kept.append(_checksum_card(card, "0", BLANK) if summed else card)
     return kept + [_checksum_card(keyword.ljust(8), "0", BLANK) for keyword in missing]
 
 

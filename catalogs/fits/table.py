@@ -23,6 +23,7 @@ from catalogs.errors import CatalogError, ColumnNotFoundError, FormatError, near
 from catalogs.files.stamp import Stamp, stamp
 from catalogs.fits._annotate import write_annotated
 from catalogs.fits._ascii import ASCII_TABLE
+from catalogs.fits._checksum import wrong_sum
 from catalogs.fits._decode import cells, field_type
 from catalogs.fits._heap import heap_cells
 from catalogs.fits._left_behind import headers_as_text, left_behind
@@ -116,15 +117,23 @@ class FitsPartition:
             return [self]
         return [replace(self, span=(i, min(i + rows, end))) for i in range(first, end, rows)]
 
+    def verified(self) -> tuple[FitsPartition, str | None]:
+        """Verify DATASUM and CHECKSUM of all HDUs; return the partition, and which does not match, None if all do."""
+        return self, wrong_sum(self.path, self.stamp)
+
     def keeping(self, columns: Sequence[str], *, slim: bool = False) -> FitsPartition:
         """Return the partition of which annotated copies keep only those columns and, if `slim`, nothing else."""
         return replace(self, kept=frozenset(columns), slim=slim)
 
     def write_annotated(self, out: Path, annotation: Annotation) -> None:
-        """Write a copy with the new columns, everything else that is kept as it is, byte for byte."""
+        """Write a copy with the new columns, everything else that is kept as it is, byte for byte.
+
+        Where the file's sums do not match, those of the copy do not match either.
+        """
         selection = Selection(self.table, self.kept, self.slim)
+        summed = wrong_sum(self.path, self.stamp) is None
         with self._source() as source:
-            write_annotated(self, source, selection, out, annotation)
+            write_annotated(self, source, selection, out, annotation, summed=summed)
 
     def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
         """Return the headers' cards as text, and what a copy in another format leaves behind."""

@@ -20,6 +20,7 @@ For this folder alone:
 - `_fields`: The numbers of a Parquet footer's fields, of those that copies have to do with, by their structures.
 - `_footer`: Parquet footers: read, checked, and merged, so that columns are added without touching the old
   ones.
+- `_pages`: Pages of a Parquet file: their headers, and the checksums (CRC-32) that writers may put there.
 - `_selection`: Some columns of a Parquet file, copied without decoding them: pages, indexes and Bloom
   filters as they are.
 - `_thrift`: Thrift's compact protocol, as much as a Parquet footer needs: bytes to plain values and back.

@@ -39,7 +39,7 @@ from catalogs.parquet._fields import (
 from catalogs.parquet._footer import MAGIC, Chunk, Footer
 from catalogs.parquet._thrift import I32, I64, LIST, STRUCT, Items, MalformedError, Struct, decode, encode
 
-__all__ = ["Mover", "copy_columns", "without"]
+__all__ = ["Mover", "copy_columns", "pages_extent", "without"]
 
 PIECE = 1 << 24
 NOWHERE = 1 << 62

@@ -24,6 +24,7 @@ __all__ = [
     "decode",
     "encode",
     "outline",
+    "outline_and_end",
 ]
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
@@ -94,8 +95,16 @@ def decode(data: bytes, packed: tuple[int, ...] | None = None) -> Struct:
 
 def outline(data: bytes, at: int = 0) -> dict[int, tuple[int, int]]:
     """Return the type and value of a structure's integers; of other fields, type and place."""
+    return outline_and_end(data, at)[0]
+
+
+def outline_and_end(data: bytes, at: int = 0) -> tuple[dict[int, tuple[int, int]], int]:
+    """Return the outline of a structure, and where it ends."""
     with _complete():
-        return _struct(data, at, 0, OUTLINE)[0]
+        fields, end = _struct(data, at, 0, OUTLINE)
+    if end > len(data):
+        raise MalformedError("the bytes end early")
+    return fields, end
 
 
 def encode(struct: Struct) -> bytes:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from io import BufferedIOBase
+from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from catalogs.arrays.values import is_text
 from catalogs.catalog.batching import exactly
 from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog
 from catalogs.catalog.computing import each_batch
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError, nearest
-from catalogs.files.folders import HiveValue, missing
+from catalogs.files.folders import HiveValue, missing, require_file
+from catalogs.files.stamp import stamp
 from catalogs.metadata.astropy_header import ASTROPY
 from catalogs.metadata.astropy_masks import masked, masks_of
 from catalogs.parquet._footer import damaged, read_footer
+from catalogs.parquet._pages import wrong_page
 from catalogs.parquet.metadata import ARROW, columns_of, recorded_provenance
 from catalogs.parquet.writer import Kept, append_columns, new_table
 from catalogs.remote.remote_file import RemoteFile
@@ -32,6 +37,13 @@ FORMAT = "parquet"
 READ_BUFFER = 1 << 18
 """Bytes of a column chunk read at a time, so that a row group of any size is streamed."""
 
+LARGEST_TEXTS = 3 << 27
+"""Bytes that the texts of a batch may take."""
+LARGEST_PIECE = 1 << 26
+"""Bytes that the texts of a piece of a batch may take, where their dictionary tells."""
+TEXT_ROWS = 4096
+"""Rows of a piece with texts of a dictionary; larger ones are not read faster."""
+
 
 @dataclass(frozen=True)
 class ParquetPartition:
@@ -40,6 +52,7 @@ class ParquetPartition:
     `constants` are the columns that its folders' names give it; `absent` those that other files of the catalogue
     have, which are null here; `types` those of another type there (int64 for its int32, text for its nulls).  Of a
     `remote` file, `path` is the name that its copy takes.  `row_groups` are those that are read, None for all.
+    Where pages are `checked`, one with another checksum than it states is an error.
     """
 
     path: Path
@@ -52,6 +65,7 @@ class ParquetPartition:
     kept: Kept | None = None
     remote: RemoteFile | None = None
     row_groups: tuple[int, ...] | None = None
+    checked: bool = True
 
     @property
     def n_bytes(self) -> int:
@@ -65,7 +79,7 @@ class ParquetPartition:
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, exactly `rows` rows at a time (fewer in the last), dictionaries decoded."""
         stored = [c for c in dict.fromkeys(columns) if c not in self.constants and c not in self.absent]
-        with opened(self.remote or self.path) as file:
+        with opened(self.remote or self.path, checked=self.checked) as file:
             known = file.schema_arrow.names
             for name in stored:
                 if name not in known:
@@ -76,9 +90,61 @@ class ParquetPartition:
             masks = {name: mask for name, mask in masks_of(text).items() if name in stored and mask in known}
             # Without any stored column there is nothing to count rows by.
             wanted = dict.fromkeys([*stored, *masks.values()]) or known[:1]
-            groups = None if self.row_groups is None else list(self.row_groups)
-            for batch in exactly(file.iter_batches(rows, row_groups=groups, columns=list(wanted)), rows):
+            for batch in exactly(self.pieces(file, list(wanted), rows), rows):
                 yield self.selected(batch, columns, masks)
+
+    def pieces(self, file: pq.ParquetFile, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield some or all of a batch's rows; CatalogError where the texts of a batch are too long together.
+
+        Few bytes may stand for very many long texts, so of these few rows are read at a time.
+        """
+        groups = range(file.metadata.num_row_groups) if self.row_groups is None else self.row_groups
+        flat = [name for name in names if is_text(self.stored_type(file, name))]
+        n = n_bytes = 0
+        for at_once, some in self.grouped(file, groups, names, flat, rows):
+            for piece in file.iter_batches(at_once, row_groups=some, columns=names):
+                texts = {name: piece.column(name).nbytes for name in flat}
+                n, n_bytes = n + piece.num_rows, n_bytes + sum(texts.values())
+                if n_bytes > LARGEST_TEXTS:
+                    raise CatalogError(
+                        f"{self.remote or self.path}: {n:,} rows have texts of {n_bytes:,} bytes, those of "
+                        f"'{max(texts, key=texts.__getitem__)}' the longest, expected at most {LARGEST_TEXTS:,} bytes "
+                        "in the rows that are read at a time; write the file without that column"
+                    )
+                yield piece
+                if n >= rows:
+                    n, n_bytes = n % rows, 0
+
+    def grouped(
+        self, file: pq.ParquetFile, groups: Iterable[int], names: list[str], texts: list[str], rows: int
+    ) -> Iterator[tuple[int, list[int]]]:
+        """Yield row groups with the number of their rows that are read at a time: fewer where texts may be long."""
+        nested = any(pt.is_nested(self.stored_type(file, name)) for name in names)
+        most = min(rows, TEXT_ROWS) if nested or texts else rows
+        if not texts or self.remote is not None:
+            yield most, list(groups)
+            return
+        with opened(self.path, checked=self.checked, dictionaries=texts, metadata=file.metadata) as encoded:
+
+            def at_once(group: int) -> int:
+                first = next(encoded.iter_batches(1, row_groups=[group], columns=texts), None)
+                columns = first.columns if first else ()
+                words = [column.dictionary for column in columns if pt.is_dictionary(column.type)]
+                longest = max((pc.max(pc.binary_length(w)).as_py() or 1 for w in words), default=1)
+                return max(1, min(most, LARGEST_PIECE // longest))
+
+            for number, some in groupby(groups, at_once):
+                yield number, list(some)
+
+    def stored_type(self, file: pq.ParquetFile, name: str) -> pa.DataType:
+        """Return the type of a column in the file, of a dictionary that of its values."""
+        datatype = file.schema_arrow.field(name).type
+        return datatype.value_type if pt.is_dictionary(datatype) else datatype
+
+    def verified(self) -> tuple[ParquetPartition, str | None]:
+        """Verify the checksums of all pages; of a remote file those of the pages that are read, when they are."""
+        wrong = None if self.remote else wrong_page(self.path, stamp(self.path))
+        return (replace(self, checked=False) if wrong else self), wrong
 
     def divided(self, rows: int) -> list[ParquetPartition]:
         """Return parts to be read, of whole row groups that together have so many rows or more."""
@@ -182,12 +248,23 @@ def describe(place: Path | RemoteFile) -> tuple[pq.FileMetaData, pa.Schema, dict
 
 
 @contextmanager
-def opened(place: Path | RemoteFile) -> Iterator[pq.ParquetFile]:
-    """Open a file for streaming; what goes wrong while it is read is said in our words."""
+def opened(
+    place: Path | RemoteFile,
+    *,
+    checked: bool = True,
+    dictionaries: Sequence[str] = (),
+    metadata: pq.FileMetaData | None = None,
+) -> Iterator[pq.ParquetFile]:
+    """Open a file for streaming; what goes wrong while it is read is said in our words.
+
+    Columns named as `dictionaries` are not decoded; `metadata` are the file's, where they are known.
+    """
     try:
-        with place.open() if isinstance(place, RemoteFile) else nullcontext(place) as source:
-            options = {"buffer_size": READ_BUFFER, "pre_buffer": False, "page_checksum_verification": True}
-            with pq.ParquetFile(source, **options) as file:
+        with place.open() if isinstance(place, RemoteFile) else nullcontext(require_file(place)) as source:
+            options = {"buffer_size": READ_BUFFER, "pre_buffer": False, "page_checksum_verification": checked}
+            with pq.ParquetFile(
+                source, read_dictionary=list(dictionaries), metadata=metadata, **options
+            ) as file:
                 yield file
     except pa.ArrowNotImplementedError as error:
         raise FormatError(

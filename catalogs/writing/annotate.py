@@ -8,7 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Compute, OldColumns, Progress
+from catalogs.catalog.catalog import (
+    BATCH_ROWS,
+    Annotation,
+    Catalog,
+    Compute,
+    OldColumns,
+    Progress,
+)
+from catalogs.catalog.checksums import Checksums, verified
 from catalogs.catalog.computing import CheckedCompute, Computed, NewValues, computed_batches
 from catalogs.catalog.earlier_columns import with_user_bits
 from catalogs.catalog.kept_columns import Mode, old_columns
@@ -63,6 +71,7 @@ def annotate(
     mode: Mode = "annotated",
     keep: Sequence[str] = (),
     form: str | None = None,
+    checksums: Checksums = "quarantine",
 ) -> Written:
     """Copy all partitions of a catalogue, margins too, to the folder `out` and add columns; return the files written.
 
@@ -72,7 +81,9 @@ def annotate(
     the flag bits that belong to users are kept.  With `mode="slim"` a copy has only the old columns in `keep`, such as
     identifier and position.  A HATS catalogue appears at once, when all its files are written; `finish` completes one
     that was annotated in parts.  `form` is the format of the copies, "parquet" or "fits", where it is not the input's.
-    The result's `warnings` list what that format has no place for.
+    The result's `warnings` list what that format has no place for.  `checksums` says what happens to a file that has
+    other checksums than it states: "quarantine" raises, "warn" copies it with a warning, "ignore" without one.  The
+    copy's checksums do not match then either.
 
     Raises
     ------
@@ -97,10 +108,11 @@ def annotate(
     ('bmag', 'jmag', 'b_j')
     """
     check_local(out)
+    cat, wrong_sums = verified(cat, checksums)
     old = old_columns(cat, columns, mode, keep)
     for name in read:
         cat.column(name)
-    warnings = dict.fromkeys(_lost_already(cat, old, form))
+    warnings = dict.fromkeys((*wrong_sums, *_lost_already(cat, old, form)))
     files = copies(cat, old, form, warnings.setdefault)
     finals = [out / file.key for file in files]
     if form not in {None, cat.format}:

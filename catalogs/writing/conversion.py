@@ -14,7 +14,16 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from catalogs.catalog.batching import cell_bytes
-from catalogs.catalog.catalog import Annotation, Catalog, Column, Convertible, Copyable, OldColumns, Partition
+from catalogs.catalog.catalog import (
+    Annotation,
+    Catalog,
+    Column,
+    Convertible,
+    Copyable,
+    OldColumns,
+    Partition,
+)
+from catalogs.catalog.checksums import Summed
 from catalogs.catalog.computing import NewValues, computed_batches
 from catalogs.catalog.earlier_columns import levels, provenance_entries
 from catalogs.catalog.kept_columns import copying
@@ -146,7 +155,8 @@ class Converting:
         computed = computed_batches(self.source, replace(whole, rows=rows))
         remarks = [*self.remarks(texts), *self.history(texts, annotation.provenance)]
         name = texts.get("extname") or SUFFIX.sub("", out.name)
-        fits_create.create(out, layout, computed, name=name, remarks=remarks)
+        summed = not (isinstance(self.source, Summed) and self.source.verified()[1])
+        fits_create.create(out, layout, computed, name=name, remarks=remarks, summed=summed)
 
     def beside(self) -> dict[str, str]:
         """Return the texts that go with the columns; tell what is left behind."""

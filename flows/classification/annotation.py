@@ -11,6 +11,7 @@ from pathlib import Path
 
 from blr.threads import single_threaded_blas
 from catalogs.catalog.catalog import Catalog
+from catalogs.catalog.checksums import verified
 from catalogs.files.atomic import StorageError
 from catalogs.text.table import commented_out
 from catalogs.writing.annotate import annotate
@@ -48,7 +49,7 @@ _THE_MACHINES = frozenset(
 def annotate_file(job: FileJob) -> Output:
     """Annotate one file, whose hash is known, into the staging folder; return its record."""
     model, specification = model_at(job.request.model), job.request.specification
-    catalog = _one_file(job)
+    catalog, _ = verified(_one_file(job), specification.catalog.checksums)
     if remark := commented_out(catalog):
         tell().note(f"{job.name}: {remark}")
     step = math.ceil(catalog.n_rows / job.census_rows)
@@ -72,6 +73,7 @@ def annotate_file(job: FileJob) -> Output:
             mode=specification.output.mode,
             keep=kept_columns(specification),
             form=specification.output.form,
+            checksums=specification.catalog.checksums,
         )
     for what in written.warnings:
         tell().note(f"{job.name}: {what}")

@@ -123,13 +123,15 @@ def settled(
 
 
 def annotation_settings(model: Model, wanted: Specification) -> Specification:
-    """Return the model's specification, with what another one says of target, flags, output and columns by bin.
+    """Return the model's specification, with what another one says of target, checksums, flags, output and bins.
 
     `SpecificationError` where that target is of columns that the model does not know, or contradicts its marks.
     Class shares are still the model's (`chosen_shift`).
     Without the places of inputs and outputs: a file's annotation does not depend on what lies beside it.
     """
+    checksums = {"checksums": wanted.catalog.checksums}
     update = {
+        "catalog": model.specification.catalog.model_copy(update=checksums),
         "target": wanted.target.model_copy(update={"paths": None}),
         "flags": wanted.flags,
         "census": census_table(model, wanted),

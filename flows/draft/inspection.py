@@ -46,7 +46,7 @@ from flows.draft.inspected import (
 )
 from flows.errors import UsageError
 from flows.features.leaks import found_leaks, without_sentinels
-from flows.inputs.opening import opened_together
+from flows.inputs.opening import opened_together, with_checksums
 from flows.inputs.resolve import resolve_one
 from flows.inputs.source import LocalSource
 from flows.labels.reader import LabelledRows, label_texts
@@ -127,6 +127,8 @@ def labelled_rows(catalog: Catalog, label: str) -> LabelledRows:
 
 def seen_profile(catalog: Catalog, *, limit: int | None = None, choice: Choice | None = None) -> Profile:
     """Return the profile of a catalogue's rows, telling how far it is; `choice` as of `profile`."""
+    if limit is None:
+        catalog = with_checksums(catalog, "warn")
     n = catalog.n_rows if limit is None else min(limit, catalog.n_rows)
     tell().start("looking at rows", n, "rows")
     return profile(catalog, limit=limit, choice=choice, progress=tell().advance)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog
+from catalogs.catalog.checksums import Checksums, verified
 from catalogs.formats import joined, open_listing
 from catalogs.parquet import dataset as parquet
 from catalogs.remote.listing import Listing
@@ -22,8 +23,9 @@ from catalogs.table_choice import TableChoice
 from flows.inputs.catalogue import check_links
 from flows.inputs.fetching import fetched_sources, listing_of
 from flows.inputs.source import LocalSource, RemoteSource, Source
+from flows.runs.progress import tell
 
-__all__ = ["first_rows", "opened", "opened_together", "opened_whole", "thinned"]
+__all__ = ["first_rows", "opened", "opened_together", "opened_whole", "thinned", "with_checksums"]
 
 
 @contextmanager
@@ -89,6 +91,14 @@ def _parquet(source: RemoteSource) -> list[Listing]:
 def _is_parquet(listing: Listing) -> bool:
     """Say whether all files of a listing are Parquet."""
     return all(place.key.lower().endswith(parquet.SUFFIXES) for place in listing.places)
+
+
+def with_checksums(catalog: Catalog, checksums: Checksums) -> Catalog:
+    """Return a catalogue once the checksums of its files are verified; tell which are wrong."""
+    catalog, wrong = verified(catalog, checksums)
+    for what in wrong:
+        tell().note(what)
+    return catalog
 
 
 def first_rows(catalog: Catalog, columns: Sequence[str], limit: int) -> Iterator[pa.RecordBatch]:

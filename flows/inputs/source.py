@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
+from catalogs.files.folders import require_file
 from catalogs.formats import tables_of
 from catalogs.hats import catalog as hats
 from catalogs.remote.listing import Listing
@@ -70,7 +71,7 @@ class LocalSource:
     @classmethod
     def at(cls, path: Path, *, fetched: bool = False) -> LocalSource:
         """Return the source at a path: the only place that asks what lies there."""
-        if not path.is_dir():
+        if not require_file(path).is_dir():
             return cls(path, "file", fetched)
         return cls(path, "hats" if hats.sniff(path, b"") else "folder", fetched)
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from catalogs.catalog.checksums import Checksums
 from flows.specification._fields import Paths, PositionUnit, SpecificationTable, listed
 from flows.specification.photometry import Expression
 from flows.specification.ranges import number_range
@@ -55,6 +56,11 @@ class CatalogTable(SpecificationTable):
     )
     limits: dict[str, float] = Field(
         default={}, description="Value that a column takes where not detected; default: it is missing"
+    )
+    checksums: Checksums = Field(
+        default="quarantine",
+        description="What happens to a file whose bytes have other checksums than it states (FITS, Parquet): "
+        '"quarantine", "warn", "ignore"',
     )
     weight: Expression | None = Field(
         default=None, description="Weight of a training row, an expression; default 1"

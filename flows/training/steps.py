@@ -29,7 +29,7 @@ from flows.errors import TrainingError
 from flows.features.reader import training_reader
 from flows.features.split import split_columns
 from flows.features.table_choice import training_table
-from flows.inputs.opening import opened_whole
+from flows.inputs.opening import opened_whole, with_checksums
 from flows.inputs.resolve import resolve_sources
 from flows.inputs.source import RemoteSource
 from flows.models.description import ModelDescription
@@ -121,7 +121,7 @@ def ingest(task: TrainingTask) -> Ingested:
         place = cache(lambda: stack.enter_context(room))
         shared = place() if fetched and current_engine(1).is_remote else None  # workers read the files there
         opened = stack.enter_context(opened_whole(sources, training_table(asked), key=key, folder=shared))
-        return _staged(task, opened, place)
+        return _staged(task, [with_checksums(c, asked.catalog.checksums) for c in opened], place)
 
 
 def _staged(task: TrainingTask, opened: list[Catalog], room: Callable[[], Path]) -> Ingested:

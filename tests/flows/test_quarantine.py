@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import warnings
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from astropy.io import fits
 
+import catalogs
 from flows.cli.app import run
 from flows.runs.manifest import Manifest
 from tests.catalogs.hats_samples import PIXELS, write_table
@@ -202,3 +207,125 @@ def test_a_partition_of_the_sky(sky: Path, trained: Path, tmp_path: Path, damage
     assert fresh.summary == again.summary
     for path in fresh.files:
         assert (tmp_path / "fresh" / path).read_bytes() == (tmp_path / "out" / path).read_bytes()
+
+
+def changed_bytes(path: Path, text: bytes) -> None:
+    """Change the bytes of a text in a file, as a bad disk does: the file stays readable."""
+    whole = path.read_bytes()
+    assert text in whole
+    path.write_bytes(whole.replace(text, text.swapcase()))
+
+
+def summed_fits(path: Path, columns: dict[str, np.ndarray]) -> None:
+    table = fits.BinTableHDU.from_columns(fits.FITS_rec.from_columns(as_fits(columns)))
+    table.writeto(path, checksum=True)
+
+
+def as_fits(columns: dict[str, np.ndarray]) -> fits.ColDefs:
+    codes = {"U": lambda a: f"{a.dtype.itemsize // 4}A", "f": lambda a: "E" if a.dtype.itemsize == 4 else "D"}
+    return fits.ColDefs([fits.Column(n, codes[a.dtype.kind](a), array=a) for n, a in columns.items()])
+
+
+def summed_parquet(path: Path, columns: dict[str, np.ndarray]) -> None:
+    pq.write_table(
+        pa.table(columns), path, write_page_checksum=True, compression="none", use_dictionary=False
+    )
+
+
+WRITERS = {"fits": summed_fits, "fits.gz": summed_fits, "parquet": summed_parquet}
+
+
+@pytest.fixture
+def tiles(tmp_path: Path, make: SimpleNamespace, form: str) -> Path:
+    """Return a folder of two files with checksums; the second one was changed where no model reads it."""
+    folder = tmp_path / "tiles"
+    folder.mkdir()
+    for seed, name in enumerate("ab"):
+        note = np.array([f"tile {name}, row {i:02d}" for i in range(50)])
+        WRITERS[form](folder / f"{name}.{form}", make.survey(50, seed=seed) | {"note": note})
+    if form == "fits.gz":  # gzip has a checksum of its own
+        stale_card(folder / "b.fits.gz")
+    else:
+        changed_bytes(folder / f"b.{form}", b"tile b, row 33")
+    return folder
+
+
+def stale_card(path: Path) -> None:
+    """Change a card of a file, and leave its checksum as it was."""
+    with fits.open(path) as hdus:
+        hdus[1].header["TTYPE1"] = "Name"
+        hdus.writeto(path, overwrite=True, checksum=False, output_verify="ignore")
+
+
+def told_wrong(path: Path) -> list[str]:
+    """Return what another reader says of a file's checksums."""
+    if path.suffix == ".parquet":
+        try:
+            pq.read_table(path, page_checksum_verification=True)
+        except OSError as error:
+            return [str(error)]
+        return []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with fits.open(path, checksum=True) as hdus:
+            assert len(hdus[1].data)
+    return [str(w.message) for w in caught]
+
+
+@pytest.mark.parametrize(("form", "how"), [*product(WRITERS, ["quarantine", "warn"]), ("fits", "ignore")])
+def test_a_file_that_has_other_checksums_than_it_states(
+    tiles: Path, trained: Path, capsys: pytest.CaptureFixture[str], form: str, how: str
+) -> None:
+    """By default it is set aside; a copy of it never states checksums that match, and neither does a copy of that."""
+    good, bad = f"a.{form}", f"b.{form}"
+    text = (trained / "spec.toml").read_text()
+    assert told_wrong(tiles / good) == []
+    assert told_wrong(tiles / bad) != []
+    again = text.replace("[label]", f'checksums = "{how}"\n[target]\npaths = ["tiles/*"]\n[label]').replace(
+        '"survey.parquet"', f'"{trained / "survey.parquet"}"'
+    )
+    spec = tiles.parent / "spec.toml"
+    spec.write_text(again)
+    status = run(["reprocess", str(spec), "--store", str(trained / "models"), "--direct"])
+    said = capsys.readouterr()
+    out = tiles.parent / "annotated"
+    assert told_wrong(out / good) == []
+    if how == "quarantine":
+        assert status == 3
+        assert "expected" in said.out
+        assert not (out / bad).exists()
+        return
+    assert status == 0
+    assert ("expected" in said.err) == (how == "warn")
+    assert told_wrong(out / bad) != []
+    (copy,) = catalogs.annotate(
+        catalogs.open(out / bad), tiles.parent / "copy", [], lambda _: {}, read=[], checksums="ignore"
+    )
+    assert told_wrong(copy) != []
+    with pytest.raises(catalogs.CatalogError, match="expected"):
+        catalogs.annotate(catalogs.open(out / bad), tiles.parent / "third", [], lambda _: {}, read=[])
+
+
+def test_training_refuses_a_catalogue_that_has_other_checksums(
+    tmp_path: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summed_fits(tmp_path / "survey.fits", make.survey(60) | {"note": np.full(60, "as it was")})
+    changed_bytes(tmp_path / "survey.fits", b"as it was")
+    spec = tmp_path / "spec.toml"
+    spec.write_text(make.specification.replace("survey.parquet", "survey.fits"))
+    assert run(["train", str(spec), "--store", str(tmp_path / "models"), "--direct", "-q", "--dry-run"]) == 1
+    assert "DATASUM" in (said := capsys.readouterr().err)
+    assert 'checksums = "warn"' in said
+    spec.write_text(spec.read_text().replace("[label]", 'checksums = "warn"\n[label]'))
+    assert run(["train", str(spec), "--store", str(tmp_path / "models"), "--direct", "-q", "--dry-run"]) == 0
+
+
+@pytest.mark.parametrize("named", ["release", "release/*.parquet", "release/d.parquet"])
+def test_a_fifo_among_the_files_is_refused_by_name(
+    release: Path, capsys: pytest.CaptureFixture[str], named: str
+) -> None:
+    """Opening it would wait for ever."""
+    os.mkfifo(release / "d.parquet")
+    assert run(["classify", named, "--model", "morphology", "--out", "out", "--direct", "-q"]) == 1
+    assert "d.parquet is a FIFO, expected a file" in capsys.readouterr().err
+    assert not Path("out").exists()
