@@ -9,6 +9,7 @@ import pytest
 from astropy.io import fits as astropy_fits
 
 from catalogs.catalog.catalog import Catalog
+from catalogs.catalog.checksums import verified
 from catalogs.catalog.new_columns import Provenance, standard_columns
 from catalogs.errors import FormatError
 from catalogs.files.stamp import stamp
@@ -97,10 +98,11 @@ def compute(batch: pa.RecordBatch) -> dict[str, Any]:
 
 
 def test_annotated_copies_lose_nothing(catalogue: Catalog, tmp_path: Path) -> None:
-    """The old columns' bytes, all HDUs, all old cards, valid checksums."""
+    """The old columns' bytes, all HDUs, all old cards, valid checksums unless the file's are wrong (Chandra's are)."""
     provenance = Provenance({"model": "test"}, {0: ("LOW_CONFIDENCE", "near one half")})
     read = list(catalogue.names[:1])
-    (out,) = annotate(catalogue, tmp_path, COLUMNS, compute, read=read, provenance=provenance, rows=500)
+    how: Any = {"read": read, "provenance": provenance, "rows": 500, "checksums": "ignore"}
+    (out,) = annotate(catalogue, tmp_path, COLUMNS, compute, **how)
     number = int(catalogue.metadata["hdu"])
     with astropy_fits.open(catalogue.path) as old, astropy_fits.open(out) as new:
         assert [h.name for h in new] == [h.name for h in old]
@@ -109,7 +111,8 @@ def test_annotated_copies_lose_nothing(catalogue: Catalog, tmp_path: Path) -> No
         assert np.array_equal(copy[:, : raw.shape[1]], raw)
         assert_same_cards(old, new, number)
         assert set(new[number].data["blr_class"]) == {"late"}
-    assert_sums(out, number)
+    if not verified(catalogue, "warn")[1]:
+        assert_sums(out, number)
 
 
 def assert_same_cards(old: Any, new: Any, number: int) -> None:
