@@ -51,7 +51,7 @@ def compiled(folder: Path) -> Path:
     from setuptools import Distribution, Extension  # noqa: PLC0415  slow to import
     from setuptools.command.build_ext import build_ext  # noqa: PLC0415
 
-    flags = [] if sys.platform == "win32" else ["-O3", "-g0", "-Wno-psabi"]
+    flags = [] if sys.platform == "win32" else ["-O3", "-g0", "-Wno-psabi", "-Wno-maybe-uninitialized"]
     extension = Extension(
         "_loops", [str(folder / "loops" / "loops.c")], py_limited_api=True, extra_compile_args=flags
     )

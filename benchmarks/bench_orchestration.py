@@ -1,4 +1,4 @@
-"""What Prefect costs: `blr classify` of about a minute direct, with a server that is up, and with the embedded one.
+"""What Prefect costs: `blr classify` of about a minute direct, and with a server that is up.
 
 Whole commands are timed, from the shell's point of view, in turns, so that a machine that others use at the same time
 is unfair to all alike.  There the processor's seconds say more than the clock's: both are printed, those of the command
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from two_types import MODEL, model_of, types_of
 
-from flows.orchestration.settings import prefect_environment, start_server_with_services
+from flows.orchestration.settings import prefect_environment, start_server
 
 BLR = Path(sys.executable).with_name("blr")
 FILES = 6
@@ -84,29 +84,26 @@ def main() -> int:
         each = max(classify(folder, "--direct")[0] - fixed, 0.1) / TRIAL
         rows = int(max(seconds - fixed, 1) / each)
         make(folder, rows)
-        home = {"PREFECT_HOME": str(folder / "embedded")}
         for setting in [setting for setting in os.environ if setting.startswith("PREFECT_")]:
             del os.environ[setting]
         prefect_environment(folder / "server")
-        server = start_server_with_services()
+        server = start_server(folder / "server", 0)
         server.wait()
         up = {"PREFECT_API_URL": f"{server.url}/api", "PREFECT_HOME": str(folder / "client")}
-        times: dict[str, list[tuple[float, float]]] = {"direct": [], "server up": [], "embedded": []}
+        times: dict[str, list[tuple[float, float]]] = {"direct": [], "server up": []}
         for _ in range(rounds):
             times["direct"].append(classify(folder, "--direct"))
             times["server up"].append(classify(folder, **up))
-            times["embedded"].append(classify(folder, **home))
         server.stop()
     for index, what in enumerate(("clock", "processor")):
         typical = {kind: statistics.median(pair[index] for pair in taken) for kind, taken in times.items()}
         for kind, taken in times.items():
             each = " ".join(f"{pair[index]:6.1f}" for pair in taken)
             print(f"{what:9} {kind:10} {each}  median {typical[kind]:.1f} s")
-        for kind in ("server up", "embedded"):
-            print(
-                f"{what:9} {FILES} x {rows:,} rows: {kind} / direct = {typical[kind] / typical['direct']:.3f} "
-                f"({typical[kind] - typical['direct']:+.1f} s)"
-            )
+        up_s, direct_s = typical["server up"], typical["direct"]
+        print(
+            f"{what:9} {FILES} x {rows:,} rows: server up / direct = {up_s / direct_s:.3f} ({up_s - direct_s:+.1f} s)"
+        )
     return 0
 
 

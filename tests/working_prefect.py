@@ -1,27 +1,27 @@
 """Does Prefect work here?  Run by e2e/test_install.py in an environment made by a plain install.
 
-`embedded HOME`: a flow runs on the embedded server.  `schedule NAME`: a cron deployment gets scheduled runs on
+`flow HOME`: a flow runs on the server of that home.  `schedule NAME`: a cron deployment gets scheduled runs on
 the server of PREFECT_API_URL.  What was seen goes to standard output as JSON.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from flows.orchestration.settings import prefect_environment, start_embedded_server
+from flows.orchestration.home import start_home_server
 
 PATIENCE = 90.0
 
 
-def embedded(home: str) -> dict[str, object]:
-    """Run a flow with a task, and find the run in the embedded server's database."""
-    line = prefect_environment(Path(home))
-    server = start_embedded_server()
+def run_flow(home: str) -> dict[str, object]:
+    """Run a flow with a task, and find the run in the database of that home."""
+    os.environ["PREFECT_HOME"] = home
+    line, server = start_home_server(0)
     flow = _flow()
     server.wait()
     from prefect.client.orchestration import get_client
@@ -71,4 +71,4 @@ def _flow() -> Any:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps({"embedded": embedded, "schedule": schedule}[sys.argv[1]](sys.argv[2])))
+    sys.stdout.write(json.dumps({"flow": run_flow, "schedule": schedule}[sys.argv[1]](sys.argv[2])))

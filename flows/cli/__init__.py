@@ -11,6 +11,8 @@ For this folder alone:
 - `_errors`: What the user reads when something is wrong, and the exit status: the message alone, no
   traceback.
 - `_explain`: `blr explain`.
+- `_flow_runs`: Whether a command runs as a Prefect flow run: where a Prefect API is configured or running, or
+  as was asked for.
 - `_inspect`: `blr inspect` and `blr init`.
 - `_list`: `blr models list`: in a moment, for it opens no model file that has a description beside it.
 - `_map`: `blr map`.
@@ -18,8 +20,6 @@ For this folder alone:
 - `_options`: Options of the command line: those that several commands have, those that name what is
   written, and long ones.
 - `_other_makers`: Packages of other projects with the names of ours: `flows` and `blr` are on the package index too.
-- `_prefect_server`: Prefect for one command: its settings first, then its server beside the import, for
-  both are slow.
 - `_printing`: Results on standard output: JSON for programs, tables and lines for people.
 - `_progress`: How far the work is: a bar with rows, rows/s and time left on a terminal, lines elsewhere; on
   standard error.

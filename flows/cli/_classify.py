@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from flows.classification import steps as classification
 from flows.classification.request import ClassifyRequest
+from flows.cli._flow_runs import runs_as_flow
 from flows.cli._options import RunOptions
-from flows.cli._prefect_server import start_prefect
 from flows.cli._printing import show
 from flows.cli._progress import shown_progress
 from flows.cli._reprocess import leave_partly
@@ -18,16 +18,14 @@ __all__ = ["run_classify"]
 
 
 def run_classify(request: ClassifyRequest, options: RunOptions) -> None:
-    """Classify, as a flow unless it is direct."""
+    """Classify, as a flow where Prefect is wanted."""
     with shown_progress(quiet=options.quiet):
-        if options.direct or options.dry_run:
+        if options.dry_run or not runs_as_flow(options.prefect):
             result = classification.classify(request, dry_run=options.dry_run)
         else:
             check_parameters(request.catalogues)
-            server = start_prefect()
             from flows.classify import classify
 
-            server.wait()
             result = classify(**vars(request))
     show(result, show_classified, json=options.json)
     leave_partly(result)

@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 from rich.console import Console
 
 from flows.classification import steps as classification
-from flows.cli._prefect_server import start_prefect
+from flows.cli._flow_runs import connect_or_start
 from flows.cli._printing import show
 from flows.cli._progress import shown_progress
 from flows.demo.steps import Classify, Train, run_demo
@@ -23,10 +23,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def run_demonstration(out: Path, *, direct: bool, json: bool, quiet: bool) -> None:
-    """Run the demonstration, its flows as flows unless it is direct."""
+def run_demonstration(out: Path, *, prefect: bool | None, json: bool, quiet: bool) -> None:
+    """Run the demonstration, its flows as flows of one Prefect server unless it is direct."""
     work: tuple[Train, Classify] = (
-        (training.train, classification.classify) if direct else _flows(quiet=quiet)
+        (training.train, classification.classify) if prefect is False else _flows(quiet=quiet)
     )
     result = run_demo(
         out,
@@ -39,11 +39,10 @@ def run_demonstration(out: Path, *, direct: bool, json: bool, quiet: bool) -> No
 
 def _flows(*, quiet: bool) -> tuple[Train, Classify]:
     with shown_progress(quiet=quiet):
-        server = start_prefect()
+        connect_or_start()
     from flows.classify import classify
     from flows.train import train
 
-    server.wait()
     return (lambda request: train(**vars(request))), (lambda request: classify(**vars(request)))
 
 

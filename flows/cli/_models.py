@@ -15,7 +15,7 @@ from flows.errors import UsageError
 from flows.models.promotion import DecidedPromotion, promote, reject, undo
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
-from flows.orchestration.settings import configured_server, prefect_environment
+from flows.orchestration.home import connect
 
 __all__ = ["run_promote", "run_show"]
 
@@ -29,12 +29,11 @@ def run_show(reference: str, store: Path, *, json: bool) -> None:
 
 
 def run_promote(request: PromoteRequest, options: PromoteOptions) -> None:
-    """Promote a model, reject it or undo a promotion; where a Prefect server is configured, it hears of a champion."""
+    """Promote a model, reject it or undo a promotion; a Prefect server that is configured or runs hears of it."""
     if options.reject + options.undo + options.if_better > 1:
         raise UsageError("got several of --if-better, --reject and --undo, expected one; choose one")
     result = _decided(request, options)
-    if result.status in {"promoted", "undone"} and configured_server() is not None:
-        prefect_environment(console_level="CRITICAL")
+    if result.status in {"promoted", "undone"} and connect(console_level="CRITICAL") is not None:
         from flows.orchestration.events import model_promoted
 
         model_promoted(result.model, previous=result.previous, who=result.who, why=result.why)

@@ -15,12 +15,12 @@ __all__ = [
     "AsJson",
     "AutomateOptions",
     "DemoFolder",
-    "Direct",
     "DryRun",
     "IdleDays",
     "Notify",
     "OutFile",
     "Port",
+    "Prefect",
     "PrintOptions",
     "PromoteOptions",
     "Quiet",
@@ -77,7 +77,15 @@ OutFile = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on standard output.")
 ]
-Direct = Annotated[bool, typer.Option("--direct", help="Run without Prefect: the same work, the same files.")]
+Prefect = Annotated[
+    bool | None,
+    typer.Option(
+        "--prefect/--direct",
+        help="Run as a flow of Prefect, or without Prefect: the same work, the same files. Default: as a flow where "
+        "a Prefect server is configured or running.",
+        show_default=False,
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.")]
 
 
@@ -149,7 +157,7 @@ class ReviewOptions:
     """Options of a quick command that may run as a flow."""
 
     dry_run: DryRun = False
-    direct: Direct = False
+    prefect: Prefect = None
     json: AsJson = False
 
 
@@ -158,7 +166,7 @@ class RunOptions:
     """Options of a long command that may run as a flow."""
 
     dry_run: DryRun = False
-    direct: Direct = False
+    prefect: Prefect = None
     json: AsJson = False
     quiet: Quiet = False
 

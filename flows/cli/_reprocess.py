@@ -10,8 +10,8 @@ import typer
 
 from flows.classification import reprocessing
 from flows.classification.request import ReprocessRequest
+from flows.cli._flow_runs import runs_as_flow
 from flows.cli._options import RunOptions
-from flows.cli._prefect_server import start_prefect
 from flows.cli._printing import print_tables, say, show
 from flows.cli._progress import shown_progress
 from flows.orchestration.tables import run_tables, status_table, trouble_table
@@ -25,16 +25,14 @@ PARTLY = 3
 
 
 def run_reprocess(request: ReprocessRequest, options: RunOptions) -> None:
-    """Reprocess, as a flow unless it is direct."""
+    """Reprocess, as a flow where Prefect is wanted."""
     request = reprocessing.specified(request)
     with shown_progress(quiet=options.quiet):
-        if options.direct or options.dry_run:
+        if options.dry_run or not runs_as_flow(options.prefect):
             result = reprocessing.reprocess(request, dry_run=options.dry_run)
         else:
-            server = start_prefect()
             from flows.reprocess import reprocess
 
-            server.wait()
             result = reprocess(**vars(request))
     show(result, show_reprocessed, json=options.json)
     leave_partly(result)

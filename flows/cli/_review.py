@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 from flows.classification.feature_space import feature_space
+from flows.cli._flow_runs import runs_as_flow
 from flows.cli._options import ReviewOptions
-from flows.cli._prefect_server import start_prefect
 from flows.cli._printing import say, show
+from flows.cli._progress import shown_progress
 from flows.reviews import selection as reviewing
 from flows.reviews.request import ReviewRequest
 
@@ -15,17 +16,16 @@ __all__ = ["run_review"]
 
 
 def run_review(request: ReviewRequest, options: ReviewOptions) -> None:
-    """Review, as a flow unless it is direct."""
-    if options.direct or options.dry_run:
-        wanted = (request.out, request.store, request.specification)
-        space = None if request.budget is None else feature_space(*wanted)
-        result = reviewing.review(request, space=space, dry_run=options.dry_run)
-    else:
-        server = start_prefect()
-        from flows.review import review
+    """Review, as a flow where Prefect is wanted."""
+    with shown_progress(quiet=False):
+        if options.dry_run or not runs_as_flow(options.prefect):
+            wanted = (request.out, request.store, request.specification)
+            space = None if request.budget is None else feature_space(*wanted)
+            result = reviewing.review(request, space=space, dry_run=options.dry_run)
+        else:
+            from flows.review import review
 
-        server.wait()
-        result = review(**vars(request))
+            result = review(**vars(request))
     show(result, show_reviewed, json=options.json)
 
 

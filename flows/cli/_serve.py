@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import webbrowser
@@ -14,14 +13,8 @@ from types import FrameType
 from flows.cli._options import AutomateOptions
 from flows.errors import UsageError
 from flows.orchestration.deployments import FILE, AutomationsResult, deployments, deployments_text
-from flows.orchestration.home import ServedHome
-from flows.orchestration.settings import (
-    EmbeddedServer,
-    configured_server,
-    prefect_environment,
-    start_server_with_services,
-    without_credentials,
-)
+from flows.orchestration.home import connect, start_home_server
+from flows.orchestration.settings import Server, configured_server, prefect_environment, without_credentials
 
 __all__ = ["run_automate", "run_deployments", "run_serve", "run_ui"]
 
@@ -46,15 +39,11 @@ def run_deployments(out: Path | None) -> None:
 
 def run_automate(options: AutomateOptions) -> None:
     """Create or update the automations that alert a team, on the server that is configured or that `blr serve` runs."""
-    prefect_environment(console_level="CRITICAL")
-    if configured_server() is None:
-        running = ServedHome.here().address()
-        if running is None:
-            raise UsageError(
-                "got no Prefect server, which runs the automations; start `blr serve` in another terminal, "
-                "or set PREFECT_API_URL"
-            )
-        os.environ["PREFECT_API_URL"] = f"{running}/api"
+    if connect(console_level="CRITICAL") is None:
+        raise UsageError(
+            "got no Prefect server, which runs the automations; start `blr serve` in another terminal, "
+            "or set PREFECT_API_URL"
+        )
     from flows.cli._printing import show
     from flows.orchestration.automations import automate
 
@@ -82,17 +71,14 @@ def _show_automations(result: AutomationsResult) -> None:
 def run_serve(file: Path, *, limit: int, port: int | None) -> None:
     """Serve the deployments until Ctrl-C."""
     deployments(file)  # Errors in the file are reported before a server starts.
-    line = prefect_environment(console_level="INFO")
     if configured_server() is not None:
-        _say(line)
+        _say(prefect_environment(console_level="INFO"))
         _serve(file, limit)
         return
-    with ServedHome.here().ours() as home:
-        server = _started(port)
-        home.announce(server)
-        server.wait()
-        _say(f"{line}\nits pages: {server.url}  (Ctrl-C ends it; schedules stop until the next `blr serve`)")
-        _serve(file, limit)
+    line, server = start_home_server(port, console_level="INFO")
+    server.wait()
+    _say(f"{line}\nits pages: {server.url}  (Ctrl-C ends it; schedules stop until the next `blr serve`)")
+    _serve(file, limit)
 
 
 def _serve(file: Path, limit: int) -> None:
@@ -105,32 +91,14 @@ def _serve(file: Path, limit: int) -> None:
 
 def run_ui(*, opened: bool, port: int | None) -> None:
     """Show the pages of the database that runs are kept in, until Ctrl-C; those of a server that is up, at once."""
-    line = prefect_environment()
-    configured = configured_server()
-    if configured is not None:
-        _show(line, configured.removesuffix("/api"), opened=opened)
+    line = connect()
+    if line is not None:
+        _show(line, str(configured_server()).removesuffix("/api"), opened=opened)
         return
-    home = ServedHome.here()
-    running = home.address()
-    if running is not None:
-        _show(line, running, opened=opened)
-        return
-    with home.ours():
-        server = _started(port)
-        home.announce(server)
-        server.wait()
-        _show(line, str(server.url), opened=opened)
-        _until_stopped(server)
-
-
-def _started(port: int | None) -> EmbeddedServer:
-    """Start at the port that was asked for, or at Prefect's usual one, or at any where that is taken."""
-    if port is not None:
-        return start_server_with_services(port)
-    try:
-        return start_server_with_services(4200)
-    except OSError:
-        return start_server_with_services(0)
+    line, server = start_home_server(port)
+    server.wait()
+    _show(line, str(server.url), opened=opened)
+    _until_stopped(server)
 
 
 def _show(line: str, url: str, *, opened: bool) -> None:
@@ -139,7 +107,7 @@ def _show(line: str, url: str, *, opened: bool) -> None:
         webbrowser.open(url)
 
 
-def _until_stopped(server: EmbeddedServer) -> None:
+def _until_stopped(server: Server) -> None:
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
         raise KeyboardInterrupt
 

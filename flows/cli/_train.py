@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from flows.cli._flow_runs import runs_as_flow
 from flows.cli._options import TrainOptions
-from flows.cli._prefect_server import start_prefect
 from flows.cli._printing import show
 from flows.cli._progress import shown_progress
 from flows.cli._show import show_trained
@@ -19,17 +19,15 @@ __all__ = ["run_train"]
 
 
 def run_train(request: TrainRequest, options: TrainOptions) -> None:
-    """Train, as a flow unless it is direct."""
+    """Train, as a flow where Prefect is wanted."""
     request = training.specified(request)
     with shown_progress(quiet=options.quiet):
         if options.dry_run:
             result: TrainingResult = training.plan(request)
-        elif options.direct:
-            result = training.train(request)
-        else:
-            server = start_prefect()
+        elif runs_as_flow(options.prefect):
             from flows.train import train
 
-            server.wait()
             result = train(**vars(request))
+        else:
+            result = training.train(request)
     show(result, partial(show_trained, verbose=options.verbose), json=options.json)

@@ -26,12 +26,12 @@ from flows.cli._options import (
     AsJson,
     AutomateOptions,
     DemoFolder,
-    Direct,
     DryRun,
     IdleDays,
     Notify,
     OutFile,
     Port,
+    Prefect,
     PrintOptions,
     PromoteOptions,
     Quiet,
@@ -93,14 +93,14 @@ def options(
 @app.command()
 def demo(
     out: DemoFolder = Path("blr-demo"),
-    direct: Direct = False,
+    prefect: Prefect = None,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Classify the galaxies of OpenNGC: catalogues, two models, reports, annotated copies."""
     from flows.cli._demo import run_demonstration
 
-    run_demonstration(out, direct=direct, json=json, quiet=quiet)
+    run_demonstration(out, prefect=prefect, json=json, quiet=quiet)
 
 
 @verb(app, TrainRequest, TrainOptions)

@@ -1,4 +1,4 @@
-"""Prefect: settings, the embedded server, deployments, and the pages of runs.
+"""Prefect: settings, the user's server, deployments, and the pages of runs.
 
 - `automations`: Automations that alert a team: a scheduled run failed, is late, or released nothing for days;
   and two more.
@@ -6,7 +6,8 @@
   and for `blr serve`.
 - `events`: Events for Prefect's automations: a release is done, features have drifted, a file is
   quarantined, a model promoted.
-- `home`: The lock on a database of Prefect: who serves it; and killed runs marked as Crashed.
+- `home`: The user's Prefect server, one at a time on a database: who runs it, at which address, and who is at
+  work there; killed runs marked as Crashed.
 - `links`: Addresses of files on people's pages: a report lies on the worker's machine, its reader at another
   one.
 - `messages`: What a classification says of itself in one sentence: the message of its final state, and the name
@@ -20,7 +21,7 @@
   any of them.
 - `serve`: All deployments of a `prefect.yaml` served by one process: it waits for their times and runs them
   beside itself.
-- `server`: The process of the embedded Prefect server: `python -P server.py FD` serves the API on that
+- `server`: The process of the user's Prefect server: `python -P server.py FD` serves the API on that
   socket.
 - `settings`: Which Prefect server is used, where its database is, and the settings whose defaults are wrong
   for us.

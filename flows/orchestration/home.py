@@ -1,21 +1,23 @@
-"""One server with services at a time on a database: who has it, and at which address.
+"""The user's Prefect server, one at a time on a database: who runs it, at which address, and who is at work there.
 
 Two schedulers on one SQLite file would plan runs twice and block each other.  The lock is the system's, so that a
 server that was killed leaves none behind.
 
-Runs of the command line that were killed are marked as Crashed at the next start: the embedded server was not told of
-their end.  Runs of deployments are left to their worker.
+Runs of the command line that were killed are marked as Crashed by the next command: the server was not told of their
+end.  Runs of deployments are left to their worker.
 """
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import cache
 from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
@@ -23,9 +25,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from flows.errors import UsageError
-from flows.orchestration.settings import EmbeddedServer, share
+from flows.orchestration.settings import (
+    Server,
+    configured_server,
+    prefect_environment,
+    prefect_home,
+    start_server,
+)
 
-__all__ = ["HomeServer", "ServedHome", "crash_unended"]
+__all__ = ["ServedHome", "connect", "crash_unended", "share", "start_home_server"]
 
 MESSAGE = "its process was killed; the next run uses its finished files"
 PATIENCE = 60.0
@@ -33,14 +41,14 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class ServedHome:
-    """The file in a Prefect home that is locked while a server with services runs, and holds its address."""
+    """The file in a Prefect home that is locked while a server runs on its database, and holds its address."""
 
     path: Path
 
     @classmethod
     def here(cls) -> ServedHome:
-        """Return that of the home of this process, which `prefect_environment` has set."""
-        return cls(Path(os.environ["PREFECT_HOME"]) / "served-at")
+        """Return that of the user's home."""
+        return cls(prefect_home() / "served-at")
 
     @contextmanager
     def ours(self) -> Iterator[ServedHome]:
@@ -60,9 +68,9 @@ class ServedHome:
                 with suppress(OSError):
                     self.path.write_text("", encoding="utf-8")
 
-    def announce(self, server: EmbeddedServer) -> None:
+    def announce(self, url: str) -> None:
         """Write down the address, for others who ask."""
-        self.path.write_text(str(server.url), encoding="utf-8")
+        self.path.write_text(url, encoding="utf-8")
 
     def address(self) -> str | None:
         """Return the address of the server that runs on this database; None where none does."""
@@ -72,23 +80,74 @@ class ServedHome:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:
                     return file.read() or None
-        except FileNotFoundError:
+        except OSError:
             pass
         return None
 
 
-@dataclass
-class HomeServer:
-    """An embedded server that lets runs be crashed which were killed in its home."""
+def connect(*, console_level: str = "WARNING") -> str | None:
+    """Give Prefect's environment the server that is configured or running; return a line that names it.
 
-    server: EmbeddedServer
+    None where there is none, and nothing has changed then.  Where the server is that of `blr ui` or `blr serve`, runs
+    that were killed are marked as Crashed.
+    """
+    if configured_server() is not None:
+        return prefect_environment(console_level=console_level)
+    running = ServedHome.here().address()
+    if running is None:
+        return None
+    prefect_environment(console_level=console_level)
+    os.environ["PREFECT_API_URL"] = f"{running}/api"
+    alone_at = share(prefect_home())
+    if alone_at:
+        crash_unended(running, alone_at)
+    return f"Prefect: server {running}"
 
-    def wait(self) -> None:
-        """Return as soon as the server answers; runs that were killed have crashed by then."""
-        self.server.wait()
-        alone_at = share(Path(os.environ["PREFECT_HOME"])) if self.server.url else None
-        if self.server.url and alone_at:
-            crash_unended(self.server.url, alone_at)
+
+def start_home_server(port: int | None, *, console_level: str = "WARNING") -> tuple[str, Server]:
+    """Start the server of the home, which other commands find; return a line about its database, and the server.
+
+    It is at the port that was asked for, else at Prefect's usual one, or at any where that is taken.  It ends with this
+    process.
+    """
+    line = prefect_environment(console_level=console_level)
+    home = ServedHome.here()
+    held = ExitStack()
+    held.enter_context(home.ours())
+    atexit.register(held.close)
+    try:
+        server = start_server(home.path.parent, 4200 if port is None else port)
+    except OSError:
+        if port is not None:
+            raise
+        server = start_server(home.path.parent, 0)
+    home.announce(server.url)
+    return line, server
+
+
+AT_WORK = "at-work"
+"""File of a home that all commands at work in it hold a shared lock on."""
+
+
+@cache
+def share(home: Path) -> datetime | None:
+    """Take part in a home until this process ends; return the time of it, if nobody else took part then."""
+    try:
+        # Never closed, since closing would release the lock.
+        held = os.open(home / AT_WORK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        alone_at = datetime.now(UTC) if _alone(held) else None
+        fcntl.flock(held, fcntl.LOCK_SH)  # waits for those only who find out whether they are alone
+    except OSError:  # there are no locks here, or no writing: then nothing is known
+        return None
+    return alone_at
+
+
+def _alone(held: int) -> bool:
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def crash_unended(url: str, before: datetime) -> list[str]:

@@ -1,4 +1,4 @@
-"""The process of the embedded Prefect server: `python -P server.py FD` serves the API on that socket.
+"""The process of the user's Prefect server: `python -P server.py FD` serves the API on that socket.
 
 Prefect can start such a process itself.  But Prefect's process keeps running if its parent is killed, and Ctrl-C ends
 it while the parent still finishes its work. This one ends when its standard input is closed.

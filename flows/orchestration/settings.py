@@ -8,7 +8,6 @@ that import, and nothing here imports Prefect.  What the user has configured, in
 from __future__ import annotations
 
 import atexit
-import fcntl
 import os
 import re
 import socket
@@ -17,8 +16,6 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import cache
 from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
@@ -30,41 +27,15 @@ import platformdirs
 from flows.errors import FlowError
 
 __all__ = [
-    "EmbeddedServer",
+    "Server",
     "configured_server",
     "default_home",
     "free_port",
     "prefect_environment",
-    "share",
-    "start_embedded_server",
-    "start_server_with_services",
+    "prefect_home",
+    "start_server",
     "without_credentials",
 ]
-
-AT_WORK = "at-work"
-"""File of a home that all processes at work in it hold a shared lock on."""
-
-
-@cache
-def share(home: Path) -> datetime | None:
-    """Take part in a home until this process ends; return the time of it, if nobody else took part then."""
-    try:
-        # Never closed, since closing would release the lock.
-        held = os.open(home / AT_WORK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        alone_at = datetime.now(UTC) if _alone(held) else None
-        fcntl.flock(held, fcntl.LOCK_SH)  # waits for those only who find out whether they are alone
-    except OSError:  # there are no locks here, or no writing: then nothing is known
-        return None
-    return alone_at
-
-
-def _alone(held: int) -> bool:
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
 
 _EVERYWHERE = {
     "DO_NOT_TRACK": "1",  # Prefect's client reports to Amplitude otherwise
@@ -74,46 +45,42 @@ _EVERYWHERE = {
 }
 """Whatever the server."""
 
-_EMBEDDED = {
-    "PREFECT_SERVER_EPHEMERAL_ENABLED": "true",
+_OWN_SERVER = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",  # the default, 20 s, is too short
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     # Retries and restarts outlive the server's memory, where limits are leased by default.
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",  # 20 kB a task run, for ever, otherwise
 }
-"""For the embedded server, and the one that `blr ui` starts on the same database."""
+"""For the user's own server: that of `blr ui`, or the one that Prefect itself starts for a flow in Python."""
 
-_PROCESS = {
-    "PREFECT__SERVER_EPHEMERAL": "1",  # the API alone: no scheduler, no other services
-    "PREFECT__SERVER_FINAL": "1",
-    "PREFECT_SERVER_UI_ENABLED": "false",
-    "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",  # a third of the time to start, for blocks we do not use
-}
-"""For the process of the embedded server alone."""
-
-_WITH_SERVICES = {"PREFECT__SERVER_FINAL": "1", "PREFECT_SERVER_UI_ENABLED": "true"}
-"""For the process of the server of `blr serve` and `blr ui`: pages, scheduler and all."""
+_WITH_PAGES = {"PREFECT__SERVER_FINAL": "1", "PREFECT_SERVER_UI_ENABLED": "true"}
+"""For the process of the server."""
 
 _SERVER = Path(__file__).with_name("server.py")
 
 _PATIENCE = 240.0
-"""Seconds that the embedded server has to start: 10 on an idle machine, 30 for a new database, more on a busy one."""
+"""Seconds that the server has to start: 10 on an idle machine, 30 for a new database, more on a busy one."""
 
 _LONGEST_LOG = 1_000_000
-"""Bytes after which the embedded server's log is begun anew."""
+"""Bytes after which the server's log is begun anew."""
 
 
 def default_home() -> Path:
-    """Return the folder of the embedded server: the one place written outside of output folders."""
+    """Return the folder of the database of runs: the one place written outside of output folders."""
     return Path(platformdirs.user_data_dir("blr", appauthor=False)) / "prefect"
+
+
+def prefect_home() -> Path:
+    """Return the folder that PREFECT_HOME names, else `default_home()`."""
+    return Path(_configured().get("PREFECT_HOME") or default_home()).expanduser()
 
 
 def prefect_environment(home: Path | None = None, *, console_level: str = "WARNING") -> str:
     """Set the environment that Prefect reads on import; return one line that says which server is used.
 
-    Without a configured server it is Prefect's embedded one, with its database in `home` (by default
-    `PREFECT_HOME`, else `default_home()`).  Prefect's messages below `console_level` go to the server only.
+    Without a configured server the database is in `home`, by default `prefect_home()`.  Prefect's messages below
+    `console_level` go to the server only.
     """
     if "prefect" in sys.modules:
         return "Prefect: with the settings that this process already has"
@@ -123,28 +90,25 @@ def prefect_environment(home: Path | None = None, *, console_level: str = "WARNI
     if url:
         line = f"Prefect: server {without_credentials(url)}"
     else:
-        folder = home or Path(configured.get("PREFECT_HOME") or default_home()).expanduser()
+        folder = home or prefect_home()
         _make(folder)
-        share(folder)
         os.environ["PREFECT_HOME"] = str(folder)
-        ours |= _EMBEDDED | {"PREFECT_RESULTS_LOCAL_STORAGE_PATH": str(folder / "storage")}
-        line = f"Prefect: embedded server, its database in {folder}"
+        ours |= _OWN_SERVER | {"PREFECT_RESULTS_LOCAL_STORAGE_PATH": str(folder / "storage")}
+        line = f"Prefect: database in {folder}"
     os.environ.update({name: configured.get(name, value) for name, value in ours.items()})
     return line
 
 
 @dataclass
-class EmbeddedServer:
-    """Prefect's embedded server, starting in the background; without a process where another server is used."""
+class Server:
+    """A Prefect server in a process of ours, starting in the background."""
 
-    url: str | None = None
-    process: subprocess.Popen[bytes] | None = None
-    log: Path | None = None
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
 
     def wait(self) -> None:
         """Return as soon as the server answers; flows may run from then on."""
-        if self.process is None or self.url is None:
-            return
         # The socket listens from the start, so the request waits for the server, and fails if that ends.
         connection = HTTPConnection(urlsplit(self.url).netloc, timeout=_PATIENCE)
         try:
@@ -156,13 +120,13 @@ class EmbeddedServer:
         finally:
             connection.close()
         raise FlowError(
-            f"Prefect's embedded server did not start: the end of {self.log} tells why; correct that, or run "
+            f"Prefect's server did not start: the end of {self.log} tells why; correct that, or run "
             "with --direct, which needs no server"
         )
 
     def stop(self) -> None:
         """End the process and wait until it is gone."""
-        if self.process is not None and self.process.stdin is not None:
+        if self.process.stdin is not None:
             self.process.stdin.close()
             try:
                 self.process.wait(timeout=10)
@@ -171,35 +135,12 @@ class EmbeddedServer:
                 self.process.wait()
 
 
-def start_embedded_server() -> EmbeddedServer:
-    """Start the embedded server of `prefect_environment` beside other work; `wait()` before the first flow.
+def start_server(home: Path, port: int) -> Server:
+    """Start a server that schedules and has pages, with its database in `home`; port 0: any that is free.
 
-    Prefect would start one at the first flow, and have everybody wait for it.  It would stay behind when this
-    process is killed, stop at Ctrl-C while a partition is being finished, and processes that work for this
-    one would each start another.  Does nothing where a server is configured or Prefect is imported already.
+    `prefect_environment` comes before, and `wait()` before the first flow.  Prefect could start such a process itself;
+    that one would stay behind when this process is killed, and stop at Ctrl-C while a partition is being finished.
     """
-    home = os.environ.get("PREFECT_HOME")
-    if home is None or "prefect" in sys.modules or "PREFECT_API_URL" in _configured():
-        return EmbeddedServer()
-    return _started(Path(home), 0, _PROCESS)
-
-
-def start_server_with_services(port: int = 0) -> EmbeddedServer:
-    """Start a server that schedules and has pages, on the same database; port 0: any that is free.
-
-    It has the process of `start_embedded_server`, and ends as that one does.  Comes after `prefect_environment`.
-    """
-    return _started(Path(os.environ["PREFECT_HOME"]), port, _WITH_SERVICES)
-
-
-def _started(home: Path, port: int, settings: Mapping[str, str]) -> EmbeddedServer:
-    server = _start(home, port, settings)
-    atexit.register(server.stop)  # before Prefect is imported, so after it has sent its last messages
-    os.environ["PREFECT_API_URL"] = f"{server.url}/api"
-    return server
-
-
-def _start(home: Path, port: int, settings: Mapping[str, str]) -> EmbeddedServer:
     log = home / "server.log"
     mode = "ab" if log.exists() and log.stat().st_size < _LONGEST_LOG else "wb"
     with socket.create_server(("127.0.0.1", port)) as listening, log.open(mode) as output:
@@ -213,9 +154,12 @@ def _start(home: Path, port: int, settings: Mapping[str, str]) -> EmbeddedServer
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is for this process; that one ends with its standard input
             # Its pages would look for the API at Prefect's usual port.
-            env={**os.environ, **settings, "PREFECT_SERVER_UI_API_URL": f"{url}/api"},
+            env={**os.environ, **_WITH_PAGES, "PREFECT_SERVER_UI_API_URL": f"{url}/api"},
         )
-        return EmbeddedServer(url, process, log)
+    server = Server(url, process, log)
+    atexit.register(server.stop)  # before Prefect is imported, so after it has sent its last messages
+    os.environ["PREFECT_API_URL"] = f"{url}/api"
+    return server
 
 
 def configured_server() -> str | None:
@@ -290,6 +234,6 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FlowError(
-            f"{folder}: {error.strerror}, expected a folder for the database of Prefect's embedded server; set "
+            f"{folder}: {error.strerror}, expected a folder for Prefect's database; set "
             "PREFECT_HOME to a folder that you may write to, or run with --direct, which needs no database"
         ) from error

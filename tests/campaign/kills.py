@@ -23,7 +23,7 @@ from tests.campaign.harm import Harm, finished, harm_of_rerun, harm_of_stop, pha
 from tests.campaign.material import Scenario
 from tests.campaign.tally import Line
 from tests.campaign.zygote import Zygote, steps_in
-from tests.e2e.running import PROGRAMS, clean_environment, wait_for
+from tests.e2e.running import PROGRAMS, clean_environment, running, wait_for
 
 UNTOLD = ("Traceback", "This is an error in blr")
 """What no user should read, whatever was done to a run."""
@@ -144,8 +144,19 @@ def at_steps(
 def whole_programs(
     bench: Bench, scenario: Scenario, times: int, rng: random.Random, *, home: Path | None = None
 ) -> Line:
-    """Kill `blr` itself, from its start: with --direct, or with a home for the server that it embeds."""
-    kind = "blr, embedded server" if home else "blr --direct"
+    """Kill `blr` itself, from its start: with --direct, or under `blr ui`, whose database is in `home`."""
+    if home is None:
+        return _killed(bench, scenario, times, rng, home=None)
+    home.mkdir(exist_ok=True)
+    environment = clean_environment() | {"PREFECT_HOME": str(home)}
+    log = bench.logs / "ui.log"
+    with running([PROGRAMS / "blr", "ui", "--no-open"], log, env=environment):
+        wait_for(lambda: "its pages: " in log.read_text(), "the server")
+        return _killed(bench, scenario, times, rng, home=home)
+
+
+def _killed(bench: Bench, scenario: Scenario, times: int, rng: random.Random, *, home: Path | None) -> Line:
+    kind = "blr under blr ui" if home else "blr --direct"
     line = Line(f"{scenario.name}: SIGKILL, {kind}")
     environment = clean_environment() | ({"PREFECT_HOME": str(home)} if home else {})
     command = [str(PROGRAMS / "blr"), *scenario.arguments(Path("out"), direct=home is None)]

@@ -156,13 +156,13 @@ def test_a_plain_install_has_a_command_line(
 
 
 @pytest.mark.slow
-def test_a_plain_install_runs_flows_on_the_embedded_server(
+def test_a_plain_install_runs_flows_on_a_server_of_its_own(
     plain_install: Path, clean_environment: dict[str, str], tmp_path: Path
 ) -> None:
-    command = [plain_install / "python", PROBE, "embedded", tmp_path / "prefect"]
+    command = [plain_install / "python", PROBE, "flow", tmp_path / "prefect"]
     answer = run(command, env=clean_environment, cwd=tmp_path)
     assert json.loads(answer) == {
-        "server": f"Prefect: embedded server, its database in {tmp_path / 'prefect'}",
+        "server": f"Prefect: database in {tmp_path / 'prefect'}",
         "result": {"x": 4},
         "stored": "Completed",
     }

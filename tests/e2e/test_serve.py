@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]  # its own waits are 
 def blr(command: str, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """Run a command in the survey with a Prefect home of its own; yield it and the file of what it says."""
     environment = clean_environment() | {"PREFECT_HOME": str(folder / "home"), "PYTHONUNBUFFERED": "1"}
-    # The embedded server's first start fills the database; the blocks, which take seconds, are not used.
+    # A server's first start fills the database; the blocks, which take seconds, are not used.
     environment |= {"PREFECT_API_BLOCKS_REGISTER_ON_START": "false"}
     log = folder / f"{command.split(maxsplit=1)[0]}.log"
     log.unlink(missing_ok=True)

@@ -14,7 +14,6 @@ import yaml
 from flows.errors import UsageError
 from flows.orchestration.deployments import TEMPLATE, deployments, deployments_text
 from flows.orchestration.home import ServedHome
-from flows.orchestration.settings import EmbeddedServer
 from tests.e2e.running import clean_environment
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -126,7 +125,7 @@ def test_a_database_has_one_server(tmp_path: Path) -> None:
     home = ServedHome(tmp_path / "served-at")
     assert home.address() is None
     with home.ours():
-        home.announce(EmbeddedServer(url="http://127.0.0.1:1"))
+        home.announce("http://127.0.0.1:1")
         assert home.address() == "http://127.0.0.1:1"
         again = ServedHome(home.path)
         with (

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
-import time
-from http import HTTPStatus
+from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,7 +19,7 @@ import psutil
 import pytest
 
 from flows.errors import FlowError
-from flows.orchestration.settings import default_home, free_port, prefect_environment, start_embedded_server
+from flows.orchestration.settings import default_home, free_port, prefect_environment
 
 
 @pytest.fixture
@@ -41,9 +40,9 @@ def user_profile(folder: Path, text: str) -> None:
     (folder / "user" / ".prefect" / "profiles.toml").write_text(text)
 
 
-def test_embedded_by_default(no_prefect: Any) -> None:
+def test_a_database_of_the_users_by_default(no_prefect: Any) -> None:
     line = prefect_environment(no_prefect / "home")
-    assert line == f"Prefect: embedded server, its database in {no_prefect / 'home'}"
+    assert line == f"Prefect: database in {no_prefect / 'home'}"
     assert (no_prefect / "home").is_dir()
     assert os.environ["PREFECT_HOME"] == str(no_prefect / "home")
     assert os.environ["PREFECT_RESULTS_LOCAL_STORAGE_PATH"] == str(no_prefect / "home" / "storage")
@@ -84,12 +83,12 @@ def test_a_server_configured_by_a_profile(no_prefect: Any) -> None:
     assert "http://team.example/api" in prefect_environment()
 
 
-def test_the_active_profile_may_be_embedded(no_prefect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_active_profile_may_have_no_server(no_prefect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     user_profile(
         no_prefect, 'active = "team"\n[profiles.team]\nPREFECT_API_URL = "http://x"\n[profiles.mine]\n'
     )
     monkeypatch.setenv("PREFECT_PROFILE", "mine")
-    assert "embedded" in prefect_environment()
+    assert "database" in prefect_environment()
 
 
 @pytest.mark.usefixtures("no_prefect")
@@ -112,7 +111,7 @@ def test_the_users_settings_win(no_prefect: Any, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("file", ["prefect.toml", "pyproject.toml"])
 def test_leaves_malformed_files_to_prefect(file: str) -> None:
     Path(file).write_text("[[[")
-    assert "embedded" in prefect_environment()
+    assert "database" in prefect_environment()
 
 
 def test_too_late_once_prefect_is_imported(no_prefect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +141,7 @@ print(json.dumps({
     "home": str(s.home),
     "results": [s.results.default_serializer, str(s.results.local_storage_path)],
     "talks": [s.server.analytics_enabled, s.server.ui.show_promotional_content],
-    "embedded": [s.server.ephemeral.enabled, s.server.ephemeral.startup_timeout_seconds],
+    "patience": s.server.ephemeral.startup_timeout_seconds,
     "leases": s.server.concurrency.lease_storage,
     "vacuum": sorted(s.server.services.db_vacuum.enabled_vacuum_types),
 }))
@@ -165,90 +164,112 @@ def test_prefect_takes_the_settings(tmp_path: Path) -> None:
         "home": str(tmp_path),
         "results": ["json", str(tmp_path / "storage")],
         "talks": [False, False],
-        "embedded": [True, 120],
+        "patience": 120,
         "leases": "prefect.server.concurrency.lease_storage.filesystem",
         "vacuum": ["events", "flow_runs", "orphans"],
     }
 
 
-WORK = """
-import json, pathlib, signal, sys, time
-from flows.orchestration.settings import prefect_environment, start_embedded_server
-prefect_environment(pathlib.Path(sys.argv[1]))
-server = start_embedded_server()
-from prefect import flow
-server.wait()
-@flow(persist_result=True)
-def answer() -> dict[str, int]:
-    return {"is": 42}
-signal.signal(signal.SIGINT, signal.SIG_IGN)  # as one who finishes what is in hand
-print(json.dumps({"result": answer(), "server": server.process.pid, "url": server.url}), flush=True)
-sys.stdin.read()
-"""
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+    """Run `blr ui` in a home of its own, as a user does in another terminal."""
+    home = tmp_path_factory.mktemp("home")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    environment |= {"PREFECT_HOME": str(home), "PREFECT_API_BLOCKS_REGISTER_ON_START": "false"}
+    command = [sys.executable, "-m", "flows", "ui", "--no-open", "--port", str(free_port())]
+    with subprocess.Popen(command, env=environment, cwd=home, stdout=subprocess.PIPE, text=True) as process:
+        said = process.stdout.readline() + process.stdout.readline()
+        found = re.search(r"its pages: (http://\S+)", said)
+        assert found, said
+        (server,) = psutil.Process(process.pid).children()
+        yield SimpleNamespace(url=found[1], environment=environment, process=process, server=server)
+        process.kill()
 
 
-@pytest.mark.slow
-def test_the_embedded_server_lives_as_long_as_its_user(tmp_path: Path) -> None:
-    with start(WORK, tmp_path) as work:
-        told = json.loads(work.stdout.readline() or work.stderr.read())
-        assert told["result"] == {"is": 42}
-        os.killpg(work.pid, signal.SIGINT)
-        assert healthy(told["url"]), "Ctrl-C ended it"
-        listening = psutil.Process(told["server"]).net_connections("tcp")
-        assert {c.laddr.ip for c in listening if c.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
-        work.kill()
-    end = time.monotonic() + 30
-    while psutil.pid_exists(told["server"]) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert not psutil.pid_exists(told["server"]), "it stayed behind when its user was killed"
-
-
-NO_DATABASE = """
-import os, pathlib, sys
-os.environ["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = "sqlite+aiosqlite:////dev/null/nowhere.db"
-from flows.orchestration.settings import prefect_environment, start_embedded_server
-prefect_environment(pathlib.Path(sys.argv[1]))
-start_embedded_server().wait()
-"""
-
-
-@pytest.mark.slow
-def test_an_embedded_server_that_cannot_start_says_where_it_says_why(tmp_path: Path) -> None:
-    with start(NO_DATABASE, tmp_path) as work:
-        said = work.communicate()[1]
-    assert re.search(r"FlowError: .* did not start: the end of .*server.log tells why; .*--direct", said)
-    assert "unable to open database file" in (tmp_path / "server.log").read_text()
-
-
-@pytest.mark.usefixtures("no_prefect")
-def test_starts_no_server_where_one_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PREFECT_API_URL", "http://prefect.example/api")
-    prefect_environment()
-    server = start_embedded_server()
-    server.wait()
-    assert server.process is None
-
-
-def start(source: str, home: Path) -> subprocess.Popen[str]:
-    """Start a user's script in a process group of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-c", source, str(home)],
-        env={name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")},
-        cwd=home,
-        start_new_session=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+def classified(
+    folder: Path, trained: Path, environment: dict[str, str], *options: str
+) -> subprocess.CompletedProcess[str]:
+    """Classify the survey in an empty folder by a command of its own."""
+    folder.mkdir()
+    command = [
+        sys.executable,
+        "-m",
+        "flows",
+        "classify",
+        trained / "survey.fits",
+        "--model",
+        "morphology",
+        "--out",
+        "out",
+    ]
+    return subprocess.run(
+        [*command, "--store", trained / "models", *options],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
         text=True,
+        check=False,
     )
 
 
-def healthy(url: str) -> bool:
-    connection = HTTPConnection(urlsplit(url).netloc, timeout=30)
-    connection.request("GET", "/api/health")
-    status = connection.getresponse().status
+def runs(url: str) -> list[str]:
+    connection = HTTPConnection(urlsplit(url).netloc, timeout=60)
+    connection.request("POST", "/api/flow_runs/filter", "{}", {"Content-Type": "application/json"})
+    found = json.loads(connection.getresponse().read())
     connection.close()
-    return status == HTTPStatus.OK
+    return [run["state_name"] for run in found]
+
+
+@pytest.mark.slow
+def test_a_command_is_a_run_of_the_server_that_runs_and_leaves_the_same_without(
+    pages: SimpleNamespace, trained: Path, tmp_path: Path
+) -> None:
+    under = classified(tmp_path / "under", trained, pages.environment)
+    assert under.returncode == 0, under.stderr
+    assert f"Prefect: server {pages.url}" in under.stderr
+    assert runs(pages.url) == ["Completed"]
+    direct = classified(tmp_path / "direct", trained, pages.environment, "--direct")
+    assert direct.returncode == 0, direct.stderr
+    alone = classified(
+        tmp_path / "alone", trained, pages.environment | {"PREFECT_HOME": str(tmp_path / "none")}
+    )
+    assert alone.returncode == 0, alone.stderr
+    assert "running without Prefect; to see runs in its UI, start `blr ui`" in alone.stderr
+    assert not (tmp_path / "none").exists()
+    assert runs(pages.url) == ["Completed"], "no further run"
+    tables = [(tmp_path / name / "out" / "survey.fits").read_bytes() for name in ("under", "direct", "alone")]
+    assert tables[0] == tables[1] == tables[2]
+
+
+def test_prefect_that_is_asked_for_and_not_there(trained: Path, tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    environment |= {"PREFECT_HOME": str(tmp_path / "none")}
+    done = classified(tmp_path / "here", trained, environment, "--prefect")
+    assert done.returncode == 2
+    assert "got --prefect, but no Prefect server" in done.stderr
+    assert "start `blr ui`" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_server_ends_with_its_user_and_not_before(pages: SimpleNamespace) -> None:
+    listening = pages.server.net_connections("tcp")
+    assert {c.laddr.ip for c in listening if c.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
+    pages.process.kill()
+    pages.server.wait(timeout=30)
+
+
+@pytest.mark.slow
+def test_a_server_that_cannot_start_says_where_it_says_why(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    environment |= {
+        "PREFECT_HOME": str(tmp_path),
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": "sqlite+aiosqlite:////dev/null/nowhere.db",
+    }
+    command = [sys.executable, "-m", "flows", "ui", "--no-open"]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert re.search(r"did not start: the end of .*server.log tells why; .*--direct", done.stderr)
+    assert "unable to open database file" in (tmp_path / "server.log").read_text()
 
 
 @pytest.mark.slow

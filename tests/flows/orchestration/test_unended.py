@@ -10,7 +10,7 @@ from tests.flows.children import Child
 
 SHARE = """
 import pathlib, sys
-from flows.orchestration.settings import share
+from flows.orchestration.home import share
 print(share(pathlib.Path(sys.argv[1])) is not None, flush=True)
 sys.stdin.read()
 """
