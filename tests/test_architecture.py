@@ -35,12 +35,11 @@ DEFERRED = {
     "flows.deployed": "a run is of one flow, and does not wait for the others",
     "flows.engines.choice": "distributed: an extra, and most runs use threads",
     "flows.reports.skill": "SciPy: a list of models shows skills and computes none",
-    "flows.reports._drawings": "matplotlib: most commands draw nothing",
     "flows.classification._difference": "pandas: most releases are compared row by row",
     "catalogs.arrays.distinct": "pandas: most commands count nothing",
     "catalogs.remote._http": "aiohttp: most runs read no URL of the web",
     "catalogs.sky.positions": "astropy.coordinates: most runs match nothing by position",
-    "catalogs.profile.split": "astropy.coordinates: most splits are by id",
+    "catalogs.profile.split": "astropy: most splits are by id",
     "catalogs.memory.tables": "pandas: whoever hands over a frame has imported it",
 }
 

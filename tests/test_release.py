@@ -13,7 +13,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-CONDA_NAMES = {"matplotlib": "matplotlib-base", "astropy": "astropy-base"}
+CONDA_NAMES = {"astropy": "astropy-base"}
 
 release_notes = runpy.run_path(str(ROOT / "release" / "notes.py"))["release_notes"]
 

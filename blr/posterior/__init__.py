@@ -7,8 +7,6 @@
   on it.
 - `laplace`: The Laplace approximation: a Gaussian about the mode, with the curvature found there (PRML 4.4,
   4.5.1).
-- `pair`: Two weights: their exact posterior by importance draws, beside its Laplace and refined
-  approximations.
 - `posterior`: What may be asked of every posterior of the weights, whatever found it.
 - `repair`: The posterior that is served: the refined one where it holds, else what chains put in its place.
 - `sampling`: The sampled posterior: draws from Markov chains that leave the exact posterior invariant.
@@ -27,4 +25,4 @@ For this folder alone:
 - `_weights`: The base of all kinds of posteriors: a Gaussian of the weights, and its predictions for new rows.
 """
 
-__all__ = ["bridge", "ensemble", "kinds", "laplace", "pair", "posterior", "repair", "sampling", "variational"]
+__all__ = ["bridge", "ensemble", "kinds", "laplace", "posterior", "repair", "sampling", "variational"]

@@ -101,26 +101,44 @@ def _canonical(column: Array) -> Array:
 def healpix_pixels(ra: Array, dec: Array, order: int = HEALPIX_ORDER) -> NDArray[np.int64]:
     """Return the nested HEALPix pixel (N,) of positions in degrees (N,); -1 for a missing one.
 
-    Gorski et al. (2005), doi:10.1086/427976.
+    Gorski et al. (2005), doi:10.1086/427976, equations 12 to 22, without astropy, which is slow to import.
     """
-    # Slow to import, and most splits are by id.
-    from astropy import units  # noqa: PLC0415
-    from astropy.coordinates import Latitude, Longitude  # noqa: PLC0415
-    from astropy_healpix import HEALPix  # noqa: PLC0415
-
     lon, lat = (np.ma.filled(np.ma.asarray(x, dtype=np.float64), np.nan) for x in (ra, dec))
     known = np.isfinite(lon) & np.isfinite(lat) & (np.abs(lat) <= 90)
     pixels = np.full(len(lon), -1, dtype=np.int64)
-    grid = HEALPix(nside=2**order, order="nested")
-    pixels[known] = grid.lonlat_to_healpix(
-        Longitude(lon[known] * units.deg), Latitude(lat[known] * units.deg)
+    pixels[known] = _nested_pixels(lon[known], np.radians(lat[known]), order)
+    return pixels
+
+
+def _nested_pixels(ra: NDArray[np.float64], dec: NDArray[np.float64], order: int) -> NDArray[np.int64]:
+    """Return the nested pixels (N,) of right ascensions in degrees and declinations in radians, (N,) each."""
+    n, z = 1 << order, np.sin(dec)
+    turn = np.mod(ra, 360.0) / 90.0
+    turn[turn >= 4] = 0.0  # tiny negative angles, rounded up
+    # Near the equator, a base pixel lies between lines that rise and lines that fall to the east.
+    rising, falling = ((n * (0.5 + turn + slope * z)).astype(np.int64) for slope in (-0.75, 0.75))
+    a, b = rising >> order, falling >> order
+    face = np.where(a == b, a | 4, np.where(a < b, a, b + 8))
+    x, y = falling & (n - 1), n - 1 - (rising & (n - 1))
+    # Beyond two thirds, lines run to the pole.
+    quarter = turn.astype(np.int64)
+    reach = n * np.cos(dec) * np.sqrt(3 / (1 + np.abs(z)))
+    east, west = (
+        np.minimum((share * reach).astype(np.int64), n - 1) for share in (turn - quarter, 1 - turn + quarter)
     )
+    polar, north = np.abs(z) > 2 / 3, z > 0
+    face = np.where(polar, np.where(north, quarter, quarter + 8), face)
+    x = np.where(polar, np.where(north, n - 1 - west, east), x)
+    y = np.where(polar, np.where(north, n - 1 - east, west), y)
+    pixels = face << (2 * order)
+    for bit in range(order):
+        pixels |= ((x >> bit & 1) << (2 * bit)) | ((y >> bit & 1) << (2 * bit + 1))
     return pixels
 
 
 def with_neighbouring_pixels(pixels: NDArray[np.int64], order: int) -> NDArray[np.int64]:
     """Return nested HEALPix pixels of an order with all that touch one of them, each once, in order."""
-    from astropy_healpix import HEALPix  # noqa: PLC0415  see `healpix_pixels`
+    from astropy_healpix import HEALPix  # noqa: PLC0415  slow, and most splits are by id
 
     with np.errstate(invalid="ignore"):  # where a pixel has seven neighbours, the eighth is -1
         around = HEALPix(nside=2**order, order="nested").neighbours(pixels)

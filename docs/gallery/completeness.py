@@ -5,14 +5,13 @@ class, a high one loses many.  Purity has the same kind of picture, and rises in
 """
 
 import numpy as np
-from matplotlib.axes import Axes
 
 import blr
-from flows.plots.completeness import plot_threshold_curves
-from flows.plots.style import new_axes
+from flows.plots.axes import SvgAxes, new_axes
+from flows.plots.performance import plot_threshold_curves
 
 
-def draw() -> Axes:
+def draw() -> SvgAxes:
     rng = np.random.default_rng(7)
     late = rng.random(4000) < 0.3
     X = np.where(late[:, None], 0.9, -0.4) + rng.normal(size=(4000, 2))

@@ -4,14 +4,13 @@ Rows are true classes, columns assigned ones.  Each row sums to 100 %; the small
 """
 
 import numpy as np
-from matplotlib.axes import Axes
 
 import blr
+from flows.plots.axes import SvgAxes, new_axes
 from flows.plots.performance import plot_confusion
-from flows.plots.style import new_axes
 
 
-def draw() -> Axes:
+def draw() -> SvgAxes:
     rng = np.random.default_rng(2)
     kind = rng.choice(3, 2000, p=[0.5, 0.35, 0.15])
     X = np.array([[0.0, 0.0], [1.6, 0.4], [0.6, 2.0]])[kind] + rng.normal(size=(2000, 2)) * 0.8

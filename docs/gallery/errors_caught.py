@@ -5,14 +5,13 @@ in random order it would be the dotted line.
 """
 
 import numpy as np
-from matplotlib.axes import Axes
 
 import blr
+from flows.plots.axes import SvgAxes, new_axes
 from flows.plots.performance import plot_errors_caught
-from flows.plots.style import new_axes
 
 
-def draw() -> Axes:
+def draw() -> SvgAxes:
     rng = np.random.default_rng(9)
     X = rng.normal(size=(5000, 3))
     late = rng.random(5000) < 1 / (1 + np.exp(-2 * X @ [1.0, -1.0, 0.5]))

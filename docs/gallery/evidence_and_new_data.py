@@ -5,13 +5,13 @@ rows that no fit has seen.  More evidence goes with less loss.  So the rows that
 """
 
 import numpy as np
-from matplotlib.axes import Axes
 
 import blr
-from flows.plots.style import INK, class_colour, label_axes, new_axes
+from flows.plots.axes import SvgAxes, new_axes
+from flows.plots.style import INK, class_colour, label_axes
 
 
-def draw() -> Axes:
+def draw() -> SvgAxes:
     rng = np.random.default_rng(11)
 
     def rows(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -26,9 +26,7 @@ def draw() -> Axes:
         p = q.predict_proba(basis(new))
         loss = -np.log(np.where(truth, p, 1 - p)).mean()
         axes.plot(q.log_evidence, loss, "o", color=class_colour(0), markersize=7)
-        axes.annotate(
-            f"degree {degree}", (q.log_evidence, loss), (7, 5), textcoords="offset points", color=INK
-        )
-    axes.margins(x=0.2, y=0.15)
+        axes.text(q.log_evidence + 0.4, loss + 0.004, f"degree {degree}", va="center", color=INK)
+    axes.set(xlim=(-92, -75))
     label_axes(axes, "log evidence of 120 rows (nats)", "log loss of 20,000 new rows (nats)")
     return axes

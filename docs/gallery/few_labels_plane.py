@@ -6,14 +6,13 @@ the weights, and the probability stays near one half.
 """
 
 import numpy as np
-from matplotlib.axes import Axes
 
 import blr
+from flows.plots.axes import SvgAxes, new_axes
 from flows.plots.boundary import plot_contours, plot_objects
-from flows.plots.style import new_axes
 
 
-def draw() -> Axes:
+def draw() -> SvgAxes:
     rng = np.random.default_rng(3)
     late = rng.random(40) < 0.5
     X = np.where(late[:, None], [0.5, -0.4], [-0.5, 0.4]) + rng.normal(size=(40, 2)) * 0.7

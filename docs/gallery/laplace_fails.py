@@ -7,14 +7,14 @@ Gaussian that fits best as a whole.
 """
 
 import numpy as np
-from matplotlib.axes import Axes
 
 import blr
-from flows.plots.style import new_axes
-from flows.plots.weights import plot_posterior_pair
+from flows.plots.axes import SvgAxes, new_axes
+from flows.plots.boundary import contour_lines
+from flows.plots.style import CLASSES, label_axes, legend
 
 
-def draw() -> Axes:
+def draw() -> SvgAxes:
     x = np.array([-2.0, -1.4, -0.9, -0.3, 0.4, 0.8, 1.5, 2.2])
     Phi = np.column_stack([np.ones(8), x])
     t = x > 0
@@ -27,13 +27,21 @@ def draw() -> Axes:
     log_density = -np.logaddexp(0, -np.where(t, 1, -1) * (w @ Phi.T)).sum(axis=1) - 0.01 * (w**2).sum(axis=1)
     share = np.exp(log_density - log_density.max())
     axes = new_axes(6, 4.6)
-    plot_posterior_pair(
-        axes,
-        w,
-        share,
-        laplace=(q.mean, np.linalg.inv(q.precision)),
-        refined=(refined.mean, np.linalg.inv(refined.precision)),
-        names=("intercept", "slope"),
-    )
+    ranked = np.sort(share)[::-1]
+    held = np.cumsum(ranked) / ranked.sum()
+    for inside in (0.393, 0.865):  # one and two sigma of a Gaussian in two dimensions
+        level = ranked[np.searchsorted(held, inside)]
+        for line in contour_lines(a[0], b[:, 0], share.reshape(a.shape), level):
+            axes.plot(*line.T, color=CLASSES[2], linewidth=2.2, label="exact" if inside < 0.5 else None)
+        for fit, form, colour, name in (
+            (q, "--", CLASSES[1], "Laplace"),
+            (refined, "-", CLASSES[0], "refined"),
+        ):
+            angle = np.linspace(0, 2 * np.pi, 73)
+            circle = np.sqrt(-2 * np.log(1 - inside)) * np.array([np.cos(angle), np.sin(angle)])
+            ring = fit.mean[:, None] + np.linalg.cholesky(np.linalg.inv(fit.precision)) @ circle
+            axes.plot(*ring, form, color=colour, label=name if inside < 0.5 else None)
+    label_axes(axes, "intercept", "slope")
+    legend(axes)
     axes.set(xlim=(-10, 10), ylim=(-3, 22))
     return axes

@@ -5,23 +5,22 @@ the probability stays.  With more of it every probability moves towards one half
 """
 
 import numpy as np
-from matplotlib.axes import Axes
 from scipy.special import expit
 
-from flows.plots.style import class_colour, label_axes, legend, new_axes
+from flows.plots.axes import SvgAxes, new_axes
+from flows.plots.style import class_colour, label_axes, legend
 
 
-def draw() -> Axes:
+def draw() -> SvgAxes:
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     sd = np.linspace(0, 6, 60)
     axes = new_axes(6, 4)
     plugin = (0.6, 0.8, 0.95, 0.99)
-    lines = []
     for k, p in enumerate(plugin):
         logit = np.log(p / (1 - p))
         moderated = [weights @ expit(logit + s * nodes) / weights.sum() for s in sd]
-        lines += axes.plot(sd, moderated, color=class_colour(k), linewidth=2)
+        axes.plot(sd, moderated, color=class_colour(k), linewidth=2, label=f"best weights say {p:.2f}")
     axes.set(xlim=(0, 6), ylim=(0.5, 1))
     label_axes(axes, "standard deviation of the logit", "moderated probability")
-    legend(axes, lines, [f"best weights say {p:.2f}" for p in plugin], where="upper right")
+    legend(axes)
     return axes

@@ -5,15 +5,14 @@ intervals.  On the dashed line 70 % means 70 %.
 """
 
 import numpy as np
-from matplotlib.axes import Axes
 
 import blr
 from blr.calibration import reliability_curve
+from flows.plots.axes import SvgAxes, new_axes
 from flows.plots.performance import plot_reliability
-from flows.plots.style import new_axes
 
 
-def draw() -> Axes:
+def draw() -> SvgAxes:
     rng = np.random.default_rng(5)
     X = rng.normal(size=(6000, 4))
     late = rng.random(6000) < 1 / (1 + np.exp(-X @ [1.0, -0.8, 0.5, 0.0]))

@@ -5,14 +5,14 @@ beyond them.  An object whose logit is known worse than those of nearly all trai
 """
 
 import numpy as np
-from matplotlib.axes import Axes
 from scipy.special import expit
 
 import blr
-from flows.plots.style import MUTED, class_colour, label_axes, new_axes
+from flows.plots.axes import SvgAxes, new_axes
+from flows.plots.style import MUTED, class_colour, label_axes
 
 
-def draw() -> Axes:
+def draw() -> SvgAxes:
     rng = np.random.default_rng(2)
     x = rng.uniform(-2, 2, 18)
     late = rng.random(18) < expit(0.9 * x)
@@ -21,7 +21,7 @@ def draw() -> Axes:
     far = np.linspace(-8, 8, 200)
     axes = new_axes(6.4, 3.4)
     axes.plot(far, q.logit_moments(basis(far[:, None]))[1] ** 0.5, color=class_colour(0), linewidth=2.2)
-    axes.plot(x, np.zeros(18), "|", color=MUTED, markersize=9)
-    axes.set(xlim=(-8, 8), ylim=(-0.5, None))
-    label_axes(axes, "feature; marks are labels", "standard deviation of the logit")
+    axes.plot(x, np.zeros(18), "o", color=MUTED, markersize=4)
+    axes.set(xlim=(-8, 8), ylim=(-0.5, 8))
+    label_axes(axes, "feature; circles are labels", "standard deviation of the logit")
     return axes

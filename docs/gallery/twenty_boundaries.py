@@ -5,14 +5,13 @@ best one.  The moderated probability is the average over such curves, so it is s
 """
 
 import numpy as np
-from matplotlib.axes import Axes
 
 import blr
+from flows.plots.axes import SvgAxes, new_axes
 from flows.plots.boundary import plot_boundaries, plot_objects
-from flows.plots.style import new_axes
 
 
-def draw() -> Axes:
+def draw() -> SvgAxes:
     rng = np.random.default_rng(6)
     X = rng.normal(size=(120, 2))
     late = rng.random(120) < 1 / (1 + np.exp(2 * X[:, 0] - 2 * X[:, 1] ** 2 + 1))

@@ -7,14 +7,13 @@ Way, as galaxies do.
 import numpy as np
 from astropy import units as u
 from astropy.coordinates import SkyCoord
-from matplotlib.axes import Axes
 
 from catalogs.profile.split import healpix_pixels
+from flows.plots.axes import SvgAxes, new_axes
 from flows.plots.sky import plot_sky
-from flows.plots.style import new_axes
 
 
-def draw() -> Axes:
+def draw() -> SvgAxes:
     rng = np.random.default_rng(4)
     ra, dec = rng.uniform(0, 360, 40_000), np.degrees(np.arcsin(rng.uniform(-1, 1, 40_000)))
     latitude = SkyCoord(ra * u.deg, dec * u.deg).galactic.b.deg

@@ -20,15 +20,13 @@ MODULES = {
     "flows.tables": "Tables in memory: trained from, and classified.",
     "flows.classification.request": "What is asked of a classification, a census, a map.",
     "flows.classification.census_taking": "A census of an annotated catalogue.",
+    "flows.plots.axes": "",
     "flows.plots.boundary": "",
     "flows.plots.catalogue": "",
-    "flows.plots.completeness": "",
-    "flows.plots.evidence": "",
     "flows.plots.names": "",
     "flows.plots.performance": "",
     "flows.plots.sky": "",
     "flows.plots.style": "",
-    "flows.plots.weights": "",
 }
 """The public modules, and what each is for; where nothing is said, its docstring's first line says it."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from links import DOCS
 
-from flows.plots.style import svg
+from flows.plots.axes import svg
 
 
 def pictures() -> list[Path]:

@@ -133,7 +133,13 @@ def classification_of(
             assigned=tuple(zip(*sky.assigned, strict=True)),
         ),
         features=_features(model, files),
+        label_shares=dict(zip(model.classes, _shares(model.training.training_counts), strict=True)),
     )
+
+
+def _shares(counts: Sequence[int]) -> list[float]:
+    total = max(1, sum(counts))
+    return [n / total for n in counts]
 
 
 def _features(model: Model, files: Sequence[FileCounts]) -> tuple[FeatureComparison, ...]:

@@ -1,102 +1,89 @@
-"""The decision boundary over two features: contours of probabilities, and boundaries of weights from the posterior."""
+"""The decision boundary over two features: probabilities as shades and contours, and boundaries of single draws."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
-from matplotlib.lines import Line2D
+from contourpy import LineType, contour_generator
 from numpy.typing import ArrayLike
 
-from flows.plots.style import INK, MUTED, SURFACE, class_colour, label_axes, legend
+from flows.plots.axes import SvgAxes
+from flows.plots.style import INK, class_colour, label_axes, legend
 
-__all__ = ["plot_boundaries", "plot_contours", "plot_objects"]
+__all__ = ["contour_lines", "plot_boundaries", "plot_contours", "plot_objects"]
 
-LEVELS: Final = (0.3, 0.5, 0.7)
-STEPS: Final = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98)
-TWO: Final = 2
+LEVELS = (0.3, 0.5, 0.7)
+FEW = 300
+"""Objects below which each has a larger mark."""
+DEEPEST = 0.35
+"""Opacity of the shade where a class is certain."""
+
+
+def contour_lines(x: ArrayLike, y: ArrayLike, values: ArrayLike, level: float) -> Iterator[np.ndarray]:
+    """Yield the lines (n, 2) on which values (ny, nx) at the nodes `x` (nx,) and `y` (ny,) have a level."""
+    grid = contour_generator(x, y, np.asarray(values, float), name="serial", line_type=LineType.Separate)
+    yield from (np.asarray(line) for line in grid.lines(level))
 
 
 def plot_contours(
-    axes: Axes,
+    axes: SvgAxes,
     x: ArrayLike,
     y: ArrayLike,
     moderated: ArrayLike,
-    plugin: ArrayLike,
+    plugin: ArrayLike | None = None,
     *,
-    of: int,
+    of: int | None = None,
     classes: Sequence[str],
-    explained: bool = True,
-) -> Axes:
-    """Draw a class's moderated probability as shades and solid contours, and the plug-in probability as dashed ones.
+) -> SvgAxes:
+    """Draw the probabilities of classes: shades in the colour of the most probable one, and contours.
 
-    `x` (nx,) and `y` (ny,) are the nodes, `moderated` and `plugin` (ny, nx, K) the probabilities there, `of` the
-    index of the class.  Of two classes the other one has its shades too.  `explained`: with a legend.
+    `x` (nx,) and `y` (ny,) are evenly spaced nodes, `moderated` and `plugin` (ny, nx, K) the probabilities there.
+    Contours are those of the class with the index `of`, at 0.3, 0.5 and 0.7: solid of the moderated probabilities,
+    dashed of the plug-in ones.  Without `of`, they are where each class has one half.
     """
-    grid = np.asarray(moderated, float)
+    p = np.asarray(moderated, float)
+    K = len(classes)
+    excess = np.clip((p.max(axis=2) - 1 / K) / (1 - 1 / K), 0, 1) if K > 1 else np.zeros(p.shape[:2])
+    colours = np.array([[int(class_colour(k)[i : i + 2], 16) for i in (1, 3, 5)] for k in range(K)])
+    image = np.concatenate([colours[p.argmax(axis=2)], (255 * DEEPEST * excess)[..., None]], axis=2)
+    px, py = np.asarray(x, float), np.asarray(y, float)
     axes.grid(visible=False)
-    shaded = [of, 1 - of] if len(classes) == TWO else [of]
-    for k in shaded:
-        for low in STEPS[5:] if len(classes) == TWO else STEPS:
-            if grid[:, :, k].min() < low < grid[:, :, k].max():
-                axes.contourf(x, y, grid[:, :, k], [low, 2], colors=[class_colour(k)], alpha=0.09, zorder=1)
-    for values, style, width in ((np.asarray(plugin, float), "dashed", 1.1), (grid, "solid", 1.6)):
-        shown = values[:, :, of]
-        levels = [level for level in LEVELS if shown.min() < level < shown.max()]
-        if levels:  # contour warns where there is none to draw
-            lines = axes.contour(
-                x, y, shown, levels, colors=INK, linewidths=width, linestyles=style, zorder=3
-            )
-            if style == "solid":
-                axes.clabel(lines, fmt="%.1f", fontsize=8)
-    axes.set(xlim=(np.min(x), np.max(x)), ylim=(np.min(y), np.max(y)))
-    handles = [
-        Line2D([], [], color=INK, linewidth=1.6),
-        Line2D([], [], color=INK, linewidth=1.1, linestyle="--"),
-    ]
-    if explained:
-        legend(axes, handles, ["moderated", "plug-in"], where="upper right")
+    axes.imshow(image.astype(np.uint8)[::-1], extent=(px[0], px[-1], py[0], py[-1]), aspect="auto")
+    pairs = [(k, 0.5) for k in range(K)] if of is None else [(of, level) for level in LEVELS]
+    for values, form in ((p, "-"), *(() if plugin is None else ((np.asarray(plugin, float), "--"),))):
+        for k, level in pairs:
+            for line in contour_lines(px, py, values[:, :, k], level):
+                axes.plot(line[:, 0], line[:, 1], form, color=INK, linewidth=1.6 if form == "-" else 1.1)
+    axes.set(xlim=(px[0], px[-1]), ylim=(py[0], py[-1]))
     return axes
 
 
-def plot_boundaries(axes: Axes, boundaries: Sequence[ArrayLike]) -> Axes:
+def plot_boundaries(axes: SvgAxes, boundaries: Sequence[ArrayLike]) -> SvgAxes:
     """Draw decision boundaries, (n, 2) each, such as those of single draws of the weights from the posterior."""
-    lines = [np.asarray(points, float) for points in boundaries]
-    axes.add_collection(LineCollection(lines, colors=INK, linewidths=0.7, alpha=0.55, zorder=3))
+    for points in boundaries:
+        line = np.asarray(points, float)
+        axes.plot(line[:, 0], line[:, 1], color=INK, linewidth=0.7, alpha=0.55)
     return axes
 
 
 def plot_objects(
-    axes: Axes,
+    axes: SvgAxes,
     x: ArrayLike,
     y: ArrayLike,
     labels: ArrayLike,
     classes: Sequence[str],
     *,
     names: tuple[str, str],
-) -> Axes:
+) -> SvgAxes:
     """Draw labelled objects over two features, (n,) each, in the colour of their class, and name the axes."""
     px, py, k = np.asarray(x, float), np.asarray(y, float), np.asarray(labels)
-    handles: list[Any] = []
-    for j in range(len(classes)):
+    size = 4 if len(px) < FEW else 2.4
+    for j, name in enumerate(classes):
         own = k == j
         axes.plot(
-            px[own],
-            py[own],
-            "o",
-            color=class_colour(j),
-            markersize=2.4,
-            markeredgewidth=0,
-            alpha=0.55,
-            zorder=2,
+            px[own], py[own], "o", color=class_colour(j), markersize=size, alpha=0.55, label=f" {name[:32]}"
         )
-        handles.append(
-            Line2D([], [], marker="o", linestyle="", color=class_colour(j), markeredgecolor=SURFACE)
-        )
-    legend(axes, handles, classes, where="above")
+    legend(axes)
     label_axes(axes, *names)
-    axes.tick_params(colors=MUTED)
     return axes

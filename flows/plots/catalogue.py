@@ -1,4 +1,4 @@
-"""What was found in a catalogue: class fractions with their errors, flags, and features against the training's."""
+"""What was found in a catalogue: class shares with intervals, flags, and features against the training's."""
 
 from __future__ import annotations
 
@@ -6,69 +6,81 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.patches import Patch
 from numpy.typing import ArrayLike
 
+from flows.plots.axes import SvgAxes
 from flows.plots.style import (
     CLASSES,
     INK,
     MUTED,
     class_colour,
-    drawable,
     label_axes,
     legend,
-    percent_axis,
+    percent_ticks,
     rescaled_ticks,
 )
 
-__all__ = ["plot_class_fractions", "plot_feature"]
-
-SHORT = 3
-"""Letters of the names of classes that need not be turned to have room."""
+__all__ = ["plot_class_fractions", "plot_feature", "plot_flags"]
 
 
 def plot_class_fractions(
-    axes: Axes,
+    axes: SvgAxes,
     classes: Sequence[str],
     assigned: ArrayLike,
     expected: ArrayLike,
     error: ArrayLike | None,
     *,
     interval: ArrayLike | None = None,
-) -> Axes:
+    labelled: ArrayLike | None = None,
+) -> SvgAxes:
     """Draw the fraction of each class (K,): expected with two standard errors, and by assigned objects (open).
 
-    With `interval` (2, K), the ends of 95 % intervals, the expected fractions are a census's, and have these.
+    With `interval` (2, K), the ends of 95 % intervals, the expected fractions are a census's, and have these.  Beside
+    them stand the shares of the classes among the labels, where they are given as `labelled` (K,).
     """
-    place = np.arange(len(classes))
-    means = np.asarray(expected, float)
-    axes.bar(
-        place, means, width=0.6, color=[class_colour(k) for k in range(len(classes))], alpha=0.35, linewidth=0
-    )
-    reach = None if error is None else 2 * np.asarray(error, float)
-    if interval is not None:
-        low, high = np.asarray(interval, float)
-        reach = np.maximum([means - low, high - means], 0)
-    if reach is not None:
-        axes.errorbar(place, means, yerr=reach, fmt="none", ecolor=INK, elinewidth=1.6, capsize=4)
-    axes.plot(place, np.asarray(assigned, float), "o", markerfacecolor="none", color=INK, markersize=7)
-    axes.set_xticks(place, [drawable(name)[:16] for name in classes])
-    for text in axes.get_xticklabels():
-        text.set_parse_math(False)
-        if len(classes) > 3 and max(map(len, classes)) > SHORT:
-            text.set(rotation=20, ha="right")
-    axes.set_ylim(-0.02 * max(0.01, float(means.max(initial=0))), None)
-    label_axes(axes, "", "fraction of the objects")
-    percent_axis(axes.yaxis)
-    bars = "expected, ± 2 σ" if interval is None else "census, 95 %"
-    open_circle = axes.plot([], [], "o", markerfacecolor="none", color=INK, markersize=7)[0]
-    legend(axes, [Patch(color=MUTED, alpha=0.35), open_circle], [bars, "assigned"])
+    place, means = np.arange(len(classes)), np.asarray(expected, float)
+    known = np.zeros((0, len(classes))) if labelled is None else np.asarray(labelled, float)[None]
+    right = 0.12 if len(known) else 0.36
+    for k, mean in enumerate(means):
+        axes.fill(*_bar(k - 0.36, k + right, mean), color=class_colour(k), alpha=0.45)
+        for share in known[:, k]:
+            axes.fill(*_bar(k + right + 0.02, k + 0.36, share), color=MUTED, alpha=0.3)
+    reach = 0 if error is None else 2 * np.asarray(error, float)
+    ends = np.asarray([means - reach, means + reach] if interval is None else interval, float)
+    middle = place + (right - 0.36) / 2
+    if interval is not None or error is not None:
+        bars = "share, 95 %" if interval is not None else "sum of probabilities, ± 2 σ"
+        axes.vlines(middle, *ends, colors=INK, linewidth=2)
+        axes.plot([], [], color=INK, linewidth=2, label=bars)
+    by = "by the most probable class"
+    axes.plot(middle, assigned, "o", color=INK, markerfacecolor="none", markersize=7, label=by)
+    if len(known):
+        axes.fill([], [], color=MUTED, alpha=0.3, label="labels")
+    top = 1.06 * max(0.01, *(float(np.max(v, initial=0)) for v in (ends, np.asarray(assigned, float), known)))
+    axes.set(xlim=(-0.6, len(classes) - 0.4), ylim=(0, top))
+    axes.set_xticks(place, [name[:16] for name in classes])
+    axes.set_yticks(*percent_ticks(0, top))
+    label_axes(axes, "", "share of the objects")
+    legend(axes)
+    return axes
+
+
+def plot_flags(axes: SvgAxes, names: Sequence[str], share: ArrayLike) -> SvgAxes:
+    """Draw which share of the objects (F,) has each flag, as bars with the names beside them."""
+    values = np.asarray(share, float)
+    for j, value in enumerate(values):
+        axes.fill([0, value, value, 0], [j - 0.3, j - 0.3, j + 0.3, j + 0.3], color=CLASSES[3], alpha=0.6)
+        axes.text(value, j, f" {value:.1%}", va="center", fontsize=11)
+    top = 1.15 * max(0.01, values.max(initial=0))
+    axes.set(xlim=(0, top), ylim=(len(names) - 0.4, -0.6))
+    axes.set_xticks(*percent_ticks(0, top))
+    axes.set_yticks(range(len(names)), names)
+    label_axes(axes, "share of the objects", "")
     return axes
 
 
 def plot_feature(
-    axes: Axes,
+    axes: SvgAxes,
     edges: ArrayLike,
     training: ArrayLike,
     target: ArrayLike,
@@ -76,7 +88,7 @@ def plot_feature(
     ends: tuple[float, float],
     name: str,
     inverse: Callable[[Any], Any] | None = None,
-) -> Axes:
+) -> SvgAxes:
     """Draw how a feature is distributed in the training set and in the target, as densities in the same bins.
 
     `edges` (B - 1,) lie between the bins, about tenths of the training rows; `training` and `target` (B,) are counts;
@@ -89,16 +101,20 @@ def plot_feature(
     high = min(ends[1], float(inner[-1]) + span) if inner.size else ends[1]
     cuts = np.array([min(low, *inner[:1]), *inner, max(high, *inner[-1:])])
     width = np.maximum(np.diff(cuts), 1e-9 * max(1.0, float(np.ptp(cuts))))
-    for counts, colour, style in ((training, MUTED, "-"), (target, CLASSES[0], "-")):
+    x = np.repeat(cuts, 2)
+    for counts, colour in ((training, MUTED), (target, CLASSES[0])):
         n = np.asarray(counts, float)
-        density = n / max(n.sum(), 1) / width
-        axes.stairs(density, cuts, color=colour, linewidth=1.6, linestyle=style, fill=False)
+        y = np.concatenate([[0], np.repeat(n / max(n.sum(), 1) / width, 2), [0]])
         if colour == MUTED:
-            axes.stairs(density, cuts, color=colour, alpha=0.2, fill=True)
-    axes.set_ylim(0, None)
-    axes.set_yticks([])
-    label_axes(axes, name, "density")
+            axes.fill(x, y, color=colour, alpha=0.2)
+        axes.plot(x, y, color=colour)
+    axes.set(xlim=(cuts[0], cuts[-1]))
+    axes.set_yticks([], [])
+    label_axes(axes, name, "")
     if inverse is not None:
-        axes.set_xlim(cuts[0], cuts[-1])
-        rescaled_ticks(axes.xaxis, inverse)
+        axes.set_xticks(*rescaled_ticks(cuts[0], cuts[-1], inverse))
     return axes
+
+
+def _bar(left: float, right: float, top: float) -> tuple[list[float], list[float]]:
+    return [left, right, right, left], [0, 0, top, top]

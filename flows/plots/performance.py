@@ -1,20 +1,33 @@
-"""How good probabilities are: reliability, confusion, and what a review of the least certain objects catches."""
+"""How good a model is: reliability, confusion, completeness and purity, and the errors that a review catches."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
-from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from flows.plots.style import CLASSES, INK, MUTED, drawable, label_axes, legend, percent_axis
+from blr.calibration import share_interval
+from flows.plots.axes import SvgAxes
+from flows.plots.style import CLASSES, MUTED, class_colour, label_axes, legend, percent_ticks
 
-__all__ = ["plot_confusion", "plot_errors_caught", "plot_reliability", "plot_risk_coverage"]
+__all__ = [
+    "plot_binned_share",
+    "plot_confusion",
+    "plot_errors_caught",
+    "plot_reliability",
+    "plot_threshold_curves",
+]
+
+MOST_NUMBERS = 12
+"""Classes up to which each cell of a confusion matrix has its numbers."""
+FEWEST = 5
+"""Fewest objects of a class in a bin whose share is drawn."""
 
 
 def plot_reliability(
-    axes: Axes,
+    axes: SvgAxes,
     predicted: ArrayLike,
     observed: ArrayLike,
     low: ArrayLike,
@@ -22,89 +35,101 @@ def plot_reliability(
     *,
     label: str = "probability",
     rows: str = "held-out",
-) -> Axes:
+) -> SvgAxes:
     """Draw the share seen against the probability said, (B,) each, with the interval `low` to `high` of each bin."""
-    said, seen = np.asarray(predicted, float), np.asarray(observed, float)
-    spread = np.array([seen - np.asarray(low, float), np.asarray(high, float) - seen]).reshape(2, len(said))
-    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-    axes.errorbar(
-        said,
-        seen,
-        yerr=np.maximum(spread, 0),
-        fmt="o",
-        color=CLASSES[0],
-        markersize=5,
-        elinewidth=1.4,
-        capsize=2.5,
-        zorder=3,
-    )
-    axes.set(xlim=(0, 1), ylim=(0, 1))
+    axes.plot([0, 1], [0, 1], "--", color=MUTED, linewidth=1)
+    axes.vlines(predicted, low, high, colors=CLASSES[0])
+    axes.plot(predicted, observed, "o", color=CLASSES[0])
     label_axes(axes, label, f"share seen among {rows} objects")
-    percent_axis(axes.xaxis)
-    percent_axis(axes.yaxis)
-    return axes
+    return _percent_square(axes, "xy")
 
 
-def plot_confusion(axes: Axes, counts: ArrayLike, classes: Sequence[str]) -> Axes:
+def plot_confusion(axes: SvgAxes, counts: ArrayLike, classes: Sequence[str]) -> SvgAxes:
     """Draw the confusion matrix of counts (K, K), rows by true class, as the share of each class that goes where."""
     n = np.asarray(counts, float)
     K = len(classes)
     share = n / np.maximum(n.sum(axis=1, keepdims=True), 1)
     axes.grid(visible=False)
-    for j in range(K):
-        for k in range(K):
-            cell = axes.bar(k, 0.96, width=0.96, bottom=j - 0.48, color=CLASSES[0], alpha=0.75 * share[j, k])
-            cell[0].set_linewidth(0)
-            axes.text(k, j - 0.08, f"{share[j, k]:.0%}", ha="center", va="center", fontsize=10, color=INK)
-            axes.text(k, j + 0.24, f"{int(n[j, k]):,}", ha="center", va="center", fontsize=7.5, color=INK)
-    names = [drawable(name)[:16] for name in classes]
-    level = K < 4 or max(map(len, names)) <= 3
-    axes.set_xticks(range(K), names, rotation=0 if level else 20, ha="center" if level else "right")
-    axes.set_yticks(range(K), names, rotation=90 if K < 4 else 0, va="center")
-    for text in (*axes.get_xticklabels(), *axes.get_yticklabels()):
-        text.set_parse_math(False)
+    for j, k in np.argwhere(n > 0) if K > MOST_NUMBERS else np.ndindex(K, K):
+        x, y = np.array([-0.48, 0.48, 0.48, -0.48]), np.array([-0.48, -0.48, 0.48, 0.48])
+        axes.fill(k + x, j + y, color=CLASSES[0], alpha=0.04 + 0.7 * share[j, k])
+        if K <= MOST_NUMBERS:
+            axes.text(
+                k, j - 0.12, f"{share[j, k]:.0%}", ha="center", va="center", fontsize=13 if K < 7 else 10
+            )
+            if K < 7:
+                axes.text(k, j + 0.2, f"{int(n[j, k]):,}", ha="center", va="center", fontsize=10)
+    names = [name[:16] for name in classes]
     axes.set(xlim=(-0.5, K - 0.5), ylim=(K - 0.5, -0.5))
+    axes.set_xticks(range(K), names)
+    axes.set_yticks(range(K), names)
     label_axes(axes, "assigned class", "true class")
     return axes
 
 
+def plot_threshold_curves(
+    axes: SvgAxes, threshold: ArrayLike, share: ArrayLike, classes: Sequence[str], *, what: str
+) -> SvgAxes:
+    """Draw completeness or purity (K, T) of the objects whose probability of a class is a threshold (T,) or more."""
+    for k, values in enumerate(np.asarray(share, float)):
+        axes.plot(threshold, values, color=class_colour(k), linewidth=1.8, label=_name(classes[k]))
+    label_axes(axes, "probability of the class, at least", what)
+    legend(axes)
+    return _percent_square(axes, "xy")
+
+
+def plot_binned_share(
+    axes: SvgAxes,
+    centres: ArrayLike,
+    counts: ArrayLike,
+    classes: Sequence[str],
+    *,
+    what: Literal["completeness", "purity"],
+    label: str,
+) -> SvgAxes:
+    """Draw completeness or purity in bins of a quantity, with 95 % intervals.
+
+    `centres` (B,) of the bins; `counts` (3, B, K): objects of the class, assigned to it, and both.  Bins with fewer
+    than five objects of a class are left out.
+    """
+    middle, n = np.asarray(centres, float), np.asarray(counts)
+    of = n[0 if what == "completeness" else 1]
+    span = float(np.ptp(middle)) or 1.0
+    for k, name in enumerate(classes):
+        some = of[:, k] >= FEWEST
+        if some.any():
+            aside = middle[some] + 0.006 * span * (k - (len(classes) - 1) / 2)
+            low, high = share_interval(n[2][some, k], of[some, k])
+            axes.vlines(aside, low, high, colors=class_colour(k), linewidth=1)
+            share = n[2][some, k] / of[some, k]
+            axes.plot(aside, share, "o-", color=class_colour(k), markersize=4, label=_name(name))
+    axes.set(xlim=(middle[0] - 0.05 * span, middle[-1] + 0.05 * span))
+    label_axes(axes, label, what)
+    legend(axes)
+    return _percent_square(axes, "y")
+
+
 def plot_errors_caught(
-    axes: Axes, reviewed: ArrayLike, caught: ArrayLike, *, plugin: ArrayLike | None = None
-) -> Axes:
+    axes: SvgAxes, reviewed: ArrayLike, caught: ArrayLike, *, plugin: ArrayLike | None = None
+) -> SvgAxes:
     """Draw the share of errors caught (n,) against the share reviewed (n,); `plugin` is by the plug-in's ranking."""
-    lines = {
-        "by moderated probability": axes.plot(reviewed, caught, color=CLASSES[0], linewidth=2, zorder=4)[0]
-    }
+    axes.plot([0, 1], [0, 1], ":", color=MUTED, linewidth=1, label="in random order")
     if plugin is not None:
-        lines["by plug-in probability"] = axes.plot(
-            reviewed, plugin, color=CLASSES[1], linewidth=1.4, linestyle="--", zorder=3
-        )[0]
-    lines["in random order"] = axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=":")[0]
-    axes.set(xlim=(0, 1), ylim=(0, 1))
-    label_axes(axes, "share reviewed, least certain first", "share of the errors caught")
-    percent_axis(axes.xaxis)
-    percent_axis(axes.yaxis)
-    legend(axes, [*lines.values()], [*lines], where="lower right")
+        axes.plot(reviewed, plugin, "--", color=CLASSES[1], label="by plug-in probability")
+    axes.plot(reviewed, caught, color=CLASSES[0], linewidth=2, label="least certain first")
+    label_axes(axes, "share reviewed", "share of the errors caught")
+    legend(axes)
+    return _percent_square(axes, "xy")
+
+
+def _percent_square(axes: SvgAxes, which: str) -> SvgAxes:
+    """Let axes of shares go from 0 to 100 %, with room for marks at the ends."""
+    for axis in which:
+        axes.set(**{f"{axis}lim": (-0.015, 1.015)})
+        (axes.set_xticks if axis == "x" else axes.set_yticks)(*percent_ticks(0, 1))
     return axes
 
 
-def plot_risk_coverage(
-    axes: Axes, coverage: ArrayLike, risk: ArrayLike, *, plugin: ArrayLike | None = None
-) -> Axes:
-    """Draw the share of errors (n,) among the most certain objects, against the share of objects kept (n,)."""
-    kept, wrong = np.asarray(coverage, float), np.asarray(risk, float)
-    lines = {"moderated": axes.plot(kept, wrong, color=CLASSES[0], linewidth=2, zorder=4)[0]}
-    top = np.nanmax(wrong, initial=0.01)
-    if plugin is not None:
-        lines["plug-in"] = axes.plot(kept, plugin, color=CLASSES[1], linewidth=1.4, linestyle="--", zorder=3)[
-            0
-        ]
-    if len(kept):
-        whole = float(wrong[np.argmax(kept)])
-        lines["all objects"] = axes.axhline(whole, color=MUTED, linewidth=1, linestyle=":")
-    axes.set(xlim=(0, 1), ylim=(0, min(1.0, 1.15 * top)))
-    label_axes(axes, "share of objects kept, most certain first", "share of errors among those kept")
-    percent_axis(axes.xaxis)
-    percent_axis(axes.yaxis)
-    legend(axes, [*lines.values()], [*lines], where="lower right")
-    return axes
+def _name(name: str) -> str:
+    """Return a class's name for a legend; matplotlib would hide one that begins with an underscore."""
+    return f" {name[:32]}"

@@ -28,18 +28,14 @@
 
 For this folder alone:
 
-- `_catalogue_pictures`: The pictures of a classified catalogue; matplotlib is imported with this module.
 - `_check_table`: The table of posteriors compared with the exact one: what was replaced, and the evidence
   found on the way.
-- `_drawings`: The pictures of a report as SVG, each drawn once: the demonstration's report shows those of the
-  training's.
 - `_findings`: Findings that reports of trainings and of classifications share: on skill, on the
   approximation, on odd objects.
 - `_per_class`: Completeness and purity of each class, with intervals, from the objects that judge a model.
-- `_picture`: A picture of a report: an image, and the words that belong to it.
+- `_pictures`: The pictures of a report: first the two that matter most, then those that help to choose
+  thresholds and reviews.
 - `_templates`: The templates of pages: every text that they are given is escaped.
-- `_training_pictures`: The pictures of a model, the most useful ones first; matplotlib is imported with this
-  module.
 """
 
 __all__ = [

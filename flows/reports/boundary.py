@@ -6,22 +6,19 @@ Shapes: N training rows, F features, K classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from contourpy import LineType, contour_generator
 from numpy.typing import NDArray
 
 from blr.classifier import Classifier
-from blr.likelihood.links import LINKS
-from flows.reports.data import BoundaryPicture
+from flows.reports.picture_data import BoundaryPicture
 
 __all__ = ["boundary_picture", "separation"]
 
-NODES: Final = (61, 46)
-MOST_POINTS: Final = 1500
-DRAWS: Final = 20
+NODES: Final = (41, 31)
+MOST_POINTS: Final = 800
 FEWEST_VALUES: Final = 10
 """Different values of a feature that make a good axis."""
 # The picture is wider than the bulk of the data by this share, to show how confidence decreases outside.
@@ -52,61 +49,17 @@ def boundary_picture(
     unknown = np.ones(rows.shape, dtype=bool)
     unknown[:, pair] = False
     scores = classifier.score(classifier.moments.impute(rows, unknown), np.zeros_like(unknown))
-    shape = (y.size, x.size, -1)
-    drawn, ends = _drawn_boundaries(classifier, classifier.moments.impute(rows, unknown), x, y)
     shown = _sample(np.flatnonzero(~missing[:, pair].any(axis=1)))
     return BoundaryPicture(
         x_name=names[pair[0]],
         y_name=names[pair[1]],
         x=x,
         y=y,
-        moderated=scores.probability.reshape(shape),
-        plugin=scores.plugin.reshape(shape),
+        moderated=scores.probability.reshape(y.size, x.size, -1),
         point_x=X[shown, pair[0]],
         point_y=X[shown, pair[1]],
         point_class=labels[shown],
-        drawn=drawn,
-        drawn_ends=ends,
     )
-
-
-def _drawn_boundaries(
-    classifier: Classifier, nodes: Floats, x: Floats, y: Floats
-) -> tuple[Floats, NDArray[np.intp]]:
-    """Return the boundaries of single draws of the weights over the nodes (ny nx, F), as in `BoundaryPicture`.
-
-    The number of draws of a member of a mixture is in proportion to its share.
-    """
-    rng = np.random.default_rng(0)
-    share = np.cumsum([member.weight for member in classifier.members])
-    counts = np.diff(np.concatenate([[0], np.rint(share / share[-1] * DRAWS)])).astype(int)
-    lines: list[Floats] = []
-    for member, n in zip(classifier.members, counts.tolist(), strict=True):
-        if not n:
-            continue
-        Phi = member.design(nodes)
-        for w in member.posterior.sample(n, rng):
-            for field in _class_margins(classifier, member.posterior.link, Phi, w):
-                grid = field.reshape(y.size, x.size)
-                found = contour_generator(x, y, grid, name="serial", line_type=LineType.Separate).lines(0.0)
-                lines += [np.asarray(line) for line in found]
-    if not lines:
-        return np.empty((0, 2)), np.empty(0, np.intp)
-    return np.asarray(np.concatenate(lines), np.float64), np.cumsum([len(line) for line in lines])
-
-
-def _class_margins(classifier: Classifier, link: str, Phi: Floats, w: Floats) -> Iterator[Floats]:
-    """Yield fields (n,) that are zero where the most probable class changes, for weights w (D,)."""
-    shift = classifier.log_prior_shift
-    if w.size == Phi.shape[1]:
-        a = Phi @ w
-        odds = LINKS[link].log_cdf(a) - LINKS[link].log_sf(a)
-        yield odds if shift is None else odds + shift[1] - shift[0]
-        return
-    a = Phi @ w.reshape(-1, Phi.shape[1]).T
-    a = a if shift is None else a + shift
-    for k in range(a.shape[1] - 1):
-        yield a[:, k] - np.delete(a, k, axis=1).max(axis=1)
 
 
 def separation(X: Floats, missing: Mask, labels: NDArray[np.intp]) -> Floats:

@@ -15,7 +15,7 @@ from catalogs.files.atomic import atomic_write_text, check_links, own_folder
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError
 from flows.reports import tables
-from flows.reports._drawings import catalogue_pictures
+from flows.reports._pictures import catalogue_pictures
 from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles, classification_answers
 from flows.reports.census import bin_tables, census_table, selection_table
 from flows.reports.data import Classification
@@ -99,11 +99,8 @@ def render_classification(report: ClassificationReport) -> str:
                 AnswerPart(answer=odd),
                 AnswerPart(answer=look, objects=linked(report.objects)),
             ),
-            pictures=catalogue_pictures(found, report.units),
-            lacking=""
-            if found.sky is not None
-            else "No map of the sky: positions are not known here, or the files were "
-            "annotated by an earlier version.",
+            pictures=tuple(catalogue_pictures(found, report.units)),
+            lacking="",
             groups=(
                 *_explained(report.examples),
                 TableGroup(title="Flags", tables=(tables.flag_table(found),)),

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
 
 from blr.census.results import Census
 from catalogs.profile.split import SplitSummary
 from flows.reports.candidates import CandidateRow
-from flows.reports.picture_data import FeatureComparison, Made, NotableObject, SkyMap, StoredPictures
+from flows.reports.picture_data import (
+    BoundaryPicture,
+    FeatureComparison,
+    Made,
+    NotableObject,
+    SkyMap,
+    StoredPictures,
+)
 from flows.reports.shift import TargetShift
 from flows.reports.skill import SkillSummary, has_skill, skill_words
 
 __all__ = [
-    "BoundaryPicture",
     "ClassCount",
     "ClassInSets",
     "Classification",
@@ -34,9 +37,6 @@ __all__ = [
     "TrainReport",
     "Verdict",
 ]
-
-Array = np.ndarray[Any, np.dtype[np.float64]]
-Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,29 +89,6 @@ class RiskCurve:
     reviewed: tuple[float, ...]
     moderated: tuple[float, ...]
     plugin: tuple[float, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class BoundaryPicture:
-    """Probabilities over a grid of two features, the others at their mean given these two.
-
-    Grid of ny times nx nodes: `x` (nx,), `y` (ny,), `moderated` and `plugin` (ny, nx, K).
-    Labelled objects: `point_x`, `point_y`, and `point_class`, index into the classes, each (n,).  `drawn` (m, 2) are
-    the boundaries of single draws of the weights one after another, each of which ends at an index of `drawn_ends`;
-    None for models of earlier versions.
-    """
-
-    x_name: str
-    y_name: str
-    x: Array
-    y: Array
-    moderated: Array
-    plugin: Array
-    point_x: Array
-    point_y: Array
-    point_class: Indices
-    drawn: Array | None = None
-    drawn_ends: Indices | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +156,7 @@ class Classification:
     features: tuple[FeatureComparison, ...] = ()
     sets: SetSummary | None = None  # None where no prediction sets were asked for
     census: Census | None = None  # None where none was taken
+    label_shares: Mapping[str, float] = field(default_factory=dict)  # of the classes among the model's labels
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from markupsafe import Markup
 from catalogs.files.atomic import atomic_write_text
 from catalogs.sky.survey_links import survey_links
 from flows.reports import tables
-from flows.reports._drawings import lacking_pictures, pictures
-from flows.reports._picture import Picture
+from flows.reports._pictures import Picture, catalogue_pictures, training_pictures
 from flows.reports._templates import TEMPLATES
 from flows.reports.answers import Answer, training_answers
 from flows.reports.data import TrainReport
@@ -104,8 +103,10 @@ def render_report(report: TrainReport) -> str:
                 AnswerPart(answer=odd),
                 AnswerPart(answer=look, objects=linked(report.objects)),
             ),
-            pictures=pictures(report),
-            lacking=lacking_pictures(report),
+            pictures=_pictures(report),
+            lacking=""
+            if report.pictures is not None and report.confusion
+            else "This model is of a version that did not keep what some pictures need: train it again to see them.",
             groups=(
                 TableGroup(
                     title=f"How good it is, on {_judges(report)}",
@@ -122,6 +123,13 @@ def render_report(report: TrainReport) -> str:
             provenance=report.provenance,
         )
     )
+
+
+def _pictures(report: TrainReport) -> tuple[Picture, ...]:
+    """Return the pictures of a model, then those of the catalogues in the report."""
+    units = {f.name: (f.expression, f.unit) for f in report.features}
+    found = [p for one in report.classifications for p in catalogue_pictures(one, units)]
+    return (*training_pictures(report), *found)
 
 
 def write_report(report: TrainReport, path: Path) -> None:

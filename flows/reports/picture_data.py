@@ -1,30 +1,31 @@
 """Data beside a model from which its report can be drawn again: small arrays, and objects to look at.
 
 Models of earlier versions lack these files; their reports say so.
-Shapes: K classes, T thresholds, B bins, I iterations, W weights shown.
+Shapes: K classes, T thresholds, B bins.
 """
 
 from __future__ import annotations
 
 import getpass
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from catalogs.files.atomic import atomic_path
 
 __all__ = [
+    "BoundaryPicture",
     "FeatureComparison",
     "Made",
     "NotableObject",
     "ReportNotes",
     "SkyMap",
     "StoredPictures",
-    "WeightPictures",
+    "read_arrays",
+    "write_arrays",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -66,40 +67,25 @@ class ReportNotes:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class WeightPictures:
-    """Arrays that pictures of weights are drawn from; None where a picture cannot be drawn.
+class BoundaryPicture:
+    """Probabilities over a grid of two features, the others at their mean given these two.
 
-    `newton_weights` (I, W) are some weights of the largest part at each of Newton's iterations, `newton_names` (W,)
-    their functions.  `pair_*` are two weights of it: the names (2,), mean (2,) and covariance (2, 2) of the Laplace and
-    of the refined posterior, and draws (n, 2) of the exact one, each with its weight (n,).
+    Grid of ny times nx nodes: `x` (nx,), `y` (ny,), `moderated` (ny, nx, K).  Labelled objects: `point_x`, `point_y`,
+    and `point_class`, index into the classes, each (n,).
     """
 
-    newton_weights: Array | None = None
-    newton_names: Array | None = None
-    pair_names: Array | None = None
-    pair_laplace_mean: Array | None = None
-    pair_laplace_covariance: Array | None = None
-    pair_refined_mean: Array | None = None
-    pair_refined_covariance: Array | None = None
-    pair_draws: Array | None = None
-    pair_weight: Array | None = None
-
-    def to_tree(self) -> dict[str, Array | list[str]]:
-        """Return arrays, and lists of texts, that `from_tree` takes."""
-        return {
-            name: value.tolist() if value.dtype.kind == "U" else value
-            for name, value in vars(self).items()
-            if value is not None
-        }
-
-    @classmethod
-    def from_tree(cls, tree: Mapping[str, Any]) -> WeightPictures:
-        """Return what `to_tree` made."""
-        return cls(**{name: np.asarray(value) for name, value in tree.items()})
+    x_name: str
+    y_name: str
+    x: Array
+    y: Array
+    moderated: Array
+    point_x: Array
+    point_y: Array
+    point_class: Array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StoredPictures(WeightPictures):
+class StoredPictures:
     """Arrays that pictures of a training are drawn from; None where a picture cannot be drawn.
 
     For the rows that judge: `threshold` (T,) of the class's probability, with `completeness` and `purity` (K, T) of
@@ -116,21 +102,26 @@ class StoredPictures(WeightPictures):
     latitude_centres: Array | None = None
     latitude_counts: Array | None = None
 
-    def write(self, path: Path) -> None:
-        """Write the arrays, whole or not at all."""
-        arrays = {name: value for name, value in vars(self).items() if value is not None}
-        with atomic_path(path) as temporary, temporary.open("wb") as stream:
-            np.savez_compressed(stream, allow_pickle=False, **arrays)
 
-    @classmethod
-    def read_from(cls, path: Path) -> StoredPictures | None:
-        """Return what `write` wrote; None where there is no such file."""
-        if not path.is_file():
-            return None
-        known = {field.name for field in fields(cls)}
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files if name in known}
-        return cls(**{**arrays, "magnitude_name": str(arrays.get("magnitude_name", ""))})
+Stored = TypeVar("Stored", BoundaryPicture, StoredPictures)
+
+
+def write_arrays(picture: BoundaryPicture | StoredPictures, path: Path) -> None:
+    """Write the arrays of a picture, whole or not at all, since the rows behind them are not kept."""
+    arrays = {name: value for name, value in vars(picture).items() if value is not None}
+    with atomic_path(path) as temporary, temporary.open("wb") as stream:
+        np.savez_compressed(stream, allow_pickle=False, **arrays)
+
+
+def read_arrays(kind: type[Stored], path: Path) -> Stored | None:
+    """Return what `write_arrays` wrote, without arrays that earlier versions needed; None where there is no file."""
+    if not path.is_file():
+        return None
+    known = {field.name for field in fields(kind)}
+    with np.load(path, allow_pickle=False) as stored:
+        arrays: dict[str, Any] = {name: stored[name] for name in stored.files if name in known}
+    texts = {name: str(value) for name, value in arrays.items() if name.endswith("_name")}
+    return kind(**(arrays | texts))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,8 +55,6 @@ For this folder alone:
   rows.
 - `_temperature`: Left-out probabilities of the mixture of candidates, and the temperature that is estimated from
   them.
-- `_weight_pictures`: Arrays for the pictures of weights: their path to the mode, and the exact and approximate
-  posterior of two weights.
 """
 
 __all__ = ["report", "request", "results", "steps"]

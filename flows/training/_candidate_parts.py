@@ -120,10 +120,6 @@ class CandidateProblem:
         if scale is None:
             return fit_evidence(self.design(basis), threads=self.threads, **self.fitted)
         prior = GaussianPrior.isotropic(basis.n_functions, precision=scale**-2, intercept=0)
-        return self.at_prior(basis, prior)
-
-    def at_prior(self, basis: Basis, prior: GaussianPrior) -> LaplacePosterior:
-        """Return the Laplace fit under a prior."""
         return fit(self.design(basis), prior=prior, threads=self.threads, **self.fitted)
 
     def sampled(self, q: Posterior, basis: Basis, some: slice) -> Posterior:

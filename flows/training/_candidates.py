@@ -27,7 +27,6 @@ from blr.threads import default_threads
 from blr.trust.verdict import Trust, named_reasons
 from flows.engines.current import current_engine
 from flows.reports.candidates import CandidatePart, JudgedCandidate, PosteriorCheck
-from flows.reports.picture_data import WeightPictures
 from flows.runs.progress import tell
 from flows.specification.basis import SigmoidBasis, basis_choices, basis_words
 from flows.specification.specification import Candidate, Specification
@@ -41,7 +40,6 @@ from flows.training._checks import posterior_check
 from flows.training._left_out import IncompleteRows, LeftOut, left_out, left_out_of_sample
 from flows.training._rows import TrainingRows
 from flows.training._shards import TrainingShards
-from flows.training._weight_pictures import weight_pictures
 
 __all__ = [
     "FinalMember",
@@ -71,14 +69,10 @@ class FittedCandidate:
 
 @dataclass(frozen=True, eq=False)
 class FinalMember:
-    """A member of the model, and the check of its posterior against the exact one; None where it was not checked.
-
-    `shown` are pictures of its weights.  Only the first part of the candidate with the largest share has them.
-    """
+    """A member of the model, and the check of its posterior against the exact one; None where it was not checked."""
 
     member: Member
     check: PosteriorCheck | None
-    shown: WeightPictures | None = None
 
 
 def fit_candidate(
@@ -130,7 +124,6 @@ def refit_candidate(
     drafts: Sequence[Gaussian] = (),
     checked: Collection[int] = (),
     verdict: Trust | None = None,
-    pictured: bool = False,
     threads: int | None = None,
 ) -> list[FinalMember]:
     """Return the members of a candidate, with the posterior that the specification asks for.
@@ -138,8 +131,7 @@ def refit_candidate(
     `parts` are those of the candidate's row in the table.  Their fits are done again, since a loaded fit has no data.
     The refinement of a part starts at its draft if there are `drafts`, one for each part.  The refined posteriors of
     the `checked` parts (indices) are compared with the exact ones where the verdict is red.  `verdict` is that of the
-    first part's Laplace fit, if a fit to the same rows was judged before.  `pictured` asks for pictures of the first
-    part's weights.
+    first part's Laplace fit, if a fit to the same rows was judged before.
     """
     kind, what = specification.select.posterior, f"candidate {index + 1} of {len(specification.candidate)}"
     done = "refining" if kind == "refined" else "sampling the posterior of"
@@ -167,13 +159,7 @@ def refit_candidate(
                 q, check = exact.posterior, posterior_check(exact, basis.names(named), data.classes)
         elif kind == "sampled":
             q = sample_posterior(laplace, rng=rng, on_step=_advance)
-        shown = None
-        if pictured and not number:
-            if part.scale is None and laplace.prior is not None:  # the fit by evidence changed its prior
-                laplace = problem.at_prior(basis, laplace.prior)
-            (own,) = rng.spawn(1)
-            shown = weight_pictures(laplace, q, basis, named, data.classes, own)
-        members.append(FinalMember(Member(basis, q, columns, part.weight), check, shown))
+        members.append(FinalMember(Member(basis, q, columns, part.weight), check))
     return members
 
 

@@ -32,7 +32,7 @@ from flows.reports.boundary import boundary_picture
 from flows.reports.candidates import CandidateRow, PosteriorCheck
 from flows.reports.html import write_report
 from flows.reports.label_noise import WrongLabels
-from flows.reports.picture_data import Made, NotableObject, ReportNotes, StoredPictures, WeightPictures
+from flows.reports.picture_data import Made, NotableObject, ReportNotes, StoredPictures
 from flows.reports.shift import TargetShift
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
@@ -117,7 +117,6 @@ def make_model(
     described: StagedDescription,
     code_version: str,
     shifted: StagedShift,
-    weights: WeightPictures | None = None,
 ) -> TrainedModel:
     """Return the model, the rows that judged it, and what its report shows.
 
@@ -183,7 +182,7 @@ def make_model(
         judged_rows,
         unseen,
         interval,
-        replace(judged_pictures(*shown, seen), **({} if weights is None else vars(weights))),
+        judged_pictures(*shown, seen),
         notable_objects(*shown, seen, judged.data.classes),
     )
 

@@ -25,7 +25,6 @@ from flows.models.asdf_file import read_tree, write_tree
 from flows.models.description import TrainingDescription
 from flows.models.store import Store
 from flows.reports.candidates import PosteriorCheck
-from flows.reports.picture_data import WeightPictures
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._candidate_data import CandidateData
@@ -46,7 +45,6 @@ __all__ = [
     "read_described",
     "read_drafts",
     "read_members",
-    "read_selected",
     "stage_shards",
     "summing_on",
     "write_checked_parts",
@@ -68,7 +66,6 @@ MOMENTS = "moments.npy"
 UNKNOWN_VERSION = "000000000000"
 """Name of a folder for rows that are being read: the version of the model is known after the last row."""
 CHECKS = "checks"
-SHOWN = "shown"
 FITS: Sequence[str] = ("judged", "kept")
 
 
@@ -193,17 +190,11 @@ class CheckedParts:
     """Which parts of which candidates are compared with the exact posterior, by the candidate's index."""
 
     parts: Mapping[int, tuple[int, ...]]
-    selected: int | None = None  # the candidate with the largest share in the model
 
 
-def write_checked_parts(parts: Mapping[int, tuple[int, ...]], selected: int, folder: Path) -> None:
-    """Write which parts of which candidates are checked, and which candidate is `selected`."""
-    write_document(folder / CHECKED, CheckedParts(parts, selected))
-
-
-def read_selected(folder: Path) -> int | None:
-    """Return the candidate with the largest share; None if an earlier version wrote the file."""
-    return read_document(CheckedParts, folder / CHECKED).selected
+def write_checked_parts(parts: Mapping[int, tuple[int, ...]], folder: Path) -> None:
+    """Write which parts of which candidates are checked."""
+    write_document(folder / CHECKED, CheckedParts(parts))
 
 
 def read_checked_parts(folder: Path, index: int) -> tuple[int, ...]:
@@ -217,15 +208,13 @@ class StagedMembers:
 
     fits: Mapping[str, Sequence[Member]]
     checks: tuple[PosteriorCheck | None, ...]
-    shown: WeightPictures | None = None
 
 
 def write_members(fitted: Mapping[str, Sequence[FinalMember]], kept: str, path: Path) -> None:
     """Write the members of a candidate, with the checks of those that are `kept`."""
     tree = {which: [final.member.to_dict() for final in finals] for which, finals in fitted.items()}
     checks = [None if final.check is None else to_document(final.check) for final in fitted[kept]]
-    shown = [{SHOWN: final.shown.to_tree()} for final in fitted[kept] if final.shown is not None]
-    write_tree({**tree, CHECKS: checks, **(shown[0] if shown else {})}, path)
+    write_tree({**tree, CHECKS: checks}, path)
 
 
 def read_members(path: Path) -> StagedMembers:
@@ -236,8 +225,7 @@ def read_members(path: Path) -> StagedMembers:
         for check in tree.pop(CHECKS)
     )
     fits = {which: [Member.from_dict(d) for d in tree[which]] for which in FITS if which in tree}
-    shown = None if SHOWN not in tree else WeightPictures.from_tree(tree[SHOWN])
-    return StagedMembers(fits, checks, shown)
+    return StagedMembers(fits, checks)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,14 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
-from catalogs.files.atomic import atomic_path
 from flows.documents import read_document, write_document
 from flows.labels.conflicts import conflict_words
 from flows.models.description import UNDECIDED, LabelSummary, ModelDescription, TrainingDescription
 from flows.reports.data import (
-    BoundaryPicture,
     Classification,
     LabelCount,
     LeftOutRows,
@@ -21,11 +17,11 @@ from flows.reports.data import (
     Verdict,
 )
 from flows.reports.label_noise import noise_words
-from flows.reports.picture_data import ReportNotes, StoredPictures
+from flows.reports.picture_data import BoundaryPicture, ReportNotes, StoredPictures, read_arrays, write_arrays
 from flows.reports.shift import shift_words
 from flows.training._quality import leak_words, quality_remarks
 
-__all__ = ["REPORT_FILE", "ReportParts", "load_boundary", "save_boundary", "train_report"]
+__all__ = ["REPORT_FILE", "ReportParts", "train_report"]
 
 REPORT_FILE = "report.html"
 BOUNDARY_FILE = "boundary.npz"
@@ -44,9 +40,9 @@ class ReportParts:
     def write(self, folder: Path) -> None:
         """Write the parts into a model's folder."""
         if self.boundary is not None:
-            save_boundary(self.boundary, folder / BOUNDARY_FILE)
+            write_arrays(self.boundary, folder / BOUNDARY_FILE)
         if self.pictures is not None:
-            self.pictures.write(folder / PICTURES_FILE)
+            write_arrays(self.pictures, folder / PICTURES_FILE)
         write_document(folder / NOTES_FILE, self.notes)
 
     @classmethod
@@ -54,8 +50,8 @@ class ReportParts:
         """Return the parts in a model's folder."""
         path = folder / NOTES_FILE
         notes = read_document(ReportNotes, path) if path.is_file() else ReportNotes()
-        pictures = StoredPictures.read_from(folder / PICTURES_FILE)
-        return cls(load_boundary(folder / BOUNDARY_FILE), pictures, notes)
+        boundary = read_arrays(BoundaryPicture, folder / BOUNDARY_FILE)
+        return cls(boundary, read_arrays(StoredPictures, folder / PICTURES_FILE), notes)
 
 
 def train_report(
@@ -203,20 +199,3 @@ def _provenance(model: ModelDescription) -> dict[str, str]:
         "seed": str(model.seed),
         **{f"input {file.name}": f"sha256 {file.sha256}" for file in model.training.inputs},
     }
-
-
-def save_boundary(picture: BoundaryPicture, path: Path) -> None:
-    """Write the arrays of a boundary picture, since the training rows behind it are not kept."""
-    with atomic_path(path) as temporary, temporary.open("wb") as stream:
-        arrays = {name: value for name, value in vars(picture).items() if value is not None}
-        np.savez_compressed(stream, allow_pickle=False, **arrays)
-
-
-def load_boundary(path: Path) -> BoundaryPicture | None:
-    """Return the boundary picture in a file; None where the file does not exist."""
-    if not path.is_file():
-        return None
-    with np.load(path, allow_pickle=False) as stored:
-        arrays = {name: stored[name] for name in stored.files}
-    x_name, y_name = (str(arrays.pop(name)) for name in ("x_name", "y_name"))
-    return BoundaryPicture(x_name=x_name, y_name=y_name, **arrays)

@@ -59,7 +59,6 @@ from flows.training._staging import (
     read_described,
     read_drafts,
     read_members,
-    read_selected,
     summing_on,
     write_checked_parts,
     write_described,
@@ -187,7 +186,7 @@ def choose(folder: str, candidates: Sequence[JudgedCandidate]) -> Ranking:
     left_out = [LeftOut.read(path) for path in files if path.is_file()]
     ranking = rank(candidates, by=by, shares=stacked(candidates, left_out) if by == "stack" else None)
     ranking = with_integrated(ranking, left_out)
-    write_checked_parts(checked_parts(ranking.members, candidates), ranking.selected, Path(folder))
+    write_checked_parts(checked_parts(ranking.members, candidates), Path(folder))
     return ranking
 
 
@@ -202,7 +201,6 @@ def refine(folder: str, index: int, threads: int | None = None) -> str:
         candidate = read_document(JudgedCandidate, Path(folder) / f"candidate-{index:03d}.json")
         checked = read_checked_parts(Path(folder), index)
         kept, drafts = staged.kept, read_drafts(Path(folder), index)
-        pictured = read_selected(Path(folder)) == index
         with single_threaded_blas():
             fitted = {
                 which: refit_candidate(
@@ -213,7 +211,6 @@ def refine(folder: str, index: int, threads: int | None = None) -> str:
                     drafts=drafts,
                     checked=checked if which == kept else (),
                     verdict=known_trust(candidate) if which == "judged" else None,
-                    pictured=pictured and which == kept,
                     threads=threads,
                 )
                 for which, data in staged.fits.items()
@@ -268,7 +265,6 @@ def save(
             described=staged.described,
             code_version=code_version(),
             shifted=read_shift(Path(folder)),
-            weights=next((m.shown for m in stored_members.values() if m.shown is not None), None),
         )
         stored = save_model(store, trained, staged.fits[kept])
     if store.champion(stored.name) is None:

@@ -42,8 +42,6 @@ def training_page() -> str:
         magnitude_name="bmag",
         magnitude_centres=np.linspace(10, 20, 5),
         magnitude_counts=np.full((3, 5, K), 30),
-        newton_weights=rng.normal(size=(5, 2)),
-        newton_names=np.array(["intercept", "b j"]),
     )
     return render_report(replace(report(), pictures=pictures, remarks=(HOSTILE, "x" * 300)))
 

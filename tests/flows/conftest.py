@@ -74,38 +74,6 @@ def write_fits(path: Path, columns: dict[str, np.ndarray]) -> Path:
     return path
 
 
-DRAWN = (
-    "classification/test_census.py",
-    "classification/test_classification.py",
-    "classification/test_sky_maps.py",
-    "demo/",
-    "orchestration/",
-    "plots/",
-    "reports/",
-    "test_cluster.py",
-    "test_flows.py",
-    "test_foreign_catalogues.py",
-    "test_killed.py",
-    "test_old_files.py",
-    "test_tutorial.py",
-)
-"""Tests whose reports have their pictures: of odd catalogues, of old models, what a user sees, and what other processes
-write as well, byte for byte."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def pictures(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Draw no pictures of reports in other tests: drawing takes longer than all else that a small run does."""
-    if request.path.relative_to(Path(__file__).parent).as_posix().startswith(DRAWN):
-        yield
-        return
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("_draw_training", "_draw_catalogue"):
-            patch.setattr(f"flows.reports._drawings.{name}", lambda *_: ())
-        patch.setattr("flows.reports._drawings._DRAWN", {})
-        yield
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with `survey.parquet` and `spec.toml`; reports, which take seconds, are not drawn."""

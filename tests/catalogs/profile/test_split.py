@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from astropy import units
+from astropy_healpix import HEALPix
 
 from catalogs.profile.split import FINEST_ORDER, healpix_pixels, held_out, held_out_keys, split_by_pixels
 
@@ -93,3 +95,12 @@ def test_one_place_cannot_be_split() -> None:
     found = split_by_pixels(np.full(300, 7), 0.2)
     assert not found.fits
     assert set(found.shares) == set(range(5, FINEST_ORDER + 1))
+
+
+@pytest.mark.parametrize("order", [0, 1, 5, 10])
+def test_pixels_are_those_of_astropy_healpix(order: int) -> None:
+    rng = np.random.default_rng(1)
+    ra, dec = rng.uniform(-10, 370, 5000), np.degrees(np.arcsin(rng.uniform(-1, 1, 5000)))
+    grid = HEALPix(nside=2**order, order="nested")
+    expected = grid.lonlat_to_healpix(ra * units.deg, dec * units.deg)
+    np.testing.assert_array_equal(healpix_pixels(ra, dec, order), expected)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import re
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -9,46 +12,43 @@ import pytest
 from astropy import units
 from astropy_healpix import HEALPix
 from matplotlib.figure import Figure
+from matplotlib.image import imread
 
+from flows.plots.axes import new_axes, svg
 from flows.plots.boundary import plot_boundaries, plot_contours, plot_objects
-from flows.plots.catalogue import plot_class_fractions, plot_feature
-from flows.plots.completeness import plot_binned_share, plot_threshold_curves
-from flows.plots.evidence import plot_evidence
+from flows.plots.catalogue import plot_class_fractions, plot_feature, plot_flags
 from flows.plots.names import readable_feature
-from flows.plots.performance import plot_confusion, plot_errors_caught, plot_reliability, plot_risk_coverage
+from flows.plots.performance import (
+    plot_binned_share,
+    plot_confusion,
+    plot_errors_caught,
+    plot_reliability,
+    plot_threshold_curves,
+)
 from flows.plots.sky import _projected, plot_sky
-from flows.plots.style import CLASSES, DARK, new_axes, percent_axis, rescaled_ticks, svg
-from flows.plots.weights import plot_newton, plot_posterior_pair
+from flows.plots.style import CLASSES, DARK, percent_ticks, plain_ticks, rescaled_ticks
 
+SVG = "{http://www.w3.org/2000/svg}"
 X, Y = np.linspace(0, 5, 21), np.linspace(0, 1, 16)
 P = np.stack(np.broadcast_arrays(1 - X[None, :] / 5, X[None, :] / 5 + 0 * Y[:, None]), axis=-1)
-GAUSSIAN = (np.zeros(2), np.eye(2))
 DRAWN = {
     "reliability": lambda a: plot_reliability(a, [0.2, 0.8], [0.1, 0.9], [0.0, 0.8], [0.2, 1.0]),
     "confusion": lambda a: plot_confusion(a, [[3, 1], [0, 0]], ["a", "_b"]),
     "errors": lambda a: plot_errors_caught(a, [0, 0.5, 1], [0, 0.8, 1], plugin=[0, 0.7, 1]),
-    "risk": lambda a: plot_risk_coverage(a, [1, 0.5], [0.2, 0.1]),
     "threshold": lambda a: plot_threshold_curves(a, [0, 1], [[1, np.nan], [1, 0]], "ab", what="purity"),
     "binned": lambda a: plot_binned_share(
         a, [1, 2], np.full((3, 2, 2), 9), "ab", what="completeness", label="r (mag)"
     ),
     "contours": lambda a: plot_contours(a, X, Y, P, P, of=1, classes="ab"),
+    "halves": lambda a: plot_contours(a, X, Y, P, classes="ab"),
+    "many": lambda a: plot_confusion(a, np.eye(30), [f"class {k}" for k in range(30)]),
+    "flags": lambda a: plot_flags(a, ["LOW_CONFIDENCE", "FLIPPED"], [0.3, 0.0]),
     "boundaries": lambda a: plot_boundaries(a, [[[0, 0], [1, 1]], np.empty((0, 2))]),
     "objects": lambda a: plot_objects(a, [1, 2], [0, 1], [0, 1], "ab", names=("x", "y")),
-    "evidence": lambda a: plot_evidence(a, ["one", "two"], [-10, -5], [-1, -3]),
-    "newton": lambda a: plot_newton(a, [[0, 0], [1, 2]], ["w", "v"]),
-    "pair": lambda a: plot_posterior_pair(
-        a,
-        np.random.default_rng(0).normal(size=(200, 2)),
-        np.full(200, 1 / 200),
-        laplace=GAUSSIAN,
-        refined=GAUSSIAN,
-        names=("u", "v"),
-    ),
     "sky": lambda a: plot_sky(a, [0, 5], [3, 1], order=0, title="objects"),
     "fractions": lambda a: plot_class_fractions(a, "ab", [0.6, 0.4], [0.5, 0.5], [0.01, 0.01]),
     "census": lambda a: plot_class_fractions(
-        a, "ab", [0.6, 0.4], [0.5, 0.5], None, interval=[[0.4, 0.45], [0.55, 0.6]]
+        a, "ab", [0.6, 0.4], [0.5, 0.5], None, interval=[[0.4, 0.45], [0.55, 0.6]], labelled=[0.3, 0.7]
     ),
     "feature": lambda a: plot_feature(
         a, [1, 2], [5, 5, 5], [1, 2, 9], ends=(0, 4), name="B − J (mag)", inverse=np.sinh
@@ -63,48 +63,60 @@ def test_axes_in_axes_out_and_the_same_svg_every_time(name: str) -> None:
     first, second = (svg(DRAWN[name](new_axes())) for _ in range(2))
     assert first == second
     root = ET.fromstring(first)  # noqa: S314  our own
-    assert root.tag.endswith("svg")
+    assert root.tag == f"{SVG}svg"
     assert "prefers-color-scheme:dark" in first
     assert "http" not in first.replace("http://www.w3.org", "")
 
 
+def texts(picture: str) -> list[str]:
+    """Return the texts of a picture."""
+    return [text.text or "" for text in ET.fromstring(picture).iter(f"{SVG}text")]  # noqa: S314  our own
+
+
 def test_the_confusion_matrix_shows_shares_and_counts() -> None:
-    axes = plot_confusion(new_axes(), [[30, 10], [5, 15]], ["early", "late"])
-    assert {"75%", "25%", "30", "10", "5", "15"} <= {text.get_text() for text in axes.texts}
+    picture = svg(plot_confusion(new_axes(), [[30, 10], [5, 15]], ["early", "late"]))
+    assert {"75%", "25%", "30", "10", "5", "15"} <= set(texts(picture))
 
 
 def test_percentages_have_the_decimals_that_they_need() -> None:
-    for top, texts in ((0.04, ["0%", "1%"]), (0.004, ["0.0%", "0.1%"]), (0.025, ["0.0%", "0.5%"])):
-        axes = new_axes()
-        percent_axis(axes.yaxis)
-        step = 0.01 if top == 0.04 else 0.001 if top == 0.004 else 0.005
-        axes.set_yticks(np.arange(0, top, step))
-        axes.figure.draw_without_rendering()
-        assert [t.get_text() for t in axes.get_yticklabels()][:2] == texts
+    for top, first in ((0.04, ["0%", "1%"]), (0.004, ["0.0%", "0.1%"]), (0.025, ["0.0%", "0.5%"])):
+        assert percent_ticks(0, top)[1][:2] == first
+    assert percent_ticks(0, 1) == ([0, 0.2, 0.4, 0.6, 0.8, 1.0], ["0%", "20%", "40%", "60%", "80%", "100%"])
 
 
-def test_the_evidence_is_the_sum_of_fit_and_cost() -> None:
-    axes = plot_evidence(new_axes(), ["a", "b", "c"], [-100.0, -60.0, -50.0], [-2.0, -5.0, -40.0])
-    (sums,) = [line for line in axes.lines if line.get_marker() == "D"]
-    evidence = np.array([-102.0, -65.0, -90.0])
-    drawn = np.asarray(sums.get_xdata())
-    np.testing.assert_allclose(drawn - drawn[0], evidence - evidence[0])
+def test_ticks_lie_at_round_numbers_within_the_limits() -> None:
+    assert plain_ticks(-0.31, 0.32) == ([-0.2, 0, 0.2], ["−0.2", "0", "0.2"])
+    assert plain_ticks(5, 5) == ([5], ["5"])
 
 
-def test_posterior_contours_of_a_gaussian_are_those_of_its_moments() -> None:
-    draws = np.random.default_rng(1).normal(size=(4000, 2))
-    axes = plot_posterior_pair(
-        new_axes(), draws, np.ones(4000), laplace=GAUSSIAN, refined=GAUSSIAN, names=("a", "b")
-    )
-    inner = next(iter(axes.lines))
-    np.testing.assert_allclose(np.hypot(*inner.get_data()), np.sqrt(-2 * np.log(1 - 0.393)), rtol=1e-9)
+def test_names_that_would_touch_lean() -> None:
+    def leaning(names: list[str]) -> bool:
+        return "rotate(-30" in svg(plot_confusion(new_axes(), np.eye(len(names)), names))
+
+    assert not leaning(["early", "late"])
+    assert leaning(["a long name of a class"] * 9)
+
+
+def test_a_point_lies_where_its_values_are() -> None:
+    axes = new_axes()
+    axes.plot([0, 10, np.nan, 5], [0, 10, 1, 5], "o")
+    axes.set(xlim=(0, 10), ylim=(0, 10))
+    (dots,) = re.findall(r'd="((?:M[\d. ]+h0)+)"', svg(axes))
+    points = np.array([[float(v) for v in point.split()] for point in re.findall(r"M([\d. ]+)h0", dots)])
+    np.testing.assert_allclose(points[2], points[:2].mean(axis=0), atol=0.1)
+    assert points[0][0] < points[1][0], "to the right"
+    assert points[0][1] > points[1][1], "upwards"
 
 
 def test_a_pixel_is_drawn_where_it_lies() -> None:
     pixel, order = 20, 1
-    axes = plot_sky(new_axes(), [pixel], [1.0], order=order, title="one")
+    axes = plot_sky(Figure().add_subplot(), [pixel], [1.0], order=order, title="one")
     (image,) = axes.images
     opaque = np.asarray(image.get_array())[..., 3] > 0
+    drawn = svg(plot_sky(new_axes(), [pixel], [1.0], order=order, title="one"))
+    (data,) = re.findall('data:image/png;base64,([^"]+)', drawn)
+    written = imread(io.BytesIO(base64.b64decode(data)), format="png")
+    np.testing.assert_array_equal(written[..., 3] > 0, opaque)  # the PNG says the same
     rows, columns = np.nonzero(opaque)
     x, y = -2 + 4 * columns.mean() / (opaque.shape[1] - 1), 1 - 2 * rows.mean() / (opaque.shape[0] - 1)
     lon, lat = HEALPix(nside=2**order, order="nested").healpix_to_lonlat([pixel])
@@ -149,12 +161,10 @@ def test_features_have_names_that_a_talk_can_show(
 def test_ticks_of_a_rescaled_axis_are_in_the_units_of_the_column() -> None:
     inverse = readable_feature("b_j", "arcsinh((bmag - jmag - 2.9) / 0.5)").inverse
     assert inverse is not None
-    axes = new_axes()
-    axes.set_xlim(-3, 3)
-    rescaled_ticks(axes.xaxis, inverse)
-    texts = [float(label.get_text().replace("−", "-")) for label in axes.get_xticklabels()]
-    np.testing.assert_allclose(np.arcsinh((np.array(texts) - 2.9) / 0.5), axes.get_xticks(), atol=0.02)
-    assert np.diff(axes.get_xticks()).min() > 0.5, "their texts do not touch"
+    places, shown = rescaled_ticks(-3, 3, inverse)
+    values = np.array([float(text.replace("−", "-")) for text in shown])
+    np.testing.assert_allclose(np.arcsinh((values - 2.9) / 0.5), places, atol=0.02)
+    assert np.diff(places).min() > 0.5, "their texts do not touch"
 
 
 def test_every_colour_has_a_dark_one_and_classes_stay_apart() -> None:

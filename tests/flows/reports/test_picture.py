@@ -37,8 +37,8 @@ def test_shows_the_two_features_that_separate_most() -> None:
     assert picture.moderated.shape == (picture.y.size, picture.x.size, 2)
     np.testing.assert_allclose(picture.moderated.sum(axis=2), 1, atol=1e-9)
     # The second class grows along both axes.
-    assert np.all(np.diff(picture.moderated[30, :, 1]) > 0)
-    assert np.all(np.diff(picture.plugin[:, 40, 1]) > 0)
+    assert np.all(np.diff(picture.moderated[20, :, 1]) > 0)
+    assert np.all(np.diff(picture.moderated[:, 25, 1]) > 0)
 
 
 def test_points_are_of_objects_that_have_both_features() -> None:

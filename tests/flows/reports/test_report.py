@@ -17,10 +17,9 @@ import pytest
 from rich.console import Console
 
 from flows.reports import tables
-from flows.reports._drawings import pictures
+from flows.reports._pictures import training_pictures
 from flows.reports.candidates import CandidatePart, PosteriorCheck
 from flows.reports.data import (
-    BoundaryPicture,
     ClassCount,
     Classification,
     FeatureQuality,
@@ -32,6 +31,7 @@ from flows.reports.data import (
     TrainReport,
 )
 from flows.reports.html import render_report, write_report
+from flows.reports.picture_data import BoundaryPicture
 from tests.flows.candidates import CANDIDATE
 
 HOSTILE = "<script>alert(1)</script>\" onerror='x' $\\frac{1 | **b** [link](http://evil) \x1b[31m 星系"
@@ -52,7 +52,6 @@ def make_picture(n_classes: int, rng: np.random.Generator) -> BoundaryPicture:
         x=x,
         y=y,
         moderated=softmax(0.7 * logits),
-        plugin=softmax(logits),
         point_x=rng.normal(2.5, 0.8, n),
         point_y=rng.uniform(0.1, 1, n),
         point_class=rng.integers(0, n_classes, n),
@@ -206,8 +205,8 @@ def test_loads_nothing(page: str) -> None:
     assert parsed.scripts == 1
     assert "url(" not in page
     assert "@import" not in page
-    for picture in pictures(make_report()):
-        image = base64.b64decode(picture.image.partition(",")[2]).decode()
+    for load in parsed.loads:
+        image = base64.b64decode(load.partition(",")[2]).decode()
         assert not re.search(r"href=\"(?!#|data:image/png)|url\((?!#)|<script|@import", image)
 
 
@@ -290,7 +289,7 @@ def test_same_report_same_bytes_from_any_thread(tmp_path: Path) -> None:
 @pytest.mark.parametrize("n_classes", [2, 3, 5, 8])
 def test_boundary_is_drawn_for_any_number_of_classes(n_classes: int) -> None:
     report = make_report(tuple(f"c{k}" for k in range(n_classes)))
-    drawn = {p.title: p for p in pictures(report)}["The soft decision boundary"]
+    drawn = {p.title: p for p in training_pictures(report)}["Where the classes meet"]
     assert drawn.image.startswith("data:image/svg+xml;base64,")
 
 
@@ -298,25 +297,13 @@ def test_boundary_where_no_level_is_reached() -> None:
     report = make_report()
     picture = report.boundary
     assert picture is not None
-    flat = replace(
-        picture, moderated=np.full_like(picture.moderated, 0.5), plugin=np.full_like(picture.plugin, 0.1)
-    )
-    assert "The soft decision boundary" in {p.title for p in pictures(replace(report, boundary=flat))}
+    flat = replace(picture, moderated=np.full_like(picture.moderated, 0.5))
+    assert "Where the classes meet" in render_report(replace(report, boundary=flat))
 
 
 def test_without_reviews_or_boundary() -> None:
     report = replace(make_report(), reviews=(), boundary=None, classifications=(), reliability=())
-    assert "soft decision boundary" not in render_report(report)
-
-
-def test_figures_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = replace(make_report(), reliability_of="probability, said once")
-    first = pictures(report)
-    monkeypatch.setattr("flows.reports._drawings._draw_training", lambda _: pytest.fail("drawn again"))
-    again = pictures(replace(report, remarks=("more",), attribution=("someone",)))
-    assert all(one is other for one, other in zip(first, again, strict=True))
-    with pytest.raises(pytest.fail.Exception, match="drawn again"):
-        pictures(replace(report, classes=("early", "other")))
+    assert "Where the classes meet" not in render_report(report)
 
 
 def left_out(*ways: str) -> TrainReport:
@@ -347,9 +334,9 @@ def test_one_step_in_the_place_of_folds_is_said() -> None:
     assert left_out(*["one step"] * 3).judged_words == "left-out (one step)"
 
 
-def test_figures_are_drawn_anew_where_only_what_judges_differs() -> None:
+def test_figures_say_what_judges() -> None:
     report = make_report()
-    one, other = (pictures(replace(report, judged_by=by))[0] for by in ("held-out", "left-out"))
+    one, other = (next(training_pictures(replace(report, judged_by=by))) for by in ("held-out", "left-out"))
     assert (one.image, one.caption) != (other.image, other.caption)
     assert "left-out objects" in other.caption
 

@@ -1,0 +1,314 @@
+"""The axes that reports draw into: SVG text for light and dark pages, without matplotlib.
+
+`SvgAxes` has the few methods of matplotlib's axes that the functions of this room call.  So each of them draws into
+matplotlib's axes too, in a notebook, and a report needs no import of a second.  Sizes are in inches of 100 points.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from flows.plots._marks import Floats, circles, path, png, text_mark, text_width
+from flows.plots.style import DARK, GRID, INK, MUTED, SURFACE, plain_ticks
+
+__all__ = ["SvgAxes", "new_axes", "new_panels", "svg"]
+
+INCH: Final = 100
+"""Points of the picture in an inch, so that texts of 12 points have the size of the page's small print."""
+DASHES: Final = {"--": "6 4", ":": "1.5 3"}
+ANCHORS: Final = {"left": "start", "center": "middle", "right": "end"}
+Place = Callable[[ArrayLike, ArrayLike], tuple[Floats, Floats]]
+"""From values to points of the picture."""
+Ticks = tuple[list[float], list[str]]
+
+
+@dataclass(eq=False)
+class SvgFigure:
+    """A picture with axes, in points."""
+
+    width: float
+    height: float
+    axes: list[SvgAxes] = field(default_factory=list)
+
+    def svg(self) -> str:
+        """Return the picture as SVG: light as it is, and dark where the page that shows it is dark."""
+        rules = "".join(
+            f'[{what}="{light}"]{{{what}:{dark}}}'
+            for light, dark in DARK.items()
+            for what in ("fill", "stroke")
+        )
+        size = f'width="{self.width:g}" height="{self.height:g}"'
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {self.width:g} {self.height:g}" '
+            'font-family="system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans-serif" font-size="12">'
+            f"<style>@media (prefers-color-scheme:dark){{{rules}}}</style>"
+            f'<rect {size} fill="{SURFACE}"/>{"".join(axes.svg() for axes in self.axes)}</svg>'
+        )
+
+
+@dataclass(eq=False)
+class SvgAxes:
+    """Axes in a box of a figure; methods and options are called as in matplotlib, and have its meaning."""
+
+    figure: SvgFigure
+    box: tuple[float, float, float, float]  # left, top, width, height
+
+    def __post_init__(self) -> None:
+        """Begin without marks."""
+        self._marks: list[Callable[[Place], str]] = []
+        self._labelled: list[tuple[str, str]] = []  # a sample of the mark, and its name
+        self._ticks: dict[str, Ticks] = {}
+        self._words = {"xlabel": "", "ylabel": "", "title": ""}
+        self._limits: dict[str, tuple[float, float]] = {}
+        self._seen: dict[str, list[Floats]] = {"x": [], "y": []}
+        self._framed = self._gridded = True
+        self._has_legend = False
+
+    def plot(
+        self,
+        x: ArrayLike,
+        y: ArrayLike,
+        form: str = "-",
+        *,
+        color: str = INK,
+        linewidth: float = 1.5,
+        markersize: float = 5,
+        markerfacecolor: str | None = None,
+        alpha: float = 1,
+        label: str | None = None,
+    ) -> None:
+        """Draw a line, broken where a value is missing, or circles, or both: "-", "--", ":", "o", "o-"."""
+        px, py = self._take(x, y)
+        line = form.replace("o", "")
+        dash = f' stroke-dasharray="{DASHES[line]}"' if line in DASHES else ""
+        pen = f'stroke="{color}" fill="none" stroke-width="{linewidth:g}" opacity="{alpha:g}"{dash}'
+        face = SURFACE if markerfacecolor == "none" else color
+
+        def drawn(u: Floats, v: Floats) -> str:
+            drawn_line = f'<path d="{path(u, v)}" {pen} stroke-linejoin="round"/>' if line else ""
+            return drawn_line + (circles(u, v, markersize, color, face, alpha) if "o" in form else "")
+
+        self._marks.append(lambda place: drawn(*place(px, py)))
+        if label is not None:
+            sample = np.array([0.0, 18.0] if line else [9.0])
+            self._labelled.append((drawn(sample, 0 * sample), label))
+
+    def fill(
+        self, x: ArrayLike, y: ArrayLike, *, color: str, alpha: float = 1, label: str | None = None
+    ) -> None:
+        """Draw an area, such as a bar, without its edge."""
+        px, py = self._take(x, y)
+        paint = f'fill="{color}" fill-opacity="{alpha:.3g}"'
+        self._marks.append(lambda place: f'<path d="{path(*place(px, py))}Z" {paint}/>')
+        if label is not None:
+            self._labelled.append((f'<path d="M2 -6H16V6H2Z" {paint}/>', label))
+
+    def vlines(
+        self, x: ArrayLike, ymin: ArrayLike, ymax: ArrayLike, *, colors: str, linewidth: float = 1.4
+    ) -> None:
+        """Draw upright lines from `ymin` to `ymax`."""
+        px, low = self._take(x, ymin)
+        _, high = self._take(x, ymax)
+
+        def drawn(place: Place) -> str:
+            (u, bottom), (_, top) = place(px, low), place(px, high)
+            lines = "".join(f"M{a:.1f} {b:.1f}V{c:.1f}" for a, b, c in zip(u, bottom, top, strict=True))
+            return f'<path d="{lines}" stroke="{colors}" stroke-width="{linewidth:g}" fill="none"/>'
+
+        self._marks.append(drawn)
+
+    def text(
+        self, x: float, y: float, s: str, *, ha: str = "left", fontsize: float = 12, color: str = INK, va: str
+    ) -> None:
+        """Write a text, whose middle is at the height `y`."""
+        del va  # for matplotlib
+
+        def drawn(place: Place) -> str:
+            (u,), (v,) = place([x], [y])
+            return text_mark(u, v, s, size=fontsize, colour=color, anchor=ANCHORS[ha])
+
+        self._marks.append(drawn)
+
+    def imshow(
+        self,
+        image: NDArray[np.uint8],
+        *,
+        extent: Sequence[float],
+        interpolation: str = "auto",
+        aspect: str = "auto",
+    ) -> None:
+        """Draw an image of red, green, blue and opacity (h, w, 4), from 0 to 255, its first row on top."""
+        del aspect  # for matplotlib; here the box of the axes decides
+        left, right, bottom, top = extent
+        self._take([left, right], [bottom, top])
+        rendering = "pixelated" if interpolation == "nearest" else "auto"
+        data = base64.b64encode(png(image)).decode()
+
+        def drawn(place: Place) -> str:
+            (a, b), (d, c) = place([left, right], [bottom, top])
+            return (
+                f'<image x="{a:.1f}" y="{c:.1f}" width="{b - a:.1f}" height="{d - c:.1f}" '
+                f'preserveAspectRatio="none" image-rendering="{rendering}" href="data:image/png;base64,{data}"/>'
+            )
+
+        self._marks.append(drawn)
+
+    def set(self, **options: Any) -> None:
+        """Set `xlim` and `ylim`, or write `xlabel`, `ylabel` and `title`."""
+        for name, value in options.items():
+            if name in self._words:
+                self._words[name] = value
+            else:
+                self._limits[name[0]] = (float(value[0]), float(value[1]))
+
+    def set_xticks(self, ticks: ArrayLike, labels: Sequence[str]) -> None:
+        """Write texts along the axis; they lean where they would touch."""
+        self._ticks["x"] = (np.asarray(ticks, float).tolist(), [*labels])
+
+    def set_yticks(self, ticks: ArrayLike, labels: Sequence[str]) -> None:
+        """Write texts along the axis."""
+        self._ticks["y"] = (np.asarray(ticks, float).tolist(), [*labels])
+
+    def legend(self, **options: Any) -> None:
+        """Name the marks that have labels, above the axes."""
+        del options  # for matplotlib, whose legends are elsewhere without them
+        self._has_legend = True
+
+    def grid(self, *, visible: bool) -> None:
+        """Draw lines at the ticks, or none."""
+        self._gridded = visible
+
+    def axis(self, what: str) -> None:
+        """Turn everything around the marks "off"."""
+        self._framed = what != "off"
+
+    def svg(self) -> str:
+        """Return the axes as SVG elements, with as much room around the marks as their texts need."""
+        left, top, width, height = self.box
+        xlim, ylim = self._range("x"), self._range("y")
+        xticks = self._ticks.get("x") or plain_ticks(min(xlim), max(xlim), int(width / 80))
+        yticks = self._ticks.get("y") or plain_ticks(min(ylim), max(ylim))
+        rows = self._rows_above(width)
+        above = 10 + 18 * len(rows) + (22 if self._words["title"] else 0)
+        x0, x1, y0, y1 = left + 2, left + width - 2, top + above, top + height - 4
+        leaning = False
+        if self._framed:
+            x0 += 8 + max(map(text_width, yticks[1]), default=0) + (20 if self._words["ylabel"] else 0)
+            longest = max(map(text_width, xticks[1]), default=0)
+            leaning = longest > (x1 - x0) / (len(xticks[1]) or 1) - 4
+            y1 -= (14 + 0.5 * longest if leaning else 18) + (18 if self._words["xlabel"] else 0)
+            x1 -= 12 if leaning or not xticks[1] else text_width(xticks[1][-1]) / 2
+
+        def place(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
+            u = x0 + (np.asarray(x, float) - xlim[0]) / (xlim[1] - xlim[0]) * (x1 - x0)
+            v = y1 - (np.asarray(y, float) - ylim[0]) / (ylim[1] - ylim[0]) * (y1 - y0)
+            return u, v
+
+        name = f"c{self.figure.axes.index(self)}"
+        corner, size = (
+            f'x="{x0 - 1:.1f}" y="{y0 - 4:.1f}"',
+            f'width="{x1 - x0 + 5:.1f}" height="{y1 - y0 + 5:.1f}"',
+        )
+        parts = [f'<clipPath id="{name}"><rect {corner} {size}/></clipPath>']
+        if self._framed:
+            parts.append(self._frame(place, (x0, x1, y0, y1), (xticks, yticks), leaning=leaning))
+        parts.append(f'<g clip-path="url(#{name})">{"".join(mark(place) for mark in self._marks)}</g>')
+        parts.append(text_mark(x0, top + 14, self._words["title"], size=13))
+        for i, row in enumerate(rows):
+            at, y = x0, y0 - 12 - 18 * (len(rows) - 1 - i)
+            for sample, name in row:
+                parts.append(
+                    f'<g transform="translate({at:.1f} {y:.1f})">{sample}{text_mark(24, 0, name)}</g>'
+                )
+                at += 36 + text_width(name)
+        return "".join(parts)
+
+    def _frame(
+        self,
+        place: Place,
+        inner: tuple[float, float, float, float],
+        ticks: tuple[Ticks, Ticks],
+        *,
+        leaning: bool,
+    ) -> str:
+        """Return axes with their ticks, grid and labels."""
+        x0, x1, y0, y1 = inner
+        (xs, xtexts), (ys, ytexts) = ticks
+        u, v = place(xs, np.zeros(len(xs)))[0], place(np.zeros(len(ys)), ys)[1]
+        parts = [f'<path d="M{x0:.1f} {y0:.1f}V{y1:.1f}H{x1:.1f}" stroke="{MUTED}" fill="none"/>']
+        if self._gridded:
+            lines = [f"M{a:.1f} {y0:.1f}V{y1:.1f}" for a in u] + [f"M{x0:.1f} {b:.1f}H{x1:.1f}" for b in v]
+            parts.insert(0, f'<path d="{"".join(lines)}" stroke="{GRID}" fill="none"/>')
+        anchor, turn = ("end", -30) if leaning else ("middle", 0)
+        parts += [
+            text_mark(a, y1 + 12, t, colour=MUTED, anchor=anchor, turn=turn)
+            for a, t in zip(u, xtexts, strict=True)
+        ]
+        parts += [text_mark(x0 - 6, b, t, colour=MUTED, anchor="end") for b, t in zip(v, ytexts, strict=True)]
+        left, top, _, height = self.box
+        parts.append(text_mark((x0 + x1) / 2, top + height - 10, self._words["xlabel"], anchor="middle"))
+        parts.append(text_mark(left + 10, (y0 + y1) / 2, self._words["ylabel"], anchor="middle", turn=-90))
+        return "".join(parts)
+
+    def _rows_above(self, width: float) -> list[list[tuple[str, str]]]:
+        """Return the entries of the legend, in as many rows as they need."""
+        rows: list[list[tuple[str, str]]] = []
+        room = 0.0
+        for entry in self._labelled if self._has_legend else ():
+            need = 36 + text_width(entry[1])
+            if need > room:
+                rows.append([])
+                room = width - 20
+            rows[-1].append(entry)
+            room -= need
+        return rows
+
+    def _take(self, x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
+        """Return values as arrays of the same length, and note them for the limits."""
+        px, py = np.broadcast_arrays(np.asarray(x, float), np.asarray(y, float))
+        self._seen["x"].append(px)
+        self._seen["y"].append(py)
+        return px, py
+
+    def _range(self, axis: str) -> tuple[float, float]:
+        if axis in self._limits:
+            return self._limits[axis]
+        seen = np.concatenate([values.ravel() for values in self._seen[axis]] or [np.zeros(0)])
+        seen = seen[np.isfinite(seen)]
+        low, high = (float(seen.min()), float(seen.max())) if seen.size else (0.0, 1.0)
+        room = 0.04 * (high - low) or 0.5
+        return (low - room, high + room)
+
+
+def new_axes(width: float = 5.2, height: float = 4.0) -> SvgAxes:
+    """Return axes of a new figure of so many inches."""
+    return new_panels(1, width=width, height=height)[0]
+
+
+def new_panels(
+    n: int, *, columns: int | None = None, width: float | None = None, height: float | None = None
+) -> list[SvgAxes]:
+    """Return the axes of `n` panels of one figure, row by row; a panel is 3.6 by 3.1 inches by default."""
+    across = min(n, 3) if columns is None else columns
+    down = -(-n // across)
+    wide, high = (
+        INCH * size
+        for size in (3.6 * across if width is None else width, 3.1 * down if height is None else height)
+    )
+    figure = SvgFigure(wide, high)
+    w, h = wide / across, high / down
+    figure.axes = [
+        SvgAxes(figure, (w * (i % across) + 4, h * (i // across) + 2, w - 8, h - 4)) for i in range(n)
+    ]
+    return figure.axes
+
+
+def svg(axes: SvgAxes) -> str:
+    """Return the whole figure of some axes as SVG text: the same picture is the same text."""
+    return axes.figure.svg()

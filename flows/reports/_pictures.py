@@ -1,0 +1,292 @@
+"""The pictures of a report: first the two that matter most, then those that help to choose thresholds and reviews."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from flows.plots.axes import SvgAxes, new_axes, new_panels, svg
+from flows.plots.boundary import plot_contours, plot_objects
+from flows.plots.catalogue import plot_class_fractions, plot_feature, plot_flags
+from flows.plots.names import readable_feature
+from flows.plots.performance import (
+    plot_binned_share,
+    plot_confusion,
+    plot_errors_caught,
+    plot_reliability,
+    plot_threshold_curves,
+)
+from flows.plots.sky import plot_sky
+from flows.plots.style import CLASSES, rescaled_ticks
+from flows.reports.data import Classification, TrainReport
+from flows.reports.picture_data import BoundaryPicture, FeatureComparison, SkyMap, StoredPictures
+
+__all__ = ["Picture", "catalogue_pictures", "training_pictures"]
+
+MOST_FEATURES: Final = 6
+WIDE: Final = {"width": 10.4, "height": 3.8}
+"""Size of a picture across the page, in inches."""
+
+Units = Mapping[str, tuple[str, str | None]]
+"""Expression and unit of each feature, by its name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A picture as a data URI, with a text for readers who cannot see it, and a caption."""
+
+    title: str
+    image: str
+    alt: str
+    caption: str
+    wide: bool = False
+
+
+def training_pictures(report: TrainReport) -> Iterator[Picture]:
+    """Yield the pictures of a model."""
+    yield _reliability(report)
+    if report.confusion:
+        yield _confusion(report)
+    if report.pictures is not None:
+        yield _thresholds(report, report.pictures)
+        yield from _by_quantity(report, report.pictures)
+    if report.boundary is not None:
+        yield _boundary(report, report.boundary)
+    if report.accuracy < 1:  # else there are no errors to catch
+        yield _reviews(report)
+
+
+def catalogue_pictures(found: Classification, units: Units) -> Iterator[Picture]:
+    """Yield the pictures of a catalogue; `units` has each feature's expression and unit."""
+    n = sum(c.expected for c in found.counts)
+    if n > 0:
+        yield _fractions(found, n)
+    if found.sky is not None and len(found.sky.pixels):
+        yield _sky(found.sky)
+    elif found.flags:
+        yield _flags(found)
+    if found.features:
+        yield _features(found, units)
+
+
+def _picture(axes: SvgAxes, title: str, caption: str, alt: str, *, wide: bool = False) -> Picture:
+    image = f"data:image/svg+xml;base64,{base64.b64encode(svg(axes).encode()).decode('ascii')}"
+    return Picture(title=title, image=image, alt=alt, caption=caption, wide=wide)
+
+
+def _reliability(report: TrainReport) -> Picture:
+    bins = report.reliability
+    axes = plot_reliability(
+        new_axes(),
+        *([getattr(b, name) for b in bins] for name in ("predicted", "observed", "low", "high")),
+        label=report.reliability_of,
+        rows=report.judged_by,
+    )
+    said = "; ".join(f"given {b.predicted:.2f}, observed {b.observed:.2f}" for b in bins)
+    caption = (
+        f"Of {report.judged_by} objects that were given a probability, the share that have the class, with 90 % "
+        "intervals. On the dashed line the two are equal."
+    )
+    return _picture(axes, "Reliability", caption, f"Reliability diagram: {said}")
+
+
+def _confusion(report: TrainReport) -> Picture:
+    counts = np.asarray(report.confusion)
+    off = counts - np.diag(np.diag(counts))
+    j, k = np.unravel_index(int(off.argmax()), off.shape)
+    most = (
+        f"Most often {report.classes[j]} is taken for {report.classes[k]} ({off[j, k]:,} objects)."
+        if off[j, k]
+        else "No object is taken for one of another class."
+    )
+    caption = f"Each row is a true class and shows to which classes its {report.judged_by} objects go. {most}"
+    alt = "Confusion matrix: " + "; ".join(
+        f"{name}: " + ", ".join(f"{n:,} {other}" for other, n in zip(report.classes, row, strict=True) if n)
+        for name, row in zip(report.classes, report.confusion, strict=True)
+    )
+    axes = plot_confusion(new_axes(), counts, report.classes)
+    return _picture(axes, "Confusion matrix", caption, alt)
+
+
+def _thresholds(report: TrainReport, stored: StoredPictures) -> Picture:
+    panels = new_panels(2, columns=2, **WIDE)
+    for axes, share, what in zip(
+        panels, (stored.completeness, stored.purity), ("completeness", "purity"), strict=True
+    ):
+        plot_threshold_curves(axes, stored.threshold, share, report.classes, what=what)
+    caption = (
+        "Taking only objects whose probability of the class is at least this: the share of the class that is "
+        "found (left), and the share of those taken that is right (right). Choose the threshold that your sample needs."
+    )
+    at = [int(np.argmin(np.abs(np.asarray(stored.threshold) - t))) for t in (0.5, 0.9)]
+    alt = "Completeness and purity against threshold: " + "; ".join(
+        f"{name} at {stored.threshold[i]:.1f}: completeness {stored.completeness[k, i]:.2f}, "
+        f"purity {stored.purity[k, i]:.2f}"
+        for k, name in enumerate(report.classes)
+        for i in at
+    )
+    return _picture(panels[0], "Completeness and purity against threshold", caption, alt, wide=True)
+
+
+def _by_quantity(report: TrainReport, stored: StoredPictures) -> Iterator[Picture]:
+    magnitude = readable_feature(stored.magnitude_name, stored.magnitude_name, "mag").label
+    latitude = "distance from the Galactic plane |b| (deg)"
+    kinds = (
+        ("magnitude", stored.magnitude_centres, stored.magnitude_counts, magnitude, "faint objects"),
+        (
+            "galactic latitude",
+            stored.latitude_centres,
+            stored.latitude_counts,
+            latitude,
+            "objects near the plane",
+        ),
+    )
+    for name, centres, counts, label, where in kinds:
+        if centres is None or counts is None:
+            continue
+        left, right = new_panels(2, columns=2, **WIDE)
+        plot_binned_share(left, centres, counts, report.classes, what="completeness", label=label)
+        plot_binned_share(right, centres, counts, report.classes, what="purity", label=label)
+        caption = (
+            f"Completeness (left) and purity (right) in bins of {label}, with 95 % intervals. "
+            f"Where a curve falls, the classes of {where} deserve less trust than the average."
+        )
+        alt = f"Completeness and purity by {name}, in {len(centres)} bins from {centres[0]:.3g} to {centres[-1]:.3g}"
+        yield _picture(left, f"Completeness and purity by {name}", caption, alt, wide=True)
+
+
+def _reviews(report: TrainReport) -> Picture:
+    axes = plot_errors_caught(new_axes(**WIDE), report.risk.reviewed, report.risk.moderated)
+    return _picture(
+        axes,
+        "Errors caught by review",
+        f"Share of the {report.judged_by} errors that a review of the least certain objects would catch: the "
+        "further above the dotted line, the more errors a reviewer finds in the same time.",
+        "Errors caught against share reviewed: "
+        + "; ".join(f"{r.share:.0%} reviewed, {r.moderated:.0%} caught" for r in report.reviews),
+        wide=True,
+    )
+
+
+def _boundary(report: TrainReport, picture: BoundaryPicture) -> Picture:
+    units = {f.name: (f.expression, f.unit) for f in report.features}
+    x, y = (readable_feature(name, *units.get(name, ("", None))) for name in (picture.x_name, picture.y_name))
+    axes = new_axes(width=8.2, height=4.8)
+    plot_contours(axes, picture.x, picture.y, picture.moderated, classes=report.classes)
+    plot_objects(
+        axes,
+        picture.point_x,
+        picture.point_y,
+        picture.point_class,
+        report.classes,
+        names=(x.label, y.label),
+    )
+    for feature, nodes, write in ((x, picture.x, axes.set_xticks), (y, picture.y, axes.set_yticks)):
+        if feature.inverse is not None:
+            write(*rescaled_ticks(nodes[0], nodes[-1], feature.inverse))
+    return _picture(
+        axes,
+        "Where the classes meet",
+        f"Labelled objects over {x.short} and {y.short}, the two features that tell most. The deeper the shade, the "
+        "surer the class, the other features at their mean given these two; on the lines a class has probability 0.5.",
+        f"Class probabilities over {x.short} and {y.short}",
+        wide=True,
+    )
+
+
+def _fractions(found: Classification, n: float) -> Picture:
+    errors = [c.error for c in found.counts]
+    known = None if None in errors else [(e or 0.0) / n for e in errors]
+    shares, interval = [c.expected / n for c in found.counts], None
+    bars = "Bars sum the probabilities"
+    ends = _census_shares(found)
+    if ends is not None:
+        shares, interval = ends[0], ends[1:]
+        bars = "Bars are the counts of the classes, with 95 % intervals"
+    names = [c.name for c in found.counts]
+    assigned = [c.assigned / n for c in found.counts]
+    labelled = [found.label_shares.get(name, 0.0) for name in names] if found.label_shares else None
+    axes = plot_class_fractions(
+        new_axes(), names, assigned, shares, known, interval=interval, labelled=labelled
+    )
+    said = "; ".join(f"{name} {share:.1%}" for name, share in zip(names, shares, strict=True))
+    return _picture(
+        axes,
+        "How many of each class",
+        f"{bars}; circles count the most probable class"
+        f"{'; grey bars are the shares among the labels' if labelled else ''}. Where bars and circles differ, use the "
+        "bars: counting doubtful objects as certain favours the frequent classes.",
+        f"Shares of the classes: {said}",
+    )
+
+
+def _census_shares(found: Classification) -> list[list[float]] | None:
+    """Return the share of each class (K,) by the census, and the ends of the intervals; None where one is not said."""
+    census = found.census
+    classes = [] if census is None else [census.classes.get(c.name) for c in found.counts]
+    rows = [(c.count, c.low, c.high) for c in classes if c is not None]
+    if census is None or len(rows) < len(found.counts) or any(None in row for row in rows):
+        return None
+    return [
+        [float(value or 0) / max(1, census.n_rows) for value in column] for column in zip(*rows, strict=True)
+    ]
+
+
+def _sky(sky: SkyMap) -> Picture:
+    share = np.asarray(sky.flagged) / np.maximum(sky.n, 1)
+    axes = plot_sky(
+        new_axes(),
+        sky.pixels,
+        share,
+        order=sky.order,
+        title="share that needs a look",
+        colour=CLASSES[3],
+        percent=True,
+    )
+    return _picture(
+        axes,
+        "What needs a look, on the sky",
+        "The share of objects that carry a flag asking for a look; palest where there are objects and none is flagged; "
+        "east is left. A patch that stands out is a problem of the data more often than of the sky.",
+        f"Map of the sky in {len(sky.pixels):,} HEALPix pixels of order {sky.order}: share of objects flagged",
+    )
+
+
+def _flags(found: Classification) -> Picture:
+    return _picture(
+        plot_flags(new_axes(), [f.name for f in found.flags], [f.share for f in found.flags]),
+        "What is flagged",
+        "The share of objects with each flag; the table of flags says what they mean. There is no map of the sky: "
+        "positions are not known here.",
+        "Shares of flags: " + "; ".join(f"{f.name} {f.share:.1%}" for f in found.flags),
+    )
+
+
+def _features(found: Classification, units: Units) -> Picture:
+    features = sorted(found.features, key=lambda f: f.name not in found.drifted)
+    shown: list[FeatureComparison] = features[:MOST_FEATURES]
+    panels = new_panels(len(shown), height=2.5 * -(-len(shown) // 3))
+    for axes, feature in zip(panels, shown, strict=True):
+        readable = readable_feature(feature.name, *units.get(feature.name, ("", None)))
+        plot_feature(
+            axes,
+            feature.edges,
+            feature.training,
+            feature.target,
+            ends=(feature.low, feature.high),
+            name=readable.label,
+            inverse=readable.inverse,
+        )
+    left = len(features) - len(shown)
+    return _picture(
+        panels[0],
+        "Features: training against target",
+        f"Grey: the labelled objects; blue: {found.catalogue}. Where blue rises where there is no grey, the labels "
+        f"say nothing.{f' {left} more features are not shown.' if left else ''}",
+        "Distributions of " + ", ".join(f.name for f in shown) + " in the training set and in the target",
+        wide=True,
+    )
