@@ -20,6 +20,7 @@ from catalogs.text._names import has_no_names, is_value, unnamed, words_of_line
 __all__ = [
     "COMMENT",
     "DELIMITERS",
+    "HEAD_BYTES",
     "Block",
     "Dialect",
     "blocks",
@@ -35,8 +36,15 @@ BLOCK_BYTES = 1 << 23
 LONGEST_RECORD = 1 << 24
 """Bytes within which an opened quotation has to close."""
 
+HEAD_BYTES = 1 << 18
+"""Bytes within which header, comments and some rows are expected."""
+
 HEAD_RECORDS = 50
 """Records beyond the comments that tell the dialect."""
+
+csv.field_size_limit(
+    max(csv.field_size_limit(), LONGEST_RECORD)
+)  # of the first lines; 131,072 characters are a usual polygon
 
 BYTE_ORDER_MARK = "\ufeff"
 
@@ -105,17 +113,20 @@ class Block:
         return b"\r\n" if feeds == returns == self.data.count(b"\r\n") else None
 
 
-def whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield a stream, cut behind the ends of lines."""
-    rest = b""
+def whole_lines(stream: IO[bytes], path: Path) -> Iterator[bytes]:
+    """Yield a stream, cut behind the ends of lines; DamagedFileError where a line does not end."""
+    rest, before_rest = b"", 0
     while block := stream.read(BLOCK_BYTES):
         block = rest + block
         # The last line may continue in the next block, if only with the LF of a CR LF.
         before = len(block) - (2 if block.endswith(b"\r\n") else 1)
         cut = 1 + max(block.rfind(b"\n", 0, before), block.rfind(b"\r", 0, before))
         rest = block[cut:]
+        before_rest += cut
         if cut:
             yield block[:cut]
+        if len(rest) > LONGEST_RECORD:
+            raise endless(path, rest, f"the line that begins at byte {before_rest:,}")
     if rest:
         yield rest
 
@@ -124,7 +135,7 @@ def blocks(stream: IO[bytes], dialect: Dialect, path: Path) -> Iterator[Block]:
     """Yield the records of a stream; DamagedFileError where a quotation is never closed."""
     pending: list[bytes] = []
     size = 0
-    for data in whole_lines(stream):
+    for data in whole_lines(stream, path):
         if not pending and b'"' not in data:
             yield Block(data)
             continue
@@ -160,6 +171,15 @@ def is_open(line: bytes, dialect: Dialect, *, inside: bool) -> bool:
         inside, at = False, closed.end()
 
 
+def endless(path: Path, record: bytes, what: str) -> DamagedFileError:
+    """Return the error for a line that is longer than any record."""
+    shown = record[:60].decode("utf-8", "replace").strip()
+    return DamagedFileError(
+        f"{path}: {what}, '{shown}', has more than {LONGEST_RECORD >> 20} MB, expected a line end before, and a "
+        "closing quotation mark where one is open; correct that line, or fetch the file again"
+    )
+
+
 def unclosed(path: Path, record: bytes) -> DamagedFileError:
     """Return the error for a quotation that never ends."""
     shown = record[:60].decode("utf-8", "replace").strip()
@@ -183,6 +203,11 @@ def find_dialect(head: Iterable[bytes], path: Path, encoding: str) -> Dialect:
     """Return the dialect of the first records: delimiter, and where the names stand."""
     texts = [r.decode(encoding, "replace") for r in head]
     rows = [i for i, r in enumerate(texts) if is_data(head_bytes(r))][:HEAD_RECORDS]
+    if not texts and path.stat().st_size:
+        raise FormatError(
+            f"{path} begins with a line of more than {HEAD_BYTES >> 10} kB, expected a shorter line of column names, "
+            "then rows; write a table of so many columns as Parquet"
+        )
     if not rows:
         raise FormatError(f"{path} holds no line of data; expected a line of column names, then rows")
     delimiter = max(

@@ -8,12 +8,9 @@ from pathlib import Path
 from catalogs.errors import FormatError
 from catalogs.files.compressed import first_bytes
 from catalogs.text._ecsv import ECSV_MARK
-from catalogs.text._records import DELIMITERS, common_width, is_data
+from catalogs.text._records import DELIMITERS, HEAD_BYTES, common_width, is_data
 
 __all__ = ["FOREIGN", "HEAD_BYTES", "head_lines", "is_delimited", "require_table", "sniff"]
-
-HEAD_BYTES = 1 << 18
-"""Bytes within which header, comments and some rows are expected."""
 
 SNIFFED_ROWS = 5
 

@@ -25,6 +25,8 @@ __all__ = ["LONGEST_ROW", "Data", "parse_document"]
 BLOCK_BYTES = 1 << 18
 MOST_BESIDE_ROWS = 1 << 26
 """Bytes of a document without its rows: astropy needs many times as much."""
+MOST_ELEMENTS = 50_000
+"""Elements of a document beside those of rows: each takes astropy a tenth of a millisecond."""
 LONGEST_ROW = 1 << 26
 """Bytes beyond which a row is not believed."""
 LARGEST_CELL = LONGEST_ROW // 8
@@ -104,7 +106,7 @@ class Outline:
         self.prolog = b""
         self.serialisation = self.element = ""
         self.marked = 0
-        self.fed = self.inside = 0
+        self.fed = self.inside = self.n_elements = 0
         self.started: int | None = None
         self.row_at = self.n_rows = self.n_cells = self.width = 0
         self.ascii = True
@@ -196,6 +198,12 @@ class Outline:
         if self.head is not None:
             self.prolog, self.head = self.head[: self.parser.CurrentByteIndex], None
         name = without_prefix(tag)
+        self.n_elements += 1
+        if self.n_elements > MOST_ELEMENTS:
+            raise FormatError(
+                f"{self.path} has more than {MOST_ELEMENTS:,} elements beside its rows, the last a {name[:80]}, "
+                "expected fewer; convert its table to Parquet or FITS first (topcat and stilts do)"
+            )
         self.text.clear()
         self.check_root(name)
         self.check_source(name, attributes)

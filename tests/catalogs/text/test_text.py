@@ -20,6 +20,7 @@ from astropy.table import MaskedColumn, QTable, Table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import catalogs
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
 from catalogs.formats import open_catalog
@@ -653,3 +654,26 @@ def test_fields_of_blanks_are_empty_and_the_lines_are_kept(tmp_path: Path) -> No
     (out,) = annotate(catalog, tmp_path / "out", new, lambda _: {"blr_p": np.arange(3.0)}, read=["t"])
     written = [line for line in out.read_text().splitlines() if not line.startswith("#")]
     assert [line.startswith(old.rstrip()) for line, old in zip(written, lines, strict=True)] == [True] * 4
+
+
+@pytest.mark.parametrize("start", ["a,b\n1,", 'a,b\n1,"'], ids=["line", "quotation"])
+def test_a_line_without_an_end(tmp_path: Path, start: str) -> None:
+    """The error says where it begins."""
+    path = tmp_path / "endless.csv.gz"
+    with gzip.open(path, "wt", compresslevel=1) as stream:
+        stream.write(start + "7" * 60_000_000)
+    with pytest.raises(CatalogError, match=r"line that begins at byte 4, '1,.*has more than 16 MB"):
+        catalogs.open(path)
+
+
+def test_a_field_above_the_usual_limit(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text(f"id,region\nx,{'7 ' * 90_000}\ny,2\n")
+    assert catalogs.open(path).n_rows == 2
+
+
+def test_a_line_of_names_beyond_the_head(tmp_path: Path) -> None:
+    path = tmp_path / "wide.csv"
+    path.write_text(",".join(f"c{i}" for i in range(50_000)) + "\n" + ",".join("1" * 50_000) + "\n")
+    with pytest.raises(CatalogError, match="begins with a line of more than 256 kB"):
+        catalogs.open(path)

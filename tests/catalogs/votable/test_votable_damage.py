@@ -19,7 +19,8 @@ import pytest
 from astropy.io import votable as astropy_votable
 from astropy.io.votable.tree import Field
 
-from catalogs.errors import CatalogError
+import catalogs
+from catalogs.errors import CatalogError, FormatError
 from catalogs.votable._binary import stored_type
 from catalogs.votable._columns import is_text
 from tests.catalogs.round_trip_samples import N, astropy_table
@@ -126,3 +127,14 @@ def test_damaged_documents(
             assert kind != "cut" or not any(outcome.startswith("read, but") for outcome in outcomes)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < MEMORY_KB, f"{grown} kB more"
+
+
+def test_more_fields_than_any_table_has(tmp_path: Path) -> None:
+    path = tmp_path / "fields.vot"
+    field = '<FIELD name="c{}" datatype="float"/>'
+    many = "".join(field.format(i) for i in range(60_000))
+    path.write_text(
+        f'<?xml version="1.0"?><VOTABLE version="1.4"><RESOURCE><TABLE>{many}</TABLE></RESOURCE></VOTABLE>'
+    )
+    with pytest.raises(FormatError, match="more than 50,000 elements beside its rows, the last a FIELD"):
+        catalogs.open(path)
