@@ -112,7 +112,7 @@ def values(cat: Catalog, names: tuple[str, ...]) -> str:
 
 def check_annotated(cat: Catalog, out: Path) -> None:
     """Annotate a catalogue, and compare every old column and what is known of it."""
-    written = catalogs.annotate(cat, out, MARK, compute, read=cat.names[:1])
+    written = catalogs.annotate(cat, out, MARK, compute, read=cat.names[:1], checksums="ignore")
     assert written.warnings == ()
     table = cat.metadata.get("hdu") if cat.format == "fits" else None
     back = catalogs.open(out / cat.path.name if cat.whole else written[0], table and int(table))
@@ -161,7 +161,9 @@ def test_a_large_votable(tmp_path: Path) -> None:
         pytest.skip("the shared catalogues are not here")
     cat = catalogs.open(path)
     assert (cat.n_rows, len(cat.names)) == (19_761, 228)
-    (copy,) = catalogs.annotate(cat, tmp_path, MARK, compute, read=cat.names[:1], form="parquet")
+    (copy,) = catalogs.annotate(
+        cat, tmp_path, MARK, compute, read=cat.names[:1], form="parquet", checksums="ignore"
+    )
     back = catalogs.open(copy)
     assert back.names == (*cat.names, "blr_mark")
     assert values(back, cat.names[::10]) == values(cat, cat.names[::10])
