@@ -62,6 +62,7 @@ For this folder alone:
   all `manifest.json`.
 - `_releases`: The reports of releases, such as `_releases/0007.json`: one small file for each release, kept for
   ever.
+- `_repeats`: Objects that two files of a release have: equal files, and identifiers that occur in both.
 - `_selections`: Columns that select objects by their probability, with thresholds for a stated purity or
   completeness.
 - `_spreading`: Annotation by the workers of an engine, which get orders and return reports, both as JSON texts.

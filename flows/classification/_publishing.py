@@ -96,6 +96,7 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
         specification=specification,
         model_folder=publication.request.model.folder,
         deferred=publication.deferred,
+        repeats=publication.repeats,
     )
     manifest.write(staging.out)
     staging.close()

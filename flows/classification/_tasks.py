@@ -130,6 +130,7 @@ class Publication:
     """What is published at the end besides the outputs, and how.
 
     `retire` names the copies that are moved away.  `why` says by name which files were annotated for this release.
+    `repeats` says which files have objects in common.
     `report` asks for a release report.  `catalogues` are the inputs that are folders.
     """
 
@@ -139,6 +140,7 @@ class Publication:
     retire: tuple[str, ...]
     quarantined: tuple[Quarantined, ...]
     deferred: Mapping[str, str]
+    repeats: tuple[str, ...]
     why: Mapping[str, str]
     before: EarlierRelease | None
     report: bool

@@ -22,6 +22,7 @@ from flows.classification._known_rows import KnownRows
 from flows.classification._object_survey import ObjectSurvey
 from flows.classification._output_columns import kept_columns
 from flows.classification._plan import reason
+from flows.classification._repeats import keep_sketch
 from flows.classification._tasks import Annotated, Deferred, Failed, FileJob, FileResult, JobGroup
 from flows.classification.scoring import Scorer, budget_threshold, provenance
 from flows.errors import FlowError
@@ -79,6 +80,8 @@ def annotate_file(job: FileJob) -> Output:
         tell().note(f"{job.name}: {what}")
     counted = all(partition.counted for partition in catalog.partitions)
     output = _output(job, scorer, counted=counted, left_behind=tuple(written.warnings))
+    if counted and specification.catalog.id is not None:
+        keep_sketch(job.staging.file(job.name), output, specification, job.staging.out)
     job.staging.record(output)
     return output
 

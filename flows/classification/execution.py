@@ -15,6 +15,7 @@ from flows.classification._jobs import MOST_ORDERS, Group, Job, groups
 from flows.classification._narrowed import narrowed
 from flows.classification._plan import Plan
 from flows.classification._publishing import finish, summary_of
+from flows.classification._repeats import repeats, sweep_sketches
 from flows.classification._spreading import spread
 from flows.classification._tasks import (
     Annotated,
@@ -154,6 +155,9 @@ def carry_out(
         plan.staging.close()
         waiting = replace(_folder_result(model, plan), deferred=deferred)
         return WaitingClassification(status="waiting", **vars(waiting))
+    repeated = repeats(listed, plan.staging, request.specification)
+    for sentence in repeated:
+        tell().note(f"before publication: {sentence}")
     away = {*plan.retired, *(j.name for j in plan.jobs if j.in_the_way)}
     if plan.before:
         away |= {*bad, *deferred} - {o.name for o in stay}
@@ -164,6 +168,7 @@ def carry_out(
         retire=tuple(sorted(away)),
         quarantined=tuple(bad[name] for name in sorted(bad)),
         deferred=deferred,
+        repeats=repeated,
         why={job.name: job.why for job in plan.jobs if not job.finished},
         before=_before(plan),
         report=plan.policy == "release",
@@ -171,6 +176,7 @@ def carry_out(
     )
     check_held(plan.out)
     published = steps.finish(publication, listed)
+    sweep_sketches(plan.out, {o.name: o for o in listed})
     work = replace(
         _folder_result(model, plan, listed, published.totals),
         release=published.release,
@@ -178,6 +184,7 @@ def carry_out(
         quarantined={name: q.reason for name, q in bad.items()},
         stale=tuple(sorted(o.name for o in stay)),
         deferred=deferred,
+        repeats=repeated,
     )
     return FinishedClassification(
         status="done",

@@ -89,14 +89,15 @@ def write_classification_report(
     specification: Specification,
     model_folder: Path,
     deferred: Mapping[str, str],
+    repeats: tuple[str, ...],
 ) -> None:
     """Write `report.html` beside the annotated files, which are of the model in a folder and of a specification.
 
-    `counts` are those of the files, margins not among them.
+    `counts` are those of the files, margins not among them.  `repeats` says which files have objects in common.
     """
     doubtful = most_doubtful(one for of_file in counts for one in of_file.doubtful)
     troubles = ReleaseTroubles(
-        quarantined={q.name: q.reason for q in manifest.quarantined}, deferred=deferred
+        quarantined={q.name: q.reason for q in manifest.quarantined}, deferred=deferred, repeats=repeats
     )
     report = ClassificationReport(
         found=classification_of(model, summary, counts, names=[o.name for o in manifest.outputs]),

@@ -45,6 +45,8 @@ def show_reprocessed(result: ReleaseResult) -> None:
         _show_unchanged(result)
     else:
         print_tables(*run_tables(result).values())
+        for sentence in result.repeats:
+            say(sentence[:1].upper() + sentence[1:])
     report = f"; {result.report}" if result.status == "done" and result.report else ""
     say(f"{result.out} {_state(result)}, by {result.model}{report}")
 

@@ -31,7 +31,7 @@ from flows.reports.tables import (
 )
 from flows.runs.census import CensusResult
 from flows.runs.results import ClassificationResult
-from flows.training.report import ReportParts, train_report
+from flows.training.report import ReportParts, review_words, train_report
 from flows.training.results import TrainingPlan, TrainingResult
 
 __all__ = [
@@ -58,6 +58,8 @@ def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
     report = train_report(result, parts=parts)
     if not report.has_skill:
         say(report.skill_words)
+    if result.training.labels.answered:
+        say(review_words(result.training.labels))
     if verbose:
         print_tables(
             label_table(report),
@@ -135,8 +137,8 @@ def show_classified(result: ClassificationResult) -> None:
         say(f"Annotated by {result.model}: {result.out}; {result.manifest} lists the files")
     if result.published and result.status != "planned":
         say(f"Published at {result.published}")
-    if result.advice:
-        say(result.advice)
+    for sentence in (*result.repeats, *filter(None, [result.advice])):
+        say(sentence[:1].upper() + sentence[1:])
 
 
 def census_tables(census: Census) -> list[ReportTable]:

@@ -175,8 +175,9 @@ def _rows(
             if strange:
                 raise SpecificationError(
                     f"label.extra: got {path} with {len(strange):,} answers in rows whose '{MARK}' is of another "
-                    f"object, the first for '{strange[0]}', expected each answer beside the object of the list; a spreadsheet "
-                    "may have changed or moved identifiers: copy the answers into the list as `blr review` wrote it"
+                    f"object, the first for '{strange[0]}', expected each answer beside the object of the list; "
+                    "a spreadsheet may have changed or moved identifiers: copy the answers into the "
+                    "list as `blr review` wrote it"
                 )
             names, texts = [name or "" for name in listed], [plain(text) for text in texts]
         weights: list[float | None] = [None] * len(names)

@@ -235,13 +235,19 @@ def _against(
         gain = champion.metrics.log_loss - challenger.metrics.log_loss
         what = f"{challenger.metrics.judged_by} log loss"
     if not gain >= margin:
-        reasons.append(f"its {what} is better by {gain:.4f} nats an object, less than {margin:g}")
+        much = f"{abs(gain):.4f} nats an object"
+        if not float(f"{gain:.4f}"):
+            reasons.append(f"its {what} is not better (difference {much})")
+        elif gain > 0:
+            reasons.append(f"its {what} is better by {much}, less than {margin:g}")
+        else:
+            reasons.append(f"its {what} is worse by {much}")
     return tuple(reasons)
 
 
 def gain_words(common: SkillSummary) -> str:
     """Return a gain with its interval."""
-    return f"{common.gain:.4f} nats ({common.level:.0%} interval {gain_interval(common)})"
+    return f"{common.gain:z.4f} nats ({common.level:.0%} interval {gain_interval(common)})"
 
 
 def losses_words(comparison: Comparison, what: str = "log loss") -> str:

@@ -81,7 +81,7 @@ def _class_table(comparison: Comparison) -> ReportTable:
         (
             c.name,
             f"{c.gain.n:,}",
-            f"{c.gain.gain:+.4f}",
+            f"{c.gain.gain:+z.4f}",
             gain_interval(c.gain),
             f"{c.champion_completeness:.1%} → {c.completeness:.1%}",
             f"{_percent(c.champion_purity)} → {_percent(c.purity)}",

@@ -95,6 +95,7 @@ class LabelSummary:
     # Reviewed objects that count by inclusion weights, and as many as how many of equal weight; None where none do.
     weighted: int = 0
     weighted_as: float | None = None
+    answered: int = 0  # objects that reviews have an answer to, whether the catalogue has them or not
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,7 +85,9 @@ def _left_out(result: FolderResult) -> str:
         "retired": len(result.retired),
         "deferred": len(result.deferred),
     }
-    return ", ".join(f"{n:,} {state}" for state, n in counts.items() if n)
+    left = ", ".join(f"{n:,} {state}" for state, n in counts.items() if n)
+    repeats = "objects are in two files" if result.repeats else ""
+    return "; ".join(filter(None, (left, repeats)))
 
 
 def _n(count: int, what: str) -> str:

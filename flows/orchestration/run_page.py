@@ -114,6 +114,8 @@ def keep_run(verb: str, result: R) -> R:
             keep_table(f"{name}-status", status, f"{status.title}: {said}")
         log_left_out("quarantined", result.quarantined)
         log_left_out("deferred", result.deferred)
+        for sentence in result.repeats:
+            logger.warning(sentence)
     rename_run(classification_name(verb, result))
     return completed(result, classification_message(result), name=QUARANTINED if troubled else "Completed")
 

@@ -256,11 +256,11 @@ def _count(value: int) -> str:
 
 
 def _fixed(value: float, digits: int) -> str:
-    return f"{value:,.{digits}f}".replace("-", "−")
+    return f"{value:z,.{digits}f}".replace("-", "−")
 
 
 def _signed(value: float, digits: int) -> str:
-    return f"{value:+,.{digits}f}".replace("-", "−")
+    return f"{value:+z,.{digits}f}".replace("-", "−")
 
 
 def _percent(value: float) -> str:

@@ -44,10 +44,14 @@ class ClassifyingModel:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseTroubles:
-    """Files that could not be annotated, and files left for the next run, by name, each with the reason."""
+    """Files that could not be annotated, and files left for the next run, by name, each with the reason.
+
+    `repeats` are sentences on files that have objects in common.
+    """
 
     quarantined: Mapping[str, str]
     deferred: Mapping[str, str]
+    repeats: tuple[str, ...] = ()
 
 
 def classification_answers(
@@ -158,6 +162,10 @@ def _odd(found: Classification, troubles: ReleaseTroubles) -> Answer:
             short=f"files left for the next run ({len(troubles.deferred):,})",
         )
         for name, why in troubles.deferred.items()
+    ]
+    files += [
+        Finding(what=plain_end(words), level="care", short="objects that are in two files")
+        for words in troubles.repeats
     ]
     odd = (*files, *strange_findings(found))
     return Answer(

@@ -282,7 +282,7 @@ def _changed(change: CountChange | None) -> tuple[str, str, str]:
 
 
 def _signed(value: float) -> str:
-    return f"{value:+,.0f}".replace("-", "−")
+    return f"{value:+z,.0f}".replace("-", "−")
 
 
 def _whole(value: float | None) -> str:

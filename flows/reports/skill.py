@@ -75,4 +75,4 @@ def skill_words(
 
 
 def _signed(value: float) -> str:
-    return f"{value:.4f}".replace("-", "−")
+    return f"{value:z.4f}".replace("-", "−")

@@ -330,7 +330,7 @@ def _verdict(report: TrainReport, i: int) -> str:
 
 
 def _fixed(value: float | None, digits: int) -> str:
-    return "–" if value is None or not math.isfinite(value) else f"{value:,.{digits}f}".replace("-", "−")
+    return "–" if value is None or not math.isfinite(value) else f"{value:z,.{digits}f}".replace("-", "−")
 
 
 def _number(value: float) -> str:
@@ -342,7 +342,7 @@ def _count(value: int) -> str:
 
 
 def _percent(value: float, digits: int = 1) -> str:
-    return "–" if not math.isfinite(value) else f"{value:.{digits}%}".replace("-", "−")
+    return "–" if not math.isfinite(value) else f"{value:z.{digits}%}".replace("-", "−")
 
 
 def _weight(value: float) -> str:

@@ -82,6 +82,8 @@ class FolderResult:
     published
         URL of the object store where the release is published; None for a folder of this machine.  `out` is then the
         folder here that it is published from.
+    repeats
+        Sentences on files that were found to have objects in common, before they were published.
     """
 
     model: str
@@ -97,6 +99,7 @@ class FolderResult:
     summary: ShownSummary | None
     before: EarlierRelease | None
     published: str | None = None
+    repeats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -124,6 +124,7 @@ def label_summary(gathered: Gathered) -> LabelSummary:
         unplaced=source.n_unplaced,
         shared=source.n_shared,
         reviewed=source.n_reviewed,
+        answered=len(source.reviews.labels),
         repeated=None if repeated is None else repeated.n,
         repeating=None if repeated is None else repeated.classes,
         disputed=len(source.reviews.votes),

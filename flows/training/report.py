@@ -21,7 +21,7 @@ from flows.reports.picture_data import BoundaryPicture, ReportNotes, StoredPictu
 from flows.reports.shift import shift_words
 from flows.training._quality import leak_words, quality_remarks
 
-__all__ = ["REPORT_FILE", "ReportParts", "train_report"]
+__all__ = ["REPORT_FILE", "ReportParts", "review_words", "train_report"]
 
 REPORT_FILE = "report.html"
 BOUNDARY_FILE = "boundary.npz"
@@ -146,6 +146,12 @@ def _noted(training: TrainingDescription) -> Iterator[str]:
         )
 
 
+def review_words(labels: LabelSummary) -> str:
+    """Return the sentence on the answers of reviews: to how many objects, and how many rows have them."""
+    answers = f"; reviews have answers to {labels.answered:,} objects" if labels.answered else ""
+    return f"{labels.reviewed:,} labels are from review{answers}."
+
+
 def _label_words(labels: LabelSummary) -> Iterator[str]:
     """Yield sentences on where labels came from, and on those in conflict."""
     if labels.conflicts:
@@ -160,8 +166,8 @@ def _label_words(labels: LabelSummary) -> Iterator[str]:
             f"{labels.shared:,} labels of the table are the nearest of several rows, all of which have them: narrow "
             "label.table.radius where these are different objects."
         )
-    if labels.reviewed:
-        yield f"{labels.reviewed:,} labels are from review."
+    if labels.reviewed or labels.answered:
+        yield review_words(labels)
     if labels.disputed:
         shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in labels.disputing.items())
         yield f"Objects whose reviewers' answers differ, so that they count as votes: {labels.disputed:,} ({shown})."

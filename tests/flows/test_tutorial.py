@@ -70,7 +70,7 @@ def test_the_tutorial_does_what_it_says(capsys: pytest.CaptureFixture[str]) -> N
     description = Store(Path("models")).read(second).training.labels
     assert (description.reviewed, description.disputed) == (60, 1)
     report = (second.folder / "report.html").read_text()
-    assert "60 labels are from review." in report
+    assert "60 labels are from review; reviews have answers to 60 objects." in report
     assert "Objects whose reviewers' answers differ, so that they count as votes: 1 (G" in report
     assert first.version != second.version
 

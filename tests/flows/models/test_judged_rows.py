@@ -104,7 +104,7 @@ def test_promotion_goes_by_the_common_objects(store: Any) -> None:
     write_judged_rows(worse, store.find(label).folder)
     told = promote(label, store=store.root, how="better")
     assert told.status == "kept"
-    assert f"its log loss on {half:,} objects that neither model has seen is better by -0.0200" in told.why
+    assert f"its log loss on {half:,} objects that neither model has seen is worse by 0.0200" in told.why
     write_judged_rows(replace(worse, log_loss=worse.log_loss - 0.04), store.find(label).folder)
     table = comparison_tables(compare(PromoteRequest(label, store=store.root)))[0]
     assert table.rows[2][0] == f"log loss on {half:,} objects new to both"

@@ -54,7 +54,8 @@ def test_the_better_one_is_promoted_by_rule(store: Store) -> None:
     ("gain", "changes", "why"),
     [
         (0.001, {}, "better by 0.0010 nats an object, less than 0.005"),
-        (-0.1, {}, "better by -0.1000 nats"),
+        (-0.00001, {}, "its held-out log loss is not better (difference 0.0000 nats an object)"),
+        (-0.1, {}, "its held-out log loss is worse by 0.1000 nats an object"),
         (0.1, {"verdict": "red"}, "its verdict is red: a reason"),
         (0.1, {"classes": ("early", "other")}, "its classes are early, other, not early, late"),
     ],

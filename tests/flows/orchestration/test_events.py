@@ -236,7 +236,7 @@ def test_the_log_of_a_run_tells_its_work_in_a_few_lines(watched: SimpleNamespace
     def lines() -> list[str]:
         wanted = {"logs": {"flow_run_id": {"any_": [watched.runs[1]]}}, "sort": "TIMESTAMP_ASC"}
         found = [line["message"] for line in ask(watched.server, "/logs/filter", wanted)]
-        return found if any("Finished in state Completed('Release 2" in line for line in found) else []
+        return found if any("Finished in state Quarantined('Release 2" in line for line in found) else []
 
     logged = wait_for(lines, "the log")
     assert "2 files: 600 rows" in logged
