@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 
 OF_THE_RUN = frozenset({"created", "made", "mtime_ns", "inode", "input_mtime_ns", "input_inode"})
 """The keys under which manifests and summaries say when a run was, or where a disk has put a file."""
+SKETCHES = ".blr-identifiers"
+"""The folder of hashes of identifiers, which a later run makes again."""
 TABLES = "_files"
 """The folder of tables of files, which are named by the hash of their bytes."""
 
@@ -33,14 +35,16 @@ def lasting_bytes(path: Path) -> bytes:
 
 
 def lasting_contents(folder: Path) -> dict[str, bytes]:
-    """Return what lasts of each file of a folder, by its path in the folder."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    """Return what lasts of each file of a folder, by its path in the folder; sketches of identifiers do not count."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.parent.name != SKETCHES)
     return {_name(path.relative_to(folder)): lasting_bytes(path) for path in files}
 
 
 def output_bytes(folder: Path) -> dict[str, bytes]:
     """Return what lasts of each file of a folder, without the JSON documents, which say where inputs lie."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".json")
+    files = (
+        path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix not in {".json", ".npy"}
+    )
     return {str(path.relative_to(folder)): lasting_bytes(path) for path in files}
 
 

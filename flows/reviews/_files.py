@@ -212,14 +212,14 @@ def _write(
 ) -> list[Path]:
     """Write a list as CSV, VOTable and HTML; return where they are.  `others` are answers that are no class."""
     asked = list_hash(title, [row.name for row in rows])
-    values = [[*asdict(row).values(), list_mark(asked, row.name)] for row in rows]
-    names = [kind.key, *kind.columns, MARK]
+    values = [[*list(asdict(row).values())[:-1], list_mark(asked, row.name), row.label] for row in rows]
+    names = [kind.key, *list(kind.columns)[:-1], MARK, "label"]
     cells = [[_cell(value) for value in row] for row in values]
     paths = [folder / f"{kind.name}.{ending}" for ending in ("csv", "vot", "html")]
     lines = (",".join(map(_quoted, line)) for line in (names, *cells))
     atomic_write_text(paths[0], "".join(f"{line}\n" for line in lines))
     table = Table(rows=values or None, names=names, dtype=[*kind.types, str])
-    for column, meaning in {**kind.columns, MARK: "list and object to which the answer belongs"}.items():
+    for column, meaning in {MARK: "list and object to which the answer belongs", **kind.columns}.items():
         table[column].description = meaning
     with atomic_path(paths[1]) as temporary:
         # BINARY2, as all our VOTables: and astropy 8.0's writer of TABLEDATA corrupted the process's memory here.

@@ -113,8 +113,8 @@ def test_a_drawn_sample_stands_for_the_catalogue(out: Path, blr: Callable[..., M
         "stratum",
         "inclusion_probability",
         "weight",
-        "label",
         "blr_list",
+        "label",
     ]
     votable = Table.read(out / "audit.vot")
     assert list(votable["name"]) == list(rows.name)
