@@ -15,6 +15,7 @@ from flows.classification._class_shares import shift_record
 from flows.classification._narrowed import narrowed
 from flows.classification._output_columns import kept_columns
 from flows.classification._releases import release_report, write_report
+from flows.classification._repeats import sweep_sketches
 from flows.classification._selections import selections_of
 from flows.classification._tally import summarise, total
 from flows.classification._tasks import Publication, Published
@@ -99,6 +100,7 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
         repeats=publication.repeats,
     )
     manifest.write(staging.out)
+    sweep_sketches(staging.out, {o.name: o for o in outputs})
     staging.close()
     return published
 

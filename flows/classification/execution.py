@@ -133,6 +133,8 @@ def _sweep(plan: Plan, steps: Steps) -> None:
         if killed:
             steps.mark_crashed(killed)
         if Manifest.read(plan.out) == plan.before:
+            if plan.before is not None:
+                sweep_sketches(plan.out, {o.name: o for o in plan.before.outputs})
             plan.staging.open()
             plan.staging.close()
             Manifest.sweep(plan.out)
@@ -176,7 +178,6 @@ def carry_out(
     )
     check_held(plan.out)
     published = steps.finish(publication, listed)
-    sweep_sketches(plan.out, {o.name: o for o in listed})
     work = replace(
         _folder_result(model, plan, listed, published.totals),
         release=published.release,
