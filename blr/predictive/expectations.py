@@ -22,17 +22,28 @@ from scipy.special import ndtr
 
 from blr import compiled
 from blr.arrays import Matrix, Vector
-from blr.covariances import output_covariances
+from blr.covariances import class_covariances, output_covariances
 from blr.likelihood.contrasts import helmert
 from blr.likelihood.graded import graded_nodes
 from blr.likelihood.likelihoods import Bernoulli, Categorical, Likelihood, pairs
 from blr.likelihood.links import LOGISTIC
 from blr.likelihood.mislabelled import MislabelledBernoulli, MislabelledCategorical, log_odds
 from blr.predictive._sobol import normal_nodes
+from blr.predictive._softmax_series import expanded_derivatives
 from blr.predictive.binary import MIXTURE_SCALES, MIXTURE_WEIGHTS
-from blr.sums import ChunkFunction, Terms, activations, blockwise, summed
+from blr.sums import (
+    ChunkFunction,
+    Terms,
+    activations,
+    blockwise,
+    class_sums,
+    in_classes,
+    in_contrasts,
+    many_classes,
+    summed,
+)
 
-__all__ = ["expected_derivatives", "expected_terms"]
+__all__ = ["expected_by_class", "expected_derivatives", "expected_terms"]
 
 Expected = tuple[Vector, Matrix, Matrix]
 """Value (N,), gradient (N, C), packed curvature (N, P)."""
@@ -43,6 +54,8 @@ _IMPOSSIBLE = 1e-300  # likelihood of a record that stands for none: its logarit
 _WIDE = 4.0  # largest contrast sd above which single precision serves
 _MANY_NODES = 64  # Sobol points, whose weights are equal, from which single precision is taken
 _REACH = 80.0  # of activations about their means: up to here exponentials are finite in single precision
+_EXPANSION, _ROUGH_EXPANSION = 1e-4, 1e-3  # error of an expansion up to which there are no nodes
+_FEW_NODES = 1024  # asked for, up to which the rough one serves
 _NUMBERS = 2**18  # activations at nodes held at a time
 
 # Gauss-Hermite nodes along each axis up to an sd of the widest, for 2, 3 and 4 contrasts; then Sobol points.
@@ -77,6 +90,8 @@ def expected_terms(
 ) -> ChunkFunction:
     """Return the function of a chunk that gives value, gradient and Hessian of -ln p, averaged over N(theta, A⁻¹)."""
     C = likelihood.n_outputs
+    if many_classes(likelihood) and type(likelihood) is Categorical:
+        return _expected_class_sums(likelihood, theta, inverse_cholesky, most_nodes)
 
     def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
         V = output_covariances(Phi, inverse_cholesky, C)
@@ -84,6 +99,40 @@ def expected_terms(
         return summed(likelihood, Phi, weight, *expected)
 
     return blockwise(terms, C * len(theta) + C * C)
+
+
+def _expected_class_sums(
+    likelihood: Categorical, theta: Vector, inverse_cholesky: Matrix, most_nodes: int | None
+) -> ChunkFunction:
+    of_classes, weights = in_classes(likelihood, theta)
+    covariances = class_covariances(inverse_cholesky, likelihood.n_outputs, likelihood.transform)
+    K = likelihood.n_classes
+    upper = np.ravel_multi_index(np.triu_indices(K), (K, K))
+
+    def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
+        a = activations(Phi, weights, K)
+        value, gradient, R = expected_by_class(of_classes, a, covariances(Phi), t, most_nodes=most_nodes)
+        return class_sums(Phi, weight, value, gradient, R.reshape(len(R), -1)[:, upper])
+
+    return in_contrasts(likelihood, blockwise(terms, 2 * K * K))
+
+
+def expected_by_class(
+    likelihood: Categorical, a: Matrix, V: Matrix, t: Matrix, *, most_nodes: int | None = None
+) -> tuple[Vector, Matrix, Matrix]:
+    """Return the expectations of value (N,), of gradient (N, K) and of curvature (N, K, K) by the class activations.
+
+    `likelihood` is that of K activations a (N, K) with covariances V (N, K, K) and labels that are right.  Rows known
+    well enough take an expansion, the others nodes.
+    """
+    log_sum, y, R, error = expanded_derivatives(a, V)
+    value, gradient = np.einsum("nk,nk->n", t, a) - log_sum, t - y
+    few = most_nodes is not None and most_nodes <= _FEW_NODES
+    hard = np.flatnonzero(~(error <= (_ROUGH_EXPANSION if few else _EXPANSION)))
+    if hard.size:
+        by_nodes = _at_all_nodes(likelihood, a[hard], V[hard], t[hard], most_nodes)
+        value[hard], gradient[hard], R[hard] = by_nodes
+    return value, gradient, R
 
 
 def _logistic(m: Vector, v: Vector, t: Vector) -> Expected:
@@ -145,13 +194,24 @@ def _softmax(likelihood: Categorical, a: Matrix, V: Matrix, t: Matrix, most_node
         value, gradient, curvature = law
         products = np.array([load[c] * load[d] for c, d in pairs(likelihood.n_outputs)])
         return value, gradient * load, curvature * products
+    value, gradient, R = _at_all_nodes(likelihood, a, V, t, most_nodes)
+    T = likelihood.transform
+    projected = T.T @ R @ T
+    curvature = np.stack([projected[:, c, d] for c, d in pairs(likelihood.n_outputs)], axis=1)
+    return value, gradient @ T, curvature
+
+
+def _at_all_nodes(
+    likelihood: Categorical, a: Matrix, V: Matrix, t: Matrix, most_nodes: int | None
+) -> tuple[Vector, Matrix, Matrix]:
+    """Return value (N,), and gradient (N, K) and curvature (N, K, K) by the class activations."""
+    K = likelihood.n_classes
     H = helmert(K)
     to_contrasts = H.T @ likelihood.transform  # the identity where outputs are contrasts already
     m = a @ to_contrasts.T
     variance, axes = np.linalg.eigh(to_contrasts @ V @ to_contrasts.T)
     B = axes * np.sqrt(np.maximum(variance, 0.0))[:, None, :]
     spread = np.sqrt(np.maximum(variance[:, -1], 0.0))
-    T = likelihood.transform
     mislabelled = isinstance(likelihood, MislabelledCategorical)
     value, gradient, R = np.empty(len(a)), np.empty((len(a), K)), np.empty((len(a), K, K))
     for rows, (z, w) in _by_spread(spread, K - 1, most_nodes):
@@ -170,9 +230,7 @@ def _softmax(likelihood: Categorical, a: Matrix, V: Matrix, t: Matrix, most_node
                 value[block] = np.einsum("nk,nk->n", shares, mean)
             value[block] -= log_sum
             gradient[block] = shares - y
-    projected = T.T @ R @ T
-    curvature = np.stack([projected[:, c, d] for c, d in pairs(likelihood.n_outputs)], axis=1)
-    return value, gradient @ T, curvature
+    return value, gradient, R
 
 
 def _by_spread(

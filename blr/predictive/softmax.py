@@ -18,15 +18,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Matrix, Vector, require_finite
 from blr.predictive._cubature import REACHES, RULES, principal_axes, product_rule, sobol_rule, sobol_size
-from blr.predictive._softmax_series import softmax_series
+from blr.predictive._softmax_series import error_by_class, softmax_series
 from blr.predictive.binary import binary_exact, binary_expected_entropy
 
 __all__ = ["softmax_exact", "softmax_fast", "softmax_monte_carlo", "softmax_pairwise", "softmax_plugin"]
 
 _BLOCK = 2**16
+_COVARIANCES = 2**22  # numbers in a block
 # Error of the series, at the worst: within that of the nodes that would take its place, as found for them.
 _SERIES_ERROR = {3: 2e-5, 4: 2e-5}
 _SERIES_ERROR_MANY = 6e-4
+_MANY = 8  # classes, beyond which some of a row mostly hardly count
 _PAIRWISE_SD = 0.7  # of a contrast: up to here the pairwise formula errs by 0.03 at most
 _FAST_NODES = 256
 _MOST_PRODUCT_NODES = 10_000  # beyond, Sobol points are as accurate and cheaper
@@ -99,11 +101,14 @@ def softmax_exact(
         return p, binary_expected_entropy(logit, variance)
     probability, expected_entropy = np.empty((N, K)), np.empty(N)
     tolerance = _SERIES_ERROR.get(K, _SERIES_ERROR_MANY)
-    for start in range(0, N, _BLOCK):
-        block = slice(start, start + _BLOCK)
+    size = max(64, min(_BLOCK, _COVARIANCES // K**2))
+    for start in range(0, N, size):
+        block = slice(start, start + size)
         series = softmax_series(m[block], V[block])
         probability[block], expected_entropy[block] = series.probability, series.expected_entropy
         hard = np.flatnonzero(series.error > tolerance)
+        if K > _MANY and hard.size:
+            hard = hard[error_by_class(m[block][hard], V[block][hard]) > tolerance]
         if hard.size:
             rows = start + hard
             probability[rows], expected_entropy[rows] = _integrated(

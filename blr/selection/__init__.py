@@ -18,6 +18,7 @@ For this folder alone:
 - `_comparison`: The ranking of models by evidence, and the table of a comparison as people and notebooks
   read it.
 - `_groups`: Groups of weights that share a prior precision.
+- `_left_out`: Predictions of rows without themselves, by one Newton step from the posterior of all rows.
 - `_noise_density`: The posterior density of rates of wrong labels, and of the prior's precision, with the
   weights integrated out.
 - `_one_precision`: The evidence of one precision α in a quadratic model of the likelihood, in the eigenvectors of

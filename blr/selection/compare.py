@@ -15,14 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector
-from blr.covariances import output_covariances
 from blr.likelihood.confusion import most_likely_class
-from blr.likelihood.likelihoods import unpack
-from blr.posterior.kinds import RefinedPosterior
 from blr.posterior.posterior import Posterior
-from blr.predictive.expectations import expected_derivatives
 from blr.predictive.mixture import Prediction, mix
 from blr.selection._comparison import Comparison, Ranking, Row, rank
+from blr.selection._left_out import left_out
 from blr.sums import Terms, chunk_rows
 from blr.threads import single_threaded_blas
 
@@ -40,10 +37,6 @@ __all__ = [
     "recorded_shares",
     "weights",
 ]
-
-
-_NODES = 256  # of the expectations of a row
-_MOST_OWN = 0.99  # share of the curvature in a direction that one row may have
 
 
 @dataclass(frozen=True)
@@ -83,7 +76,7 @@ def leave_one_out(q: Posterior) -> LeaveOneOut:
 
     def term(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
         w = np.ones(len(Phi)) if weight is None else weight
-        p, influential = _left_out(q, Phi, t, w)
+        p, influential = left_out(q, Phi, t, w)
         p, shares = against_records(q, p, t)
         density: Vector = w * np.einsum("nk,nk->n", shares, np.log(np.maximum(p, np.finfo(float).tiny)))
         return float(density.sum()), float((density**2).sum()), len(Phi), int(influential.sum())
@@ -112,7 +105,7 @@ def leave_one_out_probability(q: Posterior, *, records: bool = True) -> tuple[Ma
     step = chunk_rows(data.n_functions)
     parts = [slice(i, i + step) for i in range(0, len(data.Phi), step)]
     with single_threaded_blas():
-        p = [_left_out(q, data.Phi[part], data.t[part], weight[part])[0] for part in parts]
+        p = [left_out(q, data.Phi[part], data.t[part], weight[part])[0] for part in parts]
     p_left = np.concatenate(p)
     return against_records(q, p_left, data.t)[0] if records else p_left, shares, weight
 
@@ -134,28 +127,6 @@ def _shares(q: Posterior, t: Matrix) -> Matrix:
     if q.problem.mislabelled:
         return most_likely_class(t)
     return np.stack([1 - t, t], axis=1) if t.ndim == 1 else t
-
-
-def _left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, Matrix]:
-    """Return the probabilities (n, K) of rows without themselves, and which rows are influential (n,)."""
-    about, C = q if isinstance(q, RefinedPosterior) else q.laplace, q.problem.likelihood.n_outputs
-    a = Phi @ about.gaussian.mean.reshape(C, -1).T
-    V = output_covariances(Phi, about.gaussian.inverse_cholesky, C)
-    if isinstance(about, RefinedPosterior):
-        _, g, curvature = expected_derivatives(q.problem.likelihood, a, V, t, most_nodes=_NODES)
-    else:
-        _, g, curvature = q.problem.likelihood.derivatives(a, t)
-    R: Matrix = np.asarray(w[:, None, None] * unpack(curvature, C))
-    own = np.asarray(V @ R, dtype=np.float64)
-    # A row with all of the curvature in some direction has nothing to be predicted from there; of a search that stopped
-    # early it may seem to have more than all.
-    most = np.linalg.eigvals(own).real.max(axis=1)
-    own *= np.where(most > _MOST_OWN, _MOST_OWN / np.maximum(most, _MOST_OWN), 1.0)[:, None, None]
-    left = np.eye(C) - own
-    influential = np.linalg.det(left) < 0.5
-    V_out = np.asarray(np.linalg.solve(left, V), dtype=np.float64)
-    mean = a - np.einsum("ncd,nd->nc", V_out, w[:, None] * g)
-    return about.output_probability(mean, V_out), influential
 
 
 def against_records(q: Posterior, p: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:

@@ -182,7 +182,7 @@ def _approached(problem: Problem, groups: Groups, state: _State, *, keep_skewnes
     theta, log_alpha, g = state.theta, state.log_alpha, state.skewness
     hessian: Matrix | None = None if state.evaluated is None else state.evaluated[2]
     many = many_classes(problem.likelihood) and not problem.mislabelled
-    within = _ROUGHLY
+    again, within = many and not keep_skewness, _ROUGHLY
     for _ in range(_MAX_ROUNDS):
         prior = SolverPrior(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
         # From the second time on the quadratic model has told where the mode is: mostly no step is needed.  Of many
@@ -198,10 +198,11 @@ def _approached(problem: Problem, groups: Groups, state: _State, *, keep_skewnes
                 return None
             near, evaluated = nearer, problem.evaluate(nearer)
         _, gradient, hessian = evaluated
-        if not keep_skewness:  # it hardly changes from here to the mode
+        if again or not keep_skewness:  # it hardly changes from here to the mode, where α is near
             g, keep_skewness = _skewness(problem, near, hessian + prior.precision), True
         moved, theta = _QuadraticModel(near, gradient, hessian, g, groups).best(log_alpha)
         change, log_alpha = float(np.abs(moved - log_alpha).max(initial=0.0)), moved
+        again = again and change > _SETTLED
         if change < _SETTLED and within == CLOSE:
             return _State(near, log_alpha, g, evaluated)
         within = CLOSE

@@ -13,6 +13,7 @@ from blr.arrays import Matrix, Vector
 from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical, unpack
 from blr.predictive import expectations
+from blr.predictive._sobol import normal_nodes
 from blr.predictive.expectations import expected_derivatives, expected_terms
 from blr.sums import Rows, likelihood_terms
 from tests.blr.conftest import Twin
@@ -158,6 +159,32 @@ def test_sums_are_over_rows(dense: Twin) -> None:
     assert value == pytest.approx(expected[0], rel=1e-10)
     assert gradient == pytest.approx(expected[1], rel=1e-9, abs=1e-9)
     assert pytest.approx(expected[2], rel=1e-9, abs=1e-9) == H
+
+
+@pytest.mark.parametrize(("spread", "tolerance"), [(0.3, 1e-4), (1.0, 1e-3), (3.0, 1e-2)])
+def test_sums_of_many_classes_are_those_of_nodes(dense: Twin, spread: float, tolerance: float) -> None:
+    """Rows that are known well take an expansion, the others nodes: both near what 2^14 nodes give for each row."""
+    K, M, N = 12, 3, 40
+    Phi, t = dense.softmax(0, N=N, M=M, K=K)
+    likelihood, rng = Categorical(K), np.random.default_rng(0)
+    theta, w = rng.standard_normal((K - 1) * M), rng.gamma(2.0, size=N)
+    S = spread**2 / 6 * dense.covariance(rng, (K - 1) * M)
+    U = Gaussian(theta, np.linalg.inv(S)).inverse_cholesky
+    value, gradient, H = Rows(Phi, t, w).accumulate(expected_terms(likelihood, theta, U))
+    draws = np.linalg.cholesky(S) @ normal_nodes(2**14, (K - 1) * M).T
+    draws = (np.concatenate([draws, -draws], axis=1).T + theta).reshape(-1, K - 1, M)
+    expected = [0.0, np.zeros((K - 1, M)), np.zeros((K - 1, M, K - 1, M))]
+    for n in range(N):
+        v, g, R = (
+            x.mean(axis=0) for x in likelihood.derivatives(draws @ Phi[n], np.tile(t[n], (len(draws), 1)))
+        )
+        expected[0] += w[n] * v
+        expected[1] += w[n] * np.outer(g, Phi[n])
+        expected[2] += w[n] * np.einsum("cd,m,l->cmdl", unpack(R[None], K - 1)[0], Phi[n], Phi[n])
+    total = w.sum()
+    assert abs(value - expected[0]) < tolerance * total
+    assert np.abs(gradient - expected[1].ravel()).max() < tolerance * total
+    assert np.abs(H - expected[2].reshape(H.shape)).max() < tolerance * total
 
 
 @pytest.mark.parametrize(

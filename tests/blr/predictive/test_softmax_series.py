@@ -9,7 +9,8 @@ import pytest
 from scipy.special import logsumexp, softmax
 
 from blr.arrays import Matrix, Vector
-from blr.predictive._softmax_series import softmax_series
+from blr.predictive._sobol import normal_nodes
+from blr.predictive._softmax_series import error_by_class, expanded_derivatives, softmax_series
 
 
 def scaled_covariance(A: np.ndarray, spread: float) -> np.ndarray:
@@ -109,3 +110,33 @@ def test_arguments_are_left_alone(order: str) -> None:
     turned = np.moveaxis(np.array(np.moveaxis(V, 0, -1), order="C"), -1, 0)
     softmax_series(mean, turned)
     np.testing.assert_array_equal(turned, kept[1])
+
+
+@pytest.mark.parametrize("spread", [0.5, 0.8, 1.2, 1.9, 4.0, 12.0])
+def test_many_classes_err_by_less_than_their_bound(spread: float) -> None:
+    """Few of ten classes count in most rows; against 2^14 antithetic nodes."""
+    K, rng = 10, np.random.default_rng(int(10 * spread))
+    mean, V = examples(K, spread, 100, seed=int(10 * spread))
+    mean[50:] = -rng.uniform(3, 12, (50, K))
+    mean[50:, :2] = rng.uniform(-3, 0, (50, 2))
+    z = normal_nodes(2**13, K)
+    z = np.concatenate([z, -z])
+    values, axes = np.linalg.eigh(V)
+    loads = axes * np.sqrt(np.maximum(values, 0))[:, None, :]
+    log_sum, p, R, error = expanded_derivatives(mean, V)
+    series, bound = softmax_series(mean, V), error_by_class(mean, V)
+    assert bound == pytest.approx(error, rel=1e-6)
+    for n in np.flatnonzero(error < 1e-3):
+        a = mean[n] + z @ loads[n].T
+        y = softmax(a, axis=1)
+        exact = y.mean(axis=0)
+        noise = 1e-5
+        assert np.abs(p[n] - exact).max() < 1.2 * error[n] + noise
+        assert np.abs(series.probability[n] - exact).max() < 1.2 * error[n] + noise
+        assert abs(log_sum[n] - logsumexp(a, axis=1).mean()) < error[n] + noise
+        assert np.abs(R[n] - np.diag(exact) + y.T @ y / len(z)).max() < 5 * error[n] + 1e-3
+
+
+def test_many_uncertain_classes_promise_nothing() -> None:
+    mean, V = examples(10, 12.0, 100)
+    assert np.mean(error_by_class(mean, V) < 1e-3) < 0.1

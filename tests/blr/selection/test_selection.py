@@ -10,10 +10,13 @@ import pytest
 import blr
 from blr.arrays import Matrix, Vector
 from blr.gaussian import Gaussian
+from blr.likelihood.likelihoods import unpack
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.predictive.binary import binary_exact
+from blr.predictive.expectations import expected_derivatives
+from blr.predictive.softmax import softmax_exact
 from blr.selection.compare import average, compare, leave_one_out, leave_one_out_probability, weights
 from tests.blr.conftest import Twin
 
@@ -37,6 +40,28 @@ def test_rows_left_out_are_nearly_those_of_fits_without_them(dense: Twin, likeli
     within = np.abs(np.log(q.prediction(Phi).probability[seen]) - np.log(exact[seen]))
     assert gap.max() < 0.06
     assert gap.sum() < 0.2 * within.sum()  # the row's own say is what is left out
+
+
+@pytest.mark.parametrize("refined", [False, True])
+def test_many_classes_by_the_formula(dense: Twin, refined: bool) -> None:  # noqa: FBT001
+    """V' = (I - V R)⁻¹ V in all K - 1 contrasts, whichever classes a row's curvature is in."""
+    K = 12
+    Phi, t = dense.softmax(4, N=60, M=3, K=K, scale=2.0)
+    laplace = fit(Phi, t, GaussianPrior(0.0, 1.0), "softmax")
+    q = blr.refine(laplace) if refined else laplace
+    p, _, _ = leave_one_out_probability(q)
+    a, V = q.logit_moments(Phi)
+    T = q.problem.transform
+    for n in range(60):
+        m, S = T.T @ a[n], T.T @ V[n] @ T
+        if refined:
+            _, gradient, packed = expected_derivatives(q.problem.likelihood, m[None], S[None], t[n : n + 1])
+        else:
+            _, gradient, packed = q.problem.likelihood.derivatives(m[None], t[n : n + 1])
+        left = np.linalg.solve(np.eye(K - 1) - S @ unpack(packed, K - 1)[0], S)
+        mean = m - left @ gradient[0]
+        exact = softmax_exact((T @ mean)[None], (T @ left @ T.T)[None])[0][0]
+        assert np.abs(p[n] - exact).max() < (5e-3 if refined else 1e-6)
 
 
 def test_binary_rows_by_the_formula(dense: Twin) -> None:
