@@ -20,7 +20,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from blr.arrays import Matrix, Vector
-from blr.covariances import output_covariances
+from blr.covariances import class_covariances
 from blr.gaussian import Gaussian, cholesky_of_precision
 from blr.likelihood.likelihoods import Categorical, Likelihood, pairs
 from blr.sums import ChunkFunction, Data, Terms, activations, blockwise, thinned
@@ -67,9 +67,10 @@ def corrections(data: Data, likelihood: Likelihood, gaussian: Gaussian) -> Corre
 def _row_sums(likelihood: Likelihood, theta: Vector, U: Matrix) -> ChunkFunction:
     """Return g (D,), the fourth derivatives on Σ and Σ, the rows' own squared third derivatives, and their number."""
     C = likelihood.n_outputs
+    covariances = class_covariances(U, C)
 
     def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
-        a, V = activations(Phi, theta, C), output_covariances(Phi, U, C)
+        a, V = activations(Phi, theta, C), covariances(Phi)
         w = np.ones(len(Phi)) if weight is None else weight
         g = w[:, None] * likelihood.curvature_gradient(a, t, V)
         fourth = float(w @ likelihood.fourth_on(a, t, V))
@@ -154,12 +155,13 @@ class _Triple:
         likelihood, C, M, m = self.likelihood, self.likelihood.n_outputs, self.n_functions, B.shape[1]
         i, j = np.triu_indices(M)
         by_output = B.reshape(C, M, m)
+        covariances = class_covariances(self.U, C)
 
         def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
             a, Psi = activations(Phi, self.theta, C), Phi @ self.base.T
             W = likelihood.curvature_along(a, t, np.stack([Psi @ b for b in by_output], axis=1))
             w = np.ones(len(Phi)) if weight is None else weight
-            own = w**2 @ likelihood.third_squared(a, t, output_covariances(Psi, self.U, C))
+            own = w**2 @ likelihood.third_squared(a, t, covariances(Psi))
             return (Psi[:, i] * Psi[:, j]).T @ (w[:, None] * W.reshape(len(Phi), -1)), float(own), len(Phi)
 
         return blockwise(terms, len(i) + (C * (C + 1) // 2 + 2 * C) * m + C * len(self.theta))
