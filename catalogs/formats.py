@@ -6,26 +6,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, cast
 
 from catalogs.catalog.catalog import Catalog, Partition
 from catalogs.catalog.earlier_columns import annotated_names
 from catalogs.catalog.same_units import require_same_units
 from catalogs.errors import FormatError
+from catalogs.files.compressed import COMPRESSED_SUFFIXES, first_bytes
 from catalogs.files.folders import expand, files_below, is_pattern
 from catalogs.files.folders import missing as not_there
 from catalogs.fits import table as fits
 from catalogs.hats import catalog as hats
-from catalogs.memory.tables import open_table
 from catalogs.parquet import dataset as parquet
 from catalogs.parquet.folders import is_parquet
 from catalogs.remote.listing import Listing, remote_listing
 from catalogs.remote.urls import is_remote
-from catalogs.text import ascii as ascii_tables
 from catalogs.text import table as text
-from catalogs.text.ascii_layout import is_readme
-from catalogs.votable import table as votable
+from catalogs.text.ascii_layout import SUFFIXES as ASCII_SUFFIXES
+from catalogs.text.ascii_layout import is_readme, layout_of
 
 __all__ = [
     "FORMATS",
@@ -42,7 +41,7 @@ __all__ = [
 ]
 
 HEAD_BYTES = 65536
-VAGUE = (".txt", ".xml", *ascii_tables.SUFFIXES)
+VAGUE = (".txt", ".xml", *ASCII_SUFFIXES)
 """Suffixes that notes and logs beside a catalogue's files have too."""
 
 
@@ -66,6 +65,18 @@ class Format:
     by_name: bool = True  # whether the name does where the content does not tell
 
 
+def _votable() -> ModuleType:
+    from catalogs.votable import table  # noqa: PLC0415 -- astropy is slow to import, and most files are read without it
+
+    return table
+
+
+def _ascii() -> ModuleType:
+    from catalogs.text import ascii as ascii_tables  # noqa: PLC0415 -- see `_votable`
+
+    return ascii_tables
+
+
 FORMATS = MappingProxyType(
     {
         # Before Parquet, which its files are.
@@ -77,12 +88,16 @@ FORMATS = MappingProxyType(
             fits.SUFFIXES, fits.sniff, lambda path, o: fits.open(path, o.table, columns=o.columns)
         ),
         "votable": Format(
-            votable.SUFFIXES, votable.sniff, lambda path, o: votable.open(path, o.table, columns=o.columns)
+            tuple(s + c for s in (".vot", ".votable", ".xml") for c in COMPRESSED_SUFFIXES),
+            lambda path, head: (
+                path.is_file() and b"<" in first_bytes(path, 4096) and _votable().sniff(path, head)
+            ),
+            lambda path, o: _votable().open(path, o.table, columns=o.columns),
         ),
         "ascii": Format(
-            ascii_tables.SUFFIXES,
-            ascii_tables.sniff,
-            lambda path, o: ascii_tables.open(path, o.table, missing=o.missing),
+            ASCII_SUFFIXES,
+            lambda path, head: layout_of(path) is not None,  # noqa: ARG005 -- compressed files are inflated first
+            lambda path, o: _ascii().open(path, o.table, missing=o.missing),
             by_name=False,
         ),
         # Text is last: nearly anything could be text.
@@ -124,6 +139,8 @@ def open_catalog(
     <Catalog survey.fits (fits): 10,521 rows, 12 columns>
     """
     if not isinstance(source, str | Path):
+        from catalogs.memory.tables import open_table  # noqa: PLC0415 -- see `_votable`
+
         return open_table(source)
     if is_remote(str(source)):
         listing = remote_listing(str(source), parquet.SUFFIXES)

@@ -9,8 +9,8 @@ from __future__ import annotations
 __all__ = ["median_city_block", "median_distance", "spread_centres", "squared_distances"]
 
 import numpy as np
+import scipy  # its modules load when used
 from numpy.random import Generator
-from scipy.spatial.distance import pdist
 
 from blr.arrays import Matrix, Vector
 
@@ -35,7 +35,7 @@ def median_distance(Z: Matrix, rng: Generator) -> float:
 
 def median_city_block(Z: Matrix, rng: Generator) -> float:
     """Return the median city-block distance between distinct rows of Z, shape (N, F); 1 where there is only one."""
-    return _median_of_distinct(pdist(_sample(Z, _DISTANCE_SAMPLE, rng), "cityblock"))
+    return _median_of_distinct(scipy.spatial.distance.pdist(_sample(Z, _DISTANCE_SAMPLE, rng), "cityblock"))
 
 
 def _median_of_distinct(distance: Vector) -> float:

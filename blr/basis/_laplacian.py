@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy  # its modules load when used
 from numpy.random import Generator
-from scipy.spatial.distance import cdist
 
 from blr import compiled
 from blr.arrays import Matrix
@@ -45,7 +45,7 @@ class Laplacian(Centred):
         return positive(np.asarray(width).item(), "width")
 
     def _values(self, Z: Matrix, out: Matrix) -> None:
-        exponent = cdist(Z, self.centres, "cityblock")
+        exponent = scipy.spatial.distance.cdist(Z, self.centres, "cityblock")
         exponent *= -1.0 / self.width
         np.maximum(exponent, LEAST_EXPONENT, out=exponent)
         compiled.exponentials(exponent)

@@ -18,8 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # its modules load when used
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from blr.arrays import Matrix, Vector
 
@@ -142,7 +142,7 @@ class _Undecided:
 
     def _build(self) -> None:
         self._in_tree = np.array(self.rows, dtype=np.intp)
-        self._tree = cKDTree(self._points[self._in_tree]) if self.rows else None
+        self._tree = scipy.spatial.cKDTree(self._points[self._in_tree]) if self.rows else None
 
     def any(self, rng: np.random.Generator) -> int:
         return self.rows[int(rng.integers(len(self.rows)))]
@@ -198,7 +198,7 @@ def _near_pairs(points: Matrix, size: Vector, strata: Rows, quota: Rows, radius:
     nothing = np.empty((0, 2), dtype=np.intp)
     if len(size) <= 1:
         return radius, nothing
-    tree = cKDTree(points)
+    tree = scipy.spatial.cKDTree(points)
     for _ in range(_HALVINGS):
         if tree.count_neighbors(tree, radius) <= 2 * _MOST_PAIRS:
             pairs = tree.query_pairs(radius, output_type="ndarray").astype(np.intp).reshape(-1, 2)

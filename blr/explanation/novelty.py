@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # its modules load when used
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from blr.arrays import Matrix, Vector
 
@@ -32,7 +32,7 @@ _LEAST = 1e-3
 class Novelty:
     """Labelled rows as points, and which rows they are."""
 
-    tree: cKDTree
+    tree: scipy.spatial.cKDTree
     row: NDArray[np.intp]
 
     @classmethod
@@ -43,7 +43,7 @@ class Novelty:
                 "got no labelled rows, expected at least one; give the rows that the model was trained on"
             )
         row = np.linspace(0, len(points) - 1, min(len(points), MOST_COMPARED)).round().astype(np.intp)
-        return cls(cKDTree(points[row]), row)
+        return cls(scipy.spatial.cKDTree(points[row]), row)
 
     def distance(self, points: Matrix) -> tuple[Vector, NDArray[np.intp]]:
         """Return how far points (n, D) are from their k-th nearest labelled row (n,), and the nearest row (n,)."""
@@ -51,13 +51,13 @@ class Novelty:
         return distance, self.row[index]
 
 
-def relative(distance: Vector, points: Matrix, sample: cKDTree) -> Vector:
+def relative(distance: Vector, points: Matrix, sample: scipy.spatial.cKDTree) -> Vector:
     """Return the novelty (n,) of points (n, D) at a distance (n,) from labelled rows, beside a sample of all rows."""
     k = min(_ALIKE, max(_LABELLED, sample.n // _SHARE), sample.n)
     return np.asarray(distance / (_nearest(sample, points, k)[0] + _LEAST))
 
 
-def _nearest(tree: cKDTree, points: Matrix, k: int) -> tuple[Vector, NDArray[np.intp]]:
+def _nearest(tree: scipy.spatial.cKDTree, points: Matrix, k: int) -> tuple[Vector, NDArray[np.intp]]:
     """Return the distance (n,) of the k-th nearest row of a tree, and the nearest row (n,)."""
     found = tree.query(points, k=[1, k])
     distance, index = np.asarray(found[0]), np.asarray(found[1])

@@ -16,9 +16,9 @@ from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
+import scipy  # its modules load when used
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.optimize import linprog
 
 from blr.arrays import Matrix, Vector
 from blr.covariances import output_covariances
@@ -284,7 +284,7 @@ def _optimum(cost: Vector, A: Matrix) -> Vector:
     """
     most = _MOST_STEPS * sum(A.shape)
     for how in _METHODS:
-        found: Any = linprog(
+        found: Any = scipy.optimize.linprog(
             cost, A_ub=A, b_ub=np.zeros(len(A)), bounds=(-1, 1), method=how, options={"maxiter": most}
         )
         if found.status == 0:

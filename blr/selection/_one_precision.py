@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # its modules load when used
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from blr.arrays import Matrix, Vector
 from blr.gaussian import cholesky_of_precision
@@ -89,6 +89,6 @@ class OnePrecision:
         while here != end:
             there = min(here + width, end) if slope > 0 else max(here + width, end)
             if self.slope(there) * slope <= 0:
-                return float(brentq(self.slope, here, there, xtol=_CLOSE))
+                return float(scipy.optimize.brentq(self.slope, here, there, xtol=_CLOSE))
             here, width = there, 2 * width
         return end

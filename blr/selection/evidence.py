@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy  # its modules load when used
 import scipy.linalg
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
 
 from blr.arrays import Matrix, Vector
 from blr.fitting.newton import SolverPrior, maximise, newton_step
@@ -122,7 +122,7 @@ class _QuadraticModel:
             log_prior, pull = self.groups.log_prior(x)
             return -value - log_prior, -slope - pull
 
-        optimum = minimize(
+        optimum = scipy.optimize.minimize(
             objective,
             log_alpha,
             jac=True,

@@ -20,9 +20,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy  # its modules load when used
 from numpy.typing import ArrayLike, NDArray
-from scipy.interpolate import PchipInterpolator
-from scipy.optimize import minimize
 
 from blr.arrays import Matrix, Vector
 from blr.fitting.problem import pose
@@ -193,7 +192,9 @@ def _best(search: NoiseDensity, start: Vector) -> tuple[Vector, float, bool]:
     limits = [_LOG_ALPHA, *[(float(_logit(_LEAST)), float(_logit(_MOST)))] * P]
     z: Any = np.concatenate([start[:1], _logit(start[1:])])
     options: Any = {"ftol": 1e-9, "gtol": 1e-3, "maxiter": 200}
-    optimum = minimize(objective, z, jac=True, method="L-BFGS-B", bounds=limits, options=options)
+    optimum = scipy.optimize.minimize(
+        objective, z, jac=True, method="L-BFGS-B", bounds=limits, options=options
+    )
     x = np.concatenate([optimum.x[:1], 1 / (1 + np.exp(-optimum.x[1:]))])
     return x, -float(optimum.fun), bool(optimum.success)
 
@@ -338,7 +339,7 @@ def _highest(points: Vector, log_density: Vector) -> tuple[float, float, float]:
     if len(e) < 2:
         return 0.0, float(e[0]), float(e[0])
     fine = np.linspace(e[0], e[-1], 4001)
-    p = np.exp(PchipInterpolator(e, value)(fine) - value.max())
+    p = np.exp(scipy.interpolate.PchipInterpolator(e, value)(fine) - value.max())
     p /= p.sum()
     mean = float(fine @ p)
     error = float(np.sqrt(np.maximum((fine - mean) ** 2 @ p, 0.0)))

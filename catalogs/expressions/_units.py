@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from astropy import units
+import astropy  # its modules load when used
 
 from catalogs.expressions._tree import Binary, Call, Element, Name, Node, Number, Unary
 
 __all__ = ["unit_of"]
 
-NONE = units.dimensionless_unscaled
 KEEPING = frozenset({"abs", "hypot", "clip"})
 
 
@@ -30,16 +29,16 @@ def unit(node: Node, known: Mapping[str, str | None]) -> Any:
     match node:
         case Name() | Element():
             text = known.get(node.name)
-            return None if text is None else units.Unit(text, parse_strict="silent")
+            return None if text is None else astropy.units.Unit(text, parse_strict="silent")
         case Unary(operator="-" | "+"):
             return unit(node.operand, known)
         case Binary(operator="&" | "|"):
-            return NONE
+            return astropy.units.dimensionless_unscaled
         case Binary():
             return binary(node, known)
         case Call():
             return call(node, known)
-    return NONE
+    return astropy.units.dimensionless_unscaled
 
 
 def call(node: Call, known: Mapping[str, str | None]) -> Any:
@@ -51,7 +50,7 @@ def call(node: Call, known: Mapping[str, str | None]) -> Any:
     if node.function == "sqrt":
         inner = factor(node.arguments[0], known)
         return None if inner is None else inner**0.5
-    return NONE
+    return astropy.units.dimensionless_unscaled
 
 
 def binary(node: Binary, known: Mapping[str, str | None]) -> Any:
@@ -62,8 +61,10 @@ def binary(node: Binary, known: Mapping[str, str | None]) -> Any:
     if node.operator == "**":
         sign = -1 if isinstance(node.right, Unary) and node.right.operator == "-" else 1
         power = node.right.operand if isinstance(node.right, Unary) else node.right
-        if left is None or left == NONE or not isinstance(power, Number):
-            return NONE if left == NONE else None
+        if left is None or left == astropy.units.dimensionless_unscaled or not isinstance(power, Number):
+            return (
+                astropy.units.dimensionless_unscaled if left == astropy.units.dimensionless_unscaled else None
+            )
         return left ** (sign * power.value)
     if left is None or right is None:
         return None
@@ -73,14 +74,14 @@ def binary(node: Binary, known: Mapping[str, str | None]) -> Any:
 def factor(node: Node, known: Mapping[str, str | None]) -> Any:
     """Return the unit of what is multiplied; None of one that astropy cannot read, with which it refuses to compute."""
     astropy_unit = unit(node, known)
-    return None if isinstance(astropy_unit, units.UnrecognizedUnit) else astropy_unit
+    return None if isinstance(astropy_unit, astropy.units.UnrecognizedUnit) else astropy_unit
 
 
 def shared_unit(nodes: list[Node], known: Mapping[str, str | None]) -> Any:
     """Return the unit that all have, plain numbers aside; None where they differ."""
     node_units = [unit(n, known) for n in nodes if not is_plain(n)]
     if not node_units:
-        return NONE
+        return astropy.units.dimensionless_unscaled
     return node_units[0] if all(u is not None and u == node_units[0] for u in node_units) else None
 
 

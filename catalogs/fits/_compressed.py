@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import IO, Any
 
 import numpy as np
-from astropy.io import fits as astropy_fits
 
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.files.atomic import StorageError
@@ -207,6 +206,8 @@ def riced(packed: bytes, n: int, width: int) -> bytes | None:
         "ZIMAGE": True, "ZCMPTYPE": "RICE_1", "ZBITPIX": 8 * width, "ZNAXIS": 1, "ZNAXIS1": n, "ZTILE1": n,
         "ZNAME1": "BLOCKSIZE", "ZVAL1": RICE_BLOCK, "ZNAME2": "BYTEPIX", "ZVAL2": width,
     }  # fmt: skip
+    from astropy.io import fits as astropy_fits  # noqa: PLC0415 - slow to import, and few files are compressed so
+
     header = astropy_fits.Header(cards.items()).tostring(endcard=True, padding=True).encode()
     primary = astropy_fits.PrimaryHDU().header.tostring().encode()
     data = np.array([len(packed), 0], ">i4").tobytes() + packed

@@ -167,16 +167,42 @@ def find_leaks(
 
 def _judged(columns: Sequence[Scaled], classes: Classes) -> list[Leak]:
     """Return the pairs and triples that tell more than their parts."""
+    whole = [c for c in columns if np.isfinite(c.values).all()]
     sets = [s for size in (2, 3) for s in combinations(columns, size)]
-    screened = sorted(((_screened(s, classes), i) for i, s in enumerate(sets)), reverse=True)
+    promises = _screened_together(whole, classes)
+    screened = sorted(
+        (
+            (promises[names] if (names := tuple(c.name for c in s)) in promises else _screened(s, classes), i)
+            for i, s in enumerate(sets)
+        ),
+        reverse=True,
+    )
     leaks = []
+    gains: dict[tuple[str, ...], float] = {}
     for promise, i in screened[:JUDGED]:
         if promise <= 0:
             break
-        leak = _leak(sets[i], classes)
+        leak = _leak(sets[i], classes, gains)
         if leak is not None and leak.beyond >= TOGETHER:
             leaks.append(leak)
     return leaks
+
+
+def _screened_together(columns: Sequence[Scaled], classes: Classes) -> dict[tuple[str, ...], float]:
+    """Return `_screened` of all pairs and triples of columns without a missing value, by their names."""
+    if len(columns) < 2 or len(classes.index) < FEWEST_ROWS:
+        return {}
+    total, within = _scatters(np.stack([c.values for c in columns], axis=1), classes)
+    found: dict[tuple[str, ...], float] = {}
+    for d in (2, 3):
+        sets = np.array([*combinations(range(len(columns)), d)], dtype=np.intp).reshape(-1, d)
+        best = np.max(
+            [_information(total, within, sets[:, list(part)]) for part in combinations(range(d), d - 1)],
+            axis=0,
+        )
+        promises = _information(total, within, sets) - best
+        found |= {tuple(columns[j].name for j in s): float(p) for s, p in zip(sets, promises, strict=True)}
+    return found
 
 
 def _screened(columns: Sequence[Scaled], classes: Classes) -> float:
@@ -184,17 +210,17 @@ def _screened(columns: Sequence[Scaled], classes: Classes) -> float:
     X, kept = _complete(columns, classes)
     if len(X) < FEWEST_ROWS:
         return 0.0
-    total, within = _scatters(X, kept)
     d = len(columns)
-    whole = _information(total, within, range(d))
-    return whole - max(_information(total, within, part) for part in combinations(range(d), d - 1))
+    everything = [Scaled(c.name, x, c.scale, c.log) for c, x in zip(columns, X.T, strict=True)]
+    return _screened_together(everything, kept)[tuple(c.name for c in columns)] if d > 1 else 0.0
 
 
-def _information(total: Floats, within: Floats, part: Sequence[int]) -> float:
-    chosen = np.ix_(list(part), list(part))
-    ridge = 1e-9 * np.eye(len(part))
+def _information(total: Floats, within: Floats, sets: NDArray[np.intp]) -> Floats:
+    """Return the information (m,) of sets (m, d) of columns."""
+    chosen = sets[:, :, None], sets[:, None, :]
+    ridge = 1e-9 * np.eye(sets.shape[1])
     ratio = np.linalg.det(total[chosen] + ridge) / np.linalg.det(within[chosen] + ridge)
-    return 0.5 * float(np.log(max(ratio, 1.0)))
+    return np.asarray(0.5 * np.log(np.maximum(ratio, 1.0)))
 
 
 def _complete(columns: Sequence[Scaled], classes: Classes) -> tuple[Floats, Classes]:
@@ -214,12 +240,21 @@ def _scatters(X: Floats, classes: Classes) -> tuple[Floats, Floats]:
     return outer.T @ outer / n, inner.T @ inner / n
 
 
-def _leak(columns: Sequence[Scaled], classes: Classes) -> Leak | None:
+def _leak(columns: Sequence[Scaled], classes: Classes, gains: dict[tuple[str, ...], float]) -> Leak | None:
+    """Return the set as a leak; `gains` remembers what sets of columns without a missing value tell."""
     X, kept = _complete(columns, classes)
     names = tuple(c.name for c in columns)
+    known = gains if len(X) == len(classes.index) else {}
+
+    def told(part: tuple[int, ...]) -> float:
+        key = tuple(names[j] for j in part)
+        if key not in known:
+            known[key] = _direction_gain(X[:, list(part)], kept)[0]
+        return known[key]
+
     parts = [p for size in range(1, len(columns)) for p in combinations(range(len(columns)), size)]
     whole, weights = _direction_gain(X, kept)
-    best = max(0.0, *(_direction_gain(X[:, list(p)], kept)[0] for p in parts))
+    best = max(0.0, *map(told, parts))
     if weights is None:
         return None
     raw = np.array([w / c.scale for w, c in zip(weights, columns, strict=True)])

@@ -14,8 +14,8 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import scipy  # its modules load when used
 from numpy.typing import NDArray
-from scipy.spatial import KDTree
 
 from catalogs.arrays.distinct import FULL, hashed
 
@@ -96,7 +96,7 @@ class NeighbourCounter:
         # Each place is in the tree once, whatever its cells, and is its own nearest neighbour: so the second nearest
         # counts.
         places = np.unique(self._place, axis=0)
-        distance, _ = KDTree(places).query(
+        distance, _ = scipy.spatial.KDTree(places).query(
             self._place[self._owned], k=2, distance_upper_bound=self._chord * (1 + 1e-12)
         )
         near = np.isfinite(np.asarray(distance)[:, 1]) | (self._rows[self._owned] > 1)

@@ -11,10 +11,10 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import astropy  # its modules load when used
 import numpy as np
-from astropy import units
+import scipy  # its modules load when used
 from numpy.typing import NDArray
-from scipy.spatial import KDTree
 
 from catalogs.arrays.name_words import name_words
 from catalogs.arrays.text_numbers import holds_text, numbers_of, words_of
@@ -113,7 +113,7 @@ def position_unit(
         # Stating degrees for values in arcseconds would give other positions, so the remedy is to convert.
         remedy = (
             "convert both columns to degrees"
-            if str(units.Unit(word, parse_strict="silent").physical_type) in {"angle", "time"}
+            if str(astropy.units.Unit(word, parse_strict="silent").physical_type) in {"angle", "time"}
             else f'state it: position_unit = "deg" (or "rad") under {table}'
         )
         raise CatalogError(
@@ -124,8 +124,8 @@ def position_unit(
 
 def by_astropy(word: str) -> PositionUnit | None:
     """Return the unit that astropy reads, where it is degrees or radians."""
-    parsed = units.Unit(word, parse_strict="silent")
-    return "deg" if parsed == units.deg else "rad" if parsed == units.rad else None
+    parsed = astropy.units.Unit(word, parse_strict="silent")
+    return "deg" if parsed == astropy.units.deg else "rad" if parsed == astropy.units.rad else None
 
 
 def unit_of_position(
@@ -245,7 +245,7 @@ def near_others(ra: Floats, dec: Floats, *, radius: float, most: int = 8) -> lis
         return [np.empty(0, dtype=np.intp) for _ in ra]
     places = sky(ra, dec).cartesian.xyz.value.T
     chord = 2 * np.sin(np.radians(radius / 3600) / 2)
-    _, index = KDTree(places).query(
+    _, index = scipy.spatial.KDTree(places).query(
         places, k=min(most + 1, len(ra)), distance_upper_bound=chord * (1 + 1e-12)
     )
     rows = np.asarray(index, dtype=np.intp)
@@ -257,7 +257,7 @@ def sky(ra: Floats, dec: Floats) -> Any:
     # Slow to import, and nothing is matched by position in most runs.
     from astropy.coordinates import Latitude, Longitude, SkyCoord  # noqa: PLC0415
 
-    return SkyCoord(Longitude(ra * units.deg), Latitude(dec * units.deg))
+    return SkyCoord(Longitude(ra * astropy.units.deg), Latitude(dec * astropy.units.deg))
 
 
 def find_position_columns(catalog: Catalog) -> tuple[str, str] | None:

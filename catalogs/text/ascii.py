@@ -16,11 +16,9 @@ from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, 
 from catalogs.metadata.astropy_header import ASTROPY
 from catalogs.text import ecsv_create
 from catalogs.text._ascii_read import read_table
-from catalogs.text.ascii_layout import SUFFIXES, Layout, layout_of
+from catalogs.text.ascii_layout import ASCII, SUFFIXES, Layout, layout_of
 
 __all__ = ["ASCII", "SUFFIXES", "AsciiPartition", "open", "sniff"]
-
-ASCII = "ascii"
 
 
 @dataclass(frozen=True)

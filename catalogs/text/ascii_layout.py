@@ -20,10 +20,11 @@ from catalogs.text._names import has_no_names, is_value, unnamed, words_of_line
 from catalogs.text._records import is_data
 from catalogs.text._sniff import FOREIGN, HEAD_BYTES, head_lines, is_delimited
 
-__all__ = ["SUFFIXES", "Layout", "is_readme", "layout_of"]
+__all__ = ["ASCII", "SUFFIXES", "Layout", "is_readme", "layout_of"]
 
 Kind = Literal["cds", "ipac", "sextractor", "fixed_width_two_line", "blanks"]
 
+ASCII = "ascii"
 SUFFIXES = tuple(s + c for s in (".dat", ".tab", ".tbl", ".mrt", ".cat") for c in COMPRESSED_SUFFIXES)
 ROWS_LOOKED_AT = 50
 FEWEST_MARKS = 2

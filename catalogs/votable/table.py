@@ -29,7 +29,7 @@ from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Column
 from catalogs.catalog.computing import each_batch
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.files.atomic import atomic_path
-from catalogs.files.compressed import COMPRESSED_SUFFIXES, first_bytes, writing_like
+from catalogs.files.compressed import first_bytes, writing_like
 from catalogs.files.stamp import Stamp, check_unchanged, stamp
 from catalogs.votable._changes import (
     add_columns,
@@ -49,11 +49,9 @@ from catalogs.votable._rows import BinaryRows, Rows
 from catalogs.votable._tabledata import TextRows
 from catalogs.votable._write import Content, NewRows, prepare_bits, prepare_texts, write
 
-__all__ = ["FORMAT", "SUFFIXES", "VOTablePartition", "open", "sniff"]
+__all__ = ["FORMAT", "VOTablePartition", "open", "sniff"]
 
 FORMAT = "votable"
-SUFFIXES = tuple(s + c for s in (".vot", ".votable", ".xml") for c in COMPRESSED_SUFFIXES)
-
 WAITING_BYTES = 1 << 23
 """Of rows that `compute` gets at a time, of which several wait to be written."""
 

@@ -172,7 +172,7 @@ def read_census_rows(folder: Path, *, classes: int, features: int) -> dict[str, 
     """Return the rows of each copy in a folder by its hash; empty if the file is lost or is of another model."""
     check_links(folder / CENSUS_ROWS_FILE, folder)
     try:
-        table = pq.read_table(folder / CENSUS_ROWS_FILE)
+        table = pq.ParquetFile(folder / CENSUS_ROWS_FILE).read()
         values = table["values"].combine_chunks()
         matrix = values.flatten().to_numpy(zero_copy_only=False).reshape(len(values), values.type.list_size)
         names = np.asarray(table["copy_sha256"].to_pylist(), dtype=str)

@@ -5,12 +5,14 @@ Both would lie in the same folder, where whichever was installed last has overwr
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from flows.errors import UsageError
 
-__all__ = ["check_packages"]
+__all__ = ["check_packages", "hide_pandas_from_arrow"]
 
 PACKAGES = ("blr", "catalogs", "flows")
 OURS = Path(__file__).resolve().parent.parent.parent
@@ -36,3 +38,25 @@ def check_packages() -> None:
                     f"in the same folder as those of galaxyblr; remove it with `pip uninstall {package}` and "
                     "reinstall galaxyblr, or install galaxyblr into an environment of its own"
                 )
+
+
+class _NoPandas:
+    """A finder of modules to which there is no pandas."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Raise ModuleNotFoundError for pandas; leave all else to the other finders."""
+        del path, target
+        if name == "pandas":
+            raise ModuleNotFoundError("hidden from pyarrow", name=name)
+
+
+def hide_pandas_from_arrow() -> None:
+    """Make the first array of pyarrow, which imports pandas if it can: a third of a second, for frames of users."""
+    finder: Any = _NoPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        import pyarrow as pa  # noqa: PLC0415 -- pandas is hidden first
+
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(finder)

@@ -43,7 +43,7 @@ from flows.cli._options import (
     WriteOptions,
     here_or_in_a_store,
 )
-from flows.cli._other_makers import check_packages
+from flows.cli._other_makers import check_packages, hide_pandas_from_arrow
 from flows.cli._verbs import verb
 from flows.draft.request import InitRequest, InspectRequest
 from flows.models.request import PromoteRequest
@@ -332,6 +332,13 @@ def run(arguments: Sequence[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+WITHOUT_TABLES = frozenset({"--help", "--version", "deployments", "models", "schema", "serve", "ui"})
+"""First words of commands that read no table."""
+
+
 def main() -> None:
     """Run the command of this process."""
-    sys.exit(run(sys.argv[1:]))
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] not in WITHOUT_TABLES and "--help" not in arguments:
+        hide_pandas_from_arrow()
+    sys.exit(run(arguments))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from astropy import units as u
+import astropy  # its modules load when used
 
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
@@ -88,7 +88,7 @@ def error_scale(name: str, text: str, error: Expression, units: Units, flux: str
     known = flux_unit(error_unit)
     if known is not None:
         return unit_factor(known, flux)
-    if isinstance(u.Unit(unit_text, parse_strict="silent"), u.UnrecognizedUnit):
+    if isinstance(astropy.units.Unit(unit_text, parse_strict="silent"), astropy.units.UnrecognizedUnit):
         return 1.0
     wanted = f"{flux}^-2" if text == "inverse_variance" else flux
     raise CatalogError(
@@ -99,10 +99,10 @@ def error_scale(name: str, text: str, error: Expression, units: Units, flux: str
 
 def _root(unit_text: str) -> str | None:
     """Return the unit whose inverse square is written; or None."""
-    unit = u.Unit(unit_text, parse_strict="silent")
+    unit = astropy.units.Unit(unit_text, parse_strict="silent")
     try:
         return str((unit**-0.5).to_string())
-    except (ValueError, u.UnitsError):
+    except (ValueError, astropy.units.UnitsError):
         return None
 
 

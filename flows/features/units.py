@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from astropy import units
+import astropy  # its modules load when used
 
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.errors import CatalogError
@@ -157,9 +157,9 @@ def _factor(trained: str | None, here: str | None) -> float | None:
     flux, other = flux_unit(ours), flux_unit(theirs)
     if flux is not None and other is not None:
         return unit_factor(other, flux) if flux != other else 1.0
-    old, new = (units.Unit(t, parse_strict="silent") for t in (ours, theirs))
+    old, new = (astropy.units.Unit(t, parse_strict="silent") for t in (ours, theirs))
     try:
         return float(new.to(old))
-    except (units.UnitsError, TypeError, AttributeError):
+    except (astropy.units.UnitsError, TypeError, AttributeError):
         # Only after astropy, to which mJy and MJy are two.
         return 1.0 if ours.lower() == theirs.lower() else None

@@ -17,7 +17,7 @@ from catalogs.catalog.catalog import Catalog, Partition
 from catalogs.errors import CatalogError, FormatError
 from catalogs.formats import FORMATS, format_of, open_files, tables_of
 from catalogs.hats import catalog as hats
-from catalogs.text import ascii as ascii_tables
+from catalogs.text import ascii_layout as ascii_tables
 from catalogs.writing.conversion import USUAL, converted_key, copied
 from flows.inputs.catalogue import InputCatalogue, check_links
 from flows.inputs.source import InputFile

@@ -70,7 +70,7 @@ def read_judged_rows(folder: Path) -> JudgedRows | None:
     path = folder / JUDGED_ROWS_FILE
     if not path.exists():
         return None
-    table = pq.read_table(path)
+    table = pq.ParquetFile(path).read()
     name, group, log_loss = (table[c].to_numpy() for c in ("name", "group", "log_loss"))
     classes = (table[c].to_numpy() if c in table.column_names else None for c in ("label", "assigned"))
     return JudgedRows(name, group, log_loss, *classes)

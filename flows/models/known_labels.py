@@ -116,7 +116,7 @@ def read_known_labels(folder: Path, *, classes: int) -> KnownLabels | None:
         return None
     columns: list[Any]
     try:
-        table = pq.read_table(path)
+        table = pq.ParquetFile(path).read()
         columns = [table[name].to_numpy() for name in ("key", "features", "target")]
     except (pa.ArrowException, KeyError) as error:
         raise ModelError(

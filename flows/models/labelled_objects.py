@@ -83,7 +83,7 @@ def read_labelled_identifiers(folder: Path) -> list[str] | None:
     """Return the objects' identifiers, '' where they have none; None of a model of an earlier version."""
     path = folder / LABELLED_OBJECTS_FILE
     try:
-        return [name or "" for name in pq.read_table(path, columns=["identifier"])[0].to_pylist()]
+        return [name or "" for name in pq.ParquetFile(path).read(columns=["identifier"])[0].to_pylist()]
     except (OSError, pa.ArrowException, IndexError):
         return None
 
@@ -97,7 +97,7 @@ def read_labelled_objects(folder: Path, *, classes: int, features: int) -> Label
     if not path.exists():
         return None
     try:
-        table = pq.read_table(path)
+        table = pq.ParquetFile(path).read()
         X = table["features"].combine_chunks()
         width = X.type.list_size
         objects = LabelledObjects(

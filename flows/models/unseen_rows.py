@@ -77,7 +77,7 @@ def read_unseen_rows(folder: Path, *, classes: int, features: int) -> UnseenRows
     if not path.exists():
         return None
     try:
-        table = pq.read_table(path)
+        table = pq.ParquetFile(path).read()
         probability, X = _matrix(table["probability"]), _matrix(table["features"])
         target, weight = table["target"].to_numpy(), table["weight"].to_numpy()
     except (pa.ArrowException, KeyError, AttributeError, ValueError) as error:

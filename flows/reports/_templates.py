@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Final
+from functools import cache
+from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+__all__ = ["template"]
 
-__all__ = ["TEMPLATES"]
 
-TEMPLATES: Final = Environment(
-    loader=PackageLoader("flows", "templates"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
+def template(name: str) -> Any:
+    """Return a template of ours, of Jinja."""
+    return _environment().get_template(name)
+
+
+@cache
+def _environment() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 -- slow to import
+
+    return Environment(
+        loader=PackageLoader("flows", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )

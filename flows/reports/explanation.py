@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from flows.reports._templates import TEMPLATES
+from flows.reports._templates import template
 from flows.reports.report_table import ReportTable
 
 __all__ = [
@@ -224,7 +224,7 @@ def _flags(explained: Explanation) -> str:
 def explanation_page(explained: Explanation) -> str:
     """Return the explanation as one HTML page that loads nothing."""
     largest = max((abs(c.contribution or 0.0) for c in explained.contributions), default=0.0)
-    return TEMPLATES.get_template("explanation.html.j2").render(
+    return template("explanation.html.j2").render(
         explained=explained,
         sentences=explanation_sentences(explained),
         logit=logit_sentence(explained),

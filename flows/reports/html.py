@@ -20,7 +20,7 @@ from catalogs.files.atomic import atomic_write_text
 from catalogs.sky.survey_links import survey_links
 from flows.reports import tables
 from flows.reports._pictures import Picture, catalogue_pictures, training_pictures
-from flows.reports._templates import TEMPLATES
+from flows.reports._templates import template
 from flows.reports.answers import Answer, training_answers
 from flows.reports.data import TrainReport
 from flows.reports.picture_data import Made, NotableObject
@@ -69,7 +69,7 @@ def render_page(page: Page) -> str:
     """Return a report as HTML."""
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return TEMPLATES.get_template("report.html.j2").render(
+    return template("report.html.j2").render(
         **vars(page),
         script=Markup(script),  # noqa: S704  our own file
         script_hash=f"sha256-{digest}",

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import scipy  # its modules load when used
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from blr.explanation.novelty import MOST_COMPARED, relative
 from flows.reviews._files import Outlier
@@ -35,7 +35,7 @@ class OutlierSearch:
         self._rows: list[tuple[float, int, Outlier]] = []
         self._points = np.empty((0, 0))
         self._keys, self._sampled = np.empty(0), np.empty((0, 0))
-        self._tree: cKDTree | None = None
+        self._tree: scipy.spatial.cKDTree | None = None
         self._n_rows = 0
 
     def sample(self, rows: ReviewRows) -> None:
@@ -53,7 +53,7 @@ class OutlierSearch:
         looked_at = np.flatnonzero(self._rng.random(len(rows.names)) * self._n_rows < SEARCHED)
         if not looked_at.size:
             return
-        self._tree = cKDTree(self._sampled) if self._tree is None else self._tree
+        self._tree = scipy.spatial.cKDTree(self._sampled) if self._tree is None else self._tree
         points = rows.points[looked_at]
         distance, nearest = space.distances(points)
         novelty = relative(distance, points, self._tree)

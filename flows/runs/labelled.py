@@ -58,4 +58,4 @@ def read_labelled_names(out: Path) -> LabelledNames | None:
     check_links(path, out)
     if not path.exists():
         return None
-    return LabelledNames(pq.read_table(path)["name"].combine_chunks().cast(pa.string()))
+    return LabelledNames(pq.ParquetFile(path).read()["name"].combine_chunks().cast(pa.string()))

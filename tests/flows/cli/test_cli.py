@@ -405,6 +405,44 @@ def test_quick_commands_import_no_prefect(arguments: list[str]) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
+SLOW = (
+    "matplotlib",
+    "pandas",
+    "astropy.table",
+    "astropy.units",
+    "asdf",
+    "jinja2",
+    "prefect",
+    "scipy.optimize",
+    "scipy.spatial",
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted", "most"),
+    [
+        ("--help", (), 250),
+        ("models list --store models", (), 450),
+        ("inspect survey.fits", ("pandas",), 1600),
+        ("classify survey.fits --model morphology --out out --store models", ("jinja2", "matplotlib"), 1500),
+    ],
+)
+@pytest.mark.usefixtures("work")
+def test_modules_load_when_used(command: str, wanted: tuple[str, ...], most: int) -> None:
+    """What a command loads and has no use for is a second of each start."""
+    code = f"""
+import atexit, json, sys
+sys.argv = ["blr", *{command.split()}]
+atexit.register(lambda: print(json.dumps([*sys.modules]), file=sys.stderr))
+from flows.cli.app import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    loaded = json.loads(done.stderr.splitlines()[-1])
+    assert {name for name in SLOW if name in loaded} <= {*wanted}
+    assert len(loaded) < most
+
+
 @pytest.mark.parametrize("quiet", [False, True])
 def test_a_command_says_that_it_starts_before_it_loads_anything_slow(*, quiet: bool) -> None:
     """What is said first of a quiet command is what is wrong; until then it has loaded no Prefect."""
