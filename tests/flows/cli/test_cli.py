@@ -424,7 +424,11 @@ SLOW = (
         ("--help", (), 250),
         ("models list --store models", (), 450),
         ("inspect survey.fits", ("pandas",), 1600),
-        ("classify survey.fits --model morphology --out out --store models", ("jinja2", "matplotlib", "pandas"), 1800),
+        (
+            "classify survey.fits --model morphology --out out --store models",
+            ("jinja2", "matplotlib", "pandas"),
+            1800,
+        ),
     ],
 )
 @pytest.mark.usefixtures("work")
