@@ -19,7 +19,6 @@ from pydantic import Field
 
 from flows.classification.release_changes import in_release
 from flows.models.comparison import Comparison, compare
-from flows.models.comparison_tables import comparison_tables
 from flows.models.promotion import PromotionResult, RejectedPromotion, reject
 from flows.models.promotion import promote as put_in_place
 from flows.models.request import PromoteRequest
@@ -32,6 +31,7 @@ from flows.orchestration.run_log import run_logged
 from flows.orchestration.run_page import keep_markdown
 from flows.orchestration.run_state import completed, run_name
 from flows.orchestration.signature import takes
+from flows.reports.comparison_tables import comparison_tables
 from flows.reports.tables import literal, to_markdown
 
 __all__ = ["Approval", "promote"]

@@ -34,7 +34,7 @@ DEFERRED = {
     "flows.training.request": "the command line's options: `blr --help` reads no specification",
     "flows.deployed": "a run is of one flow, and does not wait for the others",
     "flows.engines.choice": "distributed: an extra, and most runs use threads",
-    "flows.reports.skill": "SciPy: a list of models shows skills and computes none",
+    "flows.models.skill": "SciPy: a list of models shows skills and computes none",
     "flows.classification._difference": "pandas: most releases are compared row by row",
     "catalogs.fits._compressed": "astropy: few FITS files are compressed by tiles",
     "catalogs.formats": "astropy: FITS, Parquet and CSV are read without it",

@@ -116,8 +116,8 @@ def count_classes(
         return Counted(
             None,
             assumes,
-            f"{given}no class shares make the labelled rows look like the target ({_area(alike)}), so no assumption "
-            f"can be tested; {_remedy_of_bias(labelled, target)}",
+            f"{given}whatever share each class has, the labels do not look like these objects: {_area(alike)}. So no "
+            f"assumption can be tested; {_remedy_of_bias(labelled, target)}",
             alike,
             contradicted=True,
         )
@@ -156,9 +156,8 @@ def _area(alike: Propensity) -> str:
     """Return in words how well a model distinguishes the sets."""
     guessed = alike.auc - _ONE_SIDED * alike.error <= 0.5
     return (
-        "a model that has to say of a labelled and a classified object which is which is right in "
-        f"{100 * alike.auc:.1f} ± {100 * alike.error:.1f} % of all pairs"
-        + (", no better than guessing (50 %)" if guessed else ", by guessing in 50 %")
+        f"a test finds which of two is the labelled one in {100 * alike.auc:.1f} ± {100 * alike.error:.1f} % of pairs, "
+        + ("no more than by chance (50 %)" if guessed else "by chance in 50 %")
     )
 
 

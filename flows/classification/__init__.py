@@ -11,7 +11,6 @@
 - `map_results`: The results of `map`: fractions of a class over the sky, in all and by bins of what they may depend on.
 - `release_changes`: What a challenger would change in the last release: both models classify a sample, and
   nothing is written.
-- `report`: The content of a classification's report, from its counts, and the report itself.
 - `reprocessing`: The steps that bring a release up to date, with or without Prefect.
 - `request`: The parameters of `census`, `classify`, `reprocess`, `map` and `explain`.
 - `scoring`: The new columns of a batch of a catalogue; only this module applies a model to rows of a catalogue.
@@ -63,6 +62,7 @@ For this folder alone:
 - `_releases`: The reports of releases, such as `_releases/0007.json`: one small file for each release, kept for
   ever.
 - `_repeats`: Objects that two files of a release have: equal files, and identifiers that occur in both.
+- `_report`: The content of a classification's report, from its counts, and the report itself.
 - `_selections`: Columns that select objects by their probability, with thresholds for a stated purity or
   completeness.
 - `_spreading`: Annotation by the workers of an engine, which get orders and return reports, both as JSON texts.
@@ -81,7 +81,6 @@ __all__ = [
     "feature_space",
     "map_results",
     "release_changes",
-    "report",
     "reprocessing",
     "request",
     "scoring",

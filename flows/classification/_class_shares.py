@@ -31,7 +31,7 @@ from flows.inputs.files import find_files, open_source
 from flows.inputs.opening import thinned
 from flows.inputs.source import LocalSource
 from flows.models.model import Model
-from flows.reports.shift import ESTIMATED
+from flows.models.shift import ESTIMATED
 from flows.runs.counts import ShiftRecord
 from flows.specification.specification import Shift, Specification
 

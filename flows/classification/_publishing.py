@@ -16,10 +16,10 @@ from flows.classification._narrowed import narrowed
 from flows.classification._output_columns import kept_columns
 from flows.classification._releases import release_report, write_report
 from flows.classification._repeats import sweep_sketches
+from flows.classification._report import write_classification_report
 from flows.classification._selections import selections_of
 from flows.classification._tally import summarise, total
 from flows.classification._tasks import Publication, Published
-from flows.classification.report import write_classification_report
 from flows.classification.scoring import Scorer, flag_names, provenance
 from flows.documents import write_document
 from flows.errors import OutputFolderError
@@ -28,7 +28,7 @@ from flows.inputs.catalogue import InputCatalogue
 from flows.inputs.files import open_source
 from flows.models.labelled_objects import read_labelled_objects
 from flows.models.model import Model
-from flows.reports.shift import why_no_error
+from flows.models.shift import why_no_error
 from flows.runs.counts import FileCounts, ShiftRecord, Tally
 from flows.runs.kept_counts import are_many, as_kept
 from flows.runs.labelled import write_labelled_names

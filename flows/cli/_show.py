@@ -5,17 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from blr.census.results import Census
-from flows.classification.report import reported
 from flows.cli._printing import plain_table, print_tables, say
-from flows.models.comparison_tables import comparison_tables, decision_table
 from flows.models.description import ModelDescription
+from flows.models.label_noise import noise_words
 from flows.models.promotion import DecidedPromotion, RejectedPromotion, UndonePromotion
+from flows.models.shift import shift_words
 from flows.orchestration.tables import trouble_table
 from flows.reports.answers import answer_lines, training_answers
 from flows.reports.catalogue_answers import trusted_in_part
 from flows.reports.census import bin_tables, census_table, selection_table
-from flows.reports.label_noise import noise_words
-from flows.reports.shift import shift_words
+from flows.reports.comparison_tables import comparison_tables, decision_table
+from flows.reports.data import Classification
+from flows.reports.picture_data import ReportParts
 from flows.reports.tables import (
     ReportTable,
     candidate_table,
@@ -31,7 +32,7 @@ from flows.reports.tables import (
 )
 from flows.runs.census import CensusResult
 from flows.runs.results import ClassificationResult
-from flows.training.report import ReportParts, review_words, train_report
+from flows.training.report import review_words, train_report
 from flows.training.results import TrainingPlan, TrainingResult
 
 __all__ = [
@@ -114,12 +115,12 @@ def _show_plan(plan: TrainingPlan) -> None:
 def show_classified(result: ClassificationResult) -> None:
     """Show a classification, or what it would do."""
     if result.summary:
-        counts = reported("all files", result.summary)
+        counts = Classification.of("all files", result.summary)
         print_tables(class_count_table(counts), flag_table(counts), *set_tables(counts))
         if result.status != "trial" and result.summary.census is not None:
             print_tables(*census_tables(result.summary.census))
         if in_part := trusted_in_part(counts):
-            say(f"Can I trust it? {in_part}")
+            say(f"Can I use it? {in_part}")
     if result.status == "trial":
         say(f"A trial of {result.model}: nothing written")
         return

@@ -6,7 +6,7 @@ It does what a user would: write a specification, train, classify.  Running it a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,6 @@ from rich.text import Text
 from blr.census.results import Census
 from catalogs.files.atomic import atomic_write_text
 from flows.classification import steps as classification
-from flows.classification.report import reported
 from flows.classification.request import ClassifyRequest
 from flows.demo.openngc import ATTRIBUTION, write_catalogues
 from flows.demo.summary import DemoCandidate, DemoResult, DemoTask, HeldOutPerformance
@@ -26,12 +25,13 @@ from flows.reports.answers import training_answers
 from flows.reports.census import census_words
 from flows.reports.data import Classification, TrainReport
 from flows.reports.html import write_report
+from flows.reports.picture_data import ReportParts
 from flows.runs.allowed_roots import OutputFolder, check_output
 from flows.runs.progress import tell
 from flows.runs.results import ClassificationResult
 from flows.runs.summary import AnnotatedFile
 from flows.training import steps as training
-from flows.training.report import ReportParts, train_report
+from flows.training.report import train_report
 from flows.training.request import TrainRequest
 from flows.training.results import ModelDescription
 
@@ -142,31 +142,25 @@ def _census_of(result: ClassificationResult) -> Census | None:
 
 def _classifications(files: Mapping[str, AnnotatedFile]) -> tuple[Classification, ...]:
     """Return what the report shows of the catalogues; once where both formats gave the same."""
-    shown = [reported(name, counts) for name, counts in files.items()]
+    shown = [Classification.of(name, counts) for name, counts in files.items()]
     first = shown[0]
-    if all((c.n_rows, c.counts, c.flags) == (first.n_rows, first.counts, first.flags) for c in shown):
+    if all((c.n_rows, c.classes, c.flags) == (first.n_rows, first.classes, first.flags) for c in shown):
         return (replace(first, catalogue=" and ".join(c.catalogue for c in shown)),)
     return tuple(shown)
 
 
 def _summary(report: TrainReport, trained: ModelDescription, files: Mapping[str, AnnotatedFile]) -> DemoTask:
     """Return the numbers of a task; those of the catalogues file by file, as both hold the same."""
+    metrics = trained.metrics
+    names = (field.name for field in fields(HeldOutPerformance) if field.name != "gain_over_baseline")
     return DemoTask(
         model=trained.model,
-        classes=report.classes,
+        classes=trained.classes,
         selected=DemoCandidate.of(report.chosen),
-        candidates=tuple(map(DemoCandidate.of, report.candidates)),
+        candidates=tuple(map(DemoCandidate.of, trained.candidates)),
         held_out=HeldOutPerformance(
-            n=report.n_judged,
-            judged_by=report.judged_by,
-            log_loss=report.log_loss,
-            log_loss_plugin=report.log_loss_plugin,
-            log_loss_baseline=report.log_loss_baseline,
-            gain_over_baseline=report.log_loss_baseline - report.log_loss,
-            skill=report.skill,
-            accuracy=report.accuracy,
-            calibration_error=report.calibration_error,
-            reviews=report.reviews,
+            **{name: getattr(metrics, name) for name in names},
+            gain_over_baseline=metrics.log_loss_baseline - metrics.log_loss,
         ),
         classified=files,
         remarks=report.remarks,
@@ -176,11 +170,11 @@ def _summary(report: TrainReport, trained: ModelDescription, files: Mapping[str,
 
 def _show_task(task: str, report: TrainReport, census: Census | None, show: Show) -> None:
     """Say in four lines what a task found: whether to trust the model, how good it is, and what is in the catalogue."""
-    trust, quality, odd, _ = training_answers(report)
+    use, *four, odd, _ = training_answers(report)
     found = report.classifications[0] if report.classifications else None
-    show(Text(f"{report.name}@{report.version}: {TASKS[task]}", style="bold"))
-    show(Text(f"  {trust.question} {trust.short}"))
-    show(Text(f"  {quality.question} {quality.short}"))
+    show(Text(f"{report.model.model}: {TASKS[task]}", style="bold"))
+    show(Text(f"  {use.question} {use.short}"))
+    show(Text(f"  {four[2].question} {four[2].short}"))
     if found is not None:
         counts = "" if census is None else census_words(census)
         said = counts or "how many of each class cannot be said"

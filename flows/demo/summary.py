@@ -8,9 +8,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from flows.reports.candidates import CandidatePart, CandidateRow, PosteriorCheck
-from flows.reports.data import Review
-from flows.reports.skill import SkillSummary
+from flows.models.candidates import CandidatePart, CandidateRow, PosteriorCheck
+from flows.models.description import Review
+from flows.models.skill import SkillSummary
 from flows.runs.summary import AnnotatedFile
 
 __all__ = ["DemoCandidate", "DemoResult", "DemoTask", "HeldOutPerformance"]

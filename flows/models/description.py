@@ -13,25 +13,71 @@ from typing import Literal
 from catalogs.profile.distribution import Distribution
 from catalogs.profile.quality import Quality
 from catalogs.profile.split import SplitSummary
+from flows.models.candidates import CandidateRow
 from flows.models.history import Promotion
-from flows.reports.candidates import CandidateRow
-from flows.reports.data import FeatureQuality, ReliabilityBin, Review, RiskCurve
-from flows.reports.label_noise import WrongLabels
-from flows.reports.shift import TargetShift
-from flows.reports.skill import SkillSummary
+from flows.models.label_noise import WrongLabels
+from flows.models.shift import TargetShift
+from flows.models.skill import SkillSummary
 
 __all__ = [
     "UNDECIDED",
     "CatalogueQuality",
+    "FeatureQuality",
     "InputFile",
     "LabelSummary",
     "LabelledSample",
     "Metrics",
     "ModelDescription",
+    "ReliabilityBin",
+    "Review",
+    "RiskCurve",
     "SuspectedLeak",
     "TrainingDescription",
     "TrustSummary",
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureQuality:
+    """One feature over the labelled rows; the range is of the rows that have it."""
+
+    name: str
+    expression: str
+    missing: float  # share of the rows
+    minimum: float
+    median: float
+    maximum: float
+    unit: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReliabilityBin:
+    """Objects that no fit saw, of similar probability: its mean, the observed share, and the 90 % interval of that."""
+
+    predicted: float
+    observed: float
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Review:
+    """Share of all errors found if the least certain `share` of the objects is reviewed, for three rankings."""
+
+    share: float
+    moderated: float
+    plugin: float
+    random: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RiskCurve:
+    """Share of errors found against share of objects reviewed, (n,) each, from 0 to 1."""
+
+    reviewed: tuple[float, ...]
+    moderated: tuple[float, ...]
+    plugin: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

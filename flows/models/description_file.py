@@ -6,7 +6,7 @@ from datetime import datetime
 
 from flows.models.description import Metrics
 from flows.models.listing import DescriptionFile
-from flows.reports.skill import has_skill
+from flows.models.skill import has_skill
 
 __all__ = ["description_file"]
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError
-from flows.reports.skill import SkillSummary
+from flows.models.skill import SkillSummary
 
 __all__ = ["DescriptionFile", "ListedModel", "ModelListing", "read_description", "write_description"]
 

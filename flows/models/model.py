@@ -15,8 +15,8 @@ from blr.arrays import html_table
 from blr.classifier import Classifier
 from catalogs.catalog.catalog import ColumnMetadata
 from flows.documents import from_document, to_document
+from flows.models.candidates import CandidateRow
 from flows.models.description import Metrics, ModelDescription, TrainingDescription, TrustSummary
-from flows.reports.candidates import CandidateRow
 from flows.runs.model_reference import VERSION_LENGTH, ModelReference, check_name, check_version
 from flows.specification.specification import Specification, canonical_json, specification_hash
 from flows.specification.toml_file import parse_specification, specification_toml

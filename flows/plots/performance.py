@@ -37,11 +37,12 @@ def plot_reliability(
     rows: str = "held-out",
 ) -> SvgAxes:
     """Draw the share seen against the probability said, (B,) each, with the interval `low` to `high` of each bin."""
+    least = np.floor(10 * np.min([predicted, low], initial=1.0)) / 10
     axes.plot([0, 1], [0, 1], "--", color=MUTED, linewidth=1)
     axes.vlines(predicted, low, high, colors=CLASSES[0])
     axes.plot(predicted, observed, "o", color=CLASSES[0])
     label_axes(axes, label, f"share seen among {rows} objects")
-    return _percent_square(axes, "xy")
+    return _percent_square(axes, "xy", min(least, 0.5))
 
 
 def plot_confusion(axes: SvgAxes, counts: ArrayLike, classes: Sequence[str]) -> SvgAxes:
@@ -122,11 +123,11 @@ def plot_errors_caught(
     return _percent_square(axes, "xy")
 
 
-def _percent_square(axes: SvgAxes, which: str) -> SvgAxes:
-    """Let axes of shares go from 0 to 100 %, with room for marks at the ends."""
+def _percent_square(axes: SvgAxes, which: str, low: float = 0) -> SvgAxes:
+    """Let axes of shares go from `low` to 100 %, with room for marks at the ends."""
     for axis in which:
-        axes.set(**{f"{axis}lim": (-0.015, 1.015)})
-        (axes.set_xticks if axis == "x" else axes.set_yticks)(*percent_ticks(0, 1))
+        axes.set(**{f"{axis}lim": (low - 0.015, 1.015)})
+        (axes.set_xticks if axis == "x" else axes.set_yticks)(*percent_ticks(low, 1))
     return axes
 
 

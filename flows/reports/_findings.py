@@ -1,27 +1,35 @@
-"""Findings that reports of trainings and of classifications share: on skill, on the approximation, on odd objects."""
+"""The answers that reports of trainings and of classifications share, and what they are made of.
+
+Four questions decide whether probabilities may be used: whether they are computed rightly, calibrated, better than the
+class shares, and valid for the objects to classify.  Words here are those of an astronomer; the last section of a
+report has the statistician's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
-from flows.reports.data import Classification, Verdict
+from flows.models.description import Metrics
+from flows.models.skill import has_skill
+from flows.reports._per_class import Share
+from flows.reports.data import Classification
 
 __all__ = [
     "MUCH_FLAGGED",
     "Answer",
     "Finding",
-    "Judged",
     "Level",
-    "approximation_finding",
     "begun_small",
     "beyond_finding",
+    "calibrated_answer",
+    "computed_answer",
+    "known_finding",
     "odd_headline",
     "plain_end",
-    "refusal",
-    "skill_finding",
     "strange_findings",
+    "use_answer",
     "worst_level",
 ]
 
@@ -31,30 +39,6 @@ MUCH_FLAGGED: Final = 0.01
 """Share of objects unlike the training set from which a report warns of them."""
 MUCH_UNLIKE: Final = 0.2
 """Share of objects beyond what the labels cover, from which trust is refused for them before anything else is said."""
-FROM_TRUST: Final[dict[str, tuple[Level, str]]] = {
-    "green": ("good", "The approximation holds (green)"),
-    "amber": ("care", "The approximation has doubts (amber)"),
-    "red": ("bad", "The approximation fails (red)"),
-}
-
-
-class Judged(Protocol):
-    """What is known of a model's skill and of its approximation."""
-
-    @property
-    def has_skill(self) -> bool:
-        """Whether the model is known to predict better than the class shares alone."""
-        ...
-
-    @property
-    def skill_words(self) -> str:
-        """The sentence on the model's skill."""
-        ...
-
-    @property
-    def trust(self) -> Verdict | None:
-        """The verdict on the approximation; None where it is not known."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,68 +58,108 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """A question, the answer in one sentence, and what it rests on."""
+    """A question, the answer in one sentence, and what it rests on; `reason` is a bad one in a clause."""
 
     question: str
     short: str
     level: Level = "plain"
     findings: tuple[Finding, ...] = ()
+    reason: str = ""
 
 
-def skill_finding(report: Judged) -> Finding:
-    """Return whether the model has skill, and what to do if not."""
-    if report.has_skill:
-        return Finding(what=plain_end(report.skill_words), level="good")
-    return Finding(
-        what=plain_end(report.skill_words),
-        level="bad",
-        short="it is not known to predict better than the class shares alone",
-        advice="Do not classify with it. Add labels, or features that tell the classes apart.",
+COMPUTED: Final[dict[str, tuple[Level, str, str, str]]] = {
+    "green": (
+        "good",
+        "Yes: this was checked, and errors of the computation are too small to matter.",
+        "",
+        "",
+    ),
+    "amber": (
+        "care",
+        "Nearly: they may be off by a few hundredths where labels are few.",
+        "its probabilities may be off by a few hundredths where labels are few",
+        'To be sure, train with posterior = "sampled" under [select] and compare.',
+    ),
+    "red": (
+        "bad",
+        "No: they may be far off, and every object carries the flag UNTRUSTED_MODEL.",
+        "its probabilities may be far off",
+        'Train with posterior = "sampled" under [select], with fewer features, or with more labels.',
+    ),
+}
+"""Level, answer, reason and advice by the verdict on the approximation."""
+
+
+def computed_answer(verdict: str | None) -> Answer:
+    """Return whether the probabilities are computed rightly, from the verdict on the approximation."""
+    question = "Are its probabilities computed rightly?"
+    if verdict not in COMPUTED:
+        said = "it is not known whether its probabilities are computed rightly"
+        return Answer(question=question, short="Not known.", level="care", reason=said)
+    level, short, reason, advice = COMPUTED[verdict]
+    findings = (Finding(what=advice),) if advice else ()
+    return Answer(question=question, short=short, level=level, findings=findings, reason=reason)
+
+
+def calibrated_answer(metrics: Metrics) -> Answer:
+    """Return whether stated probabilities are those seen on objects that no fit saw."""
+    bins = metrics.reliability
+    agree = sum(b.low <= b.predicted <= b.high for b in bins)
+    return Answer(
+        question="Does 70 % mean 70 %?",
+        short=f"In {agree} of {len(bins)} groups of objects the share seen agrees with the probability that it states "
+        f"(90 % intervals; by chance, one in ten does not). They differ by {metrics.calibration_error:.1%} on average.",
     )
 
 
-def approximation_finding(report: Judged) -> Finding:
-    """Return the verdict on the approximation with its reasons, and what to do."""
-    if report.trust is None or report.trust.verdict not in FROM_TRUST:
-        return Finding(what="It is not known whether the approximation holds", level="care")
-    level, words = FROM_TRUST[report.trust.verdict]
-    if level == "good" and len(report.trust.reasons) > 1:
-        parts = f"card.md beside the model says what was checked in {len(report.trust.reasons)} of its parts"
-        return Finding(what=f"{words}; {parts}", level=level, short=begun_small([words]))
-    reasons = "; ".join(_in_words(report.trust.reasons))
-    advice = {
-        "green": "",
-        "amber": "Probabilities may be wrong by a few hundredths where data are few. To be sure, train with "
-        'posterior = "sampled" under [select] and compare.',
-        "red": 'Train with posterior = "sampled" under [select], with fewer features, or with more labels. '
-        "Every object carries the flag UNTRUSTED_MODEL.",
-    }[report.trust.verdict]
-    what = f"{words}{f': {reasons}' if reasons else ''}"
-    first = f", because {begun_small(_in_words(report.trust.reasons))}" if report.trust.reasons else ""
-    return Finding(what=what, level=level, advice=advice, short=f"{begun_small([words])}{first}")
+def known_finding(metrics: Metrics, objects: str, most: float) -> Answer:
+    """Return whether the model knows more than the class shares; `most` is the share of the most frequent class."""
+    right = Share.of(round(metrics.accuracy * metrics.n), metrics.n)
+    skilled = has_skill(metrics.skill, log_loss=metrics.log_loss, baseline=metrics.log_loss_baseline)
+    worse = metrics.skill is not None and metrics.skill.verdict == "worse"
+    head = "Yes" if skilled else "No" if worse or metrics.skill is None else "Not shown"
+    short = (
+        f"{head}: it is right for {metrics.accuracy:.1%} of {metrics.n:,} {objects} ({right.range} at 95 %); always "
+        f"naming the most frequent class would be right for {most:.1%}."
+    )
+    return Answer(
+        question="Does it know more than the class shares?",
+        short=short,
+        level="good" if skilled else "bad",
+        findings=tuple(_doubt_findings(metrics, skilled=skilled)),
+        reason="" if skilled else "it is not known to predict better than the class shares alone",
+    )
 
 
-MOST_REASONS = 3
-"""Most reasons of a verdict that a report shows."""
+def _doubt_findings(metrics: Metrics, *, skilled: bool) -> Iterator[Finding]:
+    """Yield how much of the uncertainty of class shares alone is left, and what to do without skill."""
+    base, skill = metrics.log_loss_baseline, metrics.skill
+    ends = (
+        ""
+        if skill is None or skill.low is None or skill.high is None
+        else f" ({skill.low / base:.0%} to {skill.high / base:.0%} at {skill.level:.0%})".replace("-", "−")
+    )
+    gain = 1 - metrics.log_loss / base
+    if gain > 0:
+        yield Finding(what=f"It removes {gain:.0%}{ends} of the doubt that class shares alone leave")
+    else:
+        yield Finding(what=f"It adds {-gain:.0%} to the doubt that class shares alone leave")
+    if not skilled:
+        yield Finding(
+            what="Do not classify with it. Add labels, or features that tell the classes apart", level="bad"
+        )
 
 
-def _in_words(reasons: Sequence[str]) -> list[str]:
-    """Return the first reasons, without numbers of design-matrix columns, which a report does not show."""
-    others = [reason for reason in reasons if "linear combination" not in reason]
-    if len(others) < len(reasons):
-        others.append("some basis functions are linear combinations of others")
-    more = len(others) - MOST_REASONS
-    return others if more < 2 else [*others[:MOST_REASONS], f"and {more} more, in card.md beside the model"]
-
-
-def refusal(findings: Sequence[Finding]) -> str:
-    """Return the beginning of an answer where the findings on skill, approximation or likeness are bad.
-
-    Scores on objects that no fit saw hold for any approximation, so the classes can be used even if it fails.
-    """
-    skill, approximation, *likeness = (finding.level == "bad" for finding in findings)
-    probabilities_alone = approximation and not (skill or any(likeness))
-    return "Its classes, yes; its probabilities, not yet" if probabilities_alone else "No"
+def use_answer(answers: Sequence[Answer], good: str) -> Answer:
+    """Return whether to use a model, from the answers to the questions: computed, calibrated, more known, holds."""
+    level = worst_level([answer.level for answer in answers])
+    reasons = "; ".join(answer.reason for answer in answers if answer.level == level and answer.reason)
+    computed, _, known, holds = answers
+    # Scores on objects that no fit saw hold for any approximation: the classes can be used even if it fails.
+    alone = computed.level == "bad" and "bad" not in (known.level, holds.level)
+    refused = "Its classes, yes; its probabilities, not yet" if alone else "No"
+    short = {"good": good, "care": f"Yes, with care: {reasons}.", "bad": f"{refused}: {reasons}."}[level]
+    return Answer(question="Can I use it?", short=short, level=level)
 
 
 def beyond_finding(found: Classification) -> Finding | None:
@@ -147,37 +171,39 @@ def beyond_finding(found: Classification) -> Finding | None:
         "BEYOND_LABELS": "beyond the range of the labelled objects",
         "OUT_OF_DOMAIN": "unlike the training set",
     }
-    large = [flag for flag in found.flags if flag.name in words and flag.share >= MUCH_UNLIKE]
-    if not large:
+    large = {name: found.flags[name] for name in words if name in found.flags}
+    name, flag = max(large.items(), key=lambda one: one[1].share, default=("", None))
+    if flag is None or flag.share < MUCH_UNLIKE:
         return None
-    most = max(large, key=lambda flag: flag.share)
     return Finding(
-        what=f"{most.count:,} of {found.n_rows:,} objects are {words[most.name]}, where the labels say little",
+        what=f"{flag.count:,} of {found.n_rows:,} objects are {words[name]}, where the labels say little",
         level="bad",
-        advice=f"Label some of them and train again, or audit the output. Without them (flag {most.name}) "
-        f"{found.n_rows - most.count:,} objects are left.",
-        short=f"Not for {most.share:.0%} of the objects: they are {words[most.name]} ({most.name})",
+        advice=f"Label some of them and train again, or audit the output. Without them (flag {name}) "
+        f"{found.n_rows - flag.count:,} objects are left.",
+        short=f"Not for {flag.share:.0%} of the objects: they are {words[name]} ({name})",
     )
+
+
+UNLIKE: Final = {
+    "OUT_OF_DOMAIN": (
+        "unlike the training set",
+        "unlike the training set",
+        "Look at them before using their classes.",
+    ),
+    "BEYOND_LABELS": (
+        "beyond the range of the labelled objects",
+        "beyond the labelled range",
+        "Label some of them.",
+    ),
+    "UNCLASSIFIABLE": ("without any feature, or outside the selection: no class", "without a class", ""),
+}
+"""What flags say of objects: in full, in short, and what to do."""
 
 
 def strange_findings(found: Classification) -> Iterator[Finding]:
     """Yield what is strange in a catalogue that was classified."""
-    shares = {flag.name: flag for flag in found.flags}
-    unlike = {
-        "OUT_OF_DOMAIN": (
-            "unlike the training set",
-            "unlike the training set",
-            "Look at them before using their classes.",
-        ),
-        "BEYOND_LABELS": (
-            "beyond the range of the labelled objects",
-            "beyond the labelled range",
-            "Label some of them.",
-        ),
-        "UNCLASSIFIABLE": ("without any feature, or outside the selection: no class", "without a class", ""),
-    }
-    for name, (words, short, advice) in unlike.items():
-        flag = shares.get(name)
+    for name, (words, short, advice) in UNLIKE.items():
+        flag = found.flags.get(name)
         if flag is not None and flag.count:
             yield Finding(
                 what=f"{flag.count:,} of {found.n_rows:,} objects ({flag.share:.1%}) are {words} ({name})",
@@ -192,9 +218,9 @@ def strange_findings(found: Classification) -> Iterator[Finding]:
             advice="Compare units and sentinels first. If the objects differ, train with this catalogue as [target].",
             short=f"drifted features ({len(found.drifted)})",
         )
-    never = [c.name for c in found.counts if not c.assigned]
+    never = {name: c.expected for name, c in found.classes.items() if not c.assigned}
     if never and found.n_rows:
-        expected = ", ".join(f"{c.name} ({c.expected:,.0f} expected)" for c in found.counts if not c.assigned)
+        expected = ", ".join(f"{name} ({n:,.0f} expected)" for name, n in never.items())
         yield Finding(
             what=f"No object is assigned to {expected}",
             level="care",
@@ -213,9 +239,8 @@ def odd_headline(findings: Sequence[Finding], nothing: str) -> str:
     return f"Nothing out of the ordinary. Counted: {', '.join(f.clause for f in findings)}."
 
 
-def worst_level(findings: tuple[Finding, ...]) -> Literal["good", "care", "bad"]:
-    """Return the worst level of the findings."""
-    levels = {f.level for f in findings}
+def worst_level(levels: Sequence[Level]) -> Literal["good", "care", "bad"]:
+    """Return the worst of some levels."""
     return "bad" if "bad" in levels else "care" if "care" in levels else "good"
 
 

@@ -29,6 +29,15 @@ class Share:
         low, high = share_interval(count, n, level=LEVEL)
         return cls(value=count / n if n else None, low=float(low), high=float(high), n=n)
 
+    @property
+    def range(self) -> str:
+        """The interval in words."""
+        return f"{self.low:.1%} to {self.high:.1%}"
+
+    def __str__(self) -> str:
+        """Return the share with its interval."""
+        return "–" if self.value is None else f"{self.value:.1%} ({self.range})"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClassPerformance:
@@ -48,7 +57,9 @@ class ClassPerformance:
 def class_performance(
     confusion: Sequence[Sequence[int]], classes: Sequence[str]
 ) -> tuple[ClassPerformance, ...]:
-    """Return the performance on each class, of the counts (K, K) by class and by assigned class."""
+    """Return the performance on each class, of the counts (K, K) by class and by assigned class; none without."""
+    if not confusion:  # a model of an earlier version
+        return ()
     counts = np.asarray(confusion, dtype=np.int64).reshape(len(classes), len(classes))
     total = max(1, int(counts.sum()))
     return tuple(

@@ -28,6 +28,8 @@ from flows.reports.picture_data import BoundaryPicture, FeatureComparison, SkyMa
 __all__ = ["Picture", "catalogue_pictures", "training_pictures"]
 
 MOST_FEATURES: Final = 6
+TOP: Final = {"width": 5.2, "height": 2.8}
+"""Size of a picture on the first screen, in inches."""
 WIDE: Final = {"width": 10.4, "height": 3.8}
 """Size of a picture across the page, in inches."""
 
@@ -49,20 +51,20 @@ class Picture:
 def training_pictures(report: TrainReport) -> Iterator[Picture]:
     """Yield the pictures of a model."""
     yield _reliability(report)
-    if report.confusion:
+    if report.metrics.confusion:
         yield _confusion(report)
-    if report.pictures is not None:
-        yield _thresholds(report, report.pictures)
-        yield from _by_quantity(report, report.pictures)
-    if report.boundary is not None:
-        yield _boundary(report, report.boundary)
-    if report.accuracy < 1:  # else there are no errors to catch
+    if report.parts.pictures is not None:
+        yield _thresholds(report, report.parts.pictures)
+        yield from _by_quantity(report, report.parts.pictures)
+    if report.parts.boundary is not None:
+        yield _boundary(report, report.parts.boundary)
+    if report.metrics.accuracy < 1:  # else there are no errors to catch
         yield _reviews(report)
 
 
 def catalogue_pictures(found: Classification, units: Units) -> Iterator[Picture]:
     """Yield the pictures of a catalogue; `units` has each feature's expression and unit."""
-    n = sum(c.expected for c in found.counts)
+    n = sum(c.expected for c in found.classes.values())
     if n > 0:
         yield _fractions(found, n)
     if found.sky is not None and len(found.sky.pixels):
@@ -79,36 +81,37 @@ def _picture(axes: SvgAxes, title: str, caption: str, alt: str, *, wide: bool = 
 
 
 def _reliability(report: TrainReport) -> Picture:
-    bins = report.reliability
+    bins = report.metrics.reliability
     axes = plot_reliability(
-        new_axes(),
+        new_axes(**TOP),
         *([getattr(b, name) for b in bins] for name in ("predicted", "observed", "low", "high")),
-        label=report.reliability_of,
-        rows=report.judged_by,
+        label=report.metrics.reliability_of,
+        rows=report.metrics.judged_by,
     )
     said = "; ".join(f"given {b.predicted:.2f}, observed {b.observed:.2f}" for b in bins)
     caption = (
-        f"Of {report.judged_by} objects that were given a probability, the share that have the class, with 90 % "
-        "intervals. On the dashed line the two are equal."
+        f"Of {report.metrics.judged_by} objects that were given a probability, the share that have the class, with "
+        "90 % intervals. On the dashed line the two are equal."
     )
     return _picture(axes, "Reliability", caption, f"Reliability diagram: {said}")
 
 
 def _confusion(report: TrainReport) -> Picture:
-    counts = np.asarray(report.confusion)
+    counts = np.asarray(report.metrics.confusion)
     off = counts - np.diag(np.diag(counts))
     j, k = np.unravel_index(int(off.argmax()), off.shape)
     most = (
-        f"Most often {report.classes[j]} is taken for {report.classes[k]} ({off[j, k]:,} objects)."
+        f"Most often {report.model.classes[j]} is taken for {report.model.classes[k]} ({off[j, k]:,} objects)."
         if off[j, k]
         else "No object is taken for one of another class."
     )
-    caption = f"Each row is a true class and shows to which classes its {report.judged_by} objects go. {most}"
+    caption = f"Each row is a true class and shows to which classes its {report.metrics.judged_by} objects go. {most}"
     alt = "Confusion matrix: " + "; ".join(
-        f"{name}: " + ", ".join(f"{n:,} {other}" for other, n in zip(report.classes, row, strict=True) if n)
-        for name, row in zip(report.classes, report.confusion, strict=True)
+        f"{name}: "
+        + ", ".join(f"{n:,} {other}" for other, n in zip(report.model.classes, row, strict=True) if n)
+        for name, row in zip(report.model.classes, report.metrics.confusion, strict=True)
     )
-    axes = plot_confusion(new_axes(), counts, report.classes)
+    axes = plot_confusion(new_axes(**TOP), counts, report.model.classes)
     return _picture(axes, "Confusion matrix", caption, alt)
 
 
@@ -117,7 +120,7 @@ def _thresholds(report: TrainReport, stored: StoredPictures) -> Picture:
     for axes, share, what in zip(
         panels, (stored.completeness, stored.purity), ("completeness", "purity"), strict=True
     ):
-        plot_threshold_curves(axes, stored.threshold, share, report.classes, what=what)
+        plot_threshold_curves(axes, stored.threshold, share, report.model.classes, what=what)
     caption = (
         "Taking only objects whose probability of the class is at least this: the share of the class that is "
         "found (left), and the share of those taken that is right (right). Choose the threshold that your sample needs."
@@ -126,7 +129,7 @@ def _thresholds(report: TrainReport, stored: StoredPictures) -> Picture:
     alt = "Completeness and purity against threshold: " + "; ".join(
         f"{name} at {stored.threshold[i]:.1f}: completeness {stored.completeness[k, i]:.2f}, "
         f"purity {stored.purity[k, i]:.2f}"
-        for k, name in enumerate(report.classes)
+        for k, name in enumerate(report.model.classes)
         for i in at
     )
     return _picture(panels[0], "Completeness and purity against threshold", caption, alt, wide=True)
@@ -149,8 +152,8 @@ def _by_quantity(report: TrainReport, stored: StoredPictures) -> Iterator[Pictur
         if centres is None or counts is None:
             continue
         left, right = new_panels(2, columns=2, **WIDE)
-        plot_binned_share(left, centres, counts, report.classes, what="completeness", label=label)
-        plot_binned_share(right, centres, counts, report.classes, what="purity", label=label)
+        plot_binned_share(left, centres, counts, report.model.classes, what="completeness", label=label)
+        plot_binned_share(right, centres, counts, report.model.classes, what="purity", label=label)
         caption = (
             f"Completeness (left) and purity (right) in bins of {label}, with 95 % intervals. "
             f"Where a curve falls, the classes of {where} deserve less trust than the average."
@@ -160,29 +163,29 @@ def _by_quantity(report: TrainReport, stored: StoredPictures) -> Iterator[Pictur
 
 
 def _reviews(report: TrainReport) -> Picture:
-    axes = plot_errors_caught(new_axes(**WIDE), report.risk.reviewed, report.risk.moderated)
+    axes = plot_errors_caught(new_axes(**WIDE), report.metrics.risk.reviewed, report.metrics.risk.moderated)
     return _picture(
         axes,
         "Errors caught by review",
-        f"Share of the {report.judged_by} errors that a review of the least certain objects would catch: the "
+        f"Share of the {report.metrics.judged_by} errors that a review of the least certain objects would catch: the "
         "further above the dotted line, the more errors a reviewer finds in the same time.",
         "Errors caught against share reviewed: "
-        + "; ".join(f"{r.share:.0%} reviewed, {r.moderated:.0%} caught" for r in report.reviews),
+        + "; ".join(f"{r.share:.0%} reviewed, {r.moderated:.0%} caught" for r in report.metrics.reviews),
         wide=True,
     )
 
 
 def _boundary(report: TrainReport, picture: BoundaryPicture) -> Picture:
-    units = {f.name: (f.expression, f.unit) for f in report.features}
+    units = {f.name: (f.expression, f.unit) for f in report.model.training.features}
     x, y = (readable_feature(name, *units.get(name, ("", None))) for name in (picture.x_name, picture.y_name))
     axes = new_axes(width=8.2, height=4.8)
-    plot_contours(axes, picture.x, picture.y, picture.moderated, classes=report.classes)
+    plot_contours(axes, picture.x, picture.y, picture.moderated, classes=report.model.classes)
     plot_objects(
         axes,
         picture.point_x,
         picture.point_y,
         picture.point_class,
-        report.classes,
+        report.model.classes,
         names=(x.label, y.label),
     )
     for feature, nodes, write in ((x, picture.x, axes.set_xticks), (y, picture.y, axes.set_yticks)):
@@ -199,27 +202,27 @@ def _boundary(report: TrainReport, picture: BoundaryPicture) -> Picture:
 
 
 def _fractions(found: Classification, n: float) -> Picture:
-    errors = [c.error for c in found.counts]
+    classes = found.classes.values()
+    errors = [c.error for c in classes]
     known = None if None in errors else [(e or 0.0) / n for e in errors]
-    shares, interval = [c.expected / n for c in found.counts], None
+    shares, interval = [c.expected / n for c in classes], None
     bars = "Bars sum the probabilities"
     ends = _census_shares(found)
     if ends is not None:
         shares, interval = ends[0], ends[1:]
         bars = "Bars are the counts of the classes, with 95 % intervals"
-    names = [c.name for c in found.counts]
-    assigned = [c.assigned / n for c in found.counts]
+    names = [*found.classes]
+    assigned = [c.assigned / n for c in classes]
     labelled = [found.label_shares.get(name, 0.0) for name in names] if found.label_shares else None
     axes = plot_class_fractions(
-        new_axes(), names, assigned, shares, known, interval=interval, labelled=labelled
+        new_axes(**TOP), names, assigned, shares, known, interval=interval, labelled=labelled
     )
     said = "; ".join(f"{name} {share:.1%}" for name, share in zip(names, shares, strict=True))
     return _picture(
         axes,
         "How many of each class",
-        f"{bars}; circles count the most probable class"
-        f"{'; grey bars are the shares among the labels' if labelled else ''}. Where bars and circles differ, use the "
-        "bars: counting doubtful objects as certain favours the frequent classes.",
+        f"{bars}; circles count the most probable class{'; grey bars are the labels' if labelled else ''}. Where bars "
+        "and circles differ, use the bars: circles favour the frequent classes.",
         f"Shares of the classes: {said}",
     )
 
@@ -227,9 +230,9 @@ def _fractions(found: Classification, n: float) -> Picture:
 def _census_shares(found: Classification) -> list[list[float]] | None:
     """Return the share of each class (K,) by the census, and the ends of the intervals; None where one is not said."""
     census = found.census
-    classes = [] if census is None else [census.classes.get(c.name) for c in found.counts]
+    classes = [] if census is None else [census.classes.get(name) for name in found.classes]
     rows = [(c.count, c.low, c.high) for c in classes if c is not None]
-    if census is None or len(rows) < len(found.counts) or any(None in row for row in rows):
+    if census is None or len(rows) < len(found.classes) or any(None in row for row in rows):
         return None
     return [
         [float(value or 0) / max(1, census.n_rows) for value in column] for column in zip(*rows, strict=True)
@@ -239,7 +242,7 @@ def _census_shares(found: Classification) -> list[list[float]] | None:
 def _sky(sky: SkyMap) -> Picture:
     share = np.asarray(sky.flagged) / np.maximum(sky.n, 1)
     axes = plot_sky(
-        new_axes(),
+        new_axes(**TOP),
         sky.pixels,
         share,
         order=sky.order,
@@ -250,19 +253,19 @@ def _sky(sky: SkyMap) -> Picture:
     return _picture(
         axes,
         "What needs a look, on the sky",
-        "The share of objects that carry a flag asking for a look; palest where there are objects and none is flagged; "
-        "east is left. A patch that stands out is a problem of the data more often than of the sky.",
+        "The share of objects whose flags ask for a look; palest where none is flagged; east is left. A patch that "
+        "stands out is a problem of the data more often than of the sky.",
         f"Map of the sky in {len(sky.pixels):,} HEALPix pixels of order {sky.order}: share of objects flagged",
     )
 
 
 def _flags(found: Classification) -> Picture:
     return _picture(
-        plot_flags(new_axes(), [f.name for f in found.flags], [f.share for f in found.flags]),
+        plot_flags(new_axes(**TOP), [*found.flags], [f.share for f in found.flags.values()]),
         "What is flagged",
         "The share of objects with each flag; the table of flags says what they mean. There is no map of the sky: "
         "positions are not known here.",
-        "Shares of flags: " + "; ".join(f"{f.name} {f.share:.1%}" for f in found.flags),
+        "Shares of flags: " + "; ".join(f"{name} {f.share:.1%}" for name, f in found.flags.items()),
     )
 
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from flows.models.description import Metrics, TrustSummary
 from flows.reports._findings import (
     Answer,
     Finding,
-    approximation_finding,
     begun_small,
     beyond_finding,
+    calibrated_answer,
+    computed_answer,
+    known_finding,
     odd_headline,
     plain_end,
-    refusal,
-    skill_finding,
     strange_findings,
-    worst_level,
+    use_answer,
 )
 from flows.reports.census import census_findings, census_words, counts_said
 from flows.reports.class_words import class_words
-from flows.reports.data import Classification, Verdict
+from flows.reports.data import Classification
 from flows.reports.picture_data import NotableObject
 
 __all__ = ["ClassifyingModel", "ReleaseTroubles", "classification_answers", "trusted_in_part"]
@@ -31,15 +32,11 @@ UNLIKE = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyingModel:
-    """What a report says of the model that classified a catalogue."""
+    """What a report needs of the model that classified a catalogue."""
 
     label: str
-    has_skill: bool
-    skill_words: str
-    trust: Verdict | None
-    accuracy: float
-    log_loss: float
-    judged_objects: str
+    trust: TrustSummary
+    metrics: Metrics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,22 +57,27 @@ def classification_answers(
     objects: Sequence[NotableObject],
     troubles: ReleaseTroubles,
 ) -> tuple[Answer, ...]:
-    """Return the answers on what a model found in catalogues, in the order in which they are asked."""
-    return (_trust(found, model), _quality(found, model), _odd(found, troubles), _look(objects))
-
-
-def _trust(found: Classification, model: ClassifyingModel) -> Answer:
-    question, beyond = "Can I trust it?", beyond_finding(found)
-    findings = (skill_finding(model), approximation_finding(model), _likeness(found))
-    if beyond is None or not model.has_skill:
-        return Answer(
-            question=question, short=_short(findings), level=worst_level(findings), findings=findings
+    """Return whether to use the classes, four answers on that, the counts, what is odd, and what to look at."""
+    metrics = model.metrics
+    most = max(found.label_shares.values(), default=0.0)
+    four = (
+        computed_answer(model.trust.verdict),
+        calibrated_answer(metrics),
+        known_finding(metrics, f"{metrics.judged_by} objects", most),
+        _holds(found),
+    )
+    good = "Yes: the probabilities are computed rightly, and these objects look like the labelled ones."
+    use, beyond = use_answer(four, good), beyond_finding(found)
+    if beyond is not None and four[2].level == "good":
+        # Of the others, these are no more known to be unlike than that their features drifted.
+        others = four if found.drifted else (*four[:3], Answer(question="", short="", level="good"))
+        rest = use_answer(others, "yes.").short
+        use = Answer(
+            question=use.question,
+            short=f"{beyond.short}. For the others: {begun_small([rest])}.",
+            level="bad",
         )
-    # Of the others, these are no more known to be unlike than that their features drifted.
-    others = findings if found.drifted else findings[:2]
-    rest = "yes" if worst_level(others) == "good" else begun_small([_short(others)])
-    short = f"{beyond.short}. For the others: {rest}."
-    return Answer(question=question, short=short, level="bad", findings=(beyond, *findings))
+    return (use, *four, _counts(found), _odd(found, troubles), _look(objects))
 
 
 def trusted_in_part(found: Classification) -> str:
@@ -84,65 +86,52 @@ def trusted_in_part(found: Classification) -> str:
     return "" if beyond is None else f"{beyond.short}. {beyond.advice}"
 
 
-def _short(findings: tuple[Finding, ...]) -> str:
-    """Return the answer that the findings on skill, approximation and likeness give."""
-    level = worst_level(findings)
-    reasons = "; ".join(f.clause for f in findings if f.level == level)
-    return {
-        "good": "Yes: the model has skill, its approximation holds, and these objects look like its training set.",
-        "care": f"Yes, with care: {reasons}.",
-        "bad": f"{refusal(findings)}: {reasons}.",
-    }[level]
-
-
-def _likeness(found: Classification) -> Finding:
-    unlike = next((flag.share for flag in found.flags if flag.name == "OUT_OF_DOMAIN"), 0.0)
+def _holds(found: Classification) -> Answer:
+    """Return whether the model holds for these objects."""
+    question, beyond = "Does it hold for these objects?", beyond_finding(found)
+    flag = found.flags.get("OUT_OF_DOMAIN")
+    unlike = 0.0 if flag is None else flag.share
+    findings = () if beyond is None else (beyond,)
     if found.drifted:
-        return Finding(
-            what=f"These objects are unlike the training set in {', '.join(found.drifted)}",
-            level="care",
-            advice="The quality below is of objects like the labelled ones. Compare units and sentinels; else train "
-            "with this catalogue as [target].",
+        reason = f"these objects are unlike the training set in {', '.join(found.drifted)}"
+        advice = Finding(
+            what="Compare units and sentinels; else train with this catalogue as [target]", level="care"
+        )
+        short = f"With care: they are unlike the labelled ones in {', '.join(found.drifted)}."
+        return Answer(
+            question=question, short=short, level="care", findings=(*findings, advice), reason=reason
         )
     if unlike > UNLIKE:
-        return Finding(what=f"{unlike:.1%} of these objects are unlike the training set", level="care")
-    return Finding(
-        what=f"These objects look like the training set: no feature drifted, and {unlike:.1%} are out of its domain",
-        level="good",
-    )
+        reason = f"{unlike:.1%} of these objects are unlike the training set"
+        short = f"With care: {unlike:.1%} of them are unlike the labelled ones (OUT_OF_DOMAIN)."
+        return Answer(question=question, short=short, level="care", findings=findings, reason=reason)
+    short = f"Yes: no feature drifted, and {unlike:.1%} of them are unlike the labelled ones (OUT_OF_DOMAIN)."
+    return Answer(question=question, short=short, level="good", findings=findings)
 
 
-def _quality(found: Classification, model: ClassifyingModel) -> Answer:
-    n = found.n_rows if found.n_classified is None else found.n_classified
+def _counts(found: Classification) -> Answer:
+    """Return how many objects of each class there are, and what that rests on."""
     census = found.census
-    findings = (
-        Finding(
-            what=f"The model classified {model.accuracy:.1%} of its {model.judged_objects} right, with a log loss of "
-            f"{model.log_loss:.4f} nats an object",
-            level="good" if model.has_skill else "bad",
-        ),
-        *(() if census is None else census_findings(census)),
-    )
     counted = census is not None and counts_said(census)
     fractions = census_words(census) if census is not None and counted else _summed_words(found)
     return Answer(
-        question="How good is it?",
-        short=f"{n:,} of {found.n_rows:,} objects are classified: {fractions}"
+        question="How many of each class?",
+        short=f"{found.n_classified:,} of {found.n_rows:,} objects are classified: {fractions}"
         + (
             "." if census is None or counted else ", by sums of probabilities; the true counts are not known."
         ),
         level="care" if census is not None and not counted else "plain",
-        findings=findings,
+        findings=() if census is None else census_findings(census),
     )
 
 
 def _summed_words(found: Classification) -> str:
     """Return the shares of the classes by sums of probabilities, in a clause."""
-    total = max(1.0, sum(c.expected for c in found.counts))
+    total = max(1.0, sum(c.expected for c in found.classes.values()))
     return ", ".join(
-        f"{class_words(c.name)} {c.expected / total:.1%}"
+        f"{class_words(name)} {c.expected / total:.1%}"
         + ("" if c.error is None else f" ± {c.error / total:.1%}")
-        for c in found.counts
+        for name, c in found.classes.items()
     )
 
 
@@ -190,7 +179,7 @@ def _look(objects: Sequence[NotableObject]) -> Answer:
         return Answer(
             question=question,
             short=f"{len(objects)} objects without a label that would teach the model most. `blr review --budget` "
-            f"draws such. First {objects[0].name}: {objects[0].why}.",
+            "draws such.",
         )
     return Answer(
         question=question,

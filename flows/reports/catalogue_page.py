@@ -85,30 +85,32 @@ def rewrite_census(folder: Path, census: Census, of_sets: str | None = None) -> 
 def render_classification(report: ClassificationReport) -> str:
     """Return the report as HTML."""
     found, provenance = report.found, report.provenance
-    trust, quality, odd, look = classification_answers(found, report.model, report.objects, report.troubles)
+    use, *four, counts, odd, look = classification_answers(
+        found, report.model, report.objects, report.troubles
+    )
     return render_page(
         Page(
             title=f"{found.catalogue}, release {report.release}",
             version=report.model.label,
             kind="classification report",
-            lead=f"{found.n_rows:,} objects, classified by {report.model.label}.",
+            lead=f"{found.n_rows:,} objects, sorted into {', '.join(found.classes)} by {report.model.label}.",
             made=made_words(report.made, provenance.get("blr")),
+            use=use,
+            four=four,
             parts=(
-                AnswerPart(answer=trust),
-                AnswerPart(answer=quality, tables=(*_census(found), tables.class_count_table(found))),
+                AnswerPart(answer=counts, tables=(*_census(found), tables.class_count_table(found))),
                 AnswerPart(answer=odd),
                 AnswerPart(answer=look, objects=linked(report.objects)),
             ),
             pictures=tuple(catalogue_pictures(found, report.units)),
             lacking="",
             groups=(
-                *_explained(report.examples),
                 TableGroup(title="Flags", tables=(tables.flag_table(found),)),
                 *_sets(found),
                 *_files(report.files),
             ),
             remarks=(),
-            last=(),
+            last=_explained(report.examples),
             provenance=provenance,
         )
     )
@@ -119,7 +121,7 @@ def _census(found: Classification) -> tuple[ReportTable, ...]:
         return ()
     selections = selection_table(found.census)
     return (
-        census_table(found.census),
+        replace(census_table(found.census), note=""),  # the answer above it says what it rests on
         *([selections] if selections.rows else []),
         *bin_tables(found.census),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flows.reports.candidates import CandidateRow
+from flows.models.candidates import CandidateRow
 from flows.reports.data import TrainReport
 
 __all__ = ["candidate_name", "choice_words", "feature_set"]
@@ -14,16 +14,16 @@ CRITERIA = {"evidence": "log evidence", "bic": "BIC", "loo": "left-out log densi
 def choice_words(report: TrainReport) -> str:
     """Return why the candidate of the smallest held-out or left-out log loss was not selected; '' if it was."""
     chosen = report.chosen
-    better = [i for i, c in enumerate(report.candidates) if c.log_loss < chosen.log_loss]
-    if not better or report.selected_by not in {"", *CRITERIA}:
+    better = [i for i, c in enumerate(report.model.candidates) if c.log_loss < chosen.log_loss]
+    if not better or report.model.selected_by not in {"", *CRITERIA}:
         return _of_mixture(report) if better else ""
-    first = min(better, key=lambda i: report.candidates[i].log_loss)
-    best = report.candidates[first]
+    first = min(better, key=lambda i: report.model.candidates[i].log_loss)
+    best = report.model.candidates[first]
     more = f" ({len(better)} candidates have a smaller one)" if len(better) > 1 else ""
     return (
-        f"{candidate_name(report, first)} has the smallest {report.judged_by} log loss, {best.log_loss:.4f} against "
-        f"the selected one's {chosen.log_loss:.4f}{more}, and was not selected: {_reason(report, best, chosen)}. "
-        f"{_what_judges(report, mixture=False)}"
+        f"{candidate_name(report, first)} has the smallest {report.metrics.judged_by} log loss, "
+        f"{best.log_loss:.4f} against the selected one's {chosen.log_loss:.4f}{more}, and was not selected: "
+        f"{_reason(report, best, chosen)}. {_what_judges(report, mixture=False)}"
     )
 
 
@@ -31,7 +31,7 @@ def _reason(report: TrainReport, best: CandidateRow, chosen: CandidateRow) -> st
     # Since models have `left_out_by`, candidates with a red verdict compete too.
     if best.verdict == "red" and chosen.verdict != "red" and not best.left_out_by:
         return "its verdict is red, so that its numbers are not to be trusted"
-    by = report.selected_by or "evidence"
+    by = report.model.selected_by or "evidence"
     ranked = f"candidates are ranked by {CRITERIA[by]} on the training objects"
     if by == "evidence":
         rival = best.log_evidence - chosen.log_evidence
@@ -47,20 +47,20 @@ def _reason(report: TrainReport, best: CandidateRow, chosen: CandidateRow) -> st
 
 def _of_mixture(report: TrainReport) -> str:
     """Return a sentence for a mixture, of which the marked candidate is only the largest part."""
-    first = min(range(len(report.candidates)), key=lambda i: report.candidates[i].log_loss)
+    first = min(range(len(report.model.candidates)), key=lambda i: report.model.candidates[i].log_loss)
     weighed = {"average": "by evidence", "stack": "as left-out training objects ask for"}
-    how = weighed.get(report.selected_by, "by the training objects")
+    how = weighed.get(report.model.selected_by, "by the training objects")
     return (
-        f"{candidate_name(report, first)} has the smallest {report.judged_by} log loss, "
-        f"{report.candidates[first].log_loss:.4f}, and is not the marked one: the model is a mixture of candidates, "
-        f"weighed {how}; its own {report.judged_by} log loss is {report.log_loss:.4f}. "
-        f"{_what_judges(report, mixture=report.selected_by == 'stack')}"
+        f"{candidate_name(report, first)} has the smallest {report.metrics.judged_by} log loss, "
+        f"{report.model.candidates[first].log_loss:.4f}, and is not the marked one: the model is a mixture of "
+        f"candidates, weighed {how}; its own {report.metrics.judged_by} log loss is {report.metrics.log_loss:.4f}. "
+        f"{_what_judges(report, mixture=report.model.selected_by == 'stack')}"
     )
 
 
 def _what_judges(report: TrainReport, *, mixture: bool) -> str:
     """Return what the rows that judge decide: held-out ones nothing, left-out ones the shares of a stack."""
-    if report.judged_by == "held-out":
+    if report.metrics.judged_by == "held-out":
         return "Held-out objects judge the model and choose nothing."
     if mixture:
         return (
@@ -71,13 +71,13 @@ def _what_judges(report: TrainReport, *, mixture: bool) -> str:
 
 def candidate_name(report: TrainReport, i: int) -> str:
     """Return a name of a candidate: its basis and its features."""
-    return f"{report.candidates[i].basis} of {feature_set(report, i)}"
+    return f"{report.model.candidates[i].basis} of {feature_set(report, i)}"
 
 
 def feature_set(report: TrainReport, i: int) -> str:
     """Return the features of a candidate in words: those that it has or those that it lacks, whichever are fewer."""
-    chosen = report.candidates[i].features
-    left_out = [f.name for f in report.features if f.name not in chosen]
+    chosen = report.model.candidates[i].features
+    left_out = [f.name for f in report.model.training.features if f.name not in chosen]
     if not left_out:
         return f"all {len(chosen)}"
     return f"all but {', '.join(left_out)}" if len(left_out) < len(chosen) / 2 else ", ".join(chosen)

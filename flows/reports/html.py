@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -26,7 +26,7 @@ from flows.reports.data import TrainReport
 from flows.reports.picture_data import Made, NotableObject
 from flows.reports.report_table import ReportTable
 
-__all__ = ["AnswerPart", "Page", "TableGroup", "render_page", "render_report", "write_report"]
+__all__ = ["AnswerPart", "Page", "TableGroup", "provenance", "render_page", "render_report", "write_report"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,19 +49,21 @@ class TableGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """The content of a report, from top to bottom: answers, pictures, tables, remarks, and the long tables."""
+    """The content of a report: whether to use it, two pictures, four answers, the rest, and what statisticians want."""
 
     title: str
     version: str
     kind: str  # of report, for the browser's title
     lead: str
     made: str
-    parts: tuple[AnswerPart, ...]
-    pictures: tuple[Picture, ...]
+    use: Answer
+    four: Sequence[Answer]
+    parts: Sequence[AnswerPart]
+    pictures: Sequence[Picture]  # the first two are shown on top
     lacking: str  # why pictures are missing; "" where none is
-    groups: tuple[TableGroup, ...]
-    remarks: tuple[str, ...]
-    last: tuple[TableGroup, ...]
+    groups: Sequence[TableGroup]
+    remarks: Sequence[str]
+    last: Sequence[TableGroup]
     provenance: Mapping[str, str]
 
 
@@ -83,34 +85,26 @@ def _script() -> str:
 
 def render_report(report: TrainReport) -> str:
     """Return the report of a model as HTML."""
-    trust, quality, odd, look = training_answers(report)
-    whole = TableGroup(
-        title="Candidates and their shares" if report.is_mixture else "Candidates weighed by evidence",
-        tables=(tables.candidate_table(report), *tables.check_tables(report)),
-        sortable=True,
-    )
+    model, parts = report.model, report.parts
+    use, *four, odd, look = training_answers(report)
     found = [(tables.class_count_table(c), tables.flag_table(c)) for c in report.classifications]
     return render_page(
         Page(
-            title=report.name,
-            version=report.version,
+            title=model.name,
+            version=model.version,
             kind="model report",
             lead=_lead(report),
-            made=made_words(report.made, report.provenance.get("blr")),
-            parts=(
-                AnswerPart(answer=trust),
-                AnswerPart(answer=quality, tables=tables.class_tables(report)),
-                AnswerPart(answer=odd),
-                AnswerPart(answer=look, objects=linked(report.objects)),
-            ),
+            made=made_words(parts.notes.made, model.code_version),
+            use=use,
+            four=four,
+            parts=(AnswerPart(answer=odd), _looked_at(look, parts.notes.objects)),
             pictures=_pictures(report),
             lacking=""
-            if report.pictures is not None and report.confusion
+            if parts.pictures is not None and model.metrics.confusion
             else "This model is of a version that did not keep what some pictures need: train it again to see them.",
             groups=(
                 TableGroup(
-                    title=f"How good it is, on {_judges(report)}",
-                    tables=(tables.performance_table(report), tables.review_table(report)),
+                    title="How good it is", tables=(*tables.class_tables(report), tables.review_table(report))
                 ),
                 *(TableGroup(title="What was found in the catalogue", tables=pair) for pair in found),
                 TableGroup(
@@ -119,15 +113,40 @@ def render_report(report: TrainReport) -> str:
                 ),
             ),
             remarks=(*report.remarks, *report.attribution),
-            last=(whole,),
-            provenance=report.provenance,
+            last=(
+                TableGroup(
+                    title="Candidates and their shares"
+                    if report.is_mixture
+                    else "Candidates weighed by evidence",
+                    tables=(tables.candidate_table(report), *tables.check_tables(report)),
+                    sortable=True,
+                ),
+                TableGroup(
+                    title="For statisticians",
+                    tables=(tables.performance_table(report), tables.term_table(model.trust.reasons)),
+                ),
+            ),
+            provenance=provenance(report),
         )
     )
 
 
+def provenance(report: TrainReport) -> dict[str, str]:
+    """Return what went into a model, by name."""
+    model = report.model
+    return {
+        "model": model.model,
+        "specification": f"sha256 {model.specification_hash}",
+        "training rows": f"sha256 {model.training.content_hash}",
+        "blr": model.code_version,
+        "seed": str(model.seed),
+        **{f"input {file.name}": f"sha256 {file.sha256}" for file in model.training.inputs},
+    }
+
+
 def _pictures(report: TrainReport) -> tuple[Picture, ...]:
     """Return the pictures of a model, then those of the catalogues in the report."""
-    units = {f.name: (f.expression, f.unit) for f in report.features}
+    units = {f.name: (f.expression, f.unit) for f in report.model.training.features}
     found = [p for one in report.classifications for p in catalogue_pictures(one, units)]
     return (*training_pictures(report), *found)
 
@@ -135,6 +154,11 @@ def _pictures(report: TrainReport) -> tuple[Picture, ...]:
 def write_report(report: TrainReport, path: Path) -> None:
     """Write the report of a model as HTML, whole or not at all."""
     atomic_write_text(path, render_report(report))
+
+
+def _looked_at(look: Answer, objects: Sequence[NotableObject]) -> AnswerPart:
+    """Return the answer on what to look at, with all objects in the place of the first."""
+    return AnswerPart(answer=replace(look, findings=()), objects=linked(objects))
 
 
 def linked(objects: Sequence[NotableObject]) -> list[tuple[NotableObject, Mapping[str, str]]]:
@@ -150,15 +174,11 @@ def made_words(made: Made | None, version: str | None) -> str:
     return f"Made on {made.when.replace('T', ' ').replace('+00:00', ' UTC')} by {made.who}{with_version}."
 
 
-def _judges(report: TrainReport) -> str:
-    return "objects that no fit saw" if report.judged_by == "held-out" else report.judged_objects
-
-
 def _lead(report: TrainReport) -> str:
-    trained = f", trained on {report.catalogue}" if report.catalogue else ""
+    training = report.model.training
+    names = ", ".join(file.name for file in training.inputs)
     held = f"{report.n_held_out:,} held out" if report.n_held_out else "none held out"
-    of = f", of {report.n_rows:,} in the catalogue" if report.n_rows else ""
     return (
-        f"Bayesian logistic classification into {', '.join(report.classes)}{trained}. "
-        f"{report.n_training:,} objects trained on, {held}{of}."
+        f"A model that sorts objects into {', '.join(report.model.classes)}, trained on {report.n_training:,} objects "
+        f"of {names} ({held}, of {training.n_read:,})."
     )

@@ -7,7 +7,7 @@ Shapes: K classes, T thresholds, B bins.
 from __future__ import annotations
 
 import getpass
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from catalogs.files.atomic import atomic_path
+from flows.documents import read_document, write_document
 
 __all__ = [
     "BoundaryPicture",
@@ -22,10 +23,9 @@ __all__ = [
     "Made",
     "NotableObject",
     "ReportNotes",
+    "ReportParts",
     "SkyMap",
     "StoredPictures",
-    "read_arrays",
-    "write_arrays",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -106,15 +106,39 @@ class StoredPictures:
 Stored = TypeVar("Stored", BoundaryPicture, StoredPictures)
 
 
-def write_arrays(picture: BoundaryPicture | StoredPictures, path: Path) -> None:
-    """Write the arrays of a picture, whole or not at all, since the rows behind them are not kept."""
-    arrays = {name: value for name, value in vars(picture).items() if value is not None}
-    with atomic_path(path) as temporary, temporary.open("wb") as stream:
-        np.savez_compressed(stream, allow_pickle=False, **arrays)
+@dataclass(frozen=True, eq=False)
+class ReportParts:
+    """Files beside a model for its report; None or empty where an earlier version did not write them."""
+
+    boundary: BoundaryPicture | None = None
+    pictures: StoredPictures | None = None
+    notes: ReportNotes = field(default_factory=ReportNotes)
+
+    def write(self, folder: Path) -> None:
+        """Write the parts into a model's folder."""
+        for picture, name in ((self.boundary, BOUNDARY), (self.pictures, PICTURES)):
+            if picture is not None:
+                arrays = {key: value for key, value in vars(picture).items() if value is not None}
+                with atomic_path(folder / name) as temporary, temporary.open("wb") as stream:
+                    np.savez_compressed(stream, allow_pickle=False, **arrays)
+        write_document(folder / NOTES, self.notes)
+
+    @classmethod
+    def read_from(cls, folder: Path) -> ReportParts:
+        """Return the parts in a model's folder."""
+        notes = folder / NOTES
+        return cls(
+            _arrays(BoundaryPicture, folder / BOUNDARY),
+            _arrays(StoredPictures, folder / PICTURES),
+            read_document(ReportNotes, notes) if notes.is_file() else ReportNotes(),
+        )
 
 
-def read_arrays(kind: type[Stored], path: Path) -> Stored | None:
-    """Return what `write_arrays` wrote, without arrays that earlier versions needed; None where there is no file."""
+BOUNDARY, PICTURES, NOTES = "boundary.npz", "pictures.npz", "report-notes.json"
+
+
+def _arrays(kind: type[Stored], path: Path) -> Stored | None:
+    """Return the arrays in a file, without those that only earlier versions needed; None where there is no file."""
     if not path.is_file():
         return None
     known = {field.name for field in fields(kind)}

@@ -9,16 +9,17 @@ import math
 from collections.abc import Callable, Sequence
 
 from catalogs.profile.split import SplitSummary
-from flows.reports._check_table import check_tables
-from flows.reports._per_class import Share, class_performance
+from flows.models.skill import gain_interval
+from flows.reports._per_class import class_performance
+from flows.reports._statistics import TERMS, check_tables, term_table
 from flows.reports.answers import training_answers
 from flows.reports.choice import choice_words, feature_set
-from flows.reports.data import Classification, Review, TrainReport
+from flows.reports.data import Classification, TrainReport, judged_objects
 from flows.reports.report_table import ReportTable, printable
-from flows.reports.skill import gain_interval
 from flows.reports.terminal_table import to_rich
 
 __all__ = [
+    "TERMS",
     "ReportTable",
     "candidate_table",
     "check_tables",
@@ -34,6 +35,7 @@ __all__ = [
     "review_table",
     "set_tables",
     "split_words",
+    "term_table",
     "to_markdown",
     "to_rich",
 ]
@@ -42,32 +44,36 @@ __all__ = [
 def report_tables(report: TrainReport) -> tuple[ReportTable, ...]:
     """Return every table of a report, in reading order."""
     return (
-        label_table(report),
-        feature_table(report),
-        candidate_table(report),
-        *check_tables(report),
-        performance_table(report),
         *class_tables(report),
         review_table(report),
         *(table(c) for c in report.classifications for table in (class_count_table, flag_table)),
         *(table for c in report.classifications for table in set_tables(c)),
+        label_table(report),
+        feature_table(report),
+        performance_table(report),
+        candidate_table(report),
+        *check_tables(report),
     )
 
 
 def label_table(report: TrainReport) -> ReportTable:
     """Return the labelled rows of each class."""
+    training = report.model.training
     total = max(1, report.n_training)
     rows = [
-        (c.name, _count(c.training), _percent(c.training / total), _count(c.held_out)) for c in report.labels
+        (name, f"{n:,}", _percent(n / total), f"{held:,}")
+        for name, n, held in zip(
+            report.model.classes, training.training_counts, training.held_out_counts, strict=True
+        )
     ]
-    rows.append(("all", _count(report.n_training), "", _count(report.n_held_out)))
+    rows.append(("all", f"{report.n_training:,}", "", f"{report.n_held_out:,}"))
     return ReportTable(
         title="Labelled objects",
         columns=("class", "training", "share", "held out"),
         rows=tuple(rows),
         numeric=frozenset({1, 2, 3}),
-        note=f"Held-out objects are chosen by a salted hash {split_words(report.split)}; no fit sees them."
-        if report.judged_by == "held-out"
+        note=f"Held-out objects are chosen by a salted hash {split_words(training.split)}; no fit sees them."
+        if report.metrics.judged_by == "held-out"
         else f"No object is held out: the numbers are {report.judged_words}, each object predicted by fits without it.",
     )
 
@@ -95,7 +101,7 @@ def feature_table(report: TrainReport) -> ReportTable:
                 _percent(f.missing),
                 *map(_number, (f.minimum, f.median, f.maximum)),
             )
-            for f in report.features
+            for f in report.model.training.features
         ),
         numeric=frozenset({3, 4, 5, 6}),
         note="Where missing: the conditional mean in training, integrated out in prediction.",
@@ -104,19 +110,20 @@ def feature_table(report: TrainReport) -> ReportTable:
 
 def candidate_table(report: TrainReport) -> ReportTable:
     """Return the candidates, best evidence first; the selected one is marked."""
-    order = sorted(range(len(report.candidates)), key=lambda i: -report.candidates[i].log_evidence)
-    best = report.candidates[order[0]].log_evidence if order else 0.0
-    with_second = any(c.second_order is not None for c in report.candidates)
+    candidates = report.model.candidates
+    order = sorted(range(len(candidates)), key=lambda i: -candidates[i].log_evidence)
+    best = candidates[order[0]].log_evidence if order else 0.0
+    with_second = any(c.second_order is not None for c in candidates)
     cells: list[tuple[str, Callable[[int], str]]] = [
         ("features", lambda i: feature_set(report, i)),
-        ("basis", lambda i: report.candidates[i].basis),
-        ("M", lambda i: _count(report.candidates[i].n_functions)),
-        ("log evidence", lambda i: _fixed(report.candidates[i].log_evidence, 1)),
-        ("Δ", lambda i: _fixed(report.candidates[i].log_evidence - best, 1)),
-        *([("2nd order", lambda i: _fixed(report.candidates[i].second_order, 2))] if with_second else []),
-        ("BIC", lambda i: _fixed(report.candidates[i].bic, 1)),
-        ("eff. parameters", lambda i: _fixed(report.candidates[i].effective_parameters, 1)),
-        (f"{report.judged_by} log loss", lambda i: _fixed(report.candidates[i].log_loss, 4)),
+        ("basis", lambda i: candidates[i].basis),
+        ("M", lambda i: f"{candidates[i].n_functions:,}"),
+        ("log evidence", lambda i: _fixed(candidates[i].log_evidence, 1)),
+        ("Δ", lambda i: _fixed(candidates[i].log_evidence - best, 1)),
+        *([("2nd order", lambda i: _fixed(candidates[i].second_order, 2))] if with_second else []),
+        ("BIC", lambda i: _fixed(candidates[i].bic, 1)),
+        ("eff. parameters", lambda i: _fixed(candidates[i].effective_parameters, 1)),
+        (f"{report.metrics.judged_by} log loss", lambda i: _fixed(candidates[i].log_loss, 4)),
         ("verdict", lambda i: _verdict(report, i)),
         ("weight", lambda i: _weight(_share(report, i))),
     ]
@@ -131,160 +138,143 @@ def candidate_table(report: TrainReport) -> ReportTable:
         "Evidence compares features, basis and prior at once; all candidates share the same rows. The verdict is "
         'on the approximation, not on the skill: "no skill" is said where the class shares alone predict as well.',
         remark=choice_words(report),
-        marked=order.index(report.selected) if order else None,
+        marked=order.index(report.model.selected) if order else None,
     )
 
 
 def _share(report: TrainReport, i: int) -> float:
     """Return a candidate's share in a mixture, else its probability by the evidence."""
-    candidate = report.candidates[i]
+    candidate = report.model.candidates[i]
     return candidate.weight if candidate.share is None or not report.is_mixture else candidate.share
 
 
 def _weight_words(report: TrainReport) -> str:
-    shown = report.is_mixture and any(c.share is not None for c in report.candidates)
+    shown = report.is_mixture and any(c.share is not None for c in report.model.candidates)
     return f"The weight is the {'share in the model' if shown else 'probability by the evidence'}. "
 
 
 def performance_table(report: TrainReport) -> ReportTable:
     """Return how well the selected model predicts objects that its fits have not seen."""
-    gain = report.log_loss_baseline - report.log_loss
-    held_out = report.judged_by == "held-out"  # folds have no plug-in probabilities
-    rows = (
-        ("log loss, moderated", _fixed(report.log_loss, 4)),
-        *([("log loss, plug-in", _fixed(report.log_loss_plugin, 4))] if held_out else []),
-        ("log loss, class shares alone", _fixed(report.log_loss_baseline, 4)),
-        ("gain over class shares", f"{_fixed(gain, 4)} ({_percent(gain / report.log_loss_baseline)})"),
-        *(
-            ()
-            if report.skill is None
-            else ((f"{report.skill.level:.0%} interval", gain_interval(report.skill)),)
-        ),
-        ("accuracy", _percent(report.accuracy)),
-        ("calibration error", _fixed(report.calibration_error, 4)),
-    )
+    m = report.metrics
+    gain = m.log_loss_baseline - m.log_loss
+    held_out = m.judged_by == "held-out"  # folds have no plug-in probabilities
+    interval = () if m.skill is None else ((f"{m.skill.level:.0%} interval", gain_interval(m.skill)),)
     return ReportTable(
-        title=report.judged_objects.capitalize(),
+        title=judged_objects(report).capitalize(),
         columns=("selected model", "value"),
-        rows=rows,
+        rows=(
+            ("log loss, moderated", _fixed(m.log_loss, 4)),
+            *([("log loss, plug-in", _fixed(m.log_loss_plugin, 4))] if held_out else []),
+            ("log loss, class shares alone", _fixed(m.log_loss_baseline, 4)),
+            ("gain over class shares", f"{_fixed(gain, 4)} ({_percent(gain / m.log_loss_baseline)})"),
+            *interval,
+            ("accuracy", _percent(m.accuracy)),
+            ("calibration error", _fixed(m.calibration_error, 4)),
+        ),
         numeric=frozenset({1}),
-        note="Log loss in nats an object; calibration error is the expected one over bins of equal count.",
+        note="Log loss: minus the mean logarithm of the probability of the true class, in nats an object; smaller is "
+        "better. Moderated: averaged over the weights that the labels allow; plug-in: of the best weights alone. "
+        "Calibration error: the mean difference between stated probability and observed share.",
     )
 
 
 def class_tables(report: TrainReport) -> tuple[ReportTable, ...]:
     """Return one table of completeness and purity by class; none for a model that did not count them."""
-    if not report.confusion:
+    performance = class_performance(report.metrics.confusion, report.model.classes)
+    if not performance:
         return ()
-    rows = tuple(
-        (
-            c.name,
-            _count(c.n),
-            _percent(c.share),
-            *_share_cells(c.completeness),
-            _count(c.n_assigned),
-            *_share_cells(c.purity),
-        )
-        for c in class_performance(report.confusion, report.classes)
-    )
-    columns = ("class", "objects", "share", "completeness", "completeness, 95 %")
     table = ReportTable(
         title="By class",
-        columns=(*columns, "assigned", "purity", "purity, 95 %"),
-        rows=rows,
-        numeric=frozenset(range(1, 8)),
-        note=f"Of {report.judged_objects}. Completeness: share of the class that is assigned to it. Purity: share of "
-        "those assigned that are of the class. A guess by class shares alone has the share as both.",
+        columns=("class", "objects", "share", "completeness", "assigned", "purity"),
+        rows=tuple(
+            (c.name, f"{c.n:,}", _percent(c.share), str(c.completeness), f"{c.n_assigned:,}", str(c.purity))
+            for c in performance
+        ),
+        numeric=frozenset(range(1, 6)),
+        note=f"Of {judged_objects(report)}, with 95 % intervals. Completeness: share of the class that is assigned to "
+        "it. Purity: share of those assigned that are of the class. Guesses by class shares alone have it too.",
     )
     return (table,)
 
 
-def _share_cells(share: Share) -> tuple[str, str]:
-    if share.value is None:
-        return "–", ""
-    return _percent(share.value), f"{_percent(share.low)} to {_percent(share.high)}"
-
-
 def review_table(report: TrainReport) -> ReportTable:
     """Return the share of errors caught by a review of the least certain objects."""
-    some = report.accuracy < 1
-    cells: list[tuple[str, Callable[[Review], str]]] = [
-        ("least certain reviewed", lambda r: _percent(r.share, 0)),
-        ("moderated", lambda r: _percent(r.moderated) if some else "–"),
-        *(
-            [("plug-in ranking", lambda r: _percent(r.plugin))]
-            if some and report.judged_by == "held-out"
-            else []
-        ),
-        ("random", lambda r: _percent(r.random) if some else "–"),
-    ]
+    some, by = report.metrics.accuracy < 1, report.metrics.judged_by
     return ReportTable(
         title="Errors caught by review",
-        columns=tuple(name for name, _ in cells),
-        rows=tuple(tuple(cell(r) for _, cell in cells) for r in report.reviews),
-        numeric=frozenset(range(len(cells))),
-        note=f"Share of the {report.judged_by} objects' errors among those reviewed."
+        columns=("least certain reviewed", "errors found", "in random order"),
+        rows=tuple(
+            (
+                _percent(r.share, 0),
+                *((_percent(r.moderated), _percent(r.random)) if some else ("–", "–")),
+            )
+            for r in report.metrics.reviews
+        ),
+        numeric=frozenset(range(3)),
+        note=f"Share of the {by} objects' errors among those reviewed."
         if some
-        else f"None of the {report.judged_by} objects is classified wrongly: there are no errors to catch.",
+        else f"None of the {by} objects is classified wrongly: there are no errors to catch.",
     )
 
 
-def class_count_table(classified: Classification) -> ReportTable:
+def class_count_table(found: Classification) -> ReportTable:
     """Return the class counts of a catalogue, with errors."""
     return ReportTable(
-        title=f"Classes in {classified.catalogue}",
+        title=f"Classes in {found.catalogue}",
         columns=("class", "assigned", "expected", "±"),
         rows=tuple(
-            (c.name, _count(c.assigned), _fixed(c.expected, 1), _fixed(c.error, 1)) for c in classified.counts
+            (name, f"{c.assigned:,}", _fixed(c.expected, 1), _fixed(c.error, 1))
+            for name, c in found.classes.items()
         ),
         numeric=frozenset({1, 2, 3}),
-        note=f"{_count(classified.n_rows)} objects. Assigned: by the largest probability. Expected: sum of "
+        note=f"{found.n_rows:,} objects. Assigned: by the largest probability. Expected: sum of "
         "probabilities, "
         + (
-            f"without an error: {classified.no_error}."
-            if classified.no_error
+            f"without an error: {found.no_error}."
+            if found.no_error
             else "with the error from each object's uncertainty and from the weights that all share."
         ),
     )
 
 
-def flag_table(classified: Classification) -> ReportTable:
+def flag_table(found: Classification) -> ReportTable:
     """Return the share of each flag in a catalogue."""
     return ReportTable(
-        title=f"Flags in {classified.catalogue}",
+        title=f"Flags in {found.catalogue}",
         columns=("bit", "flag", "meaning", "objects", "share"),
         rows=tuple(
-            (str(f.bit), f.name, f.meaning, _count(f.count), _percent(f.share)) for f in classified.flags
+            (str(f.bit), name, f.meaning, f"{f.count:,}", _percent(f.share))
+            for name, f in found.flags.items()
         ),
         numeric=frozenset({0, 3, 4}),
     )
 
 
-def set_tables(classified: Classification) -> tuple[ReportTable, ...]:
+def set_tables(found: Classification) -> tuple[ReportTable, ...]:
     """Return the table of the prediction sets of a catalogue, where it has such."""
-    sets = classified.sets
+    sets = found.sets
     if sets is None:
         return ()
     mean = "–" if sets.mean_size is None else f"{sets.mean_size:.2f}"
     return (
         ReportTable(
-            title=f"Prediction sets in {classified.catalogue}, {_percent(sets.level)} of each class",
+            title=f"Prediction sets in {found.catalogue}, {_percent(sets.level)} of each class",
             columns=("bit", "class", "in sets", "labelled rows", "from p", "± of the share", "remark"),
             rows=tuple(
                 (
                     str(c.bit),
-                    c.name,
-                    _count(c.count),
-                    _count(c.rows),
+                    name,
+                    f"{c.count:,}",
+                    f"{c.rows:,}",
                     "0" if c.least is None else f"{c.least:.3g}",
                     _percent(c.spread),
                     c.remark,
                 )
-                for c in sets.classes
+                for name, c in sets.classes.items()
             ),
             numeric=frozenset({0, 2, 3, 4, 5}),
-            note=f"{_count(sets.n)} sets, of {mean} classes on average; {_count(sets.empty)} are empty and "
-            f"{_count(sets.full)} full. {sets.reason[:1].upper()}{sets.reason[1:]}.",
+            note=f"{sum(sets.sizes):,} sets, of {mean} classes on average; {sets.empty:,} are empty and "
+            f"{sets.full:,} full. {sets.reason[:1].upper()}{sets.reason[1:]}.",
         ),
     )
 
@@ -301,7 +291,7 @@ def to_markdown(table: ReportTable) -> str:
 
 def markdown_report(report: TrainReport) -> str:
     """Return the whole report as Markdown, for an artifact."""
-    head = f"## {literal(report.name)} {literal(report.version)}\n\n**{literal(report.skill_words)}**\n\n"
+    head = f"## {literal(report.model.name)} {literal(report.model.version)}\n\n"
     head += (
         "".join(f"- **{literal(a.question)}** {literal(a.short)}\n" for a in training_answers(report)) + "\n"
     )
@@ -322,9 +312,9 @@ def literal(text: str) -> str:
 
 def _verdict(report: TrainReport, i: int) -> str:
     """Return the verdict on the approximation, with a note where the candidate predicts nothing."""
-    candidate = report.candidates[i]
-    loses = candidate.log_loss >= report.log_loss_baseline
-    if loses or (i == report.selected and not report.has_skill):
+    candidate = report.model.candidates[i]
+    loses = candidate.log_loss >= report.metrics.log_loss_baseline
+    if loses or (i == report.model.selected and not report.has_skill):
         return f"{candidate.verdict}, no skill" if candidate.verdict else "no skill"
     return candidate.verdict
 
@@ -335,10 +325,6 @@ def _fixed(value: float | None, digits: int) -> str:
 
 def _number(value: float) -> str:
     return "–" if not math.isfinite(value) else f"{value:.4g}".replace("-", "−")
-
-
-def _count(value: int) -> str:
-    return f"{value:,}"
 
 
 def _percent(value: float, digits: int = 1) -> str:

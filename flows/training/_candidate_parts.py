@@ -27,7 +27,7 @@ from blr.selection.evidence import fit_evidence
 from blr.selection.prior_scale import fit_scales
 from blr.selection.relevance import with_relevant_heights, with_relevant_widths
 from blr.sums import Rows
-from flows.reports.candidates import CandidatePart
+from flows.models.candidates import CandidatePart
 from flows.specification.basis import BasisKeywords
 from flows.training._shards import DesignShards, TrainingShards, fit_targets
 

@@ -26,7 +26,7 @@ from blr.selection.folds import assign_folds
 from blr.threads import default_threads
 from blr.trust.verdict import Trust, named_reasons
 from flows.engines.current import current_engine
-from flows.reports.candidates import CandidatePart, JudgedCandidate, PosteriorCheck
+from flows.models.candidates import CandidatePart, JudgedCandidate, PosteriorCheck
 from flows.runs.progress import tell
 from flows.specification.basis import SigmoidBasis, basis_choices, basis_words
 from flows.specification.specification import Candidate, Specification

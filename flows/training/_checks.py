@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from blr.posterior.repair import Served
 from blr.trust.verdict import named_reasons
+from flows.models.candidates import JudgedCandidate, PosteriorCheck
 from flows.models.description import TrustSummary
-from flows.reports.candidates import JudgedCandidate, PosteriorCheck
 
 __all__ = ["LEVELS", "MOST_CHECKED", "checked_parts", "posterior_check", "served_trust"]
 

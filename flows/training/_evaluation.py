@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from blr.calibration import ReliabilityCurve, calibration_error, log_loss, reliability_curve
 from blr.decisions import errors_caught
 from blr.selection.skill import skill
-from flows.models.description import Metrics
-from flows.reports.data import ReliabilityBin, Review, RiskCurve
-from flows.reports.skill import SkillSummary
+from flows.models.description import Metrics, ReliabilityBin, Review, RiskCurve
+from flows.models.skill import SkillSummary
 
 __all__ = ["REVIEWED", "evaluate"]
 

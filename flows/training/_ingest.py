@@ -14,9 +14,14 @@ from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.sky.photometry import State
 from flows.features.drift import feature_distribution
 from flows.features.measurement_errors import training_noise
-from flows.models.description import InputFile, LabelledSample, LabelSummary, TrainingDescription
-from flows.reports.data import FeatureQuality
-from flows.reports.shift import TargetShift
+from flows.models.description import (
+    FeatureQuality,
+    InputFile,
+    LabelledSample,
+    LabelSummary,
+    TrainingDescription,
+)
+from flows.models.shift import TargetShift
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._gather import Gathered

@@ -19,7 +19,7 @@ from blr.likelihood.confusion import recorded_probability
 from blr.selection.evidence import fit_evidence
 from blr.selection.label_noise import LabelNoise, estimate_label_noise
 from flows.errors import TrainingError
-from flows.reports.label_noise import WrongLabels, WrongLabelShare
+from flows.models.label_noise import WrongLabels, WrongLabelShare
 from flows.runs.progress import tell
 from flows.specification.basis import BasisKeywords
 from flows.specification.label_noise import check_noise, stated_confusion

@@ -9,7 +9,7 @@ import numpy as np
 
 from blr.selection import compare as selection
 from blr.selection.stacking import stacking_weights
-from flows.reports.candidates import JudgedCandidate
+from flows.models.candidates import JudgedCandidate
 from flows.training._left_out import LeftOut, integrated_share, mixed
 
 __all__ = ["Ranking", "rank", "stacked", "with_integrated"]

@@ -19,21 +19,21 @@ from blr.likelihood.confusion import recorded_probability
 from blr.predictive.temperature import Temperature
 from blr.selection.skill import paired_gain
 from flows.models.asdf_file import write_tree
-from flows.models.card import model_card
+from flows.models.candidates import CandidateRow, PosteriorCheck
 from flows.models.description import Metrics, TrustSummary
 from flows.models.judged_rows import JudgedRows, write_judged_rows
 from flows.models.known_labels import KnownLabels, write_known_labels
+from flows.models.label_noise import WrongLabels
 from flows.models.labelled_objects import LabelledObjects, write_labelled_objects
 from flows.models.model import Model
+from flows.models.shift import TargetShift
 from flows.models.store import Store
 from flows.models.store_folder import StoredModel
 from flows.models.unseen_rows import UnseenRows, write_unseen_rows
 from flows.reports.boundary import boundary_picture
-from flows.reports.candidates import CandidateRow, PosteriorCheck
+from flows.reports.card import model_card
 from flows.reports.html import write_report
-from flows.reports.label_noise import WrongLabels
-from flows.reports.picture_data import Made, NotableObject, ReportNotes, StoredPictures
-from flows.reports.shift import TargetShift
+from flows.reports.picture_data import Made, NotableObject, ReportNotes, ReportParts, StoredPictures
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._candidate_data import CandidateData
@@ -46,7 +46,7 @@ from flows.training._rows import TrainingRows
 from flows.training._shift import corrected, target_loss
 from flows.training._staging import StagedDescription
 from flows.training._target_rows import StagedShift
-from flows.training.report import REPORT_FILE, ReportParts, train_report
+from flows.training.report import REPORT_FILE, train_report
 
 __all__ = [
     "JUDGED_FILE",

@@ -19,7 +19,7 @@ from blr.shift import ComparedScores, DensityRatio, class_priors, density_ratio,
 from blr.threads import default_threads
 from flows.engines.current import current_engine
 from flows.errors import TrainingError
-from flows.reports.shift import ESTIMATED, ComparedTarget, SetDifference, ShareCorrection, TargetLoss
+from flows.models.shift import ESTIMATED, ComparedTarget, SetDifference, ShareCorrection, TargetLoss
 from flows.specification.specification import Specification
 from flows.training._density_shards import RATIO, compare_shards, weight_shards
 from flows.training._rows import TrainingRows

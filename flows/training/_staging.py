@@ -22,9 +22,9 @@ from flows.documents import from_document, read_document, to_document, write_doc
 from flows.engines.current import working_on
 from flows.engines.engine import Engine
 from flows.models.asdf_file import read_tree, write_tree
+from flows.models.candidates import PosteriorCheck
 from flows.models.description import TrainingDescription
 from flows.models.store import Store
-from flows.reports.candidates import PosteriorCheck
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._candidate_data import CandidateData

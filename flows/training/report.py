@@ -3,55 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 
-from flows.documents import read_document, write_document
 from flows.labels.conflicts import conflict_words
-from flows.models.description import UNDECIDED, LabelSummary, ModelDescription, TrainingDescription
-from flows.reports.data import (
-    Classification,
-    LabelCount,
-    LeftOutRows,
-    TrainReport,
-    Verdict,
-)
-from flows.reports.label_noise import noise_words
-from flows.reports.picture_data import BoundaryPicture, ReportNotes, StoredPictures, read_arrays, write_arrays
-from flows.reports.shift import shift_words
+from flows.models.description import LabelSummary, ModelDescription, TrainingDescription
+from flows.models.label_noise import noise_words
+from flows.reports.data import Classification, TrainReport
+from flows.reports.picture_data import ReportParts
 from flows.training._quality import leak_words, quality_remarks
 
-__all__ = ["REPORT_FILE", "ReportParts", "review_words", "train_report"]
+__all__ = ["REPORT_FILE", "review_words", "train_report"]
 
 REPORT_FILE = "report.html"
-BOUNDARY_FILE = "boundary.npz"
-PICTURES_FILE = "pictures.npz"
-NOTES_FILE = "report-notes.json"
-
-
-@dataclass(frozen=True, eq=False)
-class ReportParts:
-    """Files beside a model for its report; None or empty where an earlier version did not write them."""
-
-    boundary: BoundaryPicture | None = None
-    pictures: StoredPictures | None = None
-    notes: ReportNotes = field(default_factory=ReportNotes)
-
-    def write(self, folder: Path) -> None:
-        """Write the parts into a model's folder."""
-        if self.boundary is not None:
-            write_arrays(self.boundary, folder / BOUNDARY_FILE)
-        if self.pictures is not None:
-            write_arrays(self.pictures, folder / PICTURES_FILE)
-        write_document(folder / NOTES_FILE, self.notes)
-
-    @classmethod
-    def read_from(cls, folder: Path) -> ReportParts:
-        """Return the parts in a model's folder."""
-        path = folder / NOTES_FILE
-        notes = read_document(ReportNotes, path) if path.is_file() else ReportNotes()
-        boundary = read_arrays(BoundaryPicture, folder / BOUNDARY_FILE)
-        return cls(boundary, read_arrays(StoredPictures, folder / PICTURES_FILE), notes)
 
 
 def train_report(
@@ -63,55 +25,13 @@ def train_report(
     attribution: Sequence[str] = (),
 ) -> TrainReport:
     """Return the report of a model; `parts` are read from the files beside it."""
-    parts = ReportParts() if parts is None else parts
-    training, metrics = model.training, model.metrics
-    counts = zip(model.classes, training.training_counts, training.held_out_counts, strict=True)
-    undecided = training.unknown_labels.get(UNDECIDED, 0)
     return TrainReport(
-        name=model.name,
-        version=model.version,
-        classes=model.classes,
-        labels=tuple(LabelCount(name=c, training=n, held_out=h) for c, n, h in counts),
-        features=training.features,
-        candidates=model.candidates,
-        selected=model.selected,
-        log_loss=metrics.log_loss,
-        log_loss_plugin=metrics.log_loss_plugin,
-        log_loss_baseline=metrics.log_loss_baseline,
-        accuracy=metrics.accuracy,
-        calibration_error=metrics.calibration_error,
-        reliability=metrics.reliability,
-        reliability_of=metrics.reliability_of,
-        reviews=metrics.reviews,
-        risk=metrics.risk,
-        judged_by=metrics.judged_by,
-        skill=metrics.skill,
-        split=training.split,
-        selected_by=model.selected_by,
-        boundary=parts.boundary,
-        made=parts.notes.made,
-        pictures=parts.pictures,
-        objects=parts.notes.objects,
-        confusion=metrics.confusion,
-        trust=Verdict(model.trust.verdict, model.trust.reasons),
-        left_out=LeftOutRows(
-            n_read=training.n_read,
-            n_selected=training.n_selected,
-            unlabelled=training.unlabelled + undecided,
-            unknown_labels=training.other_labels,
-            conflicts=training.labels.conflicts,
-            disputed=training.labels.disputed,
-            without_features=metrics.n_unclassified,
-        ),
-        suspects={name: why for q in training.quality for name, why in q.suspects.items()},
-        leaks={columns: words for q in training.quality for columns, words in leak_words(q).items()},
-        shift=training.shift,
+        model=model,
+        parts=ReportParts() if parts is None else parts,
         classifications=tuple(classifications),
-        catalogue=", ".join(file.name for file in training.inputs),
-        n_rows=training.n_read,
-        remarks=(*remarks, *_noted(training)),
+        leaks={columns: words for q in model.training.quality for columns, words in leak_words(q).items()},
+        remarks=(*remarks, *_noted(model.training)),
         attribution=tuple(attribution),
-        provenance=_provenance(model),
     )
 
 
@@ -138,7 +58,6 @@ def _noted(training: TrainingDescription) -> Iterator[str]:
         )
     yield from _label_words(training.labels)
     yield from noise_words(training.label_noise)
-    yield from shift_words(training.shift)
     if training.overdispersion > 1:
         yield (
             f"The variance of the votes is {training.overdispersion:.2f} times that of independent votes; "
@@ -194,14 +113,3 @@ def _states(states: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
 MOST_STATES = 8
 """Most columns that the sentence on missing values lists."""
 MISSING_WORDS = {"not_observed": "not observed", "not_detected": "not detected", "masked": "masked"}
-
-
-def _provenance(model: ModelDescription) -> dict[str, str]:
-    return {
-        "model": model.model,
-        "specification": f"sha256 {model.specification_hash}",
-        "training rows": f"sha256 {model.training.content_hash}",
-        "blr": model.code_version,
-        "seed": str(model.seed),
-        **{f"input {file.name}": f"sha256 {file.sha256}" for file in model.training.inputs},
-    }

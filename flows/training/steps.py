@@ -32,10 +32,10 @@ from flows.features.table_choice import training_table
 from flows.inputs.opening import opened_whole, with_checksums
 from flows.inputs.resolve import resolve_sources
 from flows.inputs.source import RemoteSource
+from flows.models.candidates import CandidateRow, JudgedCandidate
 from flows.models.description import ModelDescription
 from flows.models.model import make_version
 from flows.models.store import Store
-from flows.reports.candidates import CandidateRow, JudgedCandidate
 from flows.runs.allowed_roots import check_scheduler
 from flows.runs.interrupt import begin_piece, stop_points
 from flows.runs.lock import exclusive

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flows.reports.candidates import CandidateRow
+from flows.models.candidates import CandidateRow
 
 CANDIDATE = CandidateRow(
     features=("b_j",),

@@ -16,8 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits
 
-from tests.flows.verbs import name_for_report
-
 SPECIFICATION = """
 name = "morphology"
 
@@ -75,9 +73,8 @@ def write_fits(path: Path, columns: dict[str, np.ndarray]) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path) -> Path:
     """Return a folder with `survey.parquet` and `spec.toml`; reports, which take seconds, are not drawn."""
-    name_for_report(monkeypatch)
     write_parquet(tmp_path / "survey.parquet", survey())
     (tmp_path / "spec.toml").write_text(SPECIFICATION)
     return tmp_path

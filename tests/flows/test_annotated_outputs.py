@@ -19,7 +19,7 @@ from flows.classification._census_rows import read_census_rows
 from flows.inputs.files import copy_name
 from tests.catalogs.hats_samples import rows as hats_rows
 from tests.catalogs.hats_samples import write_collection
-from tests.flows.verbs import classify, name_for_report, train
+from tests.flows.verbs import classify, train
 
 CLASSES = ("E", "S", "Irr")
 TEXT = """
@@ -51,9 +51,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = table.append_column("dec", pa.array(rng.uniform(-60, 60, 400)))
     pq.write_table(table, folder / "survey.parquet")
     (folder / "spec.toml").write_text(TEXT)
-    with pytest.MonkeyPatch.context() as patch:
-        name_for_report(patch)
-        train(folder / "spec.toml", folder / "models")
+    train(folder / "spec.toml", folder / "models")
     return folder
 
 

@@ -47,7 +47,7 @@ from flows.runs.progress import listening
 from flows.training._pieces import read_by_workers
 from flows.training._shards import ShardReader, ShardSum, TrainingShards
 from flows.training._stored_rows import StoredRows
-from tests.flows.verbs import classify, name_for_report, reprocess, train
+from tests.flows.verbs import classify, reprocess, train
 from tests.lasting import lasting_contents
 
 distributed = pytest.importorskip("distributed")
@@ -780,7 +780,6 @@ def trained_in_shards(
         patch.setattr("flows.training._gather.read_by_workers", reading)
         patch.setattr("flows.training._gather.MOST_IN_MEMORY", 500)
         patch.setattr("flows.training._stored_rows.SHARD_ROWS", 300)
-        name_for_report(patch)
         patch.setattr(DaskEngine, "reduce", counted)
         told = train(folder / "spec.toml", folder / name, **options)
     assert len(made) > LAST_KILL or not options

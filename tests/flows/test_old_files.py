@@ -18,7 +18,7 @@ from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from flows.runs.manifest import Manifest
 from flows.specification.toml_file import read_specification
-from tests.flows.verbs import classify, name_for_report, reprocess, train
+from tests.flows.verbs import classify, reprocess, train
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 VERSIONS = sorted(path for path in FIXTURES.iterdir() if (path / "models").is_dir())
@@ -124,9 +124,8 @@ def test_an_old_release_is_compared_with_a_new_one(old: Path) -> None:
     assert difference["largest_move"] < 1e-5
 
 
-def test_an_old_champion_is_compared_with_a_new_model(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_champion_is_compared_with_a_new_model(old: Path) -> None:
     """A model trained today on the same rows is tested on the rows that the old one was tested on."""
-    name_for_report(monkeypatch)
     text = (old / "sampled.toml").read_text()
     (old / "sampled.toml").write_text(text.replace('features = ["b_j"]', "").replace("sampled", "refined", 2))
     train(old / "sampled.toml", old / "models")

@@ -19,7 +19,7 @@ from flows.errors import SpecificationError
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather
 from flows.training._ingest import label_summary
-from tests.flows.verbs import classify, name_for_report, review, train
+from tests.flows.verbs import classify, review, train
 
 TEXT = """
 name = "places"
@@ -113,8 +113,7 @@ def test_labels_by_position_whose_conflicts_cross_every_edge(tmp_path: Path, uni
     assert len(found.rows.target) == 237
 
 
-def test_review_lists_point_at_the_same_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name_for_report(monkeypatch)
+def test_review_lists_point_at_the_same_places(tmp_path: Path) -> None:
     columns = survey()
     write(tmp_path / "survey.parquet", columns, "deg")
     (tmp_path / "spec.toml").write_text(TEXT + LABEL)
@@ -143,9 +142,8 @@ def test_review_lists_point_at_the_same_places(tmp_path: Path, monkeypatch: pyte
     assert "got 'ra' in 'furlong' and 'dec' in 'furlong', expected both in degrees" in remark
 
 
-def test_review_lists_go_by_the_specification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_review_lists_go_by_the_specification(tmp_path: Path) -> None:
     """Columns of no known name, in the unit stated there, unless the classified file states another."""
-    name_for_report(monkeypatch)
     columns = survey()
     ours = TEXT.replace('ra = "ra"', 'ra = "one"').replace(
         'dec = "dec"', 'dec = "two"\nposition_unit = "rad"'

@@ -27,11 +27,12 @@ from flows.classify import classify
 from flows.cli import _serve as cli_serve
 from flows.cli.app import run
 from flows.errors import FlowError, ModelError, UsageError
-from flows.models.card import model_card
+from flows.models.description import InputFile
 from flows.models.store import Store
 from flows.orchestration.results import PREFECTS, RESULTS, read_json_only
 from flows.orchestration.tables import run_tables
 from flows.promote import promote
+from flows.reports.card import model_card
 from flows.reports.tables import to_markdown
 from flows.reprocess import reprocess
 from flows.review import review
@@ -40,7 +41,7 @@ from flows.runs.difference import Difference, ReleaseDifference, Transition
 from flows.runs.results import FileWork, FinishedClassification
 from flows.runs.summary import AnnotatedFile, ClassEstimate, FeatureDrift, FlagCount, ShownSummary
 from flows.train import train
-from tests.flows.reports.test_report import make_report
+from tests.flows.reports.test_report import changed, make_report
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = '<script>alert(1)</script> | `x` **b** [l](http://evil) </td>\n# one\n\n<img src=x onerror="y">'
@@ -372,8 +373,7 @@ def test_names_of_classes_flags_and_files_are_literal_on_the_pages_of_runs() -> 
 
 def test_the_card_of_a_model_takes_names_literally(trained: Path) -> None:
     model = Store(trained / "models").load("morphology")
-    report = make_report((HOSTILE, "late"))
-    bad = replace(report, provenance={HOSTILE: HOSTILE})
+    bad = changed(make_report((HOSTILE, "late")), inputs=(InputFile(name=HOSTILE, sha256=HOSTILE, n_rows=1),))
     trust = replace(model.trust, reasons=(HOSTILE,))
     card = model_card(replace(model, classes=(HOSTILE, "late"), trust=trust), bad)
     assert unescaped(card) == []

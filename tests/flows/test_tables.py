@@ -20,7 +20,7 @@ from flows.errors import ModelError, SpecificationError, TrainingError, UsageErr
 from flows.specification.specification import Candidate
 from flows.specification.toml_file import parse_specification, read_specification
 from flows.tables import classifier_from, classify_table, partition_classifier
-from tests.flows.verbs import classify, name_for_report
+from tests.flows.verbs import classify
 
 MODEL = "morphology"
 
@@ -117,13 +117,6 @@ ASKED = {
 }
 
 
-@pytest.fixture
-def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the report undrawn: it takes seconds."""
-    name_for_report(monkeypatch)
-
-
-@pytest.mark.usefixtures("no_report")
 def test_a_classifier_from_a_table_is_the_one_that_a_file_trains(trained: Path, tmp_path: Path) -> None:
     frame = pq.read_table(trained / "survey.parquet").to_pandas()
     own = classifier_from(
@@ -154,7 +147,6 @@ def test_a_classifier_from_a_table_is_the_one_that_a_file_trains(trained: Path, 
     assert not folder.exists()
 
 
-@pytest.mark.usefixtures("no_report")
 def test_votes_errors_units_and_masks_of_an_astropy_table(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     colour, n = rng.normal(size=200), 200
@@ -220,7 +212,6 @@ def test_what_is_no_training_is_said_and_leaves_nothing(
     assert not list(tmp_path.glob("blr-store-*"))
 
 
-@pytest.mark.usefixtures("no_report")
 def test_without_candidates_those_of_blr_init_compete(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = [Candidate(basis={"kind": "polynomial", "degree": 2}), Candidate(transform="arcsinh")]
     asked = []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from astropy.table import Table
 
-from tests.flows.verbs import classify, name_for_report, train
+from tests.flows.verbs import classify, train
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 SIXDF = DATA / "sixdfgs" / "6dfgs_mini.xml.bz2"
@@ -43,13 +43,12 @@ posterior = "laplace"
 """
 
 
-def test_sdss_trains_and_6dfgs_is_classified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sdss_trains_and_6dfgs_is_classified(tmp_path: Path) -> None:
     for name, path in (("sdss.csv", SDSS), ("sixdf.xml.bz2", SIXDF)):
         if not path.exists():
             pytest.skip(f"{path} is not here")
         # Specifications speak of files beside them.
         (tmp_path / name).write_bytes(path.read_bytes())
-    name_for_report(monkeypatch)
     (tmp_path / "spec.toml").write_text(SPECIFICATION)
     told = train(tmp_path / "spec.toml", tmp_path / "models")
     assert told.metrics.log_loss < told.metrics.log_loss_baseline

@@ -36,7 +36,7 @@ from flows.specification.toml_file import load_specification
 from flows.training._pieces import read_by_workers
 from flows.training._read_rows import RowReading
 from tests.catalogs.web import Web, serving
-from tests.flows.verbs import classify, name_for_report, reprocess, train
+from tests.flows.verbs import classify, reprocess, train
 from tests.lasting import output_bytes
 
 pytest.importorskip("aiohttp", reason="fsspec reads http with aiohttp")
@@ -393,9 +393,8 @@ def test_secrets_are_kept_nowhere(
 @pytest.mark.parametrize("name", ["survey.parquet", "survey.fits"])
 @pytest.mark.usefixtures("survey")
 def test_inspect_init_and_train(
-    web: Web, trained: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+    web: Web, trained: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    name_for_report(monkeypatch)
     shutil.copy(trained / name, web.folder / name)
     told = {}
     for where in (f"{web.url}/{name}", str(trained / name)):
@@ -421,7 +420,6 @@ def test_workers_read_labelled_files_that_were_fetched(
 ) -> None:
     """They wait in the model store, which all machines see; afterwards they are gone."""
     pytest.importorskip("distributed")
-    name_for_report(monkeypatch)
     monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", 500)
     monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 300)
     seen: list[Path] = []
@@ -462,10 +460,7 @@ def test_inspect_of_several(survey: Survey, capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.usefixtures("survey")
-def test_labels_at_a_url(
-    web: Web, make: SimpleNamespace, trained: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name_for_report(monkeypatch)
+def test_labels_at_a_url(web: Web, make: SimpleNamespace, trained: Path) -> None:
     shutil.copy(trained / "survey.parquet", "survey.parquet")
     (web.folder / "labels.csv").write_text(
         "name,hubble\n"

@@ -6,8 +6,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from flows.classification import reprocessing
 from flows.classification import steps as classification
 from flows.classification.request import ClassifyRequest, ReprocessRequest
@@ -18,7 +16,7 @@ from flows.reviews.request import ReviewRequest
 from flows.training import steps as training
 from flows.training.request import TrainRequest
 
-__all__ = ["classify", "name_for_report", "promote", "reprocess", "review", "train"]
+__all__ = ["classify", "promote", "reprocess", "review", "train"]
 
 
 def verb(request: type, work: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,11 +33,6 @@ def verb(request: type, work: Callable[..., Any]) -> Callable[..., Any]:
 def train(*args: Any, dry_run: bool = False, **named: Any) -> Any:
     """Train, or plan it."""
     return verb(TrainRequest, training.plan if dry_run else training.train)(*args, **named)
-
-
-def name_for_report(patch: pytest.MonkeyPatch) -> None:
-    """Let trainings write their name in the place of the report, which takes seconds."""
-    patch.setattr("flows.training._saving.write_report", lambda report, path: path.write_text(report.name))
 
 
 classify = verb(ClassifyRequest, classification.classify)

@@ -178,7 +178,7 @@ def test_the_area_is_the_second_test(monkeypatch: pytest.MonkeyPatch, auc: float
     labelled, target, _ = sets(3, tilt=0.0)
     counted = count_classes(labelled, target)
     assert (counted.assumes == "shares or features") == spans
-    assert f"right in {100 * auc:.1f} ± 2.0 % of all pairs, by guessing in 50 %" in counted.reason
+    assert f"the labelled one in {100 * auc:.1f} ± 2.0 % of pairs, by chance in 50 %" in counted.reason
 
 
 def test_where_features_carries_no_count_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

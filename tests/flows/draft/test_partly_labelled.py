@@ -12,7 +12,7 @@ from astropy.table import Table
 import catalogs
 from flows.draft.specification import Start, starting_specification
 from flows.models.asdf_file import read_model
-from tests.flows.verbs import name_for_report, train
+from tests.flows.verbs import train
 
 
 def partly_labelled(folder: Path, *, labelled: int, unlabelled: int, mark: str = "") -> Start:
@@ -40,10 +40,7 @@ def test_few_rows_without_a_label_make_no_target(tmp_path: Path) -> None:
     assert not any("target" in line for line in start.summary)
 
 
-def test_a_training_compares_the_labelled_rows_with_the_whole_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name_for_report(monkeypatch)
+def test_a_training_compares_the_labelled_rows_with_the_whole_file(tmp_path: Path) -> None:
     text = partly_labelled(tmp_path, labelled=300, unlabelled=900).text
     head, *candidates = text.split("[[candidate]]")
     target = text[text.index("[target]\n") :]

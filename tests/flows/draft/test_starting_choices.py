@@ -24,7 +24,7 @@ from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather
 from flows.training._photometry import with_learned_photometry
 from tests.flows.starting import check_split
-from tests.flows.verbs import name_for_report, train
+from tests.flows.verbs import train
 
 
 def started(path: Path, label: str) -> Start:
@@ -83,10 +83,7 @@ def legacy(tmp_path: Path) -> Path:
     return tmp_path / "legacy.fits"
 
 
-def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(
-    legacy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name_for_report(monkeypatch)
+def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(legacy: Path) -> None:
     start = started(legacy, "CLASS")
     written = tomllib.loads(start.text)
     assert written["photometry"]["mag_g"] == {"flux": "FLUX_G", "inverse_variance": "FLUX_IVAR_G"}
@@ -481,9 +478,8 @@ def test_a_class_of_few_rows_stays_whatever_the_split(rows: int, rare: int, tmp_
 
 
 @pytest.mark.usefixtures("few_draws")
-def test_a_class_of_two_rows_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_of_two_rows_trains(tmp_path: Path) -> None:
     """None is held out: each of the two rows is judged by a fit that has seen the other."""
-    name_for_report(monkeypatch)
     rng = np.random.default_rng(0)
     kind = np.repeat(["a", "b", "rare"], [20, 18, 2])
     x = rng.normal(size=40) + 2 * (kind == "b") + 8 * (kind == "rare")

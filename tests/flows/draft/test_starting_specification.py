@@ -21,7 +21,7 @@ from flows.reports.answers import training_answers
 from flows.specification.specification import Specification
 from flows.specification.toml_file import parse_specification, read_specification
 from flows.training.report import train_report
-from tests.flows.verbs import name_for_report, train
+from tests.flows.verbs import train
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 
@@ -137,10 +137,7 @@ def test_unknown_label(made: Path) -> None:
 
 @pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("candidates", [1, pytest.param(99, marks=pytest.mark.long)])
-def test_init_writes_what_trains(
-    candidates: int, made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    name_for_report(monkeypatch)
+def test_init_writes_what_trains(candidates: int, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = made.parent / "spec" / "first.toml"
     out.parent.mkdir()
     assert run(["init", str(made), "--label", "kind", "--out", str(out)]) == 0
@@ -155,8 +152,8 @@ def test_init_writes_what_trains(
     told = train(out, made.parent / "models")
     assert set(told.features) == {"answer", "bmag_jmag", "bmag", "log_axis"}
     assert told.metrics.log_loss < told.metrics.log_loss_baseline
-    trust, *_ = training_answers(train_report(told))
-    assert "features may give the class away (answer)" in " ".join(f.short for f in trust.findings)
+    use, *_ = training_answers(train_report(told))
+    assert "features may give the class away (answer)" in use.short
     card = next((made.parent / "models").rglob("card.md")).read_text()
     assert "- The features use answer, which tells" in card
     capsys.readouterr()
@@ -169,9 +166,8 @@ def test_init_writes_what_trains(
 
 @pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("unknown", [pytest.param("", marks=pytest.mark.long), "unknown"])
-def test_labels_that_are_scarce(unknown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_that_are_scarce(unknown: str, tmp_path: Path) -> None:
     """Of 100,000 rows 600 have a class: some hundred in a sample of all, too few for anything that is asked of them."""
-    name_for_report(monkeypatch)
     n = 100_000
     labelled = np.random.default_rng(4).random(n) < 600 / n
     rows = survey(n)
@@ -211,8 +207,7 @@ def test_candidates_are_the_default_ones_stacked_and_few_labels_all_train(
 
 
 @pytest.mark.long
-def test_few_labels_train_and_folds_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name_for_report(monkeypatch)
+def test_few_labels_train_and_folds_judge(tmp_path: Path) -> None:
     trained = train(parsed(200, tmp_path), tmp_path / "models")
     assert trained.metrics.log_loss < trained.metrics.log_loss_baseline
 

@@ -14,7 +14,7 @@ from flows.features.measurement_errors import excess, training_noise
 from flows.features.reader import training_reader
 from flows.models.store import Store
 from flows.specification.toml_file import parse_specification
-from tests.flows.verbs import classify, name_for_report, train
+from tests.flows.verbs import classify, train
 
 SPECIFICATION = """
 name = "noisy"
@@ -62,10 +62,8 @@ def surveys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, n
     }
     (folder / "spec.toml").write_text(SPECIFICATION)
     (folder / "without.toml").write_text(SPECIFICATION.partition("[errors]")[0])
-    with pytest.MonkeyPatch.context() as patch:
-        name_for_report(patch)
-        train(folder / "spec.toml", folder / "models")
-        train(folder / "without.toml", folder / "without")
+    train(folder / "spec.toml", folder / "models")
+    train(folder / "without.toml", folder / "without")
     return folder, late
 
 

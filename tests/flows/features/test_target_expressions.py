@@ -16,7 +16,7 @@ from catalogs.errors import CatalogError, ColumnNotFoundError
 from flows.errors import SpecificationError
 from flows.runs.progress import listening
 from flows.specification.toml_file import parse_specification, read_specification
-from tests.flows.verbs import classify, name_for_report, train
+from tests.flows.verbs import classify, train
 
 SPECIFICATION = """
 name = "m"
@@ -110,8 +110,7 @@ def write(path: Path, columns: dict[str, np.ndarray], **units: str) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    name_for_report(monkeypatch)
+def folder(tmp_path: Path) -> Path:
     write(tmp_path / "survey.parquet", survey(), g="mag", r="mag", e_r="mag")
     (tmp_path / "spec.toml").write_text(SPECIFICATION.format(catalog="", target=TARGET))
     return tmp_path

@@ -20,7 +20,7 @@ from catalogs.errors import OutputExistsError
 from flows.errors import SpecificationError
 from flows.specification.toml_file import parse_specification
 from flows.training._target_rows import read_target
-from tests.flows.verbs import classify, name_for_report, reprocess, train
+from tests.flows.verbs import classify, reprocess, train
 
 N = 300
 NO_UNIT = ColumnMetadata(unit=None, ucd=None, description=None, datatype=None)
@@ -54,11 +54,6 @@ not_detected = { g = [50, 60] }
 masked = { g = "blank" }
 """
 KINDS = ("measured", "not observed", "not detected", "masked")
-
-
-@pytest.fixture(autouse=True)
-def _no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    name_for_report(monkeypatch)
 
 
 def survey() -> dict[str, np.ndarray]:
@@ -106,9 +101,7 @@ def trained_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     text = SPECIFICATION.format(states=STATES)
     (folder / "spec.toml").write_text(text)
     (folder / "theirs.toml").write_text(text + THEIRS)
-    with pytest.MonkeyPatch.context() as patch:
-        name_for_report(patch)
-        return folder, train(folder / "spec.toml", folder / "models").model
+    return folder, train(folder / "spec.toml", folder / "models").model
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from flows.features.units import converted
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather
 from flows.training._photometry import with_learned_photometry
-from tests.flows.verbs import classify, name_for_report, train
+from tests.flows.verbs import classify, train
 
 HEAD = """
 name = "m"
@@ -34,11 +34,6 @@ id = "id"
 LABEL = '[label]\ncolumn = "kind"\n[select]\nposterior = "laplace"\n'
 BAND = '[photometry.m]\nflux = "flux"\nerror = "sigma"\n{}\n[features]\nm = "m"\n[errors]\nm = "m_err"\n'
 N = 240
-
-
-@pytest.fixture(autouse=True)
-def _no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    name_for_report(monkeypatch)
 
 
 def survey(factor: float = 1.0) -> dict[str, np.ndarray]:

@@ -24,7 +24,7 @@ from flows.training._overdispersion import overdispersion
 from flows.training._photometry import with_learned_photometry
 from flows.training._quality import catalog_qualities, quality_remarks
 from flows.training.report import _label_words, _states
-from tests.flows.verbs import classify, name_for_report, train
+from tests.flows.verbs import classify, train
 
 HEAD = """
 name = "made"
@@ -69,8 +69,7 @@ def write(path: Path, columns: dict, **units: str) -> None:
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    name_for_report(monkeypatch)
+def made(tmp_path: Path) -> Path:
     write(tmp_path / "survey.parquet", survey(), flux="nanomaggy")
     return tmp_path
 

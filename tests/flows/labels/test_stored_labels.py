@@ -25,7 +25,7 @@ from flows.labels._held_labels import HeldNames, HeldPlaces
 from flows.labels._stored_labels import StoredNames, StoredPlaces, _order
 from flows.labels.source import LabelSource
 from flows.specification.toml_file import parse_specification
-from tests.flows.verbs import name_for_report, train
+from tests.flows.verbs import train
 
 NAMES = st.sampled_from(["", "7", "07", "007", "0", "00", "NGC 1", "ngc 1", "Ö", "8", "08"])
 PAIRS = st.lists(st.tuples(NAMES, st.sampled_from(["", "early", "late", "?"])), max_size=30)
@@ -169,7 +169,6 @@ def test_a_training_with_a_large_table(
     make: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     """The model has the same version and the same bytes, whether its labels were held or stored."""
-    name_for_report(monkeypatch)
     rng = np.random.default_rng(2)
     columns = make.survey(900)
     columns |= {"ra": rng.uniform(0, 360, 900), "dec": rng.uniform(-80, 80, 900)}

@@ -24,18 +24,13 @@ from flows.specification.toml_file import parse_specification
 from flows.training._evaluation import evaluate
 from flows.training._gather import gather
 from flows.training._photometry import with_learned_photometry
-from tests.flows.verbs import classify, name_for_report, train
+from tests.flows.verbs import classify, train
 
 GZ2 = Path(__file__).resolve().parents[4] / "shared" / "data" / "gz2_table5" / "table5.fits.gz"
 QUESTION = "t01_smooth_or_features"
 SMOOTH, FEATURES, STAR = (
     f"{QUESTION}_{answer}" for answer in ("a01_smooth", "a02_features_or_disk", "a03_star_or_artifact")
 )
-
-
-@pytest.fixture(autouse=True)
-def _no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    name_for_report(monkeypatch)
 
 
 def write(path: Path, columns: dict, **units: str) -> Path:

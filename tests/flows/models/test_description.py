@@ -12,8 +12,8 @@ from flows.errors import DocumentError, ModelError
 from flows.models.asdf_file import read_facts, read_tree, write_tree
 from flows.models.description import Metrics
 from flows.models.model import Model
+from flows.models.shift import ComparedTarget, SetDifference, ShareCorrection, TargetLoss, TargetShift
 from flows.models.store import Store
-from flows.reports.shift import ComparedTarget, SetDifference, ShareCorrection, TargetLoss, TargetShift
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import pytest
 
 from blr.selection.skill import paired_gain
 from flows.models.comparison import compare
-from flows.models.comparison_tables import comparison_tables
 from flows.models.judged_rows import (
     JudgedRows,
     compare_classes,
@@ -21,6 +20,7 @@ from flows.models.judged_rows import (
 )
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
+from flows.reports.comparison_tables import comparison_tables
 from tests.flows.models.test_promotion import challenger, store
 from tests.flows.verbs import promote
 

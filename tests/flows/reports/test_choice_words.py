@@ -14,20 +14,21 @@ from flows.models.store import Store
 from flows.reports import tables
 from flows.reports.choice import choice_words
 from flows.training.report import train_report
+from tests.flows.reports.test_report import changed
 
 
 @pytest.fixture(scope="module")
 def report(trained: Path) -> Any:
     store = Store(trained / "models")
     found = train_report(store.described(store.load("morphology"), "stored"))
-    assert found.selected_by == "evidence"
-    return replace(found, selected=0)
+    assert found.model.selected_by == "evidence"
+    return changed(found, selected=0)
 
 
 def judged(report: Any, *losses: float, selected_by: str = "evidence", **second: object) -> Any:
     """Return the report with other held-out losses of its two candidates, and other values of the second."""
-    first, other = (replace(c, log_loss=x) for c, x in zip(report.candidates, losses, strict=True))
-    return replace(report, candidates=(first, replace(other, **second)), selected_by=selected_by)
+    first, other = (replace(c, log_loss=x) for c, x in zip(report.model.candidates, losses, strict=True))
+    return changed(report, candidates=(first, replace(other, **second)), selected_by=selected_by)
 
 
 def test_nothing_is_said_where_the_selected_one_is_best(report: Any) -> None:
@@ -70,7 +71,7 @@ def test_red_candidates_compete_in_models_of_this_version(report: Any) -> None:
     [("stack", "The left-out objects set the shares too"), ("evidence", "Left-out objects judge the model")],
 )
 def test_left_out_objects_are_not_called_held_out(report: Any, by: str, words: str) -> None:
-    said = choice_words(replace(judged(report, 0.5, 0.4, selected_by=by), judged_by="left-out"))
+    said = choice_words(changed(judged(report, 0.5, 0.4, selected_by=by), judged_by="left-out"))
     assert words in said
     assert "smallest left-out log loss" in said
     assert "eld-out" not in said

@@ -11,27 +11,33 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from flows.reports import tables
-from flows.reports._pictures import training_pictures
-from flows.reports.candidates import CandidatePart, PosteriorCheck
-from flows.reports.data import (
-    ClassCount,
-    Classification,
+from flows.models.candidates import CandidatePart, PosteriorCheck
+from flows.models.description import (
     FeatureQuality,
-    FlagShare,
-    LabelCount,
+    InputFile,
+    LabelSummary,
+    Metrics,
+    ModelDescription,
     ReliabilityBin,
     Review,
     RiskCurve,
-    TrainReport,
+    TrainingDescription,
+    TrustSummary,
 )
+from flows.models.label_noise import WrongLabels
+from flows.models.shift import TargetShift
+from flows.reports import tables
+from flows.reports._pictures import training_pictures
+from flows.reports.data import Classification, TrainReport
 from flows.reports.html import render_report, write_report
-from flows.reports.picture_data import BoundaryPicture
+from flows.reports.picture_data import BoundaryPicture, ReportParts
+from flows.runs.summary import ClassEstimate, FlagCount
 from tests.flows.candidates import CANDIDATE
 
 HOSTILE = "<script>alert(1)</script>\" onerror='x' $\\frac{1 | **b** [link](http://evil) \x1b[31m 星系"
@@ -83,33 +89,31 @@ def make_report(classes: tuple[str, ...] = ("early", "late")) -> TrainReport:
             )
         )
     )
-    return TrainReport(
-        name="binary",
-        version="1f9e2a7c44d0",
-        classes=classes,
-        labels=tuple(LabelCount(name=c, training=3391 + i, held_out=848 + i) for i, c in enumerate(classes)),
-        features=(
-            FeatureQuality(
-                name="b_j",
-                expression="bmag - jmag",
-                missing=0.104,
-                minimum=-2.53,
-                median=2.92,
-                maximum=6.56,
-                unit="mag",
-            ),
-            FeatureQuality(
-                name="axis_ratio",
-                expression="minax / majax",
-                missing=0,
-                minimum=0.08,
-                median=0.62,
-                maximum=1,
-                unit=None,
-            ),
+    features = (
+        FeatureQuality(
+            name="b_j",
+            expression="bmag - jmag",
+            missing=0.104,
+            minimum=-2.53,
+            median=2.92,
+            maximum=6.56,
+            unit="mag",
         ),
-        candidates=candidates,
-        selected=1,
+        FeatureQuality(
+            name="axis_ratio",
+            expression="minax / majax",
+            missing=0,
+            minimum=0.08,
+            median=0.62,
+            maximum=1,
+            unit=None,
+        ),
+    )
+    K = len(classes)
+    held_out = tuple(848 + i for i in range(K))
+    metrics = Metrics(
+        n=sum(held_out),
+        n_unclassified=0,
         log_loss=0.5123,
         log_loss_plugin=0.5131,
         log_loss_baseline=0.6802,
@@ -119,34 +123,96 @@ def make_report(classes: tuple[str, ...] = ("early", "late")) -> TrainReport:
             ReliabilityBin(predicted=p, observed=p + 0.02, low=p - 0.03, high=p + 0.06, n=200)
             for p in (0.1, 0.3, 0.5, 0.7, 0.9)
         ),
+        reliability_of="moderated probability",
         reviews=tuple(Review(share=s, moderated=2 * s, plugin=1.9 * s, random=s) for s in (0.05, 0.1, 0.2)),
         risk=RiskCurve(
             reviewed=tuple(reviewed),
             moderated=tuple(1 - (1 - reviewed) ** 2),
             plugin=tuple(1 - (1 - reviewed) ** 1.9),
         ),
-        boundary=make_picture(len(classes), rng),
-        classifications=(
-            Classification(
-                catalogue="openngc.fits",
-                n_rows=10_521,
-                counts=tuple(
-                    ClassCount(name=c, assigned=5000 + i, expected=4987.25, error=31.4)
-                    for i, c in enumerate(classes)
-                ),
-                flags=(
-                    FlagShare(
-                        bit=0, name="LOW_CONFIDENCE", meaning="near one half", count=2911, share=0.2767
-                    ),
-                ),
-            ),
-        ),
+        skill=None,
+        judged_by="held-out",
+        confusion=(),
+    )
+    labels = LabelSummary(conflicts=0, conflicting={}, joined=0, unplaced=0, shared=0, reviewed=0)
+    training = TrainingDescription(
+        inputs=(InputFile(name="openngc.fits", sha256="ab12", n_rows=10_521),),
+        content_hash="cd34",
+        n_read=10_521,
+        n_selected=10_521,
+        training_counts=tuple(3391 + i for i in range(K)),
+        held_out_counts=held_out,
+        class_share=(1 / K,) * K,
+        unlabelled=0,
+        unknown_labels={},
+        labels=labels,
+        split=None,
+        states={},
+        features=features,
+        noise={},
+        distribution={},
+        overdispersion=1.0,
+        label_noise=WrongLabels(),
+        shift=TargetShift(),
+        quality=(),
+        refitted=None,
+    )
+    model = ModelDescription(
+        status="stored",
+        path=None,
+        champion=None,
+        model="binary@1f9e2a7c44d0",
+        name="binary",
+        version="1f9e2a7c44d0",
+        model_id=7,
+        classes=classes,
+        features=("b_j", "axis_ratio"),
+        candidates=candidates,
+        selected=1,
+        selected_by="",
+        trust=TrustSummary(verdict="green", reasons=(), numbers={}),
+        metrics=metrics,
+        training=training,
+        seed=0,
+        specification_hash="ef56",
+        code_version="0.1.0",
+    )
+    flag = FlagCount(bit=0, meaning="near one half", count=2911, share=0.2767)
+    found = Classification(
         catalogue="openngc.fits",
         n_rows=10_521,
+        n_classified=10_521,
+        classes={
+            name: ClassEstimate(
+                assigned=5000 + i, expected=4987.25, error=31.4, error_objects=None, error_weights=None
+            )
+            for i, name in enumerate(classes)
+        },
+        flags={"LOW_CONFIDENCE": flag},
+        missing={},
+    )
+    return TrainReport(
+        model=model,
+        parts=ReportParts(boundary=make_picture(K, rng)),
+        classifications=(found,),
         remarks=("sbrightn stays out.",),
         attribution=("OpenNGC, CC-BY-SA-4.0",),
-        provenance={"specification": "ab12", "seed": "0"},
     )
+
+
+def changed(report: TrainReport, **values: Any) -> TrainReport:
+    """Return the report with other values, each in the part that holds it."""
+
+    def with_own(part: Any, **parts: Any) -> Any:
+        own = {name: values.pop(name) for name in [*values] if name in type(part).__dataclass_fields__}
+        return replace(part, **parts, **own)
+
+    model, parts = report.model, report.parts
+    metrics, training, notes = map(with_own, (model.metrics, model.training, parts.notes))
+    model = with_own(model, metrics=metrics, training=training)
+    changed = with_own(report, model=model, parts=with_own(parts, notes=notes))
+    assert not values
+    return changed
 
 
 class Loads(HTMLParser):
@@ -212,18 +278,18 @@ def test_loads_nothing(page: str) -> None:
 
 def test_hostile_texts_stay_texts() -> None:
     report = make_report((HOSTILE, "_late", "third"))
-    bad = replace(
+    model = report.model
+    bad = changed(
         report,
         name=HOSTILE,
-        catalogue=HOSTILE,
+        inputs=(InputFile(name=HOSTILE, sha256=HOSTILE, n_rows=1),),
         remarks=(HOSTILE,),
-        provenance={HOSTILE: HOSTILE},
         features=(
-            replace(report.features[0], name=HOSTILE, expression=HOSTILE, unit=HOSTILE),
-            report.features[1],
+            replace(model.training.features[0], name=HOSTILE, expression=HOSTILE, unit=HOSTILE),
+            model.training.features[1],
         ),
-        candidates=tuple(replace(c, features=(HOSTILE,), basis=HOSTILE) for c in report.candidates),
-        boundary=replace(report.boundary, x_name=HOSTILE),
+        candidates=tuple(replace(c, features=(HOSTILE,), basis=HOSTILE) for c in model.candidates),
+        boundary=replace(report.parts.boundary, x_name=HOSTILE),
         reliability_of=HOSTILE,
     )
     parsed = Loads(render_report(bad))
@@ -258,7 +324,9 @@ def test_selected_candidate_is_marked_and_best_evidence_is_first() -> None:
 
 def test_second_order_column_only_where_there_is_one() -> None:
     report = make_report()
-    without = replace(report, candidates=tuple(replace(c, second_order=None) for c in report.candidates))
+    without = changed(
+        report, candidates=tuple(replace(c, second_order=None) for c in report.model.candidates)
+    )
     assert "2nd order" not in tables.candidate_table(without).columns
 
 
@@ -295,37 +363,38 @@ def test_boundary_is_drawn_for_any_number_of_classes(n_classes: int) -> None:
 
 def test_boundary_where_no_level_is_reached() -> None:
     report = make_report()
-    picture = report.boundary
+    picture = report.parts.boundary
     assert picture is not None
     flat = replace(picture, moderated=np.full_like(picture.moderated, 0.5))
-    assert "Where the classes meet" in render_report(replace(report, boundary=flat))
+    assert "Where the classes meet" in render_report(changed(report, boundary=flat))
 
 
 def test_without_reviews_or_boundary() -> None:
-    report = replace(make_report(), reviews=(), boundary=None, classifications=(), reliability=())
+    report = changed(make_report(), reviews=(), boundary=None, classifications=(), reliability=())
     assert "Where the classes meet" not in render_report(report)
 
 
 def left_out(*ways: str) -> TrainReport:
     """Return a report of a model that folds judged, its candidates in these ways."""
     report = make_report()
-    return replace(
+    return changed(
         report,
         judged_by="left-out",
-        labels=tuple(replace(c, held_out=0) for c in report.labels),
-        candidates=tuple(replace(c, left_out_by=w) for c, w in zip(report.candidates, ways, strict=True)),
+        n=report.n_training,
+        held_out_counts=(0, 0),
+        candidates=tuple(
+            replace(c, left_out_by=w) for c, w in zip(report.model.candidates, ways, strict=True)
+        ),
     )
 
 
 def test_a_model_that_folds_judged_says_so_everywhere() -> None:
     report = left_out("folds", "folds", "folds")
-    assert report.n_judged == report.n_training
     for text in (Loads(render_report(report)).text, tables.markdown_report(report)):
         assert "left-out (five folds)" in text.replace("\\", "")
         assert "left-out log loss" in text
         assert "Left-out objects (five folds)" in text.replace("\\", "")
         assert "eld-out" not in text
-        assert "plug-in ranking" not in text  # folds have none
     assert "left-out objects" in report.skill_words
 
 
@@ -336,14 +405,14 @@ def test_one_step_in_the_place_of_folds_is_said() -> None:
 
 def test_figures_say_what_judges() -> None:
     report = make_report()
-    one, other = (next(training_pictures(replace(report, judged_by=by))) for by in ("held-out", "left-out"))
+    one, other = (next(training_pictures(changed(report, judged_by=by))) for by in ("held-out", "left-out"))
     assert (one.image, one.caption) != (other.image, other.caption)
     assert "left-out objects" in other.caption
 
 
 def checked_report() -> TrainReport:
     """Return the report of a stack of two candidates, of which some parts were checked."""
-    report = replace(make_report(), selected_by="stack")
+    report = changed(make_report(), selected_by="stack")
     check = PosteriorCheck(
         way="matched",
         reason="moments",
@@ -360,8 +429,8 @@ def checked_report() -> TrainReport:
     failed = replace(check, way="failed", **unknown)
     parts = tuple(CandidatePart(scale=s, weight=w, width=0) for s, w in ((1.5, 0.75), (3.8, 0.25)))
     checks: tuple[tuple[PosteriorCheck | None, ...], ...] = ((None, None), (check, failed), ())
-    rows = zip(report.candidates, (0.0, 0.6, 0.4), checks, strict=True)
-    return replace(
+    rows = zip(report.model.candidates, (0.0, 0.6, 0.4), checks, strict=True)
+    return changed(
         report,
         candidates=tuple(replace(c, share=s, parts=parts[: len(x)], checks=x) for c, s, x in rows),
     )
@@ -395,7 +464,7 @@ def test_the_weight_of_a_stacks_candidate_is_its_share() -> None:
     stacked = checked_report()
     assert weights(stacked)["rbf, 40"] == "0.400"
     assert "share in the model" in tables.candidate_table(stacked).note
-    assert weights(replace(stacked, selected_by="evidence"))["rbf, 40"] == "0.200"
+    assert weights(changed(stacked, selected_by="evidence"))["rbf, 40"] == "0.200"
     assert weights(make_report())["rbf, 40"] == "0.200"
 
 

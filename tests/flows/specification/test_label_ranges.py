@@ -18,7 +18,7 @@ from flows.draft._classes import starting_classes
 from flows.draft.specification import starting_specification
 from flows.labels.reader import LabelReader, label_texts
 from flows.specification.label import Label
-from tests.flows.verbs import name_for_report, train
+from tests.flows.verbs import train
 
 N = 700
 
@@ -87,10 +87,7 @@ def test_codes_are_classes_each(codes: range | tuple[Any, ...]) -> None:
 
 
 @pytest.mark.parametrize("kind", [np.float32, pytest.param(np.float64, marks=pytest.mark.long)])
-def test_t_types_train_as_init_writes_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type
-) -> None:
-    name_for_report(monkeypatch)
+def test_t_types_train_as_init_writes_them(tmp_path: Path, kind: type) -> None:
     rng = np.random.default_rng(3)
     t = rng.uniform(-5, 9, N)
     r = rng.normal(16, 1, N)

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flows.models.candidates import CandidatePart, PosteriorCheck
 from flows.models.description import TrustSummary
 from flows.models.store import Store
-from flows.reports.candidates import CandidatePart, PosteriorCheck
 from flows.training._checks import MOST_CHECKED, checked_parts, served_trust
 from tests.flows.candidates import CANDIDATE
-from tests.flows.verbs import name_for_report, train
+from tests.flows.verbs import train
 
 ROW = replace(CANDIDATE, verdict="red", reasons=("the posterior is skewed",), numbers={"shift": 4.0})
 
@@ -90,9 +90,8 @@ held_out = 0
 
 
 @pytest.fixture
-def separable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def separable(tmp_path: Path) -> Any:
     """Fifty objects in twelve features, two of which tell their classes apart without error."""
-    name_for_report(monkeypatch)
     rng = np.random.default_rng(3)
     x = rng.normal(size=(50, 12))
     star = x[:, 0] + x[:, 1] > 0

@@ -18,7 +18,7 @@ from flows.training._density_shards import RATIO, compare_shards, weight_shards
 from flows.training._rows import TrainingRows
 from flows.training._shift import density_weights, with_density_weights_of_all
 from flows.training._stored_rows import WEIGHT_OF_ALL, StoredRows
-from tests.flows.verbs import name_for_report, train
+from tests.flows.verbs import train
 
 
 def drawn(n: int, seed: int) -> tuple[TrainingRows, np.ndarray]:
@@ -116,7 +116,6 @@ def test_a_training_with_density_weights(
     make: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
     """A whole training, features missing in some rows: the model of shards is that of memory."""
-    name_for_report(monkeypatch)
     columns = make.survey(3000)
     make.parquet(tmp_path / "survey.parquet", columns)
     bright = np.flatnonzero(columns["bmag"] > np.nanmedian(columns["bmag"]))[:900]

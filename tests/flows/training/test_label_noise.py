@@ -11,8 +11,8 @@ import pytest
 from flows.errors import SpecificationError, TrainingError
 from flows.labels.annotators import OTHERS, AnnotatorNames, annotator_groups
 from flows.models.asdf_file import read_model
+from flows.models.label_noise import noise_words
 from flows.models.store import Store
-from flows.reports.label_noise import noise_words
 from flows.specification.label_noise import stated_confusion
 from flows.specification.toml_file import parse_specification
 from flows.training._label_noise import with_label_noise, with_recorded_losses

@@ -28,7 +28,7 @@ from flows.training._shards import TrainingShards
 from flows.training._stored_places import named_pieces, write_split
 from flows.training._stored_rows import ArrayWriter, StoredRows
 from flows.training.report import train_report
-from tests.flows.verbs import name_for_report, train
+from tests.flows.verbs import train
 
 MOST = 1000
 
@@ -50,9 +50,7 @@ def large(tmp_path_factory: pytest.TempPathFactory, make: SimpleNamespace) -> Pa
     select = '[select]\nby = "stack"\nposterior = "laplace"\n[features]'
     text, _, _ = make.specification.partition("[[candidate]]\nfeatures")
     (folder / "spec.toml").write_text(text.replace("[features]", select))
-    with pytest.MonkeyPatch.context() as patch:
-        name_for_report(patch)
-        train(folder / "spec.toml", folder / "memory")
+    train(folder / "spec.toml", folder / "memory")
     return folder
 
 
@@ -74,8 +72,7 @@ class Counted:
 
 
 @pytest.mark.usefixtures("few_in_memory")
-def test_the_model_of_all_rows(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name_for_report(monkeypatch)
+def test_the_model_of_all_rows(large: Path) -> None:
     counted = Counted()
     with listening(counted):
         told = train(large / "spec.toml", large / "shards")
@@ -294,7 +291,6 @@ def test_a_training_with_annotators(
     large: Path, tmp_path: Path, make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The annotators' groups are those of all rows; shares come from the sample, and fits use all rows."""
-    name_for_report(monkeypatch)
     columns = make.survey(3000)
     columns["who"] = np.array(["careful", "hasty", "hasty", "", "rare"])[
         np.minimum(np.random.default_rng(1).geometric(0.4, 3000) - 1, 4)

@@ -24,21 +24,22 @@ from blr.classifier import Classifier
 from blr.shift import density_ratio, rescaled
 from catalogs.errors import CatalogError
 from flows.classification._class_shares import chosen_shift, with_shares
-from flows.classification.report import reported
 from flows.classification.request import read_shares
 from flows.cli.app import run
 from flows.errors import SpecificationError, TrainingError, UsageError
 from flows.inputs.opening import thinned
 from flows.models.asdf_file import read_model, read_tree
+from flows.models.shift import TargetShift, likeness_words
 from flows.models.store import Store
 from flows.orchestration.tables import class_change_table
-from flows.reports.shift import TargetShift
+from flows.reports.answers import training_answers
+from flows.reports.data import Classification
 from flows.reports.tables import class_count_table
 from flows.specification.specification import Shift, Specification
 from flows.specification.toml_file import load_specification, parse_specification
 from flows.training._target_rows import read_target
 from flows.training.report import train_report
-from tests.flows.verbs import classify, name_for_report, reprocess, train
+from tests.flows.verbs import classify, reprocess, train
 
 SPECIFICATION = """
 name = "types"
@@ -114,9 +115,7 @@ def trained(surveys: Path) -> Trained:
             folder = surveys / survey
             spec = folder / f"spec{len(done)}.toml"
             spec.write_text(SPECIFICATION + shift)
-            with pytest.MonkeyPatch.context() as patch:
-                name_for_report(patch)
-                told = train(spec, folder / f"models{len(done)}")
+            told = train(spec, folder / f"models{len(done)}")
             done[survey, shift] = SimpleNamespace(
                 **vars(told), store=str(folder / f"models{len(done)}"), spec=str(spec)
             )
@@ -170,12 +169,17 @@ def test_the_diagnostic_is_in_the_report_and_changes_no_model(trained: Trained) 
     assert alone.candidates == told.candidates
     shift = told.training.shift
     assert 0.85 < shift.auc_low < shift.auc < shift.auc_high < 1
-    remarks = " ".join(train_report(told).remarks)
-    assert f"AUC of {shift.auc:.3f} ({shift.auc_low:.3f} to {shift.auc_high:.3f}" in remarks
-    assert shift.advice in remarks
-    assert "shift.density_weights" in remarks
-    assert f"{shift.n_effective:,.1f}" in remarks
-    assert not [r for r in train_report(alone).remarks if "AUC" in r]
+    said = " ".join(likeness_words(shift))
+    assert (
+        f"in {100 * shift.auc:.1f} % of pairs ({100 * shift.auc_low:.1f} to {100 * shift.auc_high:.1f}"
+        in said
+    )
+    assert shift.advice in said
+    assert "shift.density_weights" in said
+    assert f"{shift.n_effective:,.1f}" in said
+    answer, other = (training_answers(train_report(of))[4] for of in (told, alone))
+    assert said == " ".join(f"{finding.what}." for finding in answer.findings if finding.level == "plain")
+    assert other.short.startswith("Not known: no catalogue to classify")
 
 
 def test_weights_sum_to_their_effective_number(trained: Trained) -> None:
@@ -263,7 +267,7 @@ def assert_no_error(summary: Any) -> None:
             assert (estimate.error, estimate.error_objects, estimate.error_weights) == (None, None, None)
     stated = {name: replace(estimate, error=3.0) for name, estimate in summary.classes.items()}
     before = replace(summary, no_error=None, classes=stated)  # as once stated
-    for table in (class_count_table(reported("all", summary)), class_change_table(summary, before)):
+    for table in (class_count_table(Classification.of("all", summary)), class_change_table(summary, before)):
         assert "without an error: the class shares are an estimate" in table.note.lower()
         place = table.columns.index("±")
         assert {row[place] for row in table.rows} == {"–"}

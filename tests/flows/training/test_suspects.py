@@ -11,13 +11,11 @@ from astropy.table import Table
 import catalogs
 from flows.cli.app import run
 from flows.draft.specification import starting_specification
-from tests.flows.verbs import name_for_report
 
 
 def test_suspects_that_init_keeps_are_said_after_the_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name_for_report(monkeypatch)
     rng = np.random.default_rng(3)
     n = 400
     star = rng.random(n) < 0.5
@@ -44,9 +42,8 @@ def test_suspects_that_init_keeps_are_said_after_the_training(
 
 
 def test_columns_that_no_feature_uses_are_no_suspects(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name_for_report(monkeypatch)
     rng = np.random.default_rng(3)
     kind = rng.random(200) < 0.5
     columns = {

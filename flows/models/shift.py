@@ -8,11 +8,13 @@ from typing import TypeVar
 
 __all__ = [
     "ESTIMATED",
+    "TOLD_APART",
     "ComparedTarget",
     "SetDifference",
     "ShareCorrection",
     "TargetLoss",
     "TargetShift",
+    "likeness_words",
     "shift_words",
     "why_no_error",
 ]
@@ -120,16 +122,21 @@ class TargetShift:
         return kind(**{part.name: getattr(self, part.name) for part in fields(kind)})
 
 
-def shift_words(shift: TargetShift) -> Iterator[str]:
-    """Yield the sentences on what a training noted as `shift`; none where no target was named and no shares given."""
-    difference, correction, loss = shift.difference, shift.correction, shift.loss
+def likeness_words(shift: TargetShift) -> Iterator[str]:
+    """Yield what a training noted of how like the labels its target is, and what was done; nothing without a target."""
+    difference, correction = shift.difference, shift.correction
     if difference is not None:
         yield _difference_words(difference, corrected=correction is not None)
         yield from _weight_words(difference)
     if correction is not None:
         yield _share_words(correction)
-    if loss is not None:
-        yield _loss_words(loss)
+
+
+def shift_words(shift: TargetShift) -> Iterator[str]:
+    """Yield the sentences on what a training noted as `shift`; none where no target was named and no shares given."""
+    yield from likeness_words(shift)
+    if shift.loss is not None:
+        yield _loss_words(shift.loss)
 
 
 def why_no_error(source: str | None) -> str | None:
@@ -150,9 +157,10 @@ def _difference_words(difference: SetDifference, *, corrected: bool) -> str:
             "differ)"
         )
     return (
-        f"Training set against {target.name} ({target.n_compared:,} of {target.n_rows:,} rows compared): "
-        f"an object of the target is distinguished from a training one with an AUC of {difference.auc:.3f} "
-        f"({difference.auc_low:.3f} to {difference.auc_high:.3f}, 90 %; 0.5 is no difference); {advice}."
+        f"Of an object of {target.name} and a labelled one, a test by the features finds which is which in "
+        f"{100 * difference.auc:.1f} % of pairs ({100 * difference.auc_low:.1f} to {100 * difference.auc_high:.1f} at "
+        f"90 %, {target.n_compared:,} of {target.n_rows:,} objects compared); by chance it would be 50 %. "
+        f"So {advice}."
     )
 
 
@@ -160,19 +168,18 @@ def _weight_words(difference: SetDifference) -> Iterator[str]:
     n, effective = difference.n_training, difference.n_effective
     if difference.density_weights:
         yield (
-            f"The {n:,} training rows are weighted by density ratio, clipped at the 99th percentile, and count as "
-            f"{effective:,.1f}, the effective sample size of the weights."
+            f"The {n:,} training rows are weighted to look like the target, and count as {effective:,.1f}."
         )
         if effective < FEW * n:
             yield f"That is less than {FEW:.0%} of the rows: the model rests on a handful of them."
     elif difference.auc_low > TOLD_APART:
-        yield f"Weighted by density ratio, the {n:,} training rows would count as {effective:,.1f}."
+        yield f"Weighted to look like the target, the {n:,} training rows would tell as much as {effective:,.1f}."
 
 
 def _share_words(correction: ShareCorrection) -> str:
     old = correction.class_prior_training
     moved = ", ".join(f"{name} {old[name]:.3g} → {new:.3g}" for name, new in correction.class_prior.items())
-    return f"Class shares are corrected from the training's to the target's ({correction.class_prior_source}): {moved}."
+    return f"Each class has not the share here that it has in the labels ({correction.class_prior_source}): {moved}."
 
 
 def _loss_words(loss: TargetLoss) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from flows.models.label_noise import noise_words
 from flows.models.model import Model
+from flows.models.shift import shift_words
 from flows.reports.data import TrainReport
-from flows.reports.label_noise import noise_words
-from flows.reports.shift import shift_words
+from flows.reports.html import provenance
 from flows.reports.tables import (
     candidate_table,
     check_tables,
@@ -72,7 +73,7 @@ def model_card(model: Model, report: TrainReport) -> str:
             "",
             "## Provenance",
             "",
-            *(f"- {literal(key)}: {literal(value)}" for key, value in report.provenance.items()),
+            *(f"- {literal(key)}: {literal(value)}" for key, value in provenance(report).items()),
             "",
         ]
     )

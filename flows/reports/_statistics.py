@@ -1,13 +1,16 @@
-"""The table of posteriors compared with the exact one: what was replaced, and the evidence found on the way."""
+"""Tables for statisticians: posteriors compared with the exact one, and the words that only they use."""
 
 from __future__ import annotations
 
-from flows.reports.candidates import PosteriorCheck
+from collections.abc import Sequence
+
+from flows.models.candidates import PosteriorCheck
+from flows.reports._findings import plain_end
 from flows.reports.choice import candidate_name
 from flows.reports.data import TrainReport
 from flows.reports.report_table import ReportTable
 
-__all__ = ["check_tables"]
+__all__ = ["TERMS", "check_tables", "term_table"]
 
 SERVED = {
     "unchanged": "refined Gaussian; the verdict asked for no check",
@@ -23,7 +26,7 @@ def check_tables(report: TrainReport) -> tuple[ReportTable, ...]:
     """Return one table of the model's parts that were compared with the exact posterior; none where none was."""
     compared = [
         (1.0 if candidate.share is None else candidate.share, i, part, check)
-        for i, candidate in enumerate(report.candidates)
+        for i, candidate in enumerate(report.model.candidates)
         for part, check in zip(candidate.parts, candidate.checks, strict=False)
         if check is not None
     ]
@@ -64,3 +67,33 @@ def _evidence(check: PosteriorCheck) -> str:
     if value is None:
         return ""
     return f"{value:,.2f}{'' if error is None else f' ± {error:.2f}'}".replace("-", "−")
+
+
+def term_table(reasons: Sequence[str]) -> ReportTable:
+    """Return the words of the last section, each with a line of explanation, and the reasons of the verdict."""
+    return ReportTable(
+        title="Words of this section",
+        columns=("word", "meaning"),
+        rows=TERMS,
+        remark=f"The verdict rests on: {'; '.join(plain_end(r) for r in reasons)}." if reasons else "",
+    )
+
+
+TERMS = (
+    ("nat", "unit of information: 1 nat is a factor of 2.718 in probability"),
+    ("evidence", "how probable the labels are under a candidate, averaged over all its weights"),
+    ("Occam factor", "the part of the evidence that a candidate pays for its freedom"),
+    ("BIC", "a rough estimate of the evidence, from the best weights and their number"),
+    ("approximation", "the Gaussian that stands for what the labels leave open about the weights"),
+    (
+        "shift norm",
+        "how far the mean of the weights is from the best weights, in standard deviations; small is good",
+    ),
+    ("second order", "what the evidence lacks at the next order of accuracy; small is good"),
+    ("k-hat", "whether weighted draws can check the approximation: they can below 0.7"),
+    (
+        "M, effective parameters",
+        "the number of functions, and how many of their weights the labels determine",
+    ),
+)
+"""Words that only statisticians use, and what they mean."""

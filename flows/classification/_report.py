@@ -15,16 +15,15 @@ from flows.orchestration.tables import status_table
 from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles
 from flows.reports.catalogue_page import ClassificationReport, write_classification
 from flows.reports.class_words import class_words
-from flows.reports.data import ClassCount, Classification, ClassInSets, FlagShare, SetSummary, Verdict
+from flows.reports.data import Classification
 from flows.reports.picture_data import FeatureComparison, Made, NotableObject, SkyMap
-from flows.reports.skill import has_skill, skill_words
 from flows.runs.counts import DoubtfulObject, FileCounts
 from flows.runs.manifest import Manifest
 from flows.runs.status import folder_status
-from flows.runs.summary import Counts, PredictionSets, Summary, drifted
+from flows.runs.summary import Summary, drifted
 from flows.specification.specification import Specification
 
-__all__ = ["classification_of", "reported", "write_classification_report"]
+__all__ = ["classification_of", "write_classification_report"]
 
 SHORT_MEANINGS = {
     Flag.OUT_OF_DOMAIN: "unlike the training set",
@@ -34,49 +33,6 @@ SHORT_MEANINGS = {
     Flag.UNCERTAIN_INPUT: "uncertain because of its measurement errors",
 }
 """In a few words, why an object is worth a look."""
-
-
-def reported(name: str, counts: Counts) -> Classification:
-    """Return what a report shows of counts, of one file or of all, which it calls `name`."""
-    n = max(1, counts.n_rows)
-    return Classification(
-        catalogue=name,
-        n_rows=counts.n_rows,
-        n_classified=counts.n_classified,
-        no_error=counts.no_error or "",
-        counts=tuple(
-            ClassCount(name=c, assigned=estimate.assigned, expected=estimate.expected, error=estimate.error)
-            for c, estimate in counts.classes.items()
-        ),
-        flags=tuple(
-            FlagShare(bit=f.bit, name=flag, meaning=f.meaning, count=f.count, share=f.count / n)
-            for flag, f in counts.flags.items()
-        ),
-        sets=None if counts.sets is None else _sets(counts.sets),
-    )
-
-
-def _sets(sets: PredictionSets) -> SetSummary:
-    return SetSummary(
-        level=sets.level,
-        reason=sets.reason,
-        n=sum(sets.sizes),
-        empty=sets.empty,
-        full=sets.full,
-        mean_size=sets.mean_size,
-        classes=tuple(
-            ClassInSets(
-                bit=c.bit,
-                name=name,
-                count=c.count,
-                rows=c.rows,
-                least=c.least,
-                spread=c.spread,
-                remark=c.remark,
-            )
-            for name, c in sets.classes.items()
-        ),
-    )
 
 
 def write_classification_report(
@@ -101,7 +57,7 @@ def write_classification_report(
     )
     report = ClassificationReport(
         found=classification_of(model, summary, counts, names=[o.name for o in manifest.outputs]),
-        model=_classifying(model),
+        model=ClassifyingModel(label=model.label, trust=model.trust, metrics=model.metrics),
         objects=tuple(_notable(one) for one in doubtful),
         examples=class_examples(model, specification, model_folder, doubtful),
         troubles=troubles,
@@ -121,7 +77,7 @@ def classification_of(
     name = names[0] if len(names) == 1 else f"{len(names):,} files"
     sky = total_sky([counts.sky for counts in files if counts.sky is not None])
     return replace(
-        reported(name, summary),
+        Classification.of(name, summary),
         drifted=tuple(drifted(summary.drift)),
         census=summary.census,
         sky=None
@@ -169,22 +125,8 @@ def _notable(one: DoubtfulObject) -> NotableObject:
     (first, second), (p, q) = one.classes, one.probabilities
     flags = ", ".join(words for flag, words in SHORT_MEANINGS.items() if one.flags & int(flag))
     given = f"{class_words(first)} {p:.1%}, {class_words(second)} {q:.1%}"
-    why = f"{given}; a label would teach {one.mutual_information:.3f} nats; {flags}"
+    why = f"{given}; {flags}"
     return NotableObject(name=one.id, ra=one.ra, dec=one.dec, why=why)
-
-
-def _classifying(model: Model) -> ClassifyingModel:
-    metrics = model.metrics
-    shown = {"log_loss": metrics.log_loss, "baseline": metrics.log_loss_baseline}
-    return ClassifyingModel(
-        label=model.label,
-        has_skill=has_skill(metrics.skill, **shown),
-        skill_words=skill_words(metrics.skill, **shown, rows=metrics.judged_by),
-        trust=Verdict(model.trust.verdict, model.trust.reasons),
-        accuracy=metrics.accuracy,
-        log_loss=metrics.log_loss,
-        judged_objects=f"{metrics.n:,} {metrics.judged_by} objects",
-    )
 
 
 def _provenance(model: Model, manifest: Manifest) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from flows.models.comparison import Comparison, gain_words, losses_words
 from flows.models.history import Promotion
-from flows.reports.skill import gain_interval
+from flows.models.skill import gain_interval
 from flows.reports.tables import ReportTable
 from flows.runs.difference import SampledChange
 
