@@ -44,7 +44,7 @@ def test_leaves_what_is_announced(demo: tuple[Path, dict[str, Any], str], task: 
         assert (out / "catalogues" / name).is_file()
         copies = out / task / COPIES[Path(name).suffix]
         assert (copies / name).is_file()
-        assert "10,521 objects, classified" in (copies / "report.html").read_text(encoding="utf-8")
+        assert "10,521 objects, sorted into" in (copies / "report.html").read_text(encoding="utf-8")
     for name in ("spec.toml", "report.html", "summary.json"):
         assert (out / task / name).is_file()
     assert json.loads((out / task / "summary.json").read_text(encoding="utf-8")) == json.loads(
