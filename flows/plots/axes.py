@@ -22,6 +22,8 @@ __all__ = ["SvgAxes", "new_axes", "new_panels", "svg"]
 INCH: Final = 100
 """Points of the picture in an inch, so that texts of 12 points have the size of the page's small print."""
 DASHES: Final = {"--": "6 4", ":": "1.5 3"}
+CLOSE: Final = 24
+"""Points between ticks below which their texts lean more."""
 ANCHORS: Final = {"left": "start", "center": "middle", "right": "end"}
 Place = Callable[[ArrayLike, ArrayLike], tuple[Floats, Floats]]
 """From values to points of the picture."""
@@ -202,7 +204,7 @@ class SvgAxes:
             x0 += 8 + max(map(text_width, yticks[1]), default=0) + (20 if self._words["ylabel"] else 0)
             longest = max(map(text_width, xticks[1]), default=0)
             leaning = longest > (x1 - x0) / (len(xticks[1]) or 1) - 4
-            y1 -= (14 + 0.5 * longest if leaning else 18) + (18 if self._words["xlabel"] else 0)
+            y1 -= (14 + 0.7 * longest if leaning else 18) + (18 if self._words["xlabel"] else 0)
             x1 -= 12 if leaning or not xticks[1] else text_width(xticks[1][-1]) / 2
 
         def place(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
@@ -245,7 +247,8 @@ class SvgAxes:
         if self._gridded:
             lines = [f"M{a:.1f} {y0:.1f}V{y1:.1f}" for a in u] + [f"M{x0:.1f} {b:.1f}H{x1:.1f}" for b in v]
             parts.insert(0, f'<path d="{"".join(lines)}" stroke="{GRID}" fill="none"/>')
-        anchor, turn = ("end", -30) if leaning else ("middle", 0)
+        close = len(u) > 1 and abs(u[1] - u[0]) < CLOSE
+        anchor, turn = ("end", -60 if close else -30) if leaning else ("middle", 0)
         parts += [
             text_mark(a, y1 + 12, t, colour=MUTED, anchor=anchor, turn=turn)
             for a, t in zip(u, xtexts, strict=True)

@@ -22,6 +22,8 @@ __all__ = [
 
 MOST_NUMBERS = 12
 """Classes up to which each cell of a confusion matrix has its numbers."""
+MOST_NAMES = 40
+"""Classes up to which the rows of a confusion matrix have their names."""
 FEWEST = 5
 """Fewest objects of a class in a bin whose share is drawn."""
 
@@ -62,8 +64,9 @@ def plot_confusion(axes: SvgAxes, counts: ArrayLike, classes: Sequence[str]) -> 
                 axes.text(k, j + 0.2, f"{int(n[j, k]):,}", ha="center", va="center", fontsize=10)
     names = [name[:16] for name in classes]
     axes.set(xlim=(-0.5, K - 0.5), ylim=(K - 0.5, -0.5))
-    axes.set_xticks(range(K), names)
-    axes.set_yticks(range(K), names)
+    named = range(K if K <= MOST_NAMES else 0)
+    axes.set_xticks(named, names[: len(named)])
+    axes.set_yticks(named, names[: len(named)])
     label_axes(axes, "assigned class", "true class")
     return axes
 

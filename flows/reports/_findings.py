@@ -76,13 +76,13 @@ COMPUTED: Final[dict[str, tuple[Level, str, str, str]]] = {
     ),
     "amber": (
         "care",
-        "Nearly: they may be off by a few hundredths where labels are few.",
+        "Not surely: some of its checks did not pass.",
         "its probabilities may be off by a few hundredths where labels are few",
         'To be sure, train with posterior = "sampled" under [select] and compare.',
     ),
     "red": (
         "bad",
-        "No: they may be far off, and every object carries the flag UNTRUSTED_MODEL.",
+        "No: the checks failed. Every object carries the flag UNTRUSTED_MODEL.",
         "its probabilities may be far off",
         'Train with posterior = "sampled" under [select], with fewer features, or with more labels.',
     ),
@@ -97,7 +97,7 @@ def computed_answer(verdict: str | None) -> Answer:
         said = "it is not known whether its probabilities are computed rightly"
         return Answer(question=question, short="Not known.", level="care", reason=said)
     level, short, reason, advice = COMPUTED[verdict]
-    findings = (Finding(what=advice),) if advice else ()
+    findings = (Finding(what=plain_end(advice)),) if advice else ()
     return Answer(question=question, short=short, level=level, findings=findings, reason=reason)
 
 

@@ -28,6 +28,8 @@ from flows.reports.picture_data import BoundaryPicture, FeatureComparison, SkyMa
 __all__ = ["Picture", "catalogue_pictures", "training_pictures"]
 
 MOST_FEATURES: Final = 6
+MOST_ROWS: Final = 30
+"""Rows of a confusion matrix from which it grows no more."""
 TOP: Final = {"width": 5.2, "height": 2.8}
 """Size of a picture on the first screen, in inches."""
 WIDE: Final = {"width": 10.4, "height": 3.8}
@@ -111,31 +113,50 @@ def _confusion(report: TrainReport) -> Picture:
         + ", ".join(f"{n:,} {other}" for other, n in zip(report.model.classes, row, strict=True) if n)
         for name, row in zip(report.model.classes, report.metrics.confusion, strict=True)
     )
-    axes = plot_confusion(new_axes(**TOP), counts, report.model.classes)
+    height = max(TOP["height"], 1.2 + 0.17 * min(len(counts), MOST_ROWS))
+    axes = plot_confusion(new_axes(TOP["width"], height), counts, report.model.classes)
     return _picture(axes, "Confusion matrix", caption, alt)
 
 
+def _most_frequent(report: TrainReport) -> tuple[list[int], list[str], str]:
+    """Return the indices and names of as many classes as there are colours, and a sentence if others are left out."""
+    n = (
+        np.sum(report.metrics.confusion, axis=1)
+        if report.metrics.confusion
+        else report.model.training.training_counts
+    )
+    shown = sorted(np.argsort(-np.asarray(n), kind="stable")[: len(CLASSES)].tolist())
+    names = [report.model.classes[k] for k in shown]
+    return (
+        shown,
+        names,
+        f" The {len(shown)} most frequent classes." if len(shown) < len(report.model.classes) else "",
+    )
+
+
 def _thresholds(report: TrainReport, stored: StoredPictures) -> Picture:
+    shown, names, which = _most_frequent(report)
     panels = new_panels(2, columns=2, **WIDE)
     for axes, share, what in zip(
         panels, (stored.completeness, stored.purity), ("completeness", "purity"), strict=True
     ):
-        plot_threshold_curves(axes, stored.threshold, share, report.model.classes, what=what)
+        plot_threshold_curves(axes, stored.threshold, share[shown], names, what=what)
     caption = (
-        "Taking only objects whose probability of the class is at least this: the share of the class that is "
-        "found (left), and the share of those taken that is right (right). Choose the threshold that your sample needs."
+        "Taking only objects whose probability of the class is at least this: the share of the class that is found "
+        f"(left), and the share of those taken that is right (right). Choose what your sample needs.{which}"
     )
     at = [int(np.argmin(np.abs(np.asarray(stored.threshold) - t))) for t in (0.5, 0.9)]
     alt = "Completeness and purity against threshold: " + "; ".join(
         f"{name} at {stored.threshold[i]:.1f}: completeness {stored.completeness[k, i]:.2f}, "
         f"purity {stored.purity[k, i]:.2f}"
-        for k, name in enumerate(report.model.classes)
+        for k, name in zip(shown, names, strict=True)
         for i in at
     )
     return _picture(panels[0], "Completeness and purity against threshold", caption, alt, wide=True)
 
 
 def _by_quantity(report: TrainReport, stored: StoredPictures) -> Iterator[Picture]:
+    shown, names, which = _most_frequent(report)
     magnitude = readable_feature(stored.magnitude_name, stored.magnitude_name, "mag").label
     latitude = "distance from the Galactic plane |b| (deg)"
     kinds = (
@@ -152,11 +173,11 @@ def _by_quantity(report: TrainReport, stored: StoredPictures) -> Iterator[Pictur
         if centres is None or counts is None:
             continue
         left, right = new_panels(2, columns=2, **WIDE)
-        plot_binned_share(left, centres, counts, report.model.classes, what="completeness", label=label)
-        plot_binned_share(right, centres, counts, report.model.classes, what="purity", label=label)
+        plot_binned_share(left, centres, counts[:, :, shown], names, what="completeness", label=label)
+        plot_binned_share(right, centres, counts[:, :, shown], names, what="purity", label=label)
         caption = (
             f"Completeness (left) and purity (right) in bins of {label}, with 95 % intervals. "
-            f"Where a curve falls, the classes of {where} deserve less trust than the average."
+            f"Where a curve falls, the classes of {where} deserve less trust than the average.{which}"
         )
         alt = f"Completeness and purity by {name}, in {len(centres)} bins from {centres[0]:.3g} to {centres[-1]:.3g}"
         yield _picture(left, f"Completeness and purity by {name}", caption, alt, wide=True)

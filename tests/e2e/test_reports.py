@@ -24,7 +24,7 @@ from flows.reports.picture_data import FeatureComparison, Made, NotableObject, S
 from flows.reviews._files import Chosen, Listed, Outlier, write_audit_lists, write_lists, write_outlier_lists
 from tests.e2e.browser import Browser, browser, missing
 from tests.flows.reports.test_answers import MODEL, report
-from tests.flows.reports.test_report import HOSTILE, make_report
+from tests.flows.reports.test_report import HOSTILE, changed, make_report
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(missing() is not None, reason=str(missing()))]
 
@@ -43,7 +43,7 @@ def training_page() -> str:
         magnitude_centres=np.linspace(10, 20, 5),
         magnitude_counts=np.full((3, 5, K), 30),
     )
-    return render_report(replace(report(), pictures=pictures, remarks=(HOSTILE, "x" * 300)))
+    return render_report(changed(report(), pictures=pictures, remarks=(HOSTILE, "x" * 300)))
 
 
 EXAMPLE = ClassExample(
