@@ -8,7 +8,7 @@ from blr.census.results import Census, CountChange, SelectionCensus, SelectionQu
 from catalogs.errors import brief
 from flows.reports._findings import Finding, Level, begun_small, plain_end
 from flows.reports.class_words import class_words
-from flows.reports.report_table import ReportTable
+from flows.reports.report_table import ReportTable, percent
 
 __all__ = [
     "bin_tables",
@@ -41,7 +41,7 @@ def census_table(census: Census, changes: Mapping[str, CountChange] | None = Non
                 name,
                 *(_whole(v) for v in (count.count, count.low, count.high)),
                 *([_whole(count.labelled)] if by_label else []),
-                "–" if count.count is None else _percent(count.count / max(1, census.n_rows)),
+                "–" if count.count is None else percent(count.count / max(1, census.n_rows)),
                 count.source + (f", assuming {count.assumes}" if count.assumes else ""),
                 *(_changed(changes.get(name)) if changes is not None else ()),
             )
@@ -139,7 +139,7 @@ def bin_tables(census: Census) -> tuple[ReportTable, ...]:
                 f"{one.labelled:,}",
                 name,
                 *(_whole(v) for v in (c.count, c.low, c.high)),
-                *(_percent(c.count / max(1, one.objects)), _interval(c.low, c.high, max(1, one.objects))),
+                *(percent(c.count / max(1, one.objects)), _interval(c.low, c.high, max(1, one.objects))),
             )
             for one in binned.bins
             for name, c in one.classes.items()
@@ -206,11 +206,11 @@ def _quality(s: SelectionQuality) -> tuple[str, ...]:
 
 def _known(value: float, low: float, high: float) -> tuple[str, str]:
     """Return a share and its interval in words; no number where hardly any share is excluded."""
-    return ("–" if high - low > NOTHING_KNOWN else _percent(value)), _interval(low, high)
+    return ("–" if high - low > NOTHING_KNOWN else percent(value)), _interval(low, high)
 
 
 def _interval(low: float, high: float, of: float = 1.0) -> str:
-    return f"{_percent(low / of)} to {_percent(high / of)}"
+    return f"{percent(low / of)} to {percent(high / of)}"
 
 
 def counts_said(census: Census) -> bool:
@@ -222,7 +222,7 @@ def census_words(census: Census) -> str:
     """Return the shares of the classes with their intervals, in a clause."""
     n = max(1, census.n_rows)
     return ", ".join(
-        f"{class_words(name)} {_percent(c.count / n)} ({_percent(c.low / n)} to {_percent(c.high / n)})"
+        f"{class_words(name)} {percent(c.count / n)} ({percent(c.low / n)} to {percent(c.high / n)})"
         for name, c in census.classes.items()
         if c.count is not None and c.low is not None and c.high is not None
     )
@@ -269,9 +269,9 @@ def _selection_finding(name: str, s: SelectionCensus) -> Finding:
     least = "its bin's threshold" if s.threshold is None else f"{s.threshold:.4g}"
     return Finding(
         what=f"{begun} {least} or more: {s.objects:,} objects, "
-        f"purity {_percent(s.purity)} ({_percent(s.purity_low)} to {_percent(s.purity_high)}), completeness "
-        f"{_percent(s.completeness)} ({_percent(s.completeness_low)} to {_percent(s.completeness_high)}); "
-        f"{_percent(lost)} of the class are lost"
+        f"purity {percent(s.purity)} ({percent(s.purity_low)} to {percent(s.purity_high)}), completeness "
+        f"{percent(s.completeness)} ({percent(s.completeness_low)} to {percent(s.completeness_high)}); "
+        f"{percent(lost)} of the class are lost"
     )
 
 
@@ -287,7 +287,3 @@ def _signed(value: float) -> str:
 
 def _whole(value: float | None) -> str:
     return "–" if value is None else f"{value:,.0f}"
-
-
-def _percent(value: float) -> str:
-    return f"{value:.1%}"

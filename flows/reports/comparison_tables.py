@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from flows.models.comparison import Comparison, gain_words, losses_words
 from flows.models.history import Promotion
 from flows.models.skill import gain_interval
-from flows.reports.tables import ReportTable
+from flows.reports.report_table import ReportTable, percent
 from flows.runs.difference import SampledChange
 
 __all__ = ["comparison_tables", "decision_table"]
@@ -84,7 +84,7 @@ def _class_table(comparison: Comparison) -> ReportTable:
             f"{c.gain.gain:+z.4f}",
             gain_interval(c.gain),
             f"{c.champion_completeness:.1%} → {c.completeness:.1%}",
-            f"{_percent(c.champion_purity)} → {_percent(c.purity)}",
+            f"{percent(c.champion_purity)} → {percent(c.purity)}",
         )
         for c in comparison.classes
     )
@@ -95,10 +95,6 @@ def _class_table(comparison: Comparison) -> ReportTable:
         numeric=frozenset({1, 2}),
         note="A gain is how much smaller the challenger's log loss is. Shares: champion → challenger.",
     )
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{share:.1%}"
 
 
 def _release_table(change: SampledChange) -> ReportTable:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-__all__ = ["ReportTable", "printable"]
+__all__ = ["ReportTable", "percent", "printable"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,11 @@ class ReportTable:
             raise ValueError(
                 f"got a table '{self.title}' with the headings {self.columns}, expected each once"
             )
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """Return a share as a percentage; a dash for one that is not known."""
+    return "–" if share is None or not math.isfinite(share) else f"{share:.{digits}%}".replace("-", "−")
 
 
 def printable(text: str) -> str:

@@ -15,7 +15,7 @@ from flows.reports._statistics import TERMS, check_tables, term_table
 from flows.reports.answers import training_answers
 from flows.reports.choice import choice_words, feature_set
 from flows.reports.data import Classification, TrainReport, judged_objects
-from flows.reports.report_table import ReportTable, printable
+from flows.reports.report_table import ReportTable, percent, printable
 from flows.reports.terminal_table import to_rich
 
 __all__ = [
@@ -61,7 +61,7 @@ def label_table(report: TrainReport) -> ReportTable:
     training = report.model.training
     total = max(1, report.n_training)
     rows = [
-        (name, f"{n:,}", _percent(n / total), f"{held:,}")
+        (name, f"{n:,}", percent(n / total), f"{held:,}")
         for name, n, held in zip(
             report.model.classes, training.training_counts, training.held_out_counts, strict=True
         )
@@ -98,7 +98,7 @@ def feature_table(report: TrainReport) -> ReportTable:
                 f.name,
                 f.expression,
                 f.unit or "",
-                _percent(f.missing),
+                percent(f.missing),
                 *map(_number, (f.minimum, f.median, f.maximum)),
             )
             for f in report.model.training.features
@@ -166,9 +166,9 @@ def performance_table(report: TrainReport) -> ReportTable:
             ("log loss, moderated", _fixed(m.log_loss, 4)),
             *([("log loss, plug-in", _fixed(m.log_loss_plugin, 4))] if held_out else []),
             ("log loss, class shares alone", _fixed(m.log_loss_baseline, 4)),
-            ("gain over class shares", f"{_fixed(gain, 4)} ({_percent(gain / m.log_loss_baseline)})"),
+            ("gain over class shares", f"{_fixed(gain, 4)} ({percent(gain / m.log_loss_baseline)})"),
             *interval,
-            ("accuracy", _percent(m.accuracy)),
+            ("accuracy", percent(m.accuracy)),
             ("calibration error", _fixed(m.calibration_error, 4)),
         ),
         numeric=frozenset({1}),
@@ -187,7 +187,7 @@ def class_tables(report: TrainReport) -> tuple[ReportTable, ...]:
         title="By class",
         columns=("class", "objects", "share", "completeness", "assigned", "purity"),
         rows=tuple(
-            (c.name, f"{c.n:,}", _percent(c.share), str(c.completeness), f"{c.n_assigned:,}", str(c.purity))
+            (c.name, f"{c.n:,}", percent(c.share), str(c.completeness), f"{c.n_assigned:,}", str(c.purity))
             for c in performance
         ),
         numeric=frozenset(range(1, 6)),
@@ -205,8 +205,8 @@ def review_table(report: TrainReport) -> ReportTable:
         columns=("least certain reviewed", "errors found", "in random order"),
         rows=tuple(
             (
-                _percent(r.share, 0),
-                *((_percent(r.moderated), _percent(r.random)) if some else ("–", "–")),
+                percent(r.share, 0),
+                *((percent(r.moderated), percent(r.random)) if some else ("–", "–")),
             )
             for r in report.metrics.reviews
         ),
@@ -243,8 +243,7 @@ def flag_table(found: Classification) -> ReportTable:
         title=f"Flags in {found.catalogue}",
         columns=("bit", "flag", "meaning", "objects", "share"),
         rows=tuple(
-            (str(f.bit), name, f.meaning, f"{f.count:,}", _percent(f.share))
-            for name, f in found.flags.items()
+            (str(f.bit), name, f.meaning, f"{f.count:,}", percent(f.share)) for name, f in found.flags.items()
         ),
         numeric=frozenset({0, 3, 4}),
     )
@@ -258,7 +257,7 @@ def set_tables(found: Classification) -> tuple[ReportTable, ...]:
     mean = "–" if sets.mean_size is None else f"{sets.mean_size:.2f}"
     return (
         ReportTable(
-            title=f"Prediction sets in {found.catalogue}, {_percent(sets.level)} of each class",
+            title=f"Prediction sets in {found.catalogue}, {percent(sets.level)} of each class",
             columns=("bit", "class", "in sets", "labelled rows", "from p", "± of the share", "remark"),
             rows=tuple(
                 (
@@ -267,7 +266,7 @@ def set_tables(found: Classification) -> tuple[ReportTable, ...]:
                     f"{c.count:,}",
                     f"{c.rows:,}",
                     "0" if c.least is None else f"{c.least:.3g}",
-                    _percent(c.spread),
+                    percent(c.spread),
                     c.remark,
                 )
                 for name, c in sets.classes.items()
@@ -325,10 +324,6 @@ def _fixed(value: float | None, digits: int) -> str:
 
 def _number(value: float) -> str:
     return "–" if not math.isfinite(value) else f"{value:.4g}".replace("-", "−")
-
-
-def _percent(value: float, digits: int = 1) -> str:
-    return "–" if not math.isfinite(value) else f"{value:z.{digits}%}".replace("-", "−")
 
 
 def _weight(value: float) -> str:
