@@ -103,6 +103,13 @@ class ParquetPartition:
         n = n_bytes = 0
         for at_once, some in self.grouped(file, groups, names, flat, rows):
             for piece in file.iter_batches(at_once, row_groups=some, columns=names):
+                for name in names:  # pyarrow reads texts that are not UTF-8
+                    try:
+                        piece.column(name).validate(full=True)
+                    except pa.ArrowInvalid as error:
+                        raise damaged(
+                            self.remote or self.path, f"the column '{name}' holds {error}"
+                        ) from None
                 texts = {name: piece.column(name).nbytes for name in flat}
                 n, n_bytes = n + piece.num_rows, n_bytes + sum(texts.values())
                 if n_bytes > LARGEST_TEXTS:
@@ -247,6 +254,15 @@ def describe(place: Path | RemoteFile) -> tuple[pq.FileMetaData, pa.Schema, dict
     return metadata, schema, pairs | recorded_provenance(pairs)
 
 
+def check_counts(place: Path | RemoteFile, metadata: pq.FileMetaData) -> None:
+    """Raise CatalogError where a footer's number of rows is not that of its row groups: what plans by it goes wrong."""
+    counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    if metadata.num_rows != sum(counts) or min(counts, default=0) < 0:
+        raise damaged(
+            place, f"its footer counts {metadata.num_rows:,} rows, and {sum(counts):,} in its row groups"
+        )
+
+
 @contextmanager
 def opened(
     place: Path | RemoteFile,
@@ -265,6 +281,8 @@ def opened(
             with pq.ParquetFile(
                 source, read_dictionary=list(dictionaries), metadata=metadata, **options
             ) as file:
+                if metadata is None:
+                    check_counts(place, file.metadata)
                 yield file
     except pa.ArrowNotImplementedError as error:
         raise FormatError(

@@ -202,6 +202,8 @@ class Model:
                 raise ValueError(f"its {name} has {len(values)} values, expected one for each of {K} classes")
         if type(self.selected) is not int or not 0 <= self.selected < len(self.candidates):
             raise ValueError(f"it selects the candidate {self.selected!r:.80} of {len(self.candidates)}")
+        # What people are shown of it: texts and finite numbers.
+        json.dumps(to_document(self.described("stored", path=None, champion=None)), allow_nan=False)
 
 
 def make_version(specification: Specification, content_hash: str, code_version: str) -> str:

@@ -1,9 +1,12 @@
 """`make campaign`: whatever can happen to a run, done to it, and what harm came of it; exit status 1 where any did.
 
-    python -m tests.campaign [--kills 100] [--runs 200] [--only kills faults engines prefect soak zombie] [--seed 1]
+    python -m tests.campaign [--kills 100] [--runs 200] [--faults 10000] [--seed 1] [--ledger benchmarks/HARM.md]
+                             [--only kills faults engines prefect soak zombie mutations]
 
 Each kill of `--kills` is done at a random time and, another run, at a random step; under Prefect, where a run takes
 many seconds to start, a fifth as many.  With engines, twice as many kills in all: of workers, schedulers and drivers.
+`mutations` damages small files by seed; a kind of damage, as `--only parquet-flip --seed 17`, is tried with that seed
+alone, or with `--faults` seeds from it on.  The ledger keeps the lines of parts that were not tried this time.
 """
 
 from __future__ import annotations
@@ -22,11 +25,12 @@ from tests.campaign.engines import with_engines
 from tests.campaign.faults import full_disk, read_only, told_to_stop, two_at_once
 from tests.campaign.kills import Bench, at_steps, at_times, whole_programs
 from tests.campaign.material import Scenario, make_scenarios
-from tests.campaign.tally import Line, harmed, table
+from tests.campaign.mutations import FAULTS, KINDS, trials
+from tests.campaign.tally import Line, harmed, table, write_ledger
 from tests.campaign.under_prefect import under_prefect
 from tests.campaign.zygote import zygote
 
-PARTS = ("kills", "faults", "engines", "prefect", "soak", "zombie")
+PARTS = ("kills", "faults", "engines", "prefect", "soak", "zombie", "mutations")
 
 
 def kills(bench: Bench, scenarios: list[Scenario], times: int, rng: random.Random) -> list[Line]:
@@ -75,8 +79,10 @@ def main() -> int:
     asked = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
     asked.add_argument("--kills", type=int, default=100)
     asked.add_argument("--runs", type=int, default=soak.RUNS)
-    asked.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    asked.add_argument("--faults", type=int)
+    asked.add_argument("--only", nargs="+", choices=(*PARTS, *KINDS), default=PARTS)
     asked.add_argument("--seed", type=int, default=1)
+    asked.add_argument("--ledger", type=Path)
     told = asked.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started ends too
     lines: list[Line] = []
@@ -100,8 +106,15 @@ def main() -> int:
             good &= soak.passes(folder / "soak", told.runs)
         if "zombie" in told.only:
             good &= zombie.passes(folder / "zombie")
+        kinds = [*KINDS] if "mutations" in told.only else [kind for kind in told.only if kind in KINDS]
+        if kinds:
+            faults = told.faults or (FAULTS if "mutations" in told.only else len(kinds))
+            each = -(-faults // len(kinds))
+            lines += [_shown(line) for line in trials(kinds, told.seed, each, folder / "mutations")]
     if lines:
         print(table(lines))
+    if told.ledger:
+        write_ledger(told.ledger, lines, told.seed)
     good &= not (lines and harmed(lines))
     print("no harm" if good else "HARM WAS DONE")
     return 0 if good else 1

@@ -16,9 +16,21 @@ from flows.runs.staging import FOLDER as STAGING
 from tests.campaign.material import Scenario
 from tests.lasting import lasting_bytes
 
-HARMS = ("lost", "duplicated", "mixed", "other bytes", "half-written", "left over", "done again", "untrue")
+HARMS = (
+    "lost",
+    "duplicated",
+    "mixed",
+    "other bytes",
+    "half-written",
+    "left over",
+    "done again",
+    "untrue",
+    "no end",
+    "crashed",
+)
 """Rows that are not there, are there twice, or are of another model; files that are not those of an undisturbed run;
-with a final name, but not whole; not swept away; finished, but annotated once more.  Last: what was said is not so."""
+with a final name, but not whole; not swept away; finished, but annotated once more.  Last: what was said is not so;
+the command did not end in time; it ended by a signal of its own, or with more memory than it may have."""
 
 Harm = Counter[str]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.campaign.harm import HARMS, Harm
 
@@ -18,6 +19,7 @@ class Line:
     seen: Counter[str] = field(default_factory=Counter)
     why: list[str] = field(default_factory=list)
     skipped: str = ""
+    seeds: str = ""
 
     def add(self, harm: Harm, seen: str, *, where: str = "") -> None:
         """Count one more; `where` leads to what it was, should it have done harm."""
@@ -44,6 +46,35 @@ def table(lines: list[Line]) -> str:
         total.harm += line.harm
     head = f"{'what was done to a run':54} {'times':>6}  " + "  ".join(HARMS) + "   how far the runs came"
     return "\n".join([head, *map(str, lines), str(total), *(why for line in lines for why in line.why)])
+
+
+COLUMNS = ("what was done", "seeds", "tried", "held", "how it ended", "what did not hold")
+
+
+def write_ledger(path: Path, lines: list[Line], seed: int) -> None:
+    """Put a row for each line into a page's table, in the place of the row that said the same; sum up all rows."""
+    text, _, table = path.read_text().partition(f"| {COLUMNS[0]} |")
+    rows = {row.split(" | ")[0].removeprefix("| "): row for row in table.splitlines()[2:] if row[:2] == "| "}
+    for line in lines:
+        if line.tried:
+            ended = ", ".join(f"{n:,} {what}" for what, n in line.seen.most_common())
+            failed = "; ".join(why.replace("|", " ").replace("\n", " ")[:160] for why in line.why)
+            cells = (
+                line.what,
+                line.seeds or str(seed),
+                f"{line.tried:,}",
+                f"{line.tried - len(line.why):,}",
+                ended,
+                failed,
+            )
+            rows[line.what] = f"| {' | '.join(cells)} |"
+    rows.pop("all", None)
+    tried, held = (
+        sum(int(row.split(" | ")[column].replace(",", "")) for row in rows.values()) for column in (2, 3)
+    )
+    rows["all"] = f"| all |  | {tried:,} | {held:,} |  |  |"
+    head = f"| {' | '.join(COLUMNS)} |\n| --- | --- | ---: | ---: | --- | --- |"
+    path.write_text("\n".join([text + head, *rows.values()]) + "\n")
 
 
 def harmed(lines: list[Line]) -> bool:

@@ -313,6 +313,28 @@ def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
         parquet.open(path)
 
 
+def test_texts_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
+    """Pyarrow reads them without a word, and fails later."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"name": ["galaxy"]}), path, use_dictionary=False, compression="none")
+    path.write_bytes(path.read_bytes().replace(b"galaxy", b"gal\xffxy"))
+    with pytest.raises(DamagedFileError, match="is damaged: the column 'name' holds Invalid UTF8 sequence"):
+        list(parquet.open(path).batches(["name"]))
+
+
+def test_a_number_of_rows_that_is_not_that_of_the_row_groups_is_refused(tmp_path: Path) -> None:
+    """One bit of the footer makes -61 rows of 60: planned by it, reads went beyond memory, and the process crashed."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": range(60)}), path)
+    whole = path.read_bytes()
+    for place in (i for i in range(len(whole) - 8, 0, -1) if whole[i] == 2 * 60):  # as Thrift writes 60
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        if pq.read_metadata(path).num_rows == -61:
+            break
+    with pytest.raises(DamagedFileError, match="footer counts -61 rows, and 60 in its row groups"):
+        parquet.open(path)
+
+
 def test_encrypted_files_are_refused(tmp_path: Path) -> None:
     """Encrypted Parquet ends (and begins) with another magic."""
     (tmp_path / "a.parquet").write_bytes(b"PARE" + bytes(20) + b"PARE")

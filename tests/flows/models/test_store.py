@@ -9,7 +9,7 @@ import shutil
 import struct
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -347,6 +347,25 @@ def test_arrays_of_another_shape_are_the_models_fault(store: Store) -> None:
                 assert place[-1] == "draws"
                 assert len(model.classifier.members[0].posterior.draws) > 0
     assert refused > 20
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tree: tree["metrics"].update(log_loss=float("nan")),
+        lambda tree: tree.update(classes=[np.zeros(0)] * 2),
+    ],
+)
+def test_what_is_shown_of_a_model_is_text_and_finite_numbers(
+    store: Store, change: Callable[[Any], None]
+) -> None:
+    """The digest is right, but `blr inspect --json` could not write the value."""
+    path = store.find("morphology").path
+    tree = copy.deepcopy(read_tree(path))
+    change(tree)
+    write_tree(tree | {"digest": digest(tree)}, path)
+    with pytest.raises(ModelError, match="damaged model file"):
+        read_model(path)
 
 
 def test_an_asdf_file_of_something_else(tmp_path: Path) -> None:
