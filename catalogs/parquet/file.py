@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from io import BufferedIOBase
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -134,10 +134,13 @@ class ParquetPartition:
         with opened(self.path, checked=self.checked, dictionaries=texts, metadata=file.metadata) as encoded:
 
             def at_once(group: int) -> int:
-                first = next(encoded.iter_batches(1, row_groups=[group], columns=texts), None)
-                columns = first.columns if first else ()
-                words = [column.dictionary for column in columns if pt.is_dictionary(column.type)]
-                longest = max((pc.max(pc.binary_length(w)).as_py() or 1 for w in words), default=1)
+                longest = 1
+                for name in texts:
+                    with suppress(OSError):  # "Not yet implemented": an encoding that has no dictionary
+                        for first in islice(encoded.iter_batches(1, row_groups=[group], columns=[name]), 1):
+                            if pt.is_dictionary(first.column(name).type):
+                                lengths = pc.binary_length(first.column(name).dictionary)
+                                longest = max(longest, pc.max(lengths).as_py() or 1)
                 return max(1, min(most, LARGEST_PIECE // longest))
 
             for number, some in groupby(groups, at_once):

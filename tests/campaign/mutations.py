@@ -1,6 +1,6 @@
 """Small valid files damaged by seed, then given to `blr`: what it says, what it leaves, and what others read of it.
 
-A fault is a kind, as `parquet-flip`, and a seed, and the same two make the same bytes: `make campaign ONLY=parquet-flip
+A fault is a kind, as `parquet-flip`, and a seed; with the same versions of all packages they make the same bytes: `make campaign ONLY=parquet-flip
 SEED=17` tries one again.  Each is tried in a process of its own, forked from one that has imported everything, whose
 memory and time are bounded.  It held where the command ended in time, either with an error of its own and an empty
 output folder, or with status 0 and nothing but what a good file leaves, whose rows astropy or pyarrow read unchanged.

@@ -176,9 +176,9 @@ def test_a_damaged_input_leaves_no_output(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[place] ^= 0xFF
     path.write_bytes(data)
-    with pytest.raises(DamagedFileError, match="is damaged"):
+    with pytest.raises(DamagedFileError, match="has the CRC"):
         annotated(path, tmp_path / "out")
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
 
 
 def test_more_rows_than_the_file_has_are_refused(tmp_path: Path) -> None:
