@@ -108,8 +108,8 @@ def main() -> int:
             good &= zombie.passes(folder / "zombie")
         kinds = [*KINDS] if "mutations" in told.only else [kind for kind in told.only if kind in KINDS]
         if kinds:
-            faults = told.faults or (FAULTS if "mutations" in told.only else len(kinds))
-            each = -(-faults // len(kinds))
+            times = told.faults or (FAULTS if "mutations" in told.only else len(kinds))
+            each = -(-times // len(kinds))
             lines += [_shown(line) for line in trials(kinds, told.seed, each, folder / "mutations")]
     if lines:
         print(table(lines))
