@@ -46,6 +46,10 @@ class Basis(ABC):
     """
 
     kind: ClassVar[str]
+    learnt_from_labels: ClassVar[bool] = False
+    """Whether the functions were learnt from the labels: their evidence then compares with no other."""
+    not_stored: ClassVar[tuple[str, ...]] = ()
+    """Fields that `to_dict` leaves out."""
     standardisation: Standardisation
     features: tuple[str, ...] | None = field(default=None, kw_only=True)
     """Names of the F columns, where the basis was fitted to a table: of another table it takes those."""
@@ -73,6 +77,10 @@ class Basis(ABC):
         rows = self._rows(X)
         Phi = self._by_blocks(rows, self.standardisation)
         return Phi if self.features is None else NamedMatrix.of(Phi, self.names())
+
+    def training_design(self, X: ArrayLike) -> Matrix:
+        """Return Φ (N, M) of the rows X (N, F) that the basis was fitted to, as a fit of weights needs it."""
+        return self(X)
 
     def of_standardised(self, Z: Matrix) -> Matrix:
         """Return Φ (N, M) of features Z (N, F) that this basis's `standardisation` has standardised already."""
@@ -148,7 +156,7 @@ class Basis(ABC):
 
     @classmethod
     def _own_fields(cls) -> tuple[str, ...]:
-        return tuple(f.name for f in fields(cls) if f.name not in _SHARED)
+        return tuple(f.name for f in fields(cls) if f.name not in (*_SHARED, *cls.not_stored))
 
     def _keep(self, name: str, array: ArrayLike, dtype: type = np.float64) -> None:
         """Replace a field by a read-only copy, since stored arrays may be views of a file."""

@@ -28,15 +28,16 @@ from blr.basis._nystroem import Nystroem
 from blr.basis._polynomial import Polynomial
 from blr.basis._principal import Principal
 from blr.basis.base import Basis
+from blr.basis.forest import Forest
 from blr.basis.rbf import RBF
 from blr.basis.sigmoid import Sigmoid
 from blr.basis.standardisation import Softening
 
-_Kind = type[Linear | Polynomial | Principal | RBF | Laplacian | Nystroem | Sigmoid | BSpline | Fourier]
+_Kind = type[Linear | Polynomial | Principal | RBF | Laplacian | Nystroem | Sigmoid | BSpline | Fourier | Forest]
 
 BASES: dict[str, _Kind] = {
     basis.kind: basis
-    for basis in (Linear, Polynomial, Principal, RBF, Laplacian, Nystroem, Sigmoid, BSpline, Fourier)
+    for basis in (Linear, Polynomial, Principal, RBF, Laplacian, Nystroem, Sigmoid, BSpline, Fourier, Forest)
 }
 """Every kind of basis by its name."""
 
@@ -54,8 +55,9 @@ def fit_basis(
 
     `weight` (N,) counts in the standardisation, not in where centres and knots lie.  With `soften` the features go
     through an arcsinh first, about their median in units of their robust spread.  `options` are the
-    keywords of that kind's `fit`.  The kinds that draw at random, "rbf", "laplacian", "nystroem" and
-    "fourier", need `rng`; the others ignore it.
+    keywords of that kind's `fit`.  The kinds that draw at random, "rbf", "laplacian", "nystroem",
+    "fourier" and "forest", need `rng`; the others ignore it.  A "forest" needs `labels`, and its design matrix for a
+    fit is `basis.training_design(X)`.
 
     Raises
     ------

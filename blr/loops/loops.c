@@ -373,10 +373,47 @@ static PyObject *logistic_integral(PyObject *self, PyObject *args)
     return none(&got);
 }
 
+/* Add to out (n, K) the values of the leaves that rows reach in all trees.  A node is its feature, the bits of its
+ * threshold, its child, and the number of its leaf; a leaf is its own child.  Eight rows go down side by side, all to
+ * the depth of the deepest leaf: no branch depends on the data. */
+static PyObject *forest_sums(PyObject *self, PyObject *args)
+{
+    TAKE({"X", "nF", 'f', READ}, {"nodes", "m4", 'i', READ}, {"value", "LK", 'f', READ}, {"root", "T", 'i', READ},
+         {"depth", "T", 'i', READ}, {"out", "nK", 'd', WRITTEN});
+    const float *X = got.array[0], *value = got.array[2];
+    const int *nodes = got.array[1], *root = got.array[3], *depth = got.array[4];
+    double *out = got.array[5];
+    long n = got.size['n'], F = got.size['F'], K = got.size['K'], T = got.size['T'];
+    if (got.size['4'] != 4)
+        return refused(&got, "four numbers a node");
+    Py_BEGIN_ALLOW_THREADS
+    for (long t = 0; t < T; t++)
+        for (long i = 0; i < n; i += 8) {
+            int at[8], rows = n - i < 8 ? (int)(n - i) : 8;
+            for (int j = 0; j < 8; j++)
+                at[j] = root[t];
+            for (int d = 0; d < depth[t]; d++)
+                for (int j = 0; j < rows; j++) {
+                    const int *node = nodes + 4 * (long)at[j];
+                    float threshold;
+                    memcpy(&threshold, node + 1, sizeof threshold);
+                    at[j] = node[2] + (X[(i + j) * F + node[0]] > threshold);
+                }
+            for (int j = 0; j < rows; j++) {
+                const float *leaf = value + K * (long)nodes[4 * (long)at[j] + 3];
+                for (long k = 0; k < K; k++)
+                    out[(i + j) * K + k] += leaf[k];
+            }
+        }
+    Py_END_ALLOW_THREADS
+    return none(&got);
+}
+
 static PyMethodDef methods[] = {
     {"add_squares", add_squares, METH_VARARGS, NULL},
     {"arcsinhs", arcsinhs, METH_VARARGS, NULL},
     {"exponentials", exponentials, METH_VARARGS, NULL},
+    {"forest_sums", forest_sums, METH_VARARGS, NULL},
     {"logistic_integral", logistic_integral, METH_VARARGS, NULL},
     {"logistic_rows", logistic_rows, METH_VARARGS, NULL},
     {"logistic_sums", logistic_sums, METH_VARARGS, NULL},

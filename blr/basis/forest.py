@@ -1,0 +1,279 @@
+"""Trees as basis functions: the logits of a small forest of randomised trees.
+
+A forest is learnt from the labels, so its logits of the rows that it has seen are too sure.  A fit therefore uses the
+out-of-bag logits, each the mean of the trees that were grown without the row's group (Breiman 1996, "Out-of-bag
+estimation").  New rows are averaged over all trees.  With `linear`, the features themselves are functions too.
+
+Trees are grown by scikit-learn on the class shares of the rows (Geurts et al. 2006, doi:10.1007/s10994-006-6226-1, for
+random thresholds; Breiman 2001, doi:10.1023/A:1010933404324, for the best of a few features) and stored as plain
+arrays.  Shapes: N rows, F features, K classes, T trees, m nodes, L leaves.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Forest"]
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike, NDArray
+
+from blr import compiled
+from blr.arrays import Matrix, Vector
+from blr.basis.base import Basis, whole
+from blr.basis.standardisation import Standardisation
+
+_IN_BAG = 0.632  # share of the groups that a bootstrap draw of them contains
+_STEP = 0.25  # standard deviations on each side, over which slopes are taken: trees have none at a point
+_MANY_ROWS = 400  # from which leaves may be smaller
+_GROWN = {"random": ("ExtraTreeRegressor", 1.0), "best": ("DecisionTreeRegressor", "sqrt")}
+
+
+@dataclass(frozen=True, eq=False)
+class Forest(Basis):
+    """Logits of a forest's class probabilities, standardised; before them the features where `linear`.
+
+    Node i tests whether the feature `feature[i]` exceeds `threshold[i]`: its children are `child[i]` and, if so, the
+    next node.  A leaf is its own child; the leaves' class probabilities are the rows of `value` (L, K) in the order of
+    the nodes.  Tree t begins at node `root[t]`.  `centre` and `spread` (C,) standardise the logits.
+    """
+
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.float32]
+    child: NDArray[np.int32]
+    value: NDArray[np.float32]
+    root: NDArray[np.int32]
+    centre: Vector
+    spread: Vector
+    linear: bool = False
+    out_of_bag: Matrix | None = field(default=None, kw_only=True, repr=False)
+    """Standardised logits (N, C) of the rows that the forest was fitted to; None once it was stored."""
+
+    kind = "forest"
+    learnt_from_labels: ClassVar[bool] = True
+    not_stored: ClassVar[tuple[str, ...]] = ("out_of_bag",)
+
+    def __post_init__(self) -> None:
+        self._keep("feature", self.feature, np.int32)
+        self._keep("threshold", self.threshold, np.float32)
+        self._keep("child", self.child, np.int32)
+        self._keep("value", self.value, np.float32)
+        self._keep("root", self.root, np.int32)
+        self._keep("centre", self.centre)
+        self._keep("spread", self.spread)
+        m = len(self.feature)
+        nodes, leaf = np.arange(m), self.child == np.arange(m)
+        inner = self.child[~leaf]
+        whole_trees = (
+            self.threshold.shape == self.child.shape == (m,)
+            and self.value.ndim == 2
+            and len(self.value) == leaf.sum()
+            and np.all((self.feature >= 0) & (self.feature < self.n_features))
+            and np.all((inner > nodes[~leaf]) & (inner < m - 1))
+            and len(self.root)
+            and np.all((self.root >= 0) & (self.root < m))
+        )
+        if not whole_trees or self.centre.shape != self.spread.shape or not np.all(self.spread > 0):
+            raise ValueError(
+                f"expected trees whose nodes lead on to later ones and end in {leaf.sum()} leaves, got arrays that do "
+                "not fit together; make them with fit_basis('forest', X, labels=..., rng=...)"
+            )
+
+    @classmethod
+    def fit(
+        cls,
+        X: Matrix,
+        *,
+        labels: ArrayLike,
+        rng: Generator,
+        weight: Vector | None = None,
+        group: ArrayLike | None = None,
+        trees: int = 64,
+        split: str = "random",
+        leaf: int | None = None,
+        linear: bool = False,
+    ) -> Forest:
+        """Return the logits of `trees` trees, grown on bootstrap draws of the groups of rows of X (N, F).
+
+        `labels` are classes (N,) from 0 on, or shares or votes (N, K).  `group` (N,) has equal numbers where rows
+        belong together; by default each row is its own.  The thresholds are drawn at "random", or the "best" of √F
+        features.  `leaf` is the smallest number of rows of a leaf: 3, or 2 from 400 rows on.
+        """
+        if split not in _GROWN:
+            raise ValueError(f"split must be one of {', '.join(_GROWN)}, got {split!r}")
+        number, smallest = (
+            whole(trees, "trees"),
+            whole(leaf or (2 if len(X) >= _MANY_ROWS else 3), "leaf"),
+        )
+        standardisation = Standardisation.learn(X, weight=weight)
+        Z, shares = standardisation(X).astype(np.float32), _shares(labels, len(X))
+        grown, bag = _grow(Z, shares, weight, group, number, split, smallest, rng)
+        nodes = _stacked(grown)
+        a = _logits(bag, number)
+        centre, spread = a.mean(axis=0), np.maximum(a.std(axis=0), 1e-9)
+        return cls(
+            standardisation, *nodes, centre, spread, bool(linear), out_of_bag=(a - centre) / spread
+        )
+
+    @property
+    def n_functions(self) -> int:
+        """M: the constant, the features where they are functions, and the logits."""
+        return 1 + self.linear * self.n_features + len(self.centre)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there are trees alone: they are constant far from the data."""
+        return not self.linear
+
+    def training_design(self, X: ArrayLike) -> Matrix:
+        """Return Φ (N, M) of the rows that the forest was fitted to, with their out-of-bag logits.
+
+        Raises
+        ------
+        RuntimeError
+            If the basis was stored, which leaves these logits out, or X has another number of rows.
+        """
+        Phi = self(X)
+        if self.out_of_bag is None or len(self.out_of_bag) != len(Phi):
+            raise RuntimeError(
+                f"a forest keeps the out-of-bag logits of its {0 if self.out_of_bag is None else len(self.out_of_bag)} "
+                f"rows until it is stored, got {len(Phi)} rows; fit the basis again to the rows of this fit"
+            )
+        Phi[:, -len(self.centre) :] = self.out_of_bag
+        return Phi
+
+    def class_shares(self, Z: Matrix) -> Matrix:
+        """Return the mean (n, K) over all trees of the class probabilities of standardised features Z (n, F)."""
+        X, out = np.ascontiguousarray(Z, dtype=np.float32), np.zeros((len(Z), self.value.shape[1]))
+        if compiled.loops is not None:
+            compiled.loops.forest_sums(X, self._packed, self.value, self.root, self._depth, out)
+        else:
+            rows = np.arange(len(X))
+            for root, depth in zip(self.root, self._depth, strict=True):
+                at = np.full(len(X), root)
+                for _ in range(depth):
+                    at = self.child[at] + (X[rows, self.feature[at]] > self.threshold[at])
+                out += self.value[self._packed[at, 3]]
+        return out / len(self.root)
+
+    @cached_property
+    def _packed(self) -> NDArray[np.int32]:
+        """Feature, the bits of the threshold, child and number of the leaf of each node, (m, 4)."""
+        leaf = np.cumsum(self.child == np.arange(len(self.child))) - 1
+        columns = self.feature, self.threshold.view(np.int32), self.child, leaf
+        return np.stack([c.astype(np.int32) for c in columns], axis=1)
+
+    @cached_property
+    def _depth(self) -> NDArray[np.int32]:
+        """Number of tests to the deepest leaf of each tree, (T,)."""
+        depth, nodes = np.zeros(len(self.root), np.int32), [np.array([root]) for root in self.root]
+        for t, at in enumerate(nodes):
+            while (inner := at[self.child[at] != at]).size:
+                depth[t] += 1
+                at = np.concatenate([self.child[inner], self.child[inner] + 1])  # noqa: PLW2901  one level down
+        return depth
+
+    def _evaluate(self, Z: Matrix, out: Matrix) -> None:
+        if self.linear:
+            out[:, 1 : 1 + self.n_features] = Z
+        a = _logits(self.class_shares(Z), len(self.root))
+        out[:, -len(self.centre) :] = (a - self.centre) / self.spread
+
+    def _derivative(self, Z: Matrix, out: Matrix) -> None:
+        C = len(self.centre)
+        for f in range(self.n_features):
+            if self.linear:
+                out[:, 1 + f, f] = 1
+            ends = []
+            for side in (-_STEP, _STEP):
+                moved = Z.copy()
+                moved[:, f] += side
+                ends.append(_logits(self.class_shares(moved), len(self.root)) / self.spread)
+            out[:, -C:, f] = (ends[1] - ends[0]) / (2 * _STEP)
+
+    def _names(self, features: Sequence[str]) -> Sequence[str]:
+        C = len(self.centre)
+        own = ["trees"] if C == 1 else [f"trees for class {k + 1}" for k in range(C)]
+        return [*(features if self.linear else ()), *own]
+
+
+def _shares(labels: ArrayLike, n: int) -> Matrix:
+    """Return the class shares (N, K) of labels (N,) from 0 on, or of shares or votes (N, K)."""
+    t = np.asarray(labels)
+    if len(t) != n:
+        raise ValueError(f"got {len(t)} labels of {n} rows; give one label, or one row of shares, for each row")
+    if t.ndim == 1:
+        k = t.astype(np.intp)
+        return np.eye(max(int(k.max(initial=0)) + 1, 2))[k]
+    return np.asarray(t / t.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+def _logits(p: Matrix, trees: int) -> Matrix:
+    """Return the log of shares p (n, K) of some trees, none of them 0: (n, 1) of two classes, else (n, K).
+
+    Both the bag's and all trees' shares are smoothed as those of the trees outside a bag.
+    """
+    outside = (1 - _IN_BAG) * trees
+    a = np.log((p * outside + 1 / p.shape[1]) / (outside + 1))
+    return a[:, 1:] - a[:, :1] if p.shape[1] == 2 else a
+
+
+def _grow(
+    Z: NDArray[np.float32],
+    shares: Matrix,
+    weight: Vector | None,
+    group: ArrayLike | None,
+    number: int,
+    split: str,
+    leaf: int,
+    rng: Generator,
+) -> tuple[list[Any], Matrix]:
+    """Return scikit-learn's trees, and each row's mean shares (N, K) over the trees that have not seen its group."""
+    from sklearn import tree  # noqa: PLC0415  its import takes longer than most fits
+
+    name, most = _GROWN[split]
+    of_row = np.arange(len(Z)) if group is None else np.unique(np.asarray(group), return_inverse=True)[1]
+    n_groups = int(of_row.max(initial=0)) + 1
+    total, count, grown = np.zeros_like(shares), np.zeros(len(Z)), []
+    for seed in rng.integers(2**31 - 1, size=number).tolist():
+        drawn = np.bincount(rng.integers(n_groups, size=n_groups), minlength=n_groups)[of_row]
+        seen = drawn > 0
+        own = drawn[seen] if weight is None else drawn[seen] * weight[seen]
+        one = getattr(tree, name)(min_samples_leaf=leaf, max_features=most, random_state=seed)
+        one.fit(Z[seen], shares[seen], sample_weight=own.astype(np.float64), check_input=True)
+        if not seen.all():
+            total[~seen] += one.tree_.predict(Z[~seen]).reshape(-1, shares.shape[1])
+            count[~seen] += 1
+        grown.append(one.tree_)
+    # A row that each tree has seen, as of a catalogue with one group, has the shares of all rows.
+    mean = np.average(shares, axis=0, weights=weight)
+    return grown, np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], mean)
+
+
+def _stacked(grown: Sequence[Any]) -> tuple[NDArray[Any], ...]:
+    """Return feature, threshold, child, value and root of all trees, level by level, siblings side by side."""
+    features, thresholds, children, values, roots, start = [], [], [], [], [], 0
+    for tree in grown:
+        order, level = [np.zeros(1, np.intp)], np.zeros(1, np.intp)
+        while (inner := level[tree.children_left[level] >= 0]).size:
+            level = np.stack([tree.children_left[inner], tree.children_right[inner]], axis=1).ravel()
+            order.append(level)
+        old = np.concatenate(order)
+        new = np.empty(len(old), np.intp)
+        new[old] = np.arange(len(old))
+        leaf = tree.children_left[old] < 0
+        child = np.where(leaf, np.arange(len(old)), new[np.maximum(tree.children_left[old], 0)])
+        features.append(np.where(leaf, 0, tree.feature[old]))
+        # Features are in single precision: x > threshold is the same as of the next single number below.
+        near = tree.threshold[old].astype(np.float32)
+        low = np.where(near > tree.threshold[old], np.nextafter(near, np.float32(-np.inf)), near)
+        thresholds.append(np.where(leaf, np.float32(np.inf), low))
+        children.append(child + start)
+        values.append(tree.value[old[leaf]].reshape(leaf.sum(), -1))
+        roots.append(start)
+        start += len(old)
+    return (*(np.concatenate(x) for x in (features, thresholds, children, values)), np.array(roots))
