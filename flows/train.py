@@ -43,7 +43,7 @@ STEPS = training.Steps(
     fit=FIT,
     choose=task(
         name="choose",
-        task_run_name=task_name(lambda given: f"choose from {_n_candidates(len(given['candidates']))}"),
+        task_run_name=task_name(lambda given: f"choose from {_n_candidates(len(given['fitted']))}"),
         cache_policy=NO_CACHE,
         persist_result=False,
     )(training.choose),

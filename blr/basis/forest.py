@@ -112,11 +112,20 @@ class Forest(Basis):
         standardisation = Standardisation.learn(X, weight=weight)
         Z, shares = standardisation(X).astype(np.float32), _shares(labels, len(X))
         grown, bag = _grow(Z, shares, weight, group, number, split, smallest, rng)
-        nodes = _stacked(grown)
+        feature, threshold, child, value, root = _stacked(grown)
         a = _logits(bag, number)
         centre, spread = a.mean(axis=0), np.maximum(a.std(axis=0), 1e-9)
         return cls(
-            standardisation, *nodes, centre, spread, bool(linear), out_of_bag=(a - centre) / spread
+            standardisation,
+            feature,
+            threshold,
+            child,
+            value,
+            root,
+            centre,
+            spread,
+            bool(linear),
+            out_of_bag=(a - centre) / spread,
         )
 
     @property
@@ -205,7 +214,9 @@ def _shares(labels: ArrayLike, n: int) -> Matrix:
     """Return the class shares (N, K) of labels (N,) from 0 on, or of shares or votes (N, K)."""
     t = np.asarray(labels)
     if len(t) != n:
-        raise ValueError(f"got {len(t)} labels of {n} rows; give one label, or one row of shares, for each row")
+        raise ValueError(
+            f"got {len(t)} labels of {n} rows; give one label, or one row of shares, for each row"
+        )
     if t.ndim == 1:
         k = t.astype(np.intp)
         return np.eye(max(int(k.max(initial=0)) + 1, 2))[k]
@@ -254,7 +265,9 @@ def _grow(
     return grown, np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], mean)
 
 
-def _stacked(grown: Sequence[Any]) -> tuple[NDArray[Any], ...]:
+def _stacked(
+    grown: Sequence[Any],
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return feature, threshold, child, value and root of all trees, level by level, siblings side by side."""
     features, thresholds, children, values, roots, start = [], [], [], [], [], 0
     for tree in grown:
@@ -276,4 +289,5 @@ def _stacked(grown: Sequence[Any]) -> tuple[NDArray[Any], ...]:
         values.append(tree.value[old[leaf]].reshape(leaf.sum(), -1))
         roots.append(start)
         start += len(old)
-    return (*(np.concatenate(x) for x in (features, thresholds, children, values)), np.array(roots))
+    joined = np.concatenate
+    return joined(features), joined(thresholds), joined(children), joined(values), np.array(roots)

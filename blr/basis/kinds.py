@@ -33,7 +33,9 @@ from blr.basis.rbf import RBF
 from blr.basis.sigmoid import Sigmoid
 from blr.basis.standardisation import Softening
 
-_Kind = type[Linear | Polynomial | Principal | RBF | Laplacian | Nystroem | Sigmoid | BSpline | Fourier | Forest]
+_Kind = type[
+    Linear | Polynomial | Principal | RBF | Laplacian | Nystroem | Sigmoid | BSpline | Fourier | Forest
+]
 
 BASES: dict[str, _Kind] = {
     basis.kind: basis

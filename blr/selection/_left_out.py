@@ -6,10 +6,11 @@ Shapes: n rows, K classes, C outputs.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Matrix, Vector
 from blr.covariances import class_covariances, output_covariances
+from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import Categorical, unpack
 from blr.posterior.kinds import RefinedPosterior
 from blr.posterior.posterior import Posterior
@@ -17,7 +18,7 @@ from blr.predictive.expectations import expected_by_class, expected_derivatives
 from blr.predictive.softmax import softmax_exact
 from blr.sums import activations, in_classes, many_classes
 
-__all__ = ["left_out"]
+__all__ = ["groups_of_several", "left_out", "left_out_together"]
 
 _SIZES = np.array([2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 1 << 30])  # of classes that share a curvature
 _NO_SHARE = 1e-7  # share of its curvature that a class may have for nothing
@@ -50,6 +51,50 @@ def left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, N
     V_out = np.asarray(np.linalg.solve(left, V), dtype=np.float64)
     mean = a - np.einsum("ncd,nd->nc", V_out, w[:, None] * g)
     return about.output_probability(mean, V_out), influential
+
+
+def groups_of_several(group: ArrayLike | None) -> list[NDArray[np.intp]]:
+    """Return the rows of each group that has more than one, of groups (N,)."""
+    if group is None:
+        return []
+    _, number, size = np.unique(np.asarray(group), return_inverse=True, return_counts=True)
+    order = np.argsort(number, kind="stable")
+    return [rows for rows in np.split(order, np.cumsum(size)[:-1]) if len(rows) > 1]
+
+
+def left_out_together(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> Matrix:
+    """Return the probabilities (n, K) of rows without all of them, by one Newton step.
+
+    The step is taken in the space of the n C activations or, where these are more, of the D weights.  Of the rows'
+    curvature a hundredth stays, so that something is left in every direction.
+    """
+    about, C = q if isinstance(q, RefinedPosterior) else q.laplace, q.problem.likelihood.n_outputs
+    gaussian, (n, M) = about.gaussian, Phi.shape
+    a = activations(Phi, gaussian.mean, C)
+    if isinstance(about, RefinedPosterior):
+        V = output_covariances(Phi, gaussian.inverse_cholesky, C)
+        _, g, curvature = expected_derivatives(q.problem.likelihood, a, V, t, most_nodes=_NODES)
+    else:
+        _, g, curvature = q.problem.likelihood.derivatives(a, t)
+    R, g = _MOST_OWN * w[:, None, None] * unpack(curvature, C), w[:, None] * g
+    if n <= M:
+        # Whitened activations U J' of all rows and outputs: their products are the covariances.
+        U = gaussian.inverse_cholesky.reshape(-1, C, M)
+        B = np.einsum("icm,nm->nci", U, Phi, optimize=True).reshape(n * C, -1)
+        V_all = B @ B.T
+        own = np.einsum("anc,ncd->and", V_all.reshape(n * C, n, C), R).reshape(n * C, n * C)
+        V_all = np.linalg.solve(np.eye(n * C) - own, V_all)
+        mean = a - (V_all @ g.ravel()).reshape(n, C)
+        return about.output_probability(mean, V_all.reshape(n, C, n, C)[np.arange(n), :, np.arange(n)])
+    H = np.empty((C, M, C, M))
+    for c in range(C):
+        for d in range(C):
+            H[c, :, d, :] = Phi.T @ (R[:, c, d, None] * Phi)
+    left = Gaussian(gaussian.mean, gaussian.precision - H.reshape(C * M, C * M))
+    step = left.solve((g.T @ Phi).ravel())
+    return about.output_probability(
+        a - activations(Phi, step, C), output_covariances(Phi, left.inverse_cholesky, C)
+    )
 
 
 def _left_out_by_class(

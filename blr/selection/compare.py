@@ -19,7 +19,7 @@ from blr.likelihood.confusion import most_likely_class
 from blr.posterior.posterior import Posterior
 from blr.predictive.mixture import Prediction, mix
 from blr.selection._comparison import Comparison, Ranking, Row, rank
-from blr.selection._left_out import left_out
+from blr.selection._left_out import groups_of_several, left_out, left_out_together
 from blr.sums import Terms, chunk_rows
 from blr.threads import single_threaded_blas
 
@@ -87,10 +87,13 @@ def leave_one_out(q: Posterior) -> LeaveOneOut:
     return LeaveOneOut(total, float(np.sqrt(variance)), influential)
 
 
-def leave_one_out_probability(q: Posterior, *, records: bool = True) -> tuple[Matrix, Matrix, Vector]:
+def leave_one_out_probability(
+    q: Posterior, *, records: bool = True, group: ArrayLike | None = None
+) -> tuple[Matrix, Matrix, Vector]:
     """Return each row's probabilities without itself (N, K), its shares of the classes (N, K), and its weight (N,).
 
-    As `leave_one_out`, for `stacking_weights`.  Where labels may be wrong they are the probabilities of what was
+    As `leave_one_out`, for `stacking_weights`.  Rows of an equal `group` (N,) are left out together.
+    Where labels may be wrong they are the probabilities of what was
     recorded; without `records` those of the true classes.
 
     Raises
@@ -106,7 +109,9 @@ def leave_one_out_probability(q: Posterior, *, records: bool = True) -> tuple[Ma
     parts = [slice(i, i + step) for i in range(0, len(data.Phi), step)]
     with single_threaded_blas():
         p = [left_out(q, data.Phi[part], data.t[part], weight[part])[0] for part in parts]
-    p_left = np.concatenate(p)
+        p_left = np.concatenate(p)
+        for rows in groups_of_several(group):
+            p_left[rows] = left_out_together(q, data.Phi[rows], data.t[rows], weight[rows])
     return against_records(q, p_left, data.t)[0] if records else p_left, shares, weight
 
 

@@ -34,7 +34,6 @@ class DemoCandidate:
     checks: tuple[PosteriorCheck | None, ...]
     second_order: float | None
     loo: float | None
-    left_out_by: str
 
     @classmethod
     def of(cls, row: CandidateRow) -> DemoCandidate:

@@ -53,15 +53,16 @@ class JudgedCandidate:
     loo: float | None  # log density of the training rows, each left out, nats
     loo_standard_error: float | None
     effective_parameters: float | None
-    log_loss: float  # mean over the rows that judge, nats
+    log_loss: float  # mean over the training rows, each left out, nats
     parts: tuple[CandidatePart, ...]  # the best first; empty in models of earlier versions
-    verdict: str  # on the Gaussian approximation: "green", "amber" or "red"
+    verdict: (
+        str | None
+    )  # on the Gaussian approximation: "green", "amber" or "red"; None where nothing asked for it
     reasons: tuple[str, ...]
     numbers: Mapping[str, float | None]  # the diagnostics behind the verdict
     converged: bool
     n_iter: int
     prior_probability: float
-    left_out_by: str  # "folds", "one step" or "held-out rows"; "" in models of earlier versions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,7 +88,7 @@ class Model:
             ["trust", "; ".join([self.trust.verdict, *self.trust.reasons])],
         ]
         candidates = [
-            ["selected" if i == self.selected else "", row.basis, f"{row.weight:.3f}", row.verdict]
+            ["selected" if i == self.selected else "", row.basis, f"{row.weight:.3f}", row.verdict or "–"]
             for i, row in enumerate(self.candidates)
         ]
         table = html_table(["", "candidate", "probability", "trust"], candidates)

@@ -28,9 +28,6 @@ def choice_words(report: TrainReport) -> str:
 
 
 def _reason(report: TrainReport, best: CandidateRow, chosen: CandidateRow) -> str:
-    # Since models have `left_out_by`, candidates with a red verdict compete too.
-    if best.verdict == "red" and chosen.verdict != "red" and not best.left_out_by:
-        return "its verdict is red, so that its numbers are not to be trusted"
     by = report.model.selected_by or "evidence"
     ranked = f"candidates are ranked by {CRITERIA[by]} on the training objects"
     if by == "evidence":

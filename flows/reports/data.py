@@ -63,13 +63,8 @@ class TrainReport:
 
     @property
     def judged_words(self) -> str:
-        """Why the fits did not see the objects that judge them: "held-out", or "left-out (five folds)"."""
-        if self.metrics.judged_by != "left-out":
-            return self.metrics.judged_by
-        ways = {c.left_out_by for c in self.model.candidates}
-        if "one step" not in ways:
-            return "left-out (five folds)"
-        return "left-out (five folds, or one step)" if "folds" in ways else "left-out (one step)"
+        """Why the fits did not see the objects that judge them: "held-out", or "left-out (one step)"."""
+        return "left-out (one step)" if self.metrics.judged_by == "left-out" else self.metrics.judged_by
 
     @property
     def is_mixture(self) -> bool:

@@ -315,7 +315,7 @@ def _verdict(report: TrainReport, i: int) -> str:
     loses = candidate.log_loss >= report.metrics.log_loss_baseline
     if loses or (i == report.model.selected and not report.has_skill):
         return f"{candidate.verdict}, no skill" if candidate.verdict else "no skill"
-    return candidate.verdict
+    return candidate.verdict or "–"
 
 
 def _fixed(value: float | None, digits: int) -> str:

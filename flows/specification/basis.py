@@ -13,6 +13,7 @@ __all__ = [
     "Basis",
     "BasisKeywords",
     "BsplineBasis",
+    "ForestBasis",
     "FourierBasis",
     "LaplacianBasis",
     "LinearBasis",
@@ -167,6 +168,21 @@ class FourierBasis(SpecificationTable):
     )
 
 
+class ForestBasis(SpecificationTable):
+    """The logits of a small forest of trees: local structure that no smooth function follows."""
+
+    kind: Literal["forest"]
+    trees: int = Field(default=64, ge=8, le=1000, description="Number of trees")
+    split: Literal["random", "best"] = Field(
+        default="random",
+        description="Thresholds at random, or the best of those of a few features",
+    )
+    leaf: int | None = Field(
+        default=None, ge=1, description="Fewest rows of a leaf; default: 3, or 2 from 400 rows on"
+    )
+    linear: bool = Field(default=False, description="The features themselves too")
+
+
 Basis = Annotated[
     LinearBasis
     | PolynomialBasis
@@ -176,7 +192,8 @@ Basis = Annotated[
     | NystroemBasis
     | SigmoidBasis
     | BsplineBasis
-    | FourierBasis,
+    | FourierBasis
+    | ForestBasis,
     Field(discriminator="kind"),
 ]
 
@@ -190,6 +207,7 @@ BASIS_KINDS = (
     "sigmoid",
     "bspline",
     "fourier",
+    "forest",
 )
 
 
@@ -207,6 +225,9 @@ class BasisKeywords(TypedDict, total=False):
     extrapolation: Literal["linear", "constant"]
     frequencies: int
     lengthscale: float
+    trees: int
+    split: Literal["random", "best"]
+    leaf: int
 
 
 def basis_keywords(basis: Basis) -> BasisKeywords:
@@ -233,7 +254,7 @@ def basis_words(basis: Basis) -> str:
     return ", ".join([basis.kind, *words])
 
 
-SIZES = ("degree", "centres", "knots", "frequencies")
+SIZES = ("degree", "centres", "knots", "frequencies", "trees")
 """Keys that say how large a basis is."""
 
 

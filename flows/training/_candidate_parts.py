@@ -35,7 +35,7 @@ __all__ = ["CandidateProblem", "Part", "Response", "fitted_parts"]
 
 Floats = NDArray[np.float64]
 
-MOST_PARTS = 3
+MOST_PARTS = 2
 LEAST_PART = 0.1
 """Smallest share of a part, relative to the best one: every part costs the same time in each prediction."""
 COMMON_WIDTH = 0.7
@@ -56,7 +56,8 @@ class Response(TypedDict):
 class CandidateProblem:
     """The inputs of every fit of a candidate: features X (N, F), targets, and the options of its basis.
 
-    `widths` are the keywords of each basis that is tried.  `response` are the keywords of every fit besides the design
+    `widths` are the keywords of each basis that is tried.  Rows of an equal `group` (N,)
+    belong together.  `response` are the keywords of every fit besides the design
     matrix.  Where there are `shards`, fits use the rows and the feature `columns` there; X and `response` are then
     those of a sample.
     """
@@ -71,6 +72,7 @@ class CandidateProblem:
     threads: int | None
     columns: tuple[int, ...] = ()
     shards: TrainingShards | None = None
+    group: NDArray[np.uint64] | None = None
 
     def basis(
         self, width: int, *, known: Sequence[float] | None = None, on_step: Callable[[], None] | None = None
@@ -84,8 +86,9 @@ class CandidateProblem:
         each = keywords.pop("height", None) == "each" or keywords.get("width") == "each"
         if keywords.get("width") == "each":
             keywords["width"] = COMMON_WIDTH * np.sqrt(self.X.shape[1])
+        own = {"labels": self.response["t"], "group": self.group} if self.kind == "forest" else {}
         basis = fit_basis(
-            self.kind, self.X, weight=self.weight, rng=self.generator(), soften=self.soften, **keywords
+            self.kind, self.X, weight=self.weight, rng=self.generator(), soften=self.soften, **keywords, **own
         )
         if self.shards is not None:
             basis = replace(basis, standardisation=self.shards.standardised(basis, self.columns, self.X))
@@ -103,7 +106,7 @@ class CandidateProblem:
     def design(self, basis: Basis) -> Floats | DesignShards:
         """Return the design matrix: an array, or one of rows on the disk that is computed shard by shard."""
         if self.shards is None:
-            return basis(self.X)
+            return basis.training_design(self.X)
         own = self.response["confusion"] if self.shards.confusion is not None else None
         return self.shards.design(basis, self.columns, self.X, self.response["t"], self.weight, own)
 

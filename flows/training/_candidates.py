@@ -12,21 +12,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.calibration import log_loss
 from blr.classifier import Classifier, Member
 from blr.gaussian import Gaussian
-from blr.likelihood.confusion import recorded_probability
+from blr.posterior.kinds import LaplacePosterior, RefinedPosterior
 from blr.posterior.posterior import Posterior
 from blr.posterior.repair import served
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
 from blr.predictive.temperature import Temperature
-from blr.selection.compare import LeaveOneOut, leave_one_out
-from blr.selection.folds import assign_folds
 from blr.threads import default_threads
 from blr.trust.verdict import Trust, named_reasons
 from flows.engines.current import current_engine
-from flows.models.candidates import CandidatePart, JudgedCandidate, PosteriorCheck
+from flows.models.candidates import JudgedCandidate, PosteriorCheck
 from flows.runs.progress import tell
 from flows.specification.basis import SigmoidBasis, basis_choices, basis_words
 from flows.specification.specification import Candidate, Specification
@@ -38,7 +35,6 @@ from flows.training._candidate_parts import (
 )
 from flows.training._checks import posterior_check
 from flows.training._left_out import IncompleteRows, LeftOut, left_out, left_out_of_sample
-from flows.training._rows import TrainingRows
 from flows.training._shards import TrainingShards
 
 __all__ = [
@@ -46,7 +42,6 @@ __all__ = [
     "FittedCandidate",
     "build_classifier",
     "fit_candidate",
-    "known_trust",
     "refit_candidate",
     "used_columns",
 ]
@@ -58,27 +53,33 @@ Floats = NDArray[np.float64]
 class FittedCandidate:
     """The candidate as it was judged, and what later steps need of its fits.
 
-    `left_out` are the left-out probabilities of the training rows.
-    `drafts` are the refined posteriors of the parts, from which a later refinement starts; none if nothing was refined.
+    `left_out` are the left-out probabilities of the training rows.  `drafts` are the refined posteriors of the parts,
+    from which a later refinement starts; none if nothing was refined.  `parts` are the fits themselves, as long as
+    they are in memory.
     """
 
     row: JudgedCandidate
-    left_out: LeftOut | None = None
+    left_out: LeftOut
     drafts: tuple[Gaussian, ...] = ()
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class FinalMember:
-    """A member of the model, and the check of its posterior against the exact one; None where it was not checked."""
+    """A member of the model, and the check of its posterior against the exact one; None where it was not checked.
+
+    `trust` is the verdict on its Laplace fit, where it was asked for.
+    """
 
     member: Member
     check: PosteriorCheck | None
+    trust: Trust | None = None
 
 
 def fit_candidate(
     specification: Specification, index: int, data: CandidateData, *, threads: int | None = None
 ) -> FittedCandidate:
-    """Fit one candidate to the training rows and judge it on rows that its fits have not seen."""
+    """Fit one candidate to the training rows, and judge it on each row left out."""
     candidate, select = specification.candidate[index], specification.select
     what = f"candidate {index + 1} of {len(specification.candidate)}"
     tell().start(f"fitting {what}", 0, "steps")
@@ -86,87 +87,95 @@ def fit_candidate(
     parts, log_evidence = fitted_parts(
         problem, integrated=select.scale == "integrated", refined=refined, on_step=_advance
     )
-    held_out = bool(data.rows.held_out.any())
-    loo = leave_one_out(parts[0].served)
-    unseen = None
-    if select.by == "stack" or not held_out:
-        training, group = data.rows.training, data.rows.group
-        if problem.shards is None:
-            tell().start(f"folds of {what}", len(parts), "parts")
-            fold = assign_folds(data.rows.target[training], None if group is None else group[training])
-            incomplete = IncompleteRows.of(data, tuple(specification.features), problem.columns)
-            n_influential = loo.n_influential
-            unseen = left_out(
-                parts, fold, incomplete, n_influential=n_influential, refined=refined, on_part=_advance
-            )
-        else:
-            tell().start(f"left-out rows of {what}", len(problem.X), "rows")
-            unseen = left_out_of_sample(problem, parts, on_rows=tell().advance)
-        unseen = unseen.recorded(data.rows.confused(training))
-    if held_out:
-        loss = _held_out_loss(specification, index, parts, data)
+    training = data.rows.training
+    if problem.shards is None:
+        tell().start(f"left-out rows of {what}", len(parts), "parts")
+        incomplete = IncompleteRows.of(data, tuple(specification.features), problem.columns)
+        unseen = left_out(parts, incomplete, group=problem.group, on_part=_advance)
     else:
-        assert unseen is not None  # noqa: S101  nothing is held out
-        loss = unseen.loss()
-    named = _features(specification, candidate)
-    by = "held-out rows" if unseen is None else unseen.by
-    row = _row(candidate, named, data.classes, parts, log_evidence, loss, loo, by)
+        tell().start(f"left-out rows of {what}", len(problem.X), "rows")
+        unseen = left_out_of_sample(problem, parts, on_rows=tell().advance)
+    unseen = unseen.recorded(data.rows.confused(training))
+    row = _row(
+        candidate,
+        _features(specification, candidate),
+        data.classes,
+        parts,
+        log_evidence,
+        unseen,
+        judged=select.by in {"evidence", "average"},
+    )
     drafts = tuple(part.served.gaussian for part in parts) if refined else ()
-    return FittedCandidate(row, unseen, drafts)
+    numbers = problem.X.shape[0] * parts[0].basis.n_functions
+    kept = tuple(parts) if problem.shards is None and numbers <= MOST_NUMBERS else ()
+    return FittedCandidate(row, unseen, drafts, kept)
+
+
+MOST_NUMBERS = 2**22
+"""Most numbers of a design matrix that is kept between the steps of a training; larger ones are computed again."""
 
 
 def refit_candidate(
     specification: Specification,
     index: int,
     data: CandidateData,
-    parts: Sequence[CandidatePart],
+    fitted: FittedCandidate,
     *,
-    drafts: Sequence[Gaussian] = (),
+    same_rows: bool,
     checked: Collection[int] = (),
-    verdict: Trust | None = None,
+    judged: bool = False,
     threads: int | None = None,
 ) -> list[FinalMember]:
     """Return the members of a candidate, with the posterior that the specification asks for.
 
-    `parts` are those of the candidate's row in the table.  Their fits are done again, since a loaded fit has no data.
-    The refinement of a part starts at its draft if there are `drafts`, one for each part.  The refined posteriors of
-    the `checked` parts (indices) are compared with the exact ones where the verdict is red.  `verdict` is that of the
-    first part's Laplace fit, if a fit to the same rows was judged before.
+    The refinement of a part starts at its draft.  With the `same_rows` as before, fits that are in memory are used.
+    The refined posteriors of the `checked` parts (indices) are compared with the exact ones where the verdict on their
+    Laplace fits is red.  `judged` asks for the verdict on the first part.
     """
     kind, what = specification.select.posterior, f"candidate {index + 1} of {len(specification.candidate)}"
     done = "refining" if kind == "refined" else "sampling the posterior of"
     tell().start(f"{done} {what}", 0, "steps" if kind == "refined" else "blocks of draws")
     problem, columns = _problem(specification, index, data, threads), _columns(specification, index)
     members, named = [], _features(specification, specification.candidate[index])
-    for number, part in enumerate(parts):
-        basis, check = problem.basis(part.width, known=part.widths or part.heights), None
-        laplace = problem.at_scale(basis, part.scale)
-        if verdict is not None and not number and number in checked:
-            laplace = replace(laplace, verdict=verdict)
-        q: Posterior = laplace
+    in_memory = fitted.parts if same_rows else ()
+    for number, part in enumerate(fitted.row.parts):
+        if in_memory:
+            basis, laplace = in_memory[number].basis, in_memory[number].laplace
+        else:
+            basis = problem.basis(part.width, known=part.widths or part.heights)
+            laplace = problem.at_scale(basis, part.scale)
         (rng,) = _generator(specification, specification.candidate[index]).spawn(1)
-        if kind == "refined":
-            draft = drafts[number] if number < len(drafts) else None
-            # Of other rows a basis may have other functions: steps lie at the different values of a feature.
-            if draft is not None and draft.mean.size == laplace.gaussian.mean.size:
-                start: Posterior = replace(laplace, gaussian=draft)
-            else:
-                start = refine(laplace, draft=True, on_step=_advance)
-            q = refined = refine(laplace, start=start, on_step=_advance)
-            if number in checked and problem.shards is None:  # chains read all rows thousands of times
-                tell().start(f"checking {what} against the exact posterior", 0, "steps")
-                exact = served(laplace, refined, rng=rng)
-                q, check = exact.posterior, posterior_check(exact, basis.names(named), data.classes)
-        elif kind == "sampled":
-            q = sample_posterior(laplace, rng=rng, on_step=_advance)
-        members.append(FinalMember(Member(basis, q, columns, part.weight), check))
+        q, check = _final(kind, laplace, _start(laplace, fitted.drafts[number : number + 1]), rng), None
+        # Chains read all rows thousands of times.
+        if isinstance(q, RefinedPosterior) and number in checked and problem.shards is None:
+            tell().start(f"checking {what} against the exact posterior", 0, "steps")
+            exact = served(laplace, q, rng=rng)
+            q, check = exact.posterior, posterior_check(exact, basis.names(named), data.classes)
+        trust = laplace.trust if number in checked or (judged and not number) else None
+        members.append(FinalMember(Member(basis, q, columns, part.weight), check, trust))
     return members
 
 
-def known_trust(row: JudgedCandidate) -> Trust:
-    """Return the verdict on the Laplace fit of a candidate's first part, as its row in the table has it."""
-    numbers = {name: float("nan") if x is None else x for name, x in row.numbers.items()}
-    return Trust(row.verdict, tuple(row.reasons), numbers)
+def _start(laplace: LaplacePosterior, draft: Sequence[Gaussian]) -> Posterior | None:
+    """Return the draft that a refinement starts from; None where there is none, or it has other functions.
+
+    Of other rows a basis may have other functions: steps lie at the different values of a feature.
+    """
+    if draft and draft[0].mean.size == laplace.gaussian.mean.size:
+        return replace(laplace, gaussian=draft[0])
+    return None
+
+
+def _final(
+    kind: str, laplace: LaplacePosterior, start: Posterior | None, rng: np.random.Generator
+) -> Posterior:
+    """Return the posterior of a kind that a specification asks for."""
+    if kind == "laplace":
+        return laplace
+    if kind == "sampled":
+        return sample_posterior(laplace, rng=rng, on_step=_advance)
+    start = start or refine(laplace, draft=True, on_step=_advance)
+    return refine(laplace, start=start, on_step=_advance)
 
 
 def _advance() -> None:
@@ -215,6 +224,7 @@ def _problem(
         threads=threads,
         columns=columns,
         shards=shards,
+        group=None if data.rows.group is None else data.rows.group[training],
     )
 
 
@@ -263,72 +273,47 @@ def _generator(specification: Specification, candidate: Candidate) -> np.random.
     return np.random.default_rng([specification.seed, *words.tolist()])
 
 
-def _held_out_loss(
-    specification: Specification, index: int, parts: Sequence[Part], data: CandidateData
-) -> float:
-    columns = _columns(specification, index)
-    members = [Member(part.basis, part.served, columns, part.weight) for part in parts]
-    classifier = build_classifier(specification, members, data, untrusted=False)
-    used = used_columns(members)
-    counts = np.bincount(data.rows.target[data.rows.training], minlength=len(data.classes))
-    losses = [_loss(classifier, used, rows, counts / counts.sum()) for rows in data.held_out()]
-    return losses[0][0] if len(losses) == 1 else sum(x * n for x, n in losses) / sum(n for _, n in losses)
-
-
-def _loss(
-    classifier: Classifier, used: Sequence[int], rows: TrainingRows, shares: Floats
-) -> tuple[float, int]:
-    """Return the mean log loss of the held-out rows among some rows, and the number of these."""
-    held_out = rows.held_out
-    p = classifier.score(rows.X[held_out][:, used], rows.missing[held_out][:, used]).probability
-    p = recorded_probability(p, rows.confused(held_out))
-    # A row without any measured feature has no probabilities: it gets the shares of the classes, in every candidate.
-    p[np.isnan(p[:, 0])] = shares
-    if rows.votes is None:
-        return log_loss(p, rows.target[held_out]), len(p)
-    votes = rows.votes[held_out]
-    return log_loss(p, votes / votes.sum(axis=1, keepdims=True)), len(p)
-
-
 def _row(
     candidate: Candidate,
     names: Sequence[str],
     classes: Sequence[str],
     parts: Sequence[Part],
     log_evidence: float,
-    loss: float,
-    loo: LeaveOneOut,
-    left_out_by: str,
+    unseen: LeftOut,
+    *,
+    judged: bool,
 ) -> JudgedCandidate:
     """Return the candidate's row in the table; a number that could not be computed is None, since JSON has no NaN.
 
     The evidence is that of all parts together.  The log of the Occam factor is this log evidence minus the log
-    likelihood at the mode of the best part.  BIC, effective parameters and verdict are those of the best part.
+    likelihood at the mode of the best part.  BIC, effective parameters and verdict are those of the best part.  The
+    verdict and the second-order term take longer than the fit: they are there where the evidence ranks (`judged`).
     """
-    best = parts[0].laplace
+    best, loss = parts[0].laplace, unseen.loss()
     if not np.isfinite([log_evidence, best.bic, loss]).all():
         raise ValueError(f"evidence {log_evidence}, BIC {best.bic}, log loss {loss}")
+    density, error = unseen.log_density()
+    trust = best.trust if judged else None
     return JudgedCandidate(
         features=tuple(names),
         basis=basis_words(candidate.basis) + (", arcsinh" if candidate.transform == "arcsinh" else ""),
         n_functions=int(best.problem.n_functions),
         log_evidence=float(log_evidence),
-        second_order=_finite(best.second_order),
+        second_order=_finite(best.second_order) if judged else None,
         log_likelihood=_finite(best.log_likelihood),
         log_occam_factor=_finite(log_evidence - best.log_likelihood),
         bic=float(best.bic),
-        loo=_finite(loo.log_density),
-        loo_standard_error=_finite(loo.standard_error),
+        loo=_finite(density),
+        loo_standard_error=_finite(error),
         effective_parameters=_finite(best.effective_parameters),
         log_loss=float(loss),
         parts=tuple(part.described for part in parts),
-        verdict=best.trust.verdict,
-        reasons=named_reasons(best.trust.reasons, parts[0].basis.names(names), classes),
-        numbers={name: _finite(x) for name, x in best.trust.numbers.items()},
+        verdict=None if trust is None else trust.verdict,
+        reasons=() if trust is None else named_reasons(trust.reasons, parts[0].basis.names(names), classes),
+        numbers={} if trust is None else {name: _finite(x) for name, x in trust.numbers.items()},
         converged=bool(best.converged),
         n_iter=int(best.n_iter),
         prior_probability=candidate.prior_probability,
-        left_out_by=left_out_by,
     )
 
 

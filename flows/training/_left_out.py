@@ -7,7 +7,7 @@ ask for (`integrated_share`).  Shapes: N training rows, n of them, F features, K
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -23,7 +23,6 @@ from blr.missing.excess import excess_spread
 from blr.missing.moments import FeatureMoments
 from blr.posterior.posterior import Posterior
 from blr.selection.compare import leave_one_out_probability, recorded_shares
-from blr.selection.folds import Predict, fold_probabilities
 from blr.selection.stacking import stacking_weights
 from flows.training._candidate_data import CandidateData
 from flows.training._candidate_parts import CandidateProblem, Part
@@ -32,12 +31,7 @@ from flows.training._rows import write_array
 __all__ = ["IncompleteRows", "LeftOut", "integrated_share", "left_out", "left_out_of_sample", "mixed"]
 
 Floats = NDArray[np.float64]
-Places = NDArray[np.intp]
 
-FOLD_WORK = 1e8
-"""Most work for folds, as rows times the squared number of weights; above it, one step is used where it is good."""
-MOST_INFLUENTIAL = 0.01
-"""Largest share of influential rows with which one step is used; their own curvature is over half of the total."""
 SAMPLED_AT_ONCE = 16_384
 """Rows of a sample whose design matrix is held in memory at once."""
 MOST_INCOMPLETE = 5000
@@ -51,13 +45,12 @@ class LeftOut:
     """Left-out probabilities of the true classes (N, K), and the weighted `share` (N, K) of the classes in each row.
 
     `filled` are those at the conditional means of missing features, `integrated` those with the features' excess
-    spread integrated out; None where no row lacks any, or all rows lie on the disk.  `by` says how they were found.
+    spread integrated out; None where no row lacks any, or all rows lie on the disk.
     """
 
     filled: Floats
     share: Floats
     integrated: Floats | None = None
-    by: str = "folds"
 
     def at(self, integrated: float) -> Floats:
         """Return the probabilities (N, K) of the mixture in which the integral has the share `integrated`."""
@@ -74,6 +67,12 @@ class LeftOut:
         """Return the mean log loss, in nats, of the integral."""
         p = np.maximum(self.at(1.0), np.finfo(float).tiny)
         return float(-(self.share * np.log(p)).sum() / self.share.sum())
+
+    def log_density(self) -> tuple[float, float]:
+        """Return the log density of all rows, each left out, in nats, and its standard error over rows."""
+        log_p = np.log(np.maximum(self.at(1.0), np.finfo(float).tiny))
+        of_row = (self.share * log_p).sum(axis=1)
+        return float(of_row.sum()), float(of_row.std(ddof=1) * np.sqrt(len(of_row)))
 
     def write(self, path: Path) -> None:
         """Write the arrays to one file."""
@@ -117,89 +116,40 @@ class IncompleteRows:
         chosen[left[::step]] = True
         return cls(frame, X, missing & chosen[:, None], columns)
 
-    def predict(self, basis: Basis, Phi: Floats) -> Predict:
-        """Return the prediction (n, 2, K) of rows: at the conditional means, of design matrix Phi, and integrated."""
-
-        def both(q: Posterior, rows: Places) -> Floats:
-            filled = q.prediction(Phi[rows]).probability
-            return np.stack([filled, self._integrated(basis, q, rows, filled)], axis=1)
-
-        return both
-
-    def _integrated(self, basis: Basis, q: Posterior, rows: Places, filled: Floats) -> Floats:
-        """Return the probabilities (n, K) of rows; `filled` (n, K) of those that lack nothing."""
-        p = filled.copy()
-        lacking = self.missing[rows].any(axis=1)
-        if lacking.any():
-            classifier = replace(self.frame, members=(Member(basis, q, self.columns),))
-            some = rows[lacking]
-            p[lacking] = classifier.score(self.X[some], self.missing[some]).probability
-        return p
-
     def stepped(self, basis: Basis, q: Posterior, Phi: Floats, unseen: Floats) -> Floats:
         """Return `unseen` probabilities (N, K) at conditional means, changed as integration changes those of `q`."""
-        both = self.predict(basis, Phi)(q, np.arange(len(unseen)))
-        p = unseen * (both[:, 1] / np.maximum(both[:, 0], np.finfo(float).tiny))
+        lacking = np.flatnonzero(self.missing.any(axis=1))
+        classifier = replace(self.frame, members=(Member(basis, q, self.columns),))
+        whole = classifier.score(self.X[lacking], self.missing[lacking]).probability
+        filled = q.prediction(Phi[lacking]).probability
+        p = unseen.copy()
+        p[lacking] *= whole / np.maximum(filled, np.finfo(float).tiny)
         return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
 def left_out(
     parts: Sequence[Part],
-    fold: Places,
     incomplete: IncompleteRows | None,
     *,
-    n_influential: int,
-    refined: bool,
+    group: NDArray[np.uint64] | None,
     on_part: Callable[[], None],
 ) -> LeftOut:
-    """Return the rows' left-out probabilities, of fits without each `fold` (N,).
+    """Return the rows' left-out probabilities: of each part by one Newton step from its fit to all rows.
 
-    Where folds cost too much, they come from the whole fit by one Newton step, provided that only a few rows are so
-    influential that one step is inaccurate; `n_influential` counts these, for the first part.
+    Rows of an equal `group` (N,) are left out together.
     """
     share, weight = recorded_shares(parts[0].laplace)
-    costly = len(share) * float(parts[0].laplace.problem.n_solved) ** 2 > FOLD_WORK
-    one_step = costly and n_influential <= MOST_INFLUENTIAL * len(share)
-    p = np.zeros((len(share), 2, share.shape[1]))
-    for same_width in _by_width(parts):
-        found = (
-            _one_step(same_width, incomplete)
-            if one_step
-            else _by_folds(same_width, fold, incomplete, refined=refined)
-        )
-        for part, both in zip(same_width, found, strict=True):
-            p += part.weight * both
-            on_part()
-    integrated = None if incomplete is None else p[:, 1]
-    return LeftOut(p[:, 0], weight[:, None] * share, integrated, "one step" if one_step else "folds")
-
-
-def _by_folds(
-    parts: Sequence[Part], fold: Places, incomplete: IncompleteRows | None, *, refined: bool
-) -> Iterator[Floats]:
-    """Yield the probabilities (N, 2, K) of parts with one design matrix; (N, 1, K) where no row lacks a feature."""
-    Phi = parts[0].laplace.problem.require_rows().Phi
-    predict = None if incomplete is None else incomplete.predict(parts[0].basis, Phi)
-    found = fold_probabilities([part.laplace for part in parts], fold, refined=refined, predict=predict)
-    return (p if p.ndim == 3 else p[:, None] for p in found)
-
-
-def _one_step(parts: Sequence[Part], incomplete: IncompleteRows | None) -> Iterator[Floats]:
-    """Yield what `_by_folds` does, by one Newton step from the fit to all rows."""
+    filled: Floats | float = 0.0
+    integrated: Floats | float = 0.0
     for part in parts:
-        unseen = leave_one_out_probability(part.served, records=False)[0]
-        if incomplete is None:
-            yield unseen[:, None]
-            continue
-        Phi = part.laplace.problem.require_rows().Phi
-        yield np.stack([unseen, incomplete.stepped(part.basis, part.served, Phi, unseen)], axis=1)
-
-
-def _by_width(parts: Sequence[Part]) -> list[list[Part]]:
-    """Return the parts in groups of equal width, which share a design matrix."""
-    return [
-        [part for part in parts if part.width == width] for width in sorted({part.width for part in parts})
-    ]
+        unseen = leave_one_out_probability(part.served, records=False, group=group)[0]
+        filled = filled + part.weight * unseen
+        if incomplete is not None:
+            Phi = part.laplace.problem.require_rows().Phi
+            integrated = integrated + part.weight * incomplete.stepped(part.basis, part.served, Phi, unseen)
+        on_part()
+    whole = None if incomplete is None else np.asarray(integrated)
+    return LeftOut(np.asarray(filled), weight[:, None] * share, whole)
 
 
 def left_out_of_sample(
@@ -220,7 +170,7 @@ def left_out_of_sample(
         found.append(np.stack([p, weight[:, None] * share]))
         on_rows(len(share))
     filled, share = np.concatenate(found, axis=1)
-    return LeftOut(filled, share, by="one step")
+    return LeftOut(filled, share)
 
 
 def mixed(left_out: Sequence[LeftOut], shares: Sequence[float]) -> LeftOut:

@@ -52,7 +52,7 @@ def rank(candidates: Sequence[JudgedCandidate], *, by: str, shares: Sequence[flo
     order = selection.rank(
         [candidate.log_evidence for candidate in candidates],
         [candidate.second_order or 0.0 for candidate in candidates],
-        [candidate.verdict for candidate in candidates],
+        [candidate.verdict or "unknown" for candidate in candidates],
         [candidate.prior_probability for candidate in candidates],
     )
     weights = order.weight
@@ -89,10 +89,5 @@ def stacked(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut]) 
 
 
 def with_integrated(ranking: Ranking, left_out: Sequence[LeftOut]) -> Ranking:
-    """Return the ranking with the share of the integral over missing features that its mixture asks for.
-
-    It stays 1 where not every candidate has left-out probabilities, since rows were held out instead.
-    """
-    if len(left_out) < len(ranking.weights):
-        return ranking
+    """Return the ranking with the share of the integral over missing features that its mixture asks for."""
     return replace(ranking, integrated=integrated_share(mixed(left_out, ranking.shares)))

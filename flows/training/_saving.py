@@ -190,7 +190,10 @@ def make_model(
 def _trust(kept: Kept, selected: CandidateRow) -> TrustSummary:
     """Return the verdict on the posteriors of the model: that of the checked parts, or of its chains if it has some."""
     if any(check is not None for check in kept.checks) or kept.members[0].posterior.kind != "sampled":
-        return served_trust(selected, [m.weight for m in kept.members], kept.checks)
+        laplace = TrustSummary(
+            verdict=selected.verdict or "red", reasons=selected.reasons, numbers=selected.numbers
+        )
+        return served_trust(laplace, [m.weight for m in kept.members], kept.checks)
     worst = max((m.posterior.trust for m in kept.members), key=lambda t: LEVELS.index(t.verdict))
     return TrustSummary(
         verdict=worst.verdict,

@@ -13,22 +13,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.classifier import Member
 from blr.gaussian import Gaussian
 from blr.missing.moments import FeatureMoments
 from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.files.atomic import scratch_folder, sweep
-from flows.documents import from_document, read_document, to_document, write_document
+from flows.documents import read_document, write_document
 from flows.engines.current import working_on
 from flows.engines.engine import Engine
-from flows.models.asdf_file import read_tree, write_tree
-from flows.models.candidates import PosteriorCheck
 from flows.models.description import TrainingDescription
 from flows.models.store import Store
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._candidate_data import CandidateData
-from flows.training._candidates import FinalMember
 from flows.training._rows import TrainingRows, read_rows, write_array
 from flows.training._shift import with_density_weights_of_all
 from flows.training._stored_rows import WEIGHT_OF_ALL, StoredRows
@@ -36,28 +32,22 @@ from flows.training._target_rows import read_shift
 
 __all__ = [
     "StagedDescription",
-    "StagedMembers",
     "StagedTraining",
     "fill_shards",
     "filled_features",
     "folder_for_rows",
-    "read_checked_parts",
     "read_described",
     "read_drafts",
-    "read_members",
     "stage_shards",
     "summing_on",
-    "write_checked_parts",
     "write_described",
     "write_drafts",
-    "write_members",
     "write_moments",
 ]
 
 Floats = NDArray[np.float64]
 
 INGESTED = "ingested.json"
-CHECKED = "checked.json"
 SHARDS = "shards"
 """Folder of all rows, if they are too many for the memory."""
 REFILLED = "refilled.npy"
@@ -65,8 +55,6 @@ REFILLED = "refilled.npy"
 MOMENTS = "moments.npy"
 UNKNOWN_VERSION = "000000000000"
 """Name of a folder for rows that are being read: the version of the model is known after the last row."""
-CHECKS = "checks"
-FITS: Sequence[str] = ("judged", "kept")
 
 
 def filled_features(
@@ -183,49 +171,6 @@ def read_drafts(folder: Path, index: int) -> tuple[Gaussian, ...]:
     paths = sorted(folder.glob(f"draft-{index:03d}-*.npy"))
     arrays = (np.load(path, allow_pickle=False) for path in paths)
     return tuple(Gaussian(array[0], array[1:]) for array in arrays)
-
-
-@dataclass(frozen=True)
-class CheckedParts:
-    """Which parts of which candidates are compared with the exact posterior, by the candidate's index."""
-
-    parts: Mapping[int, tuple[int, ...]]
-
-
-def write_checked_parts(parts: Mapping[int, tuple[int, ...]], folder: Path) -> None:
-    """Write which parts of which candidates are checked."""
-    write_document(folder / CHECKED, CheckedParts(parts))
-
-
-def read_checked_parts(folder: Path, index: int) -> tuple[int, ...]:
-    """Return which parts of a candidate are checked."""
-    return read_document(CheckedParts, folder / CHECKED).parts.get(index, ())
-
-
-@dataclass(frozen=True, eq=False)
-class StagedMembers:
-    """The members of a candidate, by their fit: "judged" or "kept"; and the checks of those that are kept."""
-
-    fits: Mapping[str, Sequence[Member]]
-    checks: tuple[PosteriorCheck | None, ...]
-
-
-def write_members(fitted: Mapping[str, Sequence[FinalMember]], kept: str, path: Path) -> None:
-    """Write the members of a candidate, with the checks of those that are `kept`."""
-    tree = {which: [final.member.to_dict() for final in finals] for which, finals in fitted.items()}
-    checks = [None if final.check is None else to_document(final.check) for final in fitted[kept]]
-    write_tree({**tree, CHECKS: checks}, path)
-
-
-def read_members(path: Path) -> StagedMembers:
-    """Return what `write_members` wrote."""
-    tree = dict(read_tree(path))
-    checks = tuple(
-        None if check is None else from_document(PosteriorCheck, check, source=str(path))
-        for check in tree.pop(CHECKS)
-    )
-    fits = {which: [Member.from_dict(d) for d in tree[which]] for which in FITS if which in tree}
-    return StagedMembers(fits, checks)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,23 +18,19 @@ Floats = NDArray[np.float64]
 
 
 def mixed_left_out(
-    staged: StagedTraining, folder: Path, ranking: Ranking
-) -> tuple[Floats | None, Temperature | None]:
+    staged: StagedTraining, left_out: Sequence[LeftOut], ranking: Ranking
+) -> tuple[Floats, Temperature | None]:
     """Return the left-out probabilities (N, K) of the mixture that makes the model, and its temperature.
 
-    The `ranking` says which candidates are in the mixture.  `folder` has a file of left-out probabilities for each
-    candidate; where one is missing, since rows were held out instead, both results are None.
+    The `ranking` says which candidates are in the mixture; `left_out` are those of all candidates.
 
     The probabilities that are returned include the temperature.  It is None where the rows favour none, where
     `select.temperature` is "none", and where labels may be wrong: then the probabilities are those of the recorded
     label, not of the true class.
     """
-    files = [folder / f"candidate-{index:03d}.npy" for index in range(len(ranking.weights))]
-    if not all(path.is_file() for path in files):
-        return None, None
-    mixture = mixed([LeftOut.read(path) for path in files], ranking.shares)
-    left_out = mixture.at(ranking.integrated)
+    mixture = mixed(left_out, ranking.shares)
+    p = mixture.at(ranking.integrated)
     if staged.specification.select.temperature == "none" or staged.data.rows.confusion is not None:
-        return left_out, None
-    temperature = estimate_temperature(left_out, mixture.share)
-    return left_out if temperature is None else temperature.scaled(left_out), temperature
+        return p, None
+    temperature = estimate_temperature(p, mixture.share)
+    return p if temperature is None else temperature.scaled(p), temperature

@@ -43,7 +43,7 @@ from flows.runs.model_reference import ModelReference
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
-from flows.training._candidates import fit_candidate, known_trust, refit_candidate
+from flows.training._candidates import FinalMember, FittedCandidate, fit_candidate, refit_candidate
 from flows.training._checks import checked_parts
 from flows.training._gather import Gathered, gather, reading_workers
 from flows.training._ingest import column_metadata, labelled_sample, stage_rows
@@ -55,15 +55,11 @@ from flows.training._staging import (
     StagedDescription,
     StagedTraining,
     folder_for_rows,
-    read_checked_parts,
     read_described,
     read_drafts,
-    read_members,
     summing_on,
-    write_checked_parts,
     write_described,
     write_drafts,
-    write_members,
 )
 from flows.training._target_rows import model_needs_target, read_shift, read_target, version_content
 from flows.training._temperature import mixed_left_out
@@ -160,106 +156,98 @@ def _gathered(
     return learned, gather(learned, opened, limit=limit, folder=room, workers=workers)
 
 
-def fit(folder: str, index: int, threads: int | None = None) -> JudgedCandidate:
-    """Fit one candidate, unless a killed run has done so; return its row of the evidence table."""
+def fit(folder: str, index: int, threads: int | None = None) -> FittedCandidate:
+    """Fit one candidate, unless a killed run has done so."""
     done = Path(folder) / f"candidate-{index:03d}.json"
-    if not done.is_file():
-        staged = StagedTraining.read(Path(folder))
-        try:
-            with single_threaded_blas():
-                fitted = fit_candidate(staged.specification, index, staged.data, threads=threads)
-        except ValueError as error:
-            raise TrainingError(
-                f"candidate.{index}: the fit failed ({error}); change its basis or features, or remove it"
-            ) from error
-        if fitted.left_out is not None:
-            fitted.left_out.write(done.with_suffix(".npy"))
-        write_drafts(fitted.drafts, Path(folder), index)
-        write_document(done, fitted.row)
-    return read_document(JudgedCandidate, done)
+    unseen = done.with_suffix(".npy")
+    if done.is_file():
+        row = read_document(JudgedCandidate, done)
+        return FittedCandidate(row, LeftOut.read(unseen), read_drafts(Path(folder), index))
+    staged = StagedTraining.read(Path(folder))
+    try:
+        with single_threaded_blas():
+            fitted = fit_candidate(staged.specification, index, staged.data, threads=threads)
+    except ValueError as error:
+        raise TrainingError(
+            f"candidate.{index}: the fit failed ({error}); change its basis or features, or remove it"
+        ) from error
+    fitted.left_out.write(unseen)
+    write_drafts(fitted.drafts, Path(folder), index)
+    write_document(done, fitted.row)
+    return fitted
 
 
-def choose(folder: str, candidates: Sequence[JudgedCandidate]) -> Ranking:
+def choose(folder: str, fitted: Sequence[FittedCandidate]) -> Ranking:
     """Return which candidates make the model, and each one's posterior probability."""
     by = read_described(Path(folder)).specification.select.by
-    files = [Path(folder) / f"candidate-{index:03d}.npy" for index in range(len(candidates))]
-    left_out = [LeftOut.read(path) for path in files if path.is_file()]
+    candidates, left_out = [one.row for one in fitted], [one.left_out for one in fitted]
     ranking = rank(candidates, by=by, shares=stacked(candidates, left_out) if by == "stack" else None)
-    ranking = with_integrated(ranking, left_out)
-    write_checked_parts(checked_parts(ranking.members, candidates), Path(folder))
-    return ranking
+    return with_integrated(ranking, left_out)
 
 
-def refine(folder: str, index: int, threads: int | None = None) -> str:
-    """Give a candidate the posterior that the specification asks for; return the path of the file with the result.
+def refine(
+    folder: str, index: int, fitted: Sequence[FittedCandidate], ranking: Ranking, threads: int | None = None
+) -> dict[str, list[FinalMember]]:
+    """Give a candidate the posterior that the specification asks for; return its members, by their fit.
 
-    It holds the members that are judged, and, if a `refit` is asked for, those fitted to all rows, which are kept.
+    The fit "judged" is of the training rows.  If a `refit` is asked for, "kept" is of all rows.
     """
-    done = Path(folder) / f"member-{index:03d}.asdf"
-    if not done.is_file():
-        staged = StagedTraining.read(Path(folder))
-        candidate = read_document(JudgedCandidate, Path(folder) / f"candidate-{index:03d}.json")
-        checked = read_checked_parts(Path(folder), index)
-        kept, drafts = staged.kept, read_drafts(Path(folder), index)
-        with single_threaded_blas():
-            fitted = {
-                which: refit_candidate(
-                    staged.specification,
-                    index,
-                    data,
-                    candidate.parts,
-                    drafts=drafts,
-                    checked=checked if which == kept else (),
-                    verdict=known_trust(candidate) if which == "judged" else None,
-                    threads=threads,
-                )
-                for which, data in staged.fits.items()
-            }
-        write_members(fitted, kept, done)
-    return str(done)
+    staged = StagedTraining.read(Path(folder))
+    checked = checked_parts(ranking.members, [one.row for one in fitted])
+    with single_threaded_blas():
+        return {
+            which: refit_candidate(
+                staged.specification,
+                index,
+                data,
+                fitted[index],
+                same_rows=which == "judged",
+                checked=checked[index] if which == staged.kept else (),
+                judged=which == staged.kept and index == ranking.selected,
+                threads=threads,
+            )
+            for which, data in staged.fits.items()
+        }
 
 
 def save(
     folder: str,
-    candidates: Sequence[JudgedCandidate],
+    fitted: Sequence[FittedCandidate],
     ranking: Ranking,
-    members: Mapping[str, float],
+    finals: Mapping[int, Mapping[str, Sequence[FinalMember]]],
     store: Store,
 ) -> ModelDescription:
     """Make the model of its members and save it; it becomes the champion if its name has none.
 
-    `members` are the paths of the members' files, each with its share in the mixture.
+    `finals` are the members of each chosen candidate, by its index.
     """
     staged = StagedTraining.read(Path(folder))
-    kept = staged.kept
-    stored_members = {path: read_members(Path(path)) for path in members}
+    kept, shares = staged.kept, dict(ranking.members)
 
     def of(which: str) -> list[Member]:
-        shared = ((share, m) for path, share in members.items() for m in stored_members[path].fits[which])
+        shared = ((shares[index], final.member) for index in finals for final in finals[index][which])
         return [replace(member, weight=share * member.weight) for share, member in shared]
 
-    shares = dict(ranking.members)
-    checks = {
-        index: stored.checks
-        for (index, _), stored in zip(ranking.members, stored_members.values(), strict=True)
-    }
-    left_out, temperature = mixed_left_out(staged, Path(folder), ranking)
+    judged, temperature = mixed_left_out(staged, [one.left_out for one in fitted], ranking)
     with single_threaded_blas():
         trained = make_model(
             staged.specification,
             Judged(
                 of("judged"),
                 staged.data,
-                None if staged.data.rows.held_out.any() else left_out,
+                None if staged.data.rows.held_out.any() else judged,
                 temperature,
                 ranking.integrated,
             ),
-            Kept(of(kept), staged.fits[kept], [check for some in checks.values() for check in some]),
+            Kept(of(kept), staged.fits[kept], [m.check for index in finals for m in finals[index][kept]]),
             candidates=[
                 CandidateRow(
-                    **vars(candidate), weight=weight, share=shares.get(i, 0.0), checks=checks.get(i, ())
+                    **vars(one.row) | _verdict(finals.get(i, {}).get(kept, ())),
+                    weight=weight,
+                    share=shares.get(i, 0.0),
+                    checks=tuple(m.check for m in finals[i][kept]) if i in finals else (),
                 )
-                for i, (candidate, weight) in enumerate(zip(candidates, ranking.weights, strict=True))
+                for i, (one, weight) in enumerate(zip(fitted, ranking.weights, strict=True))
             ],
             selected=ranking.selected,
             described=staged.described,
@@ -272,16 +260,34 @@ def save(
     return store.described(trained.model, "trained")
 
 
+def _verdict(finals: Sequence[FinalMember]) -> dict[str, object]:
+    """Return the verdict on a candidate's first part as fields of its row; nothing where none was asked for."""
+    if not finals or finals[0].trust is None:
+        return {}
+    trust = finals[0].trust
+    numbers = {name: float(x) if np.isfinite(x) else None for name, x in trust.numbers.items()}
+    return {"verdict": trust.verdict, "reasons": tuple(trust.reasons), "numbers": numbers}
+
+
 @dataclass(frozen=True)
 class Steps:
     """The functions of the steps; `flows.train` replaces them by tasks of Prefect."""
 
     ingest: Callable[[TrainingTask], Ingested] = ingest
-    fit: Callable[[str, int, int | None], JudgedCandidate] = fit
-    choose: Callable[[str, Sequence[JudgedCandidate]], Ranking] = choose
-    refine: Callable[[str, int, int | None], str] = refine
+    fit: Callable[[str, int, int | None], FittedCandidate] = fit
+    choose: Callable[[str, Sequence[FittedCandidate]], Ranking] = choose
+    refine: Callable[
+        [str, int, Sequence[FittedCandidate], Ranking, int | None], dict[str, list[FinalMember]]
+    ] = refine
     save: Callable[
-        [str, Sequence[JudgedCandidate], Ranking, Mapping[str, float], Store], ModelDescription
+        [
+            str,
+            Sequence[FittedCandidate],
+            Ranking,
+            Mapping[int, Mapping[str, Sequence[FinalMember]]],
+            Store,
+        ],
+        ModelDescription,
     ] = save
 
 
@@ -331,16 +337,18 @@ def _fitted(task: TrainingTask, steps: Steps, ingested: Ingested, engine: Engine
     if folder is None:
         return store.described(store.read(store.at(specification.name, ingested.version)), "exists")
     tell().start("fitting candidates", n, "candidates")
-    candidates = []
+    fitted = []
     go_on = "run the same command again to continue"
     with exclusive(Path(folder)), summing_on(engine, Path(folder)), stop_points(go_on) as stop:
         for index in range(n):
             stop()
             begin_piece(f"candidate {index + 1} of {n}")
-            candidates.append(steps.fit(folder, index, threads))
+            fitted.append(steps.fit(folder, index, threads))
         begin_piece("the model, of which all candidates are fitted")
-        ranking = steps.choose(folder, candidates)
-        members = {steps.refine(folder, index, threads): share for index, share in ranking.members}
-        model = steps.save(folder, candidates, ranking, members, store)
+        ranking = steps.choose(folder, fitted)
+        finals = {
+            index: steps.refine(folder, index, fitted, ranking, threads) for index, _ in ranking.members
+        }
+        model = steps.save(folder, fitted, ranking, finals, store)
     shutil.rmtree(folder)
     return model
