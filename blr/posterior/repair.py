@@ -51,8 +51,8 @@ class Served:
     """The posterior to be served, and how it was arrived at.
 
     `way`: "unchanged" (the Laplace verdict is not red), "confirmed" (the refined posterior holds), "matched" (the
-    Gaussian with the exact posterior's moments), "sampled" (draws) or "failed" (nothing could be checked: the refined
-    one, red).  `reason` says it in words.  `mean_difference` and `largest_difference`: of the refined probabilities
+    Gaussian with the exact posterior's moments), "sampled" (draws), "unchecked" (a check would take more work than was
+    allowed: the refined one, amber) or "failed" (chains did not mix: the refined one, red).  `reason` says it in words.  `mean_difference` and `largest_difference`: of the refined probabilities
     from the exact ones over rows, NaN where unchecked.  `chains`: the exact posterior's draws, for `bridge_evidence`;
     None where no chains were run.
     """
@@ -96,7 +96,7 @@ def served(
     work
         Bound on the chains' operations (7 to 25 ns each); default: 6e7 for 100 rows, 1.7e8 for 1,000, and that of
         1,600 gradients at least: 1.5e9 for 6,000 rows, five classes and 90 functions.  Chains that have not mixed by
-        then take up to twice as many.
+        then take up to twice as many.  Where 1,600 gradients are more than the bound, no chains are run.
 
     Raises
     ------
@@ -129,6 +129,8 @@ def served(
     with single_threaded_blas():
         exact = by_importance(problem, start, points, rng)
         repaired = None if exact is None else _gaussian(refined, points, exact)
+        if repaired is None and bound < least_work(problem, len(start.mean), n_rows):
+            return _unchecked(refined)
         if repaired is None:
             exact = by_chains(
                 problem, start, points, n_rows, rng, error=_ERROR, work=bound, enough=_EFFECTIVE
@@ -305,6 +307,13 @@ def _numbers(exact: Exact) -> dict[str, float]:
         "draws": float(len(exact.draws)),
         "standard_error": float(exact.error.max(axis=1).mean()),
     }
+
+
+def _unchecked(refined: RefinedPosterior) -> Served:
+    """Return the refined posterior, its verdict amber: to compare it with the exact one would take too long."""
+    reason = "the Gaussian approximation at the mode fails here; to compare the refined one with the exact posterior "
+    trust = Trust.of([("amber", reason + "would take too long")], {})
+    return Served(replace(refined, verdict=trust), "unchecked", trust.reasons[0])
 
 
 def _failed(refined: RefinedPosterior, exact: Exact | None) -> Served:

@@ -30,7 +30,7 @@ class PosteriorCheck:
     reason: str  # why it is served in this way
     reasons: tuple[str, ...]  # of the verdict
     verdict: str  # on what is served: "green", "amber" or "red"
-    way: str  # "unchanged", "confirmed", "matched", "sampled" or "failed"
+    way: str  # "unchanged", "confirmed", "matched", "sampled", "unchecked" or "failed"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,6 +111,8 @@ def fit_candidate(
     return FittedCandidate(row, unseen, drafts, kept)
 
 
+CHECK_WORK = 5e7
+"""Operations that the check of a part may take: about a second."""
 MOST_NUMBERS = 2**22
 """Most numbers of a design matrix that is kept between the steps of a training; larger ones are computed again."""
 
@@ -149,7 +151,7 @@ def refit_candidate(
         # Chains read all rows thousands of times.
         if isinstance(q, RefinedPosterior) and number in checked and problem.shards is None:
             tell().start(f"checking {what} against the exact posterior", 0, "steps")
-            exact = served(laplace, q, rng=rng)
+            exact = served(laplace, q, rng=rng, work=CHECK_WORK)
             q, check = exact.posterior, posterior_check(exact, basis.names(named), data.classes)
         trust = laplace.trust if number in checked or (judged and not number) else None
         members.append(FinalMember(Member(basis, q, columns, part.weight), check, trust))

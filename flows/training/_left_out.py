@@ -90,11 +90,13 @@ class LeftOut:
 class IncompleteRows:
     """The training rows that lack features, X (N, F) without a value where `missing`, and how these are integrated out.
 
-    `frame` is a classifier without members, which knows how features vary.  `columns` are those of the candidate.
+    `frame` is a classifier without members, which knows how features vary.  `columns` are those of the candidate, and
+    `filled` (N, len(columns)) their values with missing ones at conditional means.
     """
 
     frame: Classifier
     X: Floats
+    filled: Floats
     missing: NDArray[np.bool_]
     columns: tuple[int, ...]
 
@@ -114,14 +116,14 @@ class IncompleteRows:
         step = -(-len(left) // MOST_INCOMPLETE)
         chosen = np.zeros(len(X), dtype=bool)
         chosen[left[::step]] = True
-        return cls(frame, X, missing & chosen[:, None], columns)
+        return cls(frame, X, data.filled[training][:, columns], missing & chosen[:, None], columns)
 
-    def stepped(self, basis: Basis, q: Posterior, Phi: Floats, unseen: Floats) -> Floats:
+    def stepped(self, basis: Basis, q: Posterior, unseen: Floats) -> Floats:
         """Return `unseen` probabilities (N, K) at conditional means, changed as integration changes those of `q`."""
         lacking = np.flatnonzero(self.missing.any(axis=1))
         classifier = replace(self.frame, members=(Member(basis, q, self.columns),))
         whole = classifier.score(self.X[lacking], self.missing[lacking]).probability
-        filled = q.prediction(Phi[lacking]).probability
+        filled = q.prediction(basis(self.filled[lacking])).probability
         p = unseen.copy()
         p[lacking] *= whole / np.maximum(filled, np.finfo(float).tiny)
         return np.asarray(p / p.sum(axis=1, keepdims=True))
@@ -145,8 +147,7 @@ def left_out(
         unseen = leave_one_out_probability(part.served, records=False, group=group)[0]
         filled = filled + part.weight * unseen
         if incomplete is not None:
-            Phi = part.laplace.problem.require_rows().Phi
-            integrated = integrated + part.weight * incomplete.stepped(part.basis, part.served, Phi, unseen)
+            integrated = integrated + part.weight * incomplete.stepped(part.basis, part.served, unseen)
         on_part()
     whole = None if incomplete is None else np.asarray(integrated)
     return LeftOut(np.asarray(filled), weight[:, None] * share, whole)
