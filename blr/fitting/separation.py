@@ -31,6 +31,7 @@ __all__ = ["Separation", "find_separation"]
 
 _TOLERANCE = 1e-7  # of margins, for columns scaled to one: that of the linear program
 _NEWTON_PASSES = 20
+_LARGEST_SEARCH = 2e9  # operations of these passes: a second, so that a verdict costs no more than its fit
 _ROUNDS = 8
 _METHODS: tuple[Literal["highs", "highs-ipm"], ...] = ("highs", "highs-ipm")
 _MOST_STEPS = 4  # of a method, for each row and column: where the simplex method ends, it takes some two
@@ -90,6 +91,9 @@ def find_separation(
     if start is not None and _overlaps(data, likelihood, *start, slack=_SLACK):
         return Separation("none")
     theta = np.zeros(D) if start is None else start[0]
+    n = data.accumulate(lambda Phi, _t, _weight: (len(Phi),))[0]
+    if _NEWTON_PASSES * (n * D**2 + D**3) > _LARGEST_SEARCH:
+        return Separation("unknown")
     try:
         mode = maximise(evaluate, flat, theta, max_iter=_NEWTON_PASSES)
     except (

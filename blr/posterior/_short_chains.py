@@ -22,7 +22,7 @@ from blr.posterior.ensemble import draw_probabilities
 from blr.trust.importance import smooth
 from blr.trust.whitened import log_posterior, single_serves, whitened_density
 
-__all__ = ["Exact", "by_chains", "by_importance", "least_work"]
+__all__ = ["Exact", "by_chains", "by_importance", "importance_work", "least_work"]
 
 _DRAWS = 16384  # importance draws
 _BLOCK = 512  # of them evaluated at once
@@ -94,6 +94,11 @@ class _Counted:
     def __call__(self, z: Matrix) -> tuple[Vector, Matrix]:
         self.spent += _OVERHEAD + len(z) * self._each
         return self._density(z)
+
+
+def importance_work(problem: Problem, n_rows: int) -> float:
+    """Return the operations of all importance draws, each of which costs what a gradient does."""
+    return _DRAWS * _operations(problem, n_rows)
 
 
 def by_importance(problem: Problem, start: Gaussian, rows: Matrix, rng: np.random.Generator) -> Exact | None:

@@ -19,7 +19,13 @@ from blr.arrays import Matrix, Vector
 from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian
 from blr.posterior._draws import centred_at, matched
-from blr.posterior._short_chains import Exact, by_chains, by_importance, least_work
+from blr.posterior._short_chains import (
+    Exact,
+    by_chains,
+    by_importance,
+    importance_work,
+    least_work,
+)
 from blr.posterior.bridge import bridge_evidence
 from blr.posterior.ensemble import averaged
 from blr.posterior.kinds import MatchedPosterior, RefinedPosterior, SampledPosterior
@@ -52,7 +58,8 @@ class Served:
 
     `way`: "unchanged" (the Laplace verdict is not red), "confirmed" (the refined posterior holds), "matched" (the
     Gaussian with the exact posterior's moments), "sampled" (draws), "unchecked" (a check would take more work than was
-    allowed: the refined one, amber) or "failed" (chains did not mix: the refined one, red).  `reason` says it in words.  `mean_difference` and `largest_difference`: of the refined probabilities
+    allowed: the refined one, amber) or "failed" (chains did not mix: the refined one, red).
+    `reason` says it in words.  `mean_difference` and `largest_difference`: of the refined probabilities
     from the exact ones over rows, NaN where unchecked.  `chains`: the exact posterior's draws, for `bridge_evidence`;
     None where no chains were run.
     """
@@ -96,7 +103,8 @@ def served(
     work
         Bound on the chains' operations (7 to 25 ns each); default: 6e7 for 100 rows, 1.7e8 for 1,000, and that of
         1,600 gradients at least: 1.5e9 for 6,000 rows, five classes and 90 functions.  Chains that have not mixed by
-        then take up to twice as many.  Where 1,600 gradients are more than the bound, no chains are run.
+        then take up to twice as many.  Where 1,600 gradients are more than the bound, no chains are run;
+        where a stated bound is below the work of 16,384 importance draws, there are no draws either.
 
     Raises
     ------
@@ -127,7 +135,8 @@ def served(
         by_rows = _WORK[0] * max(1.0, n_rows / 100.0) ** _WORK[1]
         bound = max(by_rows, least_work(problem, len(start.mean), n_rows))
     with single_threaded_blas():
-        exact = by_importance(problem, start, points, rng)
+        affordable = work is None or importance_work(problem, n_rows) <= work
+        exact = by_importance(problem, start, points, rng) if affordable else None
         repaired = None if exact is None else _gaussian(refined, points, exact)
         if repaired is None and bound < least_work(problem, len(start.mean), n_rows):
             return _unchecked(refined)

@@ -6,8 +6,9 @@ Shapes: N rows, F features of the specification, M basis functions, K classes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,8 +112,8 @@ def fit_candidate(
     return FittedCandidate(row, unseen, drafts, kept)
 
 
-CHECK_WORK = 5e7
-"""Operations that the check of a part may take: about a second."""
+CHECK_WORK = 1.5e8
+"""Operations that all checks may take, shared out by the parts' shares: about two seconds."""
 MOST_NUMBERS = 2**22
 """Most numbers of a design matrix that is kept between the steps of a training; larger ones are computed again."""
 
@@ -124,15 +125,15 @@ def refit_candidate(
     fitted: FittedCandidate,
     *,
     same_rows: bool,
-    checked: Collection[int] = (),
+    checked: Mapping[int, float] = MappingProxyType({}),
     judged: bool = False,
     threads: int | None = None,
 ) -> list[FinalMember]:
     """Return the members of a candidate, with the posterior that the specification asks for.
 
     The refinement of a part starts at its draft.  With the `same_rows` as before, fits that are in memory are used.
-    The refined posteriors of the `checked` parts (indices) are compared with the exact ones where the verdict on their
-    Laplace fits is red.  `judged` asks for the verdict on the first part.
+    The refined posteriors of the `checked` parts (index: share in the model) are compared with the exact ones where the
+    verdict on their Laplace fits is red.  `judged` asks for the verdict on the first part.
     """
     kind, what = specification.select.posterior, f"candidate {index + 1} of {len(specification.candidate)}"
     done = "refining" if kind == "refined" else "sampling the posterior of"
@@ -151,7 +152,7 @@ def refit_candidate(
         # Chains read all rows thousands of times.
         if isinstance(q, RefinedPosterior) and number in checked and problem.shards is None:
             tell().start(f"checking {what} against the exact posterior", 0, "steps")
-            exact = served(laplace, q, rng=rng, work=CHECK_WORK)
+            exact = served(laplace, q, rng=rng, work=CHECK_WORK * checked[number])
             q, check = exact.posterior, posterior_check(exact, basis.names(named), data.classes)
         trust = laplace.trust if number in checked or (judged and not number) else None
         members.append(FinalMember(Member(basis, q, columns, part.weight), check, trust))

@@ -28,15 +28,15 @@ LEVELS = ("green", "amber", "red")
 
 def checked_parts(
     members: Sequence[tuple[int, float]], candidates: Sequence[JudgedCandidate]
-) -> dict[int, tuple[int, ...]]:
-    """Return, by candidate, which parts are checked: those of a large share in the model, the largest at least.
+) -> dict[int, dict[int, float]]:
+    """Return, by candidate and part, the share of each part that is checked: the large ones, the largest at least.
 
     `members` are pairs of a candidate's index and its share.
     """
     shares = {index: [share * part.weight for part in candidates[index].parts] for index, share in members}
     least = min(LEAST_CHECKED, max(max(of_parts) for of_parts in shares.values()))
     return {
-        index: tuple(number for number, share in enumerate(of_parts) if share >= least)
+        index: {number: share for number, share in enumerate(of_parts) if share >= least}
         for index, of_parts in shares.items()
     }
 

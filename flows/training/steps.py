@@ -202,7 +202,7 @@ def refine(
                 data,
                 fitted[index],
                 same_rows=which == "judged",
-                checked=checked[index] if which == staged.kept else (),
+                checked=checked[index] if which == staged.kept else {},
                 judged=which == staged.kept and index == ranking.selected,
                 threads=threads,
             )
