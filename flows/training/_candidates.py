@@ -154,7 +154,10 @@ def refit_candidate(
             tell().start(f"checking {what} against the exact posterior", 0, "steps")
             exact = served(laplace, q, rng=rng, work=CHECK_WORK * checked[number])
             q, check = exact.posterior, posterior_check(exact, basis.names(named), data.classes)
-        trust = laplace.trust if number in checked or (judged and not number) else None
+        trust = None
+        if number in checked or (judged and not number):
+            reasons = named_reasons(laplace.trust.reasons, basis.names(named), data.classes)
+            trust = replace(laplace.trust, reasons=reasons)
         members.append(FinalMember(Member(basis, q, columns, part.weight), check, trust))
     return members
 
@@ -295,7 +298,7 @@ def _row(
     best, loss = parts[0].laplace, unseen.loss()
     if not np.isfinite([log_evidence, best.bic, loss]).all():
         raise ValueError(f"evidence {log_evidence}, BIC {best.bic}, log loss {loss}")
-    density, error = unseen.log_density()
+    density, error = unseen.log_density(best.problem.n_effective)
     trust = best.trust if judged else None
     return JudgedCandidate(
         features=tuple(names),

@@ -68,11 +68,14 @@ class LeftOut:
         p = np.maximum(self.at(1.0), np.finfo(float).tiny)
         return float(-(self.share * np.log(p)).sum() / self.share.sum())
 
-    def log_density(self) -> tuple[float, float]:
-        """Return the log density of all rows, each left out, in nats, and its standard error over rows."""
-        log_p = np.log(np.maximum(self.at(1.0), np.finfo(float).tiny))
-        of_row = (self.share * log_p).sum(axis=1)
-        return float(of_row.sum()), float(of_row.std(ddof=1) * np.sqrt(len(of_row)))
+    def log_density(self, n_effective: float) -> tuple[float, float]:
+        """Return the log density of rows of so much weight, each left out, in nats, and its standard error.
+
+        The rows here may be a sample of them.
+        """
+        of_row = (self.share * np.log(np.maximum(self.at(1.0), np.finfo(float).tiny))).sum(axis=1)
+        scale = n_effective / float(self.share.sum())
+        return scale * float(of_row.sum()), scale * float(of_row.std(ddof=1) * np.sqrt(len(of_row)))
 
     def write(self, path: Path) -> None:
         """Write the arrays to one file."""

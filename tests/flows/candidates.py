@@ -24,7 +24,6 @@ CANDIDATE = CandidateRow(
     converged=True,
     n_iter=5,
     prior_probability=1.0,
-    left_out_by="",
     weight=1.0,
     share=None,
     checks=(),

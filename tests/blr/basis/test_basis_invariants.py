@@ -62,7 +62,8 @@ def fitted(name: str, X: Matrix | None = None, seed: int = 1) -> Any:
 
 
 def test_every_kind_is_among_the_instances() -> None:
-    assert {kind for kind, _ in INSTANCES.values()} == set(BASES)
+    own = {"forest"}  # which is learnt from labels, and has no slopes: test_forest.py
+    assert {kind for kind, _ in INSTANCES.values()} | own == set(BASES)
 
 
 @every

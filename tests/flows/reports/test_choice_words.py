@@ -39,7 +39,6 @@ def test_nothing_is_said_where_the_selected_one_is_best(report: Any) -> None:
 @pytest.mark.parametrize(
     ("second", "words"),
     [
-        ({"verdict": "red", "left_out_by": ""}, "its verdict is red"),  # a model of an earlier version
         ({"verdict": "green", "weight": 1e-5}, "its probability is < 0.001 against"),
         ({"bic": -200.0, "selected_by": "bic"}, "ranked by BIC on the training objects, where it has −200.0"),
         ({"loo": None, "selected_by": "loo"}, "not known of it"),
@@ -60,8 +59,8 @@ def test_it_is_shown_by_all_that_show_the_table(report: Any) -> None:
     assert table.remark in " ".join(stream.getvalue().split())
 
 
-def test_red_candidates_compete_in_models_of_this_version(report: Any) -> None:
-    said = choice_words(judged(report, 0.5, 0.4, verdict="red", left_out_by="folds"))
+def test_red_candidates_compete(report: Any) -> None:
+    said = choice_words(judged(report, 0.5, 0.4, verdict="red"))
     assert "red" not in said
     assert "ranked by log evidence" in said
 

@@ -375,33 +375,25 @@ def test_without_reviews_or_boundary() -> None:
     assert "Where the classes meet" not in render_report(report)
 
 
-def left_out(*ways: str) -> TrainReport:
-    """Return a report of a model that folds judged, its candidates in these ways."""
+def left_out() -> TrainReport:
+    """Return a report of a model that left-out rows judged."""
     report = make_report()
     return changed(
         report,
         judged_by="left-out",
         n=report.n_training,
         held_out_counts=(0, 0),
-        candidates=tuple(
-            replace(c, left_out_by=w) for c, w in zip(report.model.candidates, ways, strict=True)
-        ),
     )
 
 
-def test_a_model_that_folds_judged_says_so_everywhere() -> None:
-    report = left_out("folds", "folds", "folds")
+def test_a_model_that_left_out_rows_judged_says_so_everywhere() -> None:
+    report = left_out()
     for text in (Loads(render_report(report)).text, tables.markdown_report(report)):
-        assert "left-out (five folds)" in text.replace("\\", "")
+        assert "left-out (one step)" in text.replace("\\", "")
         assert "left-out log loss" in text
-        assert "Left-out objects (five folds)" in text.replace("\\", "")
+        assert "Left-out objects (one step)" in text.replace("\\", "")
         assert "eld-out" not in text
     assert "left-out objects" in report.skill_words
-
-
-def test_one_step_in_the_place_of_folds_is_said() -> None:
-    assert left_out("folds", "one step", "folds").judged_words == "left-out (five folds, or one step)"
-    assert left_out(*["one step"] * 3).judged_words == "left-out (one step)"
 
 
 def test_figures_say_what_judges() -> None:

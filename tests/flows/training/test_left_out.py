@@ -15,7 +15,6 @@ from blr.classifier import Classifier, Member
 from blr.missing.domain import Domain
 from blr.missing.excess import excess_spread
 from blr.missing.moments import FeatureMoments
-from blr.selection.folds import assign_folds
 from flows.models.store import Store
 from flows.models.unseen_rows import read_unseen_rows
 from flows.training._candidate_data import CandidateData
@@ -49,54 +48,42 @@ def part_of(data: CandidateData) -> Part:
     return Part(0, None, basis, q, q, 0.0)
 
 
-def judged(data: CandidateData, part: Part, fold: NDArray[np.intp], *, n_influential: int = 0) -> LeftOut:
+def judged(data: CandidateData, part: Part) -> LeftOut:
     rows = IncompleteRows.of(data, ("u", "v"), (0, 1))
-    return left_out([part], fold, rows, n_influential=n_influential, refined=False, on_part=lambda: None)
+    return left_out([part], rows, group=data.rows.group, on_part=lambda: None)
+
+
+def without_each(data: CandidateData, part: Part, group: NDArray[np.intp]) -> LeftOut:
+    """Return the slow twin: a fit without each group, of which a classifier scores one row after the other."""
+    rows, K = data.rows, len(data.classes)
+    moments = FeatureMoments.estimate(rows.X, rows.missing)
+    moments = replace(moments, spread=excess_spread(moments, rows.X, rows.missing))
+    Phi, filled, integrated = part.basis(data.filled), [], []
+    for i in range(len(Phi)):
+        seen = group != group[i]
+        likelihood = part.laplace.problem.likelihood.name
+        q = blr.fit(Phi[seen], rows.target[seen], part.laplace.prior, likelihood, classes=range(K))
+        member = Member(part.basis, q, (0, 1))
+        classifier = Classifier(("u", "v"), data.classes, (member,), moments, Domain(moments, np.inf))
+        filled.append(q.prediction(Phi[[i]]).probability[0])
+        none = rows.missing[i].all()  # such a row has no probabilities of its own
+        score = classifier.score(rows.X[[i]], rows.missing[[i]]).probability[0]
+        integrated.append(filled[-1] if none else score)
+    return LeftOut(np.array(filled), np.eye(K)[rows.target], np.array(integrated))
 
 
 @pytest.mark.parametrize("K", [2, 3])
-def test_each_row_is_scored_by_a_classifier_that_has_not_seen_its_fold(K: int) -> None:
-    """The slow twin fits without each fold, and asks a classifier of that fit for one row after the other."""
-    data = incomplete(60, K)
-    part, rows = part_of(data), data.rows
-    fold = assign_folds(rows.target)
-    found = judged(data, part, fold)
-    assert found.by == "folds"
-    moments = FeatureMoments.estimate(rows.X, rows.missing)
-    moments = replace(moments, spread=excess_spread(moments, rows.X, rows.missing))
-    Phi = part.basis(data.filled)
-    for i in range(60):
-        seen = fold != fold[i]
-        q = blr.fit(
-            Phi[seen],
-            rows.target[seen],
-            part.laplace.prior,
-            part.laplace.problem.likelihood.name,
-            classes=range(K),
-        )
-        member = Member(part.basis, q, (0, 1))
-        classifier = Classifier(("u", "v"), data.classes, (member,), moments, Domain(moments, np.inf))
-        plain = q.prediction(Phi[[i]]).probability[0]
-        served = plain if i == 0 else classifier.score(rows.X[[i]], rows.missing[[i]]).probability[0]
-        assert found.filled[i] == pytest.approx(plain, abs=1e-6)
-        assert found.at(1.0)[i] == pytest.approx(served, abs=1e-3)
-    lacking = rows.missing[:, 1].copy()
-    lacking[0] = False
-    assert (found.at(1.0) != found.filled).any(axis=1).tolist() == lacking.tolist()
+@pytest.mark.parametrize("of_group", [1, 3])
+def test_one_step_is_near_fits_without_the_rows(K: int, of_group: int) -> None:
+    data, group = incomplete(150, K), np.arange(150) // of_group
+    data = replace(data, rows=replace(data.rows, group=group.astype(np.uint64)))
+    part = part_of(data)
+    found, twin = judged(data, part), without_each(data, part, group)
+    assert np.abs(found.filled - twin.filled).mean() < 1e-3
+    assert np.abs(found.filled - twin.filled).max() < 0.03
+    assert np.abs(found.at(1.0) - twin.at(1.0)).mean() < 3e-3
+    assert found.at(1.0).sum(axis=1) == pytest.approx(np.ones(150))
     assert found.at(0.3) == pytest.approx(0.7 * found.filled + 0.3 * found.at(1.0))
-
-
-def test_one_step_is_near_the_folds(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = incomplete(400)
-    part, fold = part_of(data), np.arange(400)
-    by_folds = judged(data, part, fold)
-    monkeypatch.setattr("flows.training._left_out.FOLD_WORK", 0.0)
-    by_step = judged(data, part, fold)
-    assert (by_folds.by, by_step.by) == ("folds", "one step")
-    apart = np.abs(by_step.at(1.0) - by_folds.at(1.0))
-    assert apart.mean() < 1e-3
-    assert apart.max() < 0.02
-    assert by_step.at(1.0).sum(axis=1) == pytest.approx(np.ones(400))
 
 
 def test_complete_rows_have_one_prediction() -> None:

@@ -98,8 +98,10 @@ def test_the_model_of_all_rows(large: Path) -> None:
     assert told.training.sampled == MOST
     assert any("a sample of 1,000 rows" in text for text in train_report(told).remarks)
     for one, other in zip(found.candidates, expected.candidates, strict=True):
-        for name in ("log_evidence", "bic", "loo", "log_loss", "effective_parameters"):
+        for name in ("log_evidence", "bic", "effective_parameters"):
             assert getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-3), name
+        for name in ("loo", "log_loss"):  # of the rows of the sample
+            assert getattr(one, name) == pytest.approx(getattr(other, name), rel=0.15), name
     for one, other in zip(found.classifier.members, expected.classifier.members, strict=True):
         own, exact = one.basis.standardisation, other.basis.standardisation
         np.testing.assert_allclose([own.mean, own.scale], [exact.mean, exact.scale], rtol=1e-9)

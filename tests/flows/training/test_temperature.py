@@ -53,17 +53,8 @@ def test_a_model_judged_on_held_out_rows_has_a_temperature_too(folder: Path, ask
     assert model.classifier.temperature is not None
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        '[split]\nheld_out = 0\n[select]\ntemperature = "none"',
-        "[split]\nheld_out = 0.2",  # by evidence: no row is left out of a fit
-    ],
-)
-def test_no_temperature_is_estimated_where_none_is_wanted(
-    folder: Path, asked: dict[str, float], more: str
-) -> None:
-    result = train(spec(folder, more), folder / "models")
+def test_no_temperature_is_estimated_where_none_is_wanted(folder: Path, asked: dict[str, float]) -> None:
+    result = train(spec(folder, '[split]\nheld_out = 0\n[select]\ntemperature = "none"'), folder / "models")
     assert not asked
     assert result.training.mean_power is None
     assert Store(folder / "models").load("morphology").classifier.temperature is None

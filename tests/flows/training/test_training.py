@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,10 +20,10 @@ from flows.cli._show import show_trained
 from flows.documents import from_document, to_document
 from flows.errors import Interrupted, TrainingError
 from flows.models.asdf_file import read_model
-from flows.models.candidates import JudgedCandidate
 from flows.models.description import ModelDescription
 from flows.models.store import Store
 from flows.reports.answers import training_answers
+from flows.training._candidates import FittedCandidate
 from flows.training._quality import quality_remarks
 from flows.training._ranking import Ranking
 from flows.training.report import train_report
@@ -110,7 +111,14 @@ def test_another_candidate_does_not_change_the_others(folder: Path) -> None:
     with_rbf = train(folder / "spec.toml", folder / "models")
     text_of(folder, '[[candidate]]\nbasis = { kind = "linear" }\n', "")
     without = train(folder / "spec.toml", folder / "models")
-    own = {"weight": 0, "share": 0, "checks": ()}  # which depend on the others
+    own = {
+        "weight": 0,
+        "share": 0,
+        "checks": (),
+        "verdict": None,
+        "reasons": (),
+        "numbers": {},
+    }  # which depend on the others
     for i in (0, 1):
         assert replace(without.candidates[i], **own) == replace(with_rbf.candidates[i + 1], **own)
     assert without.version != with_rbf.version
@@ -120,7 +128,7 @@ def test_another_candidate_does_not_change_the_others(folder: Path) -> None:
 def test_a_killed_run_goes_on_where_it_was(folder: Path, plain: ModelDescription) -> None:
     fitted = []
 
-    def fit(place: str, index: int, threads: int | None) -> JudgedCandidate:
+    def fit(place: str, index: int, threads: int | None) -> FittedCandidate:
         if index == 1 and not fitted:
             fitted.append(index)
             raise KeyboardInterrupt
@@ -135,7 +143,7 @@ def test_a_killed_run_goes_on_where_it_was(folder: Path, plain: ModelDescription
     assert Store(folder / "models").names() == []
     times = []
 
-    def choose(place: str, rows: list[JudgedCandidate]) -> Ranking:
+    def choose(place: str, rows: Sequence[FittedCandidate]) -> Ranking:
         times.append(row.stat().st_mtime_ns)
         return DIRECT.choose(place, rows)
 
@@ -146,7 +154,7 @@ def test_a_killed_run_goes_on_where_it_was(folder: Path, plain: ModelDescription
 
 
 def test_ctrl_c_finishes_the_candidate_in_hand(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def fit(place: str, index: int, threads: int | None) -> JudgedCandidate:
+    def fit(place: str, index: int, threads: int | None) -> FittedCandidate:
         os.kill(os.getpid(), signal.SIGINT)
         return DIRECT.fit(place, index, threads)
 
@@ -283,27 +291,9 @@ def test_the_posterior_that_is_asked_for(folder: Path, posterior: str) -> None:
     model = Store(folder / "models").load("morphology")
     assert {m.posterior.kind for m in model.classifier.members} == {posterior}
     # The evidence table is Laplace's, whatever becomes of the chosen one: bounds and chains are not ranked against it.
-    assert told.candidates[told.selected].log_loss == pytest.approx(told.metrics.log_loss, abs=0.02)
-
-
-def test_refinement_from_the_drafts_ends_where_one_without_them_does(folder: Path) -> None:
-    text_of(folder, "[features]", "[split]\nheld_out = 0\n[features]")
-    drafts = []
-
-    def refine(place: str, index: int, threads: int | None) -> str:
-        drafts.extend(Path(place).glob(f"draft-{index:03d}-*.npy"))
-        for path in drafts:
-            path.unlink()
-        return DIRECT.refine(place, index, threads)
-
-    train(folder / "spec.toml", folder / "with")
-    train(folder / "spec.toml", folder / "without", steps=replace(DIRECT, refine=refine))
-    assert drafts
-    members = [Store(folder / name).load("morphology").classifier.members for name in ("with", "without")]
-    for one, other in zip(*members, strict=True):
-        assert one.weight == other.weight
-        sd = np.sqrt(np.diag(one.posterior.gaussian.covariance))
-        assert np.abs(one.posterior.gaussian.mean - other.posterior.gaussian.mean).max() < 0.02 * sd.min()
+    assert told.candidates[told.selected].log_loss == pytest.approx(
+        told.metrics.log_loss, rel=0.4
+    )  # of other rows
 
 
 def test_a_stack_of_candidates(folder: Path) -> None:
@@ -329,11 +319,11 @@ def test_an_average_of_candidates(folder: Path) -> None:
     assert [m.weight for m in model.classifier.members] == pytest.approx(shares)
 
 
-def test_all_labels_train_and_folds_judge(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_labels_train_and_left_out_rows_judge(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text_of(folder, "[features]", '[split]\nheld_out = 0\n[select]\nby = "stack"\n[features]')
     told = train(folder / "spec.toml", folder / "models")
     report = train_report(told)
-    assert report.judged_words == "left-out (five folds)"
+    assert report.judged_words == "left-out (one step)"
     assert report.n_training == told.metrics.n
     assert not any("Judged on fits" in text for text in report.remarks)
     card = (Path(told.path) / "card.md").read_text()
