@@ -25,7 +25,7 @@ def forest(X: Any, y: Any, **options: Any) -> Any:
 
 @pytest.mark.parametrize("loops", [True, False])
 @pytest.mark.parametrize("K", [2, 3])
-def test_leaves_are_those_of_scikit_learn(K: int, loops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaves_are_those_of_scikit_learn(K: int, monkeypatch: pytest.MonkeyPatch, *, loops: bool) -> None:
     if not loops:
         monkeypatch.setattr(compiled, "loops", None)
     X, y = rows(K=K)
