@@ -51,7 +51,7 @@ __all__ = [
 
 AnyTable = TypeVar("AnyTable")
 _FEW_LABELS, _HELD_OUT = 2000, 0.2
-"""Labelled rows from which a share is held out, where objects have names; of fewer rows folds judge, as `blr init` has
+"""Labelled rows from which a share is held out, where objects have names; of fewer, rows left out judge, as `blr init` has
 it."""
 
 
@@ -205,7 +205,7 @@ def classifier_from(
         Feature = its one-sigma error, a column or an expression.
     object_id
         Column that names an object.  With it, and 2000 labelled rows or more, a fifth of the rows is held out and
-        judges; else all rows train, and folds judge.
+        judges; else all rows train, and judge when left out.
     candidates
         Kinds of basis, such as "linear", or tables [[candidate]] of a specification, such as
         {"basis": {"kind": "polynomial", "degree": 2}}; by default the candidates that `blr init` writes, which take a

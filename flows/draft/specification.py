@@ -243,7 +243,7 @@ def _split(
 ) -> tuple[Split, StartingClasses]:
     """Return a split that leaves rows of each class on both sides, and the classes that it does so for."""
     options = _options(seen, label, place)
-    if sum(c.rows for c in classes.kept) < FEW_LABELS:  # none is held out, and folds judge
+    if sum(c.rows for c in classes.kept) < FEW_LABELS:  # none is held out
         together = [_in_one_fold(labels, keys, classes) for _, keys in options]
         return options[together.index(min(together))][0], classes
     missed, untaught = [], []
