@@ -51,8 +51,8 @@ __all__ = [
 
 AnyTable = TypeVar("AnyTable")
 _FEW_LABELS, _HELD_OUT = 2000, 0.2
-"""Labelled rows from which a share is held out, where objects have names; of fewer, rows left out judge, as `blr init` has
-it."""
+"""Labelled rows from which a share is held out, where objects have names; of fewer, left-out rows judge, as `blr init`
+has it."""
 
 
 def classify_table(

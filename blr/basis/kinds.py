@@ -28,7 +28,7 @@ from blr.basis._nystroem import Nystroem
 from blr.basis._polynomial import Polynomial
 from blr.basis._principal import Principal
 from blr.basis.base import Basis
-from blr.basis.forest import Forest
+from blr.basis._forest import Forest
 from blr.basis.rbf import RBF
 from blr.basis.sigmoid import Sigmoid
 from blr.basis.standardisation import Softening

@@ -56,7 +56,8 @@ class Split(SpecificationTable):
         default=0.2,
         ge=0,
         lt=0.9,
-        description="Share of the rows that no fit sees until the model is judged; 0: all rows train, and judge when left out",
+        description="Share of the rows that no fit sees until the model is judged; 0: all rows train, and judge "
+        "when left out",
     )
     refit: bool = Field(
         default=True,

@@ -9,7 +9,7 @@ import pytest
 from sklearn.tree import DecisionTreeRegressor
 
 from blr import compiled
-from blr.basis.forest import Forest, _stacked
+from blr.basis._forest import Forest, _stacked
 from blr.basis.kinds import basis_from_dict, fit_basis
 
 

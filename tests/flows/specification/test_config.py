@@ -129,7 +129,8 @@ def test_every_basis_has_a_table_whose_options_blr_knows(kind: str) -> None:
     assert set(BASIS_KINDS) == set(BASES)
     table = parsed(TEXT + f'[[candidate]]\nbasis = {{ kind = "{kind}" }}\n').candidate[0].basis
     options = set(type(table).model_fields) - {"kind"}
-    assert options == set(inspect.signature(BASES[kind].fit).parameters) - {"X", "rng", "weight"}
+    of_rows = {"X", "rng", "weight", "labels", "group"}
+    assert options == set(inspect.signature(BASES[kind].fit).parameters) - of_rows
     for name in options - {"width", "lengthscale"}:
         assert getattr(table, name) == inspect.signature(BASES[kind].fit).parameters[name].default
     assert basis_words(table).startswith(kind)
