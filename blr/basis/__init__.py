@@ -13,6 +13,7 @@ For this folder alone:
 - `_directions`: Directions in which rows or functions vary: eigenvectors of a covariance, those of large
   variance first.
 - `_distances`: Distances between rows: where to put centres, and how far apart rows typically are.
+- `_forest`: Trees: the logits of a small forest.
 - `_fourier`: Random Fourier features: a Gaussian process with a squared-exponential kernel, in finitely
   many functions.
 - `_laplacian`: Laplacian kernel functions about centres spread over the training set, with a sharp peak at
