@@ -63,7 +63,7 @@ def test_polars_frames_are_taken() -> None:
     np.testing.assert_array_equal(blr.fit_basis("linear", frame)(frame), blr.fit_basis("linear", X)(X))
 
 
-@pytest.mark.parametrize("kind", BASES)
+@pytest.mark.parametrize("kind", sorted({*BASES} - {"forest"}))  # which needs labels too
 def test_columns_are_taken_by_name_and_names_are_stored(kind: str) -> None:
     basis = blr.fit_basis(kind, FRAME, rng=np.random.default_rng(1))
     shuffled = FRAME.assign(id=range(120))[["id", "r_i", "u_r"]]

@@ -74,6 +74,7 @@ def test_labels_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_folders_that_are_written_to_are_checked_where_a_verb_begins() -> None:
     assert where(r"\boutput_folder\(") == {
+        "cli/_reprocess.py",
         "classification/census_taking.py",
         "classification/feature_space.py",
         "classification/reprocessing.py",

@@ -121,7 +121,7 @@ def test_what_cannot_be_said_of_the_others_is_not_said_of_all() -> None:
     assert found.shares is None
     assert found.contradicted
     assert found.reason.startswith(
-        "300 objects have a label and are counted by it; of the 1,200 others: no class"
+        "300 objects have a label and are counted by it; of the 1,200 others: whatever"
     )
 
 

@@ -61,9 +61,16 @@ def test_every_long_part_of_a_training_has_a_bar(folder: Path, posterior: str) -
     with listening(heard):
         train(folder / "spec.toml", folder / "models")
     verb = {"refined": "refining", "sampled": "sampling the posterior of"}[posterior]
-    first = ("reading", "describing", "fitting candidates", "fitting candidate 1", "fitting candidate 2")
+    first = ("reading", "describing", "fitting candidates")
+    each = (
+        "fitting candidate 1",
+        "left-out rows of candidate 1",
+        "fitting candidate 2",
+        "left-out rows of candidate 2",
+    )
     words = (
         *first,
+        *each,
         f"{verb} candidate",
         f"{verb} candidate",
         "judging",
