@@ -21,6 +21,9 @@ from flows.errors import Interrupted, Terminated
 
 __all__ = ["begin_piece", "stop_asked", "stop_points", "terminable"]
 
+_AGAIN = 0.02
+"""Seconds after which a signal is sent once more, if compiled code has dropped its exception."""
+
 
 @dataclass
 class _Run:
@@ -101,8 +104,24 @@ def terminable(remedy: str) -> Iterator[None]:
     if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
+    again: list[threading.Timer] = []
+    hook = sys.unraisablehook
+
+    def unraisable(lost: sys.UnraisableHookArgs) -> None:
+        """Send the signal once more: compiled code, such as a callback of pyarrow, has dropped its exception."""
+        if not isinstance(lost.exc_value, Terminated):
+            hook(lost)
+            return
+        again.append(threading.Timer(_AGAIN, os.kill, (os.getpid(), signal.SIGTERM)))
+        again[-1].daemon = True
+        again[-1].start()
+
     signal.signal(signal.SIGTERM, terminate)
+    sys.unraisablehook = unraisable
     try:
         yield
     finally:
+        sys.unraisablehook = hook
+        for timer in again:
+            timer.cancel()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -136,9 +136,10 @@ def phase(scenario: Scenario, out: Path) -> str:
     begun = (out / LOCK).exists() or (out / STAGING).exists()
     if there.get(MANIFEST) == contents(scenario.after)[MANIFEST]:
         return "tidying up" if begun else "finished"
-    visible = {name for name in there if not name.startswith(".") and not name.endswith("/")}
-    if any(there[name] != before.get(name) for name in visible) or visible != {
-        n for n in before if n[-1] != "/"
-    }:
+    visible, visible_before = (
+        {name for name in names if not name.startswith(".") and not name.endswith("/")}
+        for names in (there, before)
+    )
+    if visible != visible_before or any(there[name] != before[name] for name in visible):
         return "giving names"
     return "annotating" if begun else "not begun"

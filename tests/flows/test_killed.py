@@ -48,7 +48,7 @@ def harmless(line: Line) -> bool:
 def test_killed_at_steps_over_the_whole_run(bench: Bench, scenarios: list[Scenario], which: int) -> None:
     scenario = scenarios[which]
     _, steps = bench.length(scenario)
-    line = at_steps(bench, scenario, [steps // 4, steps - 12])
+    line = at_steps(bench, scenario, [steps // 16, steps // 8, steps // 4, steps - 12])
     assert harmless(line), table([line])
     assert "annotating" in line.seen
     assert {"giving names", "tidying up"} & line.seen.keys()
