@@ -40,7 +40,6 @@ DEFERRED = {
     "catalogs.fits._compressed": "astropy: few FITS files are compressed by tiles",
     "catalogs.formats": "astropy: FITS, Parquet and CSV are read without it",
     "flows.reports._templates": "jinja2: a command that writes no page waits for no template",
-    "catalogs.arrays.distinct": "pandas: most commands count nothing",
     "catalogs.remote._http": "aiohttp: most runs read no URL of the web",
     "catalogs.sky.positions": "astropy.coordinates: most runs match nothing by position",
     "catalogs.profile.split": "astropy: most splits are by id",
