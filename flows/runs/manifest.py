@@ -97,7 +97,7 @@ class ManifestDetails:
     """What a reader needs to understand the new columns and to find the objects.
 
     These are the classes with their shares, the columns by name, the flags by their bit, the columns of selections by
-    name, and the questions of the census.  A field is empty or None where an earlier version did not write it.
+    name, and the questions of the census.
     """
 
     classes: Mapping[str, float] = field(default_factory=dict)
@@ -112,8 +112,8 @@ class ManifestDetails:
 class Manifest:
     """The outputs in one folder, which are all of one model and one specification.
 
-    `totals` are the summary's counts of all files together, None where this version cannot read them.  `created` is a
-    time (ISO 8601, UTC), '' until the manifest is written.
+    `totals` are the summary's counts of all files together.  `created` is a time (ISO 8601, UTC), '' until the
+    manifest is written.
     """
 
     model: str
@@ -195,10 +195,7 @@ class Manifest:
         if not path.is_file():
             return None
         try:
-            tree = {**DEFAULTS, **json.loads(path.read_text(encoding="utf-8"))}
-            tree["quarantined"] = [{"input": None} | file for file in tree["quarantined"]]
-            tree["totals"] = _totals(tree["totals"])
-            file = from_document(ManifestFile, tree, source=MANIFEST)
+            file = from_document(ManifestFile, json.loads(path.read_text(encoding="utf-8")), source=MANIFEST)
             if file.table is not None:
                 return file.manifest(read_table(folder, file.table))
             return file.manifest(listed_outputs(file.inputs, file.outputs, _file_counts(folder)))
@@ -207,15 +204,6 @@ class Manifest:
                 f"{path}: got a file that is not a manifest ({error!r}), expected one that `blr classify` "
                 "wrote; move it to another folder, or choose another output folder"
             ) from error
-
-
-DEFAULTS: Mapping[str, object] = {
-    "schema_version": SCHEMA_VERSION,
-    "release": 1,
-    "totals": None,
-    "quarantined": [],
-}
-"""Values of keys that earlier versions did not write."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,16 +277,6 @@ class ManifestFile:
             ),
             created=self.created,
         )
-
-
-def _totals(tree: Mapping[str, object] | None) -> Totals | None:
-    """Return the totals of a manifest; None if another version wrote them differently: they only serve comparison."""
-    try:
-        return (
-            from_document(Totals, {"shift": {}, "drift": {}} | dict(tree), source=MANIFEST) if tree else None
-        )
-    except DocumentError:
-        return None
 
 
 def _file_counts(folder: Path) -> dict[str, FileCounts]:
