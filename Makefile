@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv dev demo test run-tests e2e long check lint format types architecture review bench studies campaign schemas docs notebooks dist lock clean distclean
+.PHONY: help venv dev demo test run-tests e2e long check lint format types architecture review bench studies campaign docs notebooks dist lock clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,9 +78,6 @@ docs: .venv-docs/.blr-docs ## the site in build/site/: pages, reference, noteboo
 
 notebooks: .venv-docs/.blr-docs ## run the notebooks of docs/notebooks, and fail where a cell fails (make notebooks ONLY=votes)
 	$(DOCS)/python docs/making/notebooks.py $(ONLY)
-
-schemas: dev ## rewrite flows/schemas/*.json from the types of the documents
-	$(BIN)/python -c "from flows.cli._schemas import write_schemas; write_schemas()"
 
 # This wheel is pure Python, for platforms that have no other; those with the loops in C are made by the release workflow.
 # Twine and check-wheel-contents come by uv, into a cache of its own: nobody else needs them.

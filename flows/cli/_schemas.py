@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from catalogs.files.atomic import atomic_write_text
 from flows.classification.map_results import MapResult
 from flows.demo.summary import DemoResult
 from flows.documents import json_schema
@@ -30,9 +28,8 @@ from flows.runs.status import FolderStatus
 from flows.runs.summary import Summary
 from flows.training.results import TrainingResult
 
-__all__ = ["DOCUMENTS", "FOLDER", "run_schema", "schema_of", "write_schemas"]
+__all__ = ["DOCUMENTS", "run_schema", "schema_of"]
 
-FOLDER: Final = Path(__file__).parent.parent / "schemas"
 VERSION: Final = 1
 """Of all schemas; larger when a key goes, or comes to mean something else.  New keys change nothing."""
 
@@ -82,22 +79,11 @@ def schema_of(name: str) -> dict[str, Any]:
     return head | schema
 
 
-def file_of(name: str) -> Path:
-    """Return the file that holds the schema of a document."""
-    return FOLDER / f"{name}-{VERSION}.json"
-
-
-def write_schemas() -> None:
-    """Write the schemas of all documents beside the code: `make schemas`."""
-    for name in DOCUMENTS:
-        atomic_write_text(file_of(name), json.dumps(schema_of(name), indent=1) + "\n")
-
-
 def run_schema(name: str | None) -> None:
     """Print a schema, or the names of those there are."""
     if name is None:
         sys.stdout.write("\n".join(DOCUMENTS) + "\n")
     elif name in DOCUMENTS:
-        sys.stdout.write(file_of(name).read_text(encoding="utf-8"))
+        sys.stdout.write(json.dumps(schema_of(name), indent=1) + "\n")
     else:
         raise UsageError(f"NAME: got '{name}', expected one of {', '.join(DOCUMENTS)}")
