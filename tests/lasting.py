@@ -9,10 +9,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-OF_THE_RUN = frozenset({"created", "made", "mtime_ns", "inode", "input_mtime_ns", "input_inode"})
+OF_THE_RUN = frozenset({"created", "made", "since", "mtime_ns", "inode", "input_mtime_ns", "input_inode"})
 """The keys under which manifests and summaries say when a run was, or where a disk has put a file."""
 SKETCHES = ".blr-identifiers"
 """The folder of hashes of identifiers, which a later run makes again."""
+MINUTE = re.compile(rb"\b20\d\d-\d\d-\d\d \d\d:\d\d\b")
+"""Since when a file is quarantined, in a table that people read."""
 TABLES = "_files"
 """The folder of tables of files, which are named by the hash of their bytes."""
 
@@ -23,9 +25,9 @@ def lasting_bytes(path: Path) -> bytes:
     Raises ValueError for a JSON document that is cut off.
     """
     if path.name == "report.html":
-        return re.sub(rb"Made on [^<]*", b"", path.read_bytes())
+        return MINUTE.sub(b"", re.sub(rb"Made on [^<]*", b"", path.read_bytes()))
     if path.suffix == ".json" and not path.name.startswith("."):
-        return json.dumps(_without(json.loads(path.read_bytes()))).encode()
+        return MINUTE.sub(b"", json.dumps(_without(json.loads(path.read_bytes()))).encode())
     if path.parent.name == TABLES:
         table = pq.read_table(path)
         return repr(

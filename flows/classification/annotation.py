@@ -33,7 +33,7 @@ from flows.models.model import Model
 from flows.models.store_folder import StoredModel
 from flows.runs.counts import FileCounts
 from flows.runs.difference import FileDifference
-from flows.runs.interrupt import begin_piece, stop_asked
+from flows.runs.interrupt import begin_piece, check_terminated, stop_asked
 from flows.runs.labelled import LabelledNames
 from flows.runs.lock import check_held
 from flows.runs.outputs import FileState, Output, file_sha256
@@ -119,6 +119,7 @@ def _attempt(annotate_one: Callable[[FileJob], Output], job: FileJob) -> FileRes
     except (FlowError, StorageError, MemoryError):
         raise
     except Exception as error:
+        check_terminated()
         if isinstance(error, OSError) and _not_the_files(error, str(job.path)):
             raise
         check_held(

@@ -34,7 +34,7 @@ from flows.engines.engine import Engine
 from flows.errors import OutputFolderError
 from flows.inputs.catalogue import InputCatalogue
 from flows.models.model import Model
-from flows.runs.interrupt import stop_points, terminable
+from flows.runs.interrupt import check_terminated, stop_points, terminable
 from flows.runs.kept_counts import are_many, as_kept
 from flows.runs.lock import LOCK, Owner, check_held, exclusive
 from flows.runs.manifest import MANIFEST, Manifest
@@ -177,6 +177,7 @@ def carry_out(
         catalogues=_catalogues(plan),
     )
     check_held(plan.out)
+    check_terminated()
     published = steps.finish(publication, listed)
     work = replace(
         _folder_result(model, plan, listed, published.totals),

@@ -19,10 +19,10 @@ from types import FrameType
 
 from flows.errors import Interrupted, Terminated
 
-__all__ = ["begin_piece", "stop_asked", "stop_points", "terminable"]
+__all__ = ["begin_piece", "check_terminated", "stop_asked", "stop_points", "terminable"]
 
-_AGAIN = 0.02
-"""Seconds after which a signal is sent once more, if compiled code has dropped its exception."""
+_AGAIN = 1.0
+"""Seconds after which SIGTERM is sent once more: compiled code may have dropped the exception."""
 
 
 @dataclass
@@ -92,36 +92,52 @@ def _say(line: str) -> None:
             os.write(2, f"{line}\n".encode())
 
 
+_terminated: list[Terminated] = []
+"""The exception of a SIGTERM that has come, while the block that it ends is not left."""
+
+
+def check_terminated() -> None:
+    """Raise `Terminated` if SIGTERM has come: other code, such as an import, may have made another error of it."""
+    if _terminated:
+        raise _terminated[0]
+
+
 @contextmanager
 def terminable(remedy: str) -> Iterator[None]:
-    """Raise `Terminated` in the block when SIGTERM arrives, which would otherwise end the program without a message."""
+    """Raise `Terminated` in the block when SIGTERM arrives, which would otherwise end the program without a message.
 
-    def terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
-        raise Terminated("stopped by SIGTERM; finished work is kept: " + remedy)
-
-    main = threading.current_thread() is threading.main_thread()
+    Compiled code may drop the exception.  It is raised again each second until the block is left, and by
+    `check_terminated`.
+    """
     # A worker of Prefect has a handler of its own, which must stay.
-    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    if threading.current_thread() is not threading.main_thread() or (
+        signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    ):
         yield
         return
-    again: list[threading.Timer] = []
+    left = threading.Event()
     hook = sys.unraisablehook
 
+    def send_again() -> None:
+        while not left.wait(_AGAIN):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
+        if not _terminated:
+            _terminated.append(Terminated("stopped by SIGTERM; finished work is kept: " + remedy))
+            threading.Thread(target=send_again, daemon=True).start()
+        raise _terminated[0]
+
     def unraisable(lost: sys.UnraisableHookArgs) -> None:
-        """Send the signal once more: compiled code, such as a callback of pyarrow, has dropped its exception."""
         if not isinstance(lost.exc_value, Terminated):
             hook(lost)
-            return
-        again.append(threading.Timer(_AGAIN, os.kill, (os.getpid(), signal.SIGTERM)))
-        again[-1].daemon = True
-        again[-1].start()
 
     signal.signal(signal.SIGTERM, terminate)
     sys.unraisablehook = unraisable
     try:
         yield
     finally:
+        left.set()
         sys.unraisablehook = hook
-        for timer in again:
-            timer.cancel()
+        _terminated.clear()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
