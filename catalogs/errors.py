@@ -6,7 +6,8 @@ Every message says what was got, what was expected and what to do.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Container, Iterable
 
 __all__ = [
     "CatalogError",
@@ -23,6 +24,9 @@ __all__ = [
 
 LONGEST_SHOWN = 60
 """Characters of a catalogue's text that a message shows, so that its end, which says what to do, stays visible."""
+
+BANDS = frozenset("fnubgvrizyjhkw0123456789")
+"""Characters that name a band: GALEX, Johnson, SDSS, 2MASS, and the numbers of WISE and of apertures."""
 
 
 class CatalogError(Exception):
@@ -70,12 +74,31 @@ def brief(text: str) -> str:
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a clause that names the nearest of the `known` names, or the first few of them."""
+def nearest(name: str, known: Iterable[str], *, others: Container[str] = ()) -> str:
+    """Return a clause that names the nearest of the `known` names, or the first few of them.
+
+    Those among `others` mean something else.  So does a name with the letter or the number of another band: `rmag`
+    is no other spelling of `gmag`.
+    """
     names = sorted(known)
-    close = difflib.get_close_matches(name.lower(), [k.lower() for k in names], n=1, cutoff=0.5)
-    if close:
-        match = next(k for k in names if k.lower() == close[0])
+    close = difflib.get_close_matches(name.lower(), [k.lower() for k in names], n=len(names) or 1, cutoff=0.5)
+    match = next(
+        (
+            k
+            for c in close
+            for k in names
+            if k.lower() == c and k not in others and not _of_another_band(name, k)
+        ),
+        None,
+    )
+    if match is not None:
         return f"did you mean '{brief(match)}'?"
     shown = ", ".join(map(brief, names[:8])) + (", ..." if len(names) > 8 else "")
     return f"known are: {shown or 'none'}"
+
+
+def _of_another_band(name: str, other: str) -> bool:
+    """Say whether two names differ in one character alone, wherever it stands, and both have a band's there."""
+    mine, theirs = (Counter(filter(str.isalnum, text.lower())) for text in (name, other))
+    differing = "".join([*(mine - theirs).elements(), *(theirs - mine).elements()])
+    return len(differing) == 2 and mine.total() == theirs.total() and BANDS.issuperset(differing)

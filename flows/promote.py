@@ -1,7 +1,7 @@
 """The flow `promote`: a challenger in the champion's place, by rule or after a person has been asked.
 
-It pauses while it asks.  A deployment of it has no concurrency limit: the server would end a paused run when the lease
-of the limit expires (../docs/decisions, and shared/prefect.md).
+A run of a deployment is suspended while it asks: its process ends, and holds neither memory nor a place of the worker.
+The answer starts it again.  A run without a deployment, which nobody would start again, waits in its process.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Literal
 
 from prefect import flow
 from prefect.context import FlowRunContext
-from prefect.flow_runs import pause_flow_run
-from prefect.input import RunInput
+from prefect.flow_runs import pause_flow_run, suspend_flow_run
+from prefect.input import RunInput, create_flow_run_input, read_flow_run_input
 from prefect.logging import get_run_logger
+from prefect.runtime import deployment
 from pydantic import Field
 
 from flows.classification.release_changes import in_release
@@ -32,12 +33,15 @@ from flows.orchestration.run_page import keep_markdown
 from flows.orchestration.run_state import completed, run_name
 from flows.orchestration.signature import takes
 from flows.reports.comparison_tables import comparison_tables
+from flows.reports.report_table import ReportTable
 from flows.reports.tables import literal, to_markdown
 
 __all__ = ["Approval", "promote"]
 
 BETWEEN_LOOKS = 10
-"""Seconds between looks for the answer."""
+"""Seconds between looks for the answer, of a run that waits in its process."""
+SHOWN = "blr-shown"
+"""Key under which the server keeps what the person is shown."""
 NOBODY = "not named (a run of Prefect)"
 """Who decided, where a run was started without a name: the user of the worker's process did not."""
 
@@ -99,24 +103,38 @@ def _words(result: PromotionResult | RejectedPromotion) -> str:
 
 def _asked(request: PromoteRequest) -> PromotionResult | RejectedPromotion:
     """Ask a person, and do what they say; the decision is about the model and the champion that were shown."""
-    comparison = compare(request, in_release=in_release)
-    text = _form(comparison)
-    keep_markdown(f"{comparison.name}-promotion", text, f"Promote {comparison.challenger}?")
-    get_run_logger().info(
-        "%s", f"asking a person about {comparison.challenger}: on this page, in the menu ⋮, choose Resume"
-    )
-    asked = Approval.with_initial_data(description=text)
-    answer = pause_flow_run(wait_for_input=asked, timeout=request.timeout, poll_interval=BETWEEN_LOOKS)
-    get_run_logger().info("%s", f"{answer.who} says {answer.decision}: {answer.why}")
-    decided = replace(request, model=comparison.challenger, how="now", why=answer.why, by=answer.who)
+    log = get_run_logger()
+    shown = read_flow_run_input(SHOWN)
+    if shown is None:
+        comparison = compare(request, in_release=in_release)
+        *decisive, by_itself = comparison_tables(comparison)
+        text = _form(comparison, decisive)
+        kept = f"{text}\n\n{to_markdown(by_itself)}"
+        keep_markdown(f"{comparison.name}-promotion", kept, f"Promote {comparison.challenger}?")
+        shown = {"challenger": comparison.challenger, "champion": comparison.champion or "", "text": text}
+        create_flow_run_input(SHOWN, shown)
+        log.info(
+            "%s", f"asking a person about {comparison.challenger}: on this page, in the menu ⋮, choose Resume"
+        )
+    answer = _answer(Approval.with_initial_data(description=shown["text"]), request.timeout)
+    log.info("%s", f"{answer.who} says {answer.decision}: {answer.why}")
+    decided = replace(request, model=shown["challenger"], how="now", why=answer.why, by=answer.who)
     if answer.decision != "promote":
         return reject(decided)
-    return put_in_place(decided, instead_of=comparison.champion or "")
+    return put_in_place(decided, instead_of=shown["champion"])
 
 
-def _form(comparison: Comparison) -> str:
-    """Return what stands above the form, in Markdown: the tables, earlier vetoes, and links to both reports."""
-    parts = [to_markdown(table) for table in comparison_tables(comparison)]
+def _answer(asked: type[Approval], timeout: int) -> Approval:
+    """Return what the person says; a run that can be started again ends here first."""
+    if deployment.id is None:
+        return pause_flow_run(wait_for_input=asked, timeout=timeout, poll_interval=BETWEEN_LOOKS)
+    return suspend_flow_run(wait_for_input=asked, timeout=timeout)
+
+
+def _form(comparison: Comparison, tables: list[ReportTable]) -> str:
+    """Return what stands above the form, in Markdown: what the rule says, the tables, and links to both reports."""
+    first, *others = tables
+    parts = [f"**{literal(first.note)}**\n", *(to_markdown(t) for t in (replace(first, note=""), *others))]
     if comparison.in_release is None and comparison.champion is not None:
         parts.append(
             "What would change in the last release is not known: no release was found in the specification's output "

@@ -11,7 +11,16 @@ from urllib.parse import unquote
 
 from catalogs.errors import CatalogError, nearest
 
-__all__ = ["HiveValue", "expand", "files_below", "hive_constants", "is_pattern", "missing", "require_file"]
+__all__ = [
+    "HiveValue",
+    "expand",
+    "files_below",
+    "hive_constants",
+    "is_pattern",
+    "missing",
+    "require_file",
+    "what_is_there",
+]
 
 HiveValue = int | str | None
 
@@ -47,20 +56,29 @@ def expand(path: Path, wanted: Callable[[Path], bool]) -> tuple[Path, list[Path]
     matches = glob.iglob(str(path), recursive=True)  # noqa: PTH207 -- pathlib has no pattern with an absolute start
     files = sorted(match for p in matches if require_file(match := Path(p)).is_file())
     if not files:
-        raise CatalogError(
-            f"no file matches {path}, expected at least one below {root.absolute()}; correct the pattern"
-        )
+        raise CatalogError(f"no file matches {path.absolute()}, expected at least one; {what_is_there(path)}")
     return root, files
 
 
 def missing(path: Path) -> CatalogError:
     """Return the error for a file that is not there, with the nearest that is."""
     require_file(path)
+    return CatalogError(f"there is no {path.absolute()}; {what_is_there(path)}")
+
+
+def what_is_there(path: Path) -> str:
+    """Return a clause on where a path or a pattern that nothing has leads to, and what may be wrong with it."""
     folder = next(p for p in path.absolute().parents if p.is_dir())
-    name = path.absolute().relative_to(folder).parts[0]
-    return CatalogError(
-        f"there is no {path}; in {folder} {nearest(name, (p.name for p in folder.iterdir()))}"
-    )
+    name, *below = path.absolute().relative_to(folder).parts
+    there = [p for p in folder.iterdir() if not p.name.startswith(".")]
+    if not there:
+        return f"the folder {folder} is empty: is its disk mounted?"
+    is_folder = (bool(below) or not Path(name).suffix) and not glob.has_magic(name)
+    hint = nearest(name, (p.name for p in there if p.is_dir() or not is_folder))
+    if not is_folder:
+        return hint
+    mounted = "is its disk mounted" + (f", or {hint}" if hint.startswith("did you mean") else "?")
+    return f"there is no folder {folder / name}: {mounted}" if below else mounted
 
 
 def files_below(folder: Path) -> Iterator[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -74,6 +75,7 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
         release=publication.release,
         totals=totals,
         details=replace(_details(model, specification), census_asked=publication.request.wish.asked),
+        store=Path(os.path.relpath(publication.request.model.folder.parents[1], staging.out)).as_posix(),
     )
     before = Manifest.read(staging.out)
     if before is not None and before.same_outputs(manifest):  # no row has changed

@@ -36,6 +36,7 @@ from flows.reports.explanation import (
     Explanation,
     RaisedFlag,
 )
+from flows.runs.manifest import Manifest
 from flows.runs.object_names import identifier_column
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
@@ -46,15 +47,16 @@ Floats = NDArray[np.float64]
 
 
 def explain(request: ExplainRequest) -> Explanation:
-    """Return why an object of a catalogue has its class by a stored model.
+    """Return why an object of a catalogue has its class by a stored model, or by the one that annotated it.
 
     Raises
     ------
     UsageError
-        If no row has the identifier, or no column names objects.
+        If no row has the identifier, no column names objects, or no model is named.
     """
-    store = Store.named(request.store)
-    stored = store.find(request.model)
+    label, folder = _maker(request)
+    store = Store.named(folder)
+    stored = store.find(label)
     model = store.read(stored)
     settings = _settings(model, request.specification)
     labelled = read_labelled_objects(stored.folder, classes=len(model.classes), features=len(model.features))
@@ -72,6 +74,24 @@ def explain(request: ExplainRequest) -> Explanation:
     raise UsageError(
         f"--id: got '{request.identifier}', which no row of {', '.join(looked_in)} has, expected the "
         "identifier of an object; correct it, or name another column with --id-column"
+    )
+
+
+def _maker(request: ExplainRequest) -> tuple[str, Path]:
+    """Return the model and its store: those asked for, else those that the manifest of an annotated copy names."""
+    default = request.store or Path("models")
+    if request.model is not None:
+        return request.model, default
+    path = Path(request.catalogue)
+    for out in (path, *path.parents):
+        manifest = Manifest.read(out)
+        if manifest is not None:
+            recorded = out / manifest.store
+            known = request.store is None and bool(manifest.store) and recorded.is_dir()
+            return manifest.model, recorded if known else default
+    raise UsageError(
+        f"--model: got none for '{request.catalogue}', which no manifest.json says is an annotated copy, expected the "
+        "model that is to give the class; name it, `blr models list` shows them"
     )
 
 

@@ -185,13 +185,20 @@ class ExplainRequest:
     ]
     identifier: Annotated[str, Parameter(words="The object's identifier.", flag="--id", metavar="ID")]
     model: Annotated[
-        str,
+        str | None,
         Parameter(
-            words="Model that gives the class: NAME, for its champion, or NAME@VERSION.",
+            words="Model that gives the class: NAME, for its champion, or NAME@VERSION; default: the one that "
+            "annotated the catalogue.",
             metavar="NAME[@VERSION]",
         ),
-    ]
-    store: Annotated[Path, STORE] = Path("models")
+    ] = None
+    store: Annotated[
+        Path | None,
+        Parameter(
+            words="Folder of the model store; default: that of the annotated catalogue's manifest, or else models.",
+            metavar="DIR",
+        ),
+    ] = None
     id_column: Annotated[
         str | None,
         Parameter(

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import time
+
 from flows.classification import steps as classification
 from flows.classification.request import ClassifyRequest
 from flows.cli._flow_runs import runs_as_flow
@@ -11,7 +13,7 @@ from flows.cli._options import RunOptions
 from flows.cli._printing import show
 from flows.cli._progress import shown_progress
 from flows.cli._reprocess import leave_partly
-from flows.cli._show import show_classified
+from flows.cli._show import say_done, show_classified
 from flows.inputs.resolve import check_parameters
 
 __all__ = ["run_classify"]
@@ -19,6 +21,7 @@ __all__ = ["run_classify"]
 
 def run_classify(request: ClassifyRequest, options: RunOptions) -> None:
     """Classify, as a flow where Prefect is wanted."""
+    began = time.monotonic()
     with shown_progress(quiet=options.quiet):
         if options.dry_run or not runs_as_flow(options.prefect):
             result = classification.classify(request, dry_run=options.dry_run)
@@ -27,5 +30,8 @@ def run_classify(request: ClassifyRequest, options: RunOptions) -> None:
             from flows.classify import classify
 
             result = classify(**vars(request))
+    seconds = time.monotonic() - began
     show(result, show_classified, json=options.json)
+    if not options.json:
+        say_done(result, seconds)
     leave_partly(result)

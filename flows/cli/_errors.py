@@ -6,9 +6,9 @@ import sys
 
 import typer
 
-from catalogs.errors import CatalogError
 from catalogs.remote.urls import scrubbed
 from flows.errors import FlowError, Interrupted, Terminated
+from flows.orchestration.messages import words_of
 
 __all__ = ["exit_status"]
 
@@ -27,27 +27,18 @@ def exit_status(error: BaseException) -> int:
         sys.stderr.write(f"blr: error: {error.format_message()} `{command} --help` shows how to use it.\n")
         return WRONG_USE
     status, message = _status_and_message(error)
-    sys.stderr.write(f"blr: {scrubbed(message)}\n")  # a URL may be given where a path is expected
+    sys.stderr.write(f"blr: {message}\n")
     return status
 
 
 def _status_and_message(error: BaseException) -> tuple[int, str]:
+    words = words_of(error)
     match error:
         case KeyboardInterrupt() | typer.Abort():
             return INTERRUPTED, "interrupted; run the same command again to continue"
         case Interrupted() | Terminated():
-            return error.exit_status, str(error)
-        case FlowError():
-            return error.exit_status, f"error: {error}"
-        case CatalogError():
-            return FAILED, f"error: {error}"
-        case OSError():
-            place = f"{error.filename}: " if error.filename else ""
-            return (
-                FAILED,
-                f"error: {place}{error.strerror or error}; every file with a final name is complete",
-            )
-    return (
-        FAILED,
-        f"error: {type(error).__name__}: {error}\nThis is an error in blr: `blr --debug ...` shows where. Report it.",
-    )
+            return error.exit_status, str(words)
+    if words is not None:
+        return error.exit_status if isinstance(error, FlowError) else FAILED, f"error: {words}"
+    said = scrubbed(f"{type(error).__name__}: {error}")
+    return FAILED, f"error: {said}\nThis is an error in blr: `blr --debug ...` shows where. Report it."

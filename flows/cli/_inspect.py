@@ -8,7 +8,7 @@ from typing import Any
 from catalogs.column_names import column_names, using, with_names_of
 from catalogs.files.atomic import atomic_path
 from catalogs.table_choice import TableChoice
-from flows.cli._printing import plain_table, print_tables, say, show
+from flows.cli._printing import plain_table, print_tables, say, say_next, show
 from flows.cli._progress import shown_progress
 from flows.cli._show import show_model
 from flows.draft.inspected import (
@@ -96,7 +96,8 @@ def _show_started(result: StartedSpecification) -> None:
     if result.columns_file is not None:
         say(f"Columns were recognised by the names in {result.columns_file} too")
     say(f"{result.path}: {len(result.classes)} classes, {len(result.features)} features")
-    say(f"Read it, then `blr train {result.path}`")
+    say("Read it: its classes and features are guesses")
+    say_next("blr", "train", result.path)
 
 
 def _show_catalogue(result: CatalogueSummary) -> None:
@@ -121,6 +122,8 @@ def _show_catalogue(result: CatalogueSummary) -> None:
         say(f"Columns that are equal in every row: {', '.join(group)}")
     if result.label is not None:
         _show_label(result.label)
+    label = "COLUMN" if result.label is None else result.label.column
+    say_next("blr", "init", result.path, "--label", label, "--out", "spec.toml")
 
 
 def _show_position(place: PositionSummary | None) -> None:

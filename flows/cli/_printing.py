@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -13,7 +14,7 @@ from flows.documents import Dataclass, to_document
 from flows.reports.report_table import ReportTable
 from flows.reports.terminal_table import to_rich
 
-__all__ = ["plain_table", "print_tables", "say", "show"]
+__all__ = ["plain_table", "print_tables", "say", "say_next", "show"]
 
 T = TypeVar("T", bound=Dataclass)
 
@@ -44,6 +45,11 @@ def print_tables(*tables: ReportTable) -> None:
         console = Console(width=160)  # Lines of a file or a pipe are never cut.
     for table in tables:
         console.print(to_rich(table))
+
+
+def say_next(*words: object) -> None:
+    """Print the command to type next."""
+    say(f"Next: {shlex.join(map(str, words))}")
 
 
 def say(text: str) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import typer
@@ -14,6 +15,7 @@ from flows.cli._flow_runs import runs_as_flow
 from flows.cli._options import RunOptions
 from flows.cli._printing import print_tables, say, show
 from flows.cli._progress import shown_progress
+from flows.cli._show import say_done
 from flows.orchestration.tables import run_tables, status_table, trouble_table
 from flows.runs.release_store import output_folder
 from flows.runs.results import ClassificationResult, ReleaseResult
@@ -27,6 +29,7 @@ PARTLY = 3
 def run_reprocess(request: ReprocessRequest, options: RunOptions) -> None:
     """Reprocess, as a flow where Prefect is wanted."""
     request = reprocessing.specified(request)
+    began = time.monotonic()
     with shown_progress(quiet=options.quiet):
         if options.dry_run or not runs_as_flow(options.prefect):
             result = reprocessing.reprocess(request, dry_run=options.dry_run)
@@ -34,7 +37,10 @@ def run_reprocess(request: ReprocessRequest, options: RunOptions) -> None:
             from flows.reprocess import reprocess
 
             result = reprocess(**vars(request))
+    seconds = time.monotonic() - began
     show(result, show_reprocessed, json=options.json)
+    if not options.json:
+        say_done(result, seconds)
     leave_partly(result)
 
 

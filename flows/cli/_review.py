@@ -35,6 +35,11 @@ def show_reviewed(result: reviewing.ReviewResult) -> None:
     say(f"{_chosen_words(result)}{f', and {result.outliers} outliers' if result.outliers else ''}: {files}")
     for remark in result.remarks:
         say(remark)
+    pages = [path for path in result.files if path.suffix == ".html"]
+    if pages:
+        say(
+            f"Next: open {pages[0]} in a browser, label, and name the answers in the specification: [label] extra"
+        )
 
 
 def _chosen_words(result: reviewing.ReviewResult) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from blr.census.results import Census
-from flows.cli._printing import plain_table, print_tables, say
+from flows.cli._printing import plain_table, print_tables, say, say_next
 from flows.models.description import ModelDescription
 from flows.models.label_noise import noise_words
 from flows.models.promotion import DecidedPromotion, RejectedPromotion, UndonePromotion
@@ -31,12 +31,13 @@ from flows.reports.tables import (
     split_words,
 )
 from flows.runs.census import CensusResult
-from flows.runs.results import ClassificationResult
+from flows.runs.results import ClassificationResult, FinishedClassification
 from flows.training.report import review_words, train_report
 from flows.training.results import TrainingPlan, TrainingResult
 
 __all__ = [
     "REPORT_KEPT",
+    "say_done",
     "show_census",
     "show_classified",
     "show_model",
@@ -140,6 +141,24 @@ def show_classified(result: ClassificationResult) -> None:
         say(f"Published at {result.published}")
     for sentence in (*result.repeats, *filter(None, [result.advice])):
         say(sentence[:1].upper() + sentence[1:])
+
+
+TO_LOOK_AT = {"LOW_CONFIDENCE": "of low confidence", "OUT_OF_DOMAIN": "unlike the training set"}
+"""Flags whose objects a person should look at, in words."""
+
+
+def say_done(result: ClassificationResult, seconds: float) -> None:
+    """Say how fast files were annotated, how many of all objects need a look, and how to look at them."""
+    if not isinstance(result, FinishedClassification):
+        return
+    rows = sum(file.n_rows for file in result.files.values() if file.to_do)
+    if rows:
+        say(f"{rows:,} rows in {seconds:,.1f} s, {rows / seconds:,.0f} rows/s")
+    counts = {words: result.summary.flags[name].count for name, words in TO_LOOK_AT.items()}
+    told = " and ".join(f"{n:,} {words}" for words, n in counts.items() if n)
+    say(f"To be looked at: {told or 'none'}, of {result.summary.n_rows:,} objects")
+    if told:
+        say_next("blr", "review", result.out, "--budget", 100)
 
 
 def census_tables(census: Census) -> list[ReportTable]:

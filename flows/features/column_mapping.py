@@ -5,7 +5,7 @@ Conventions: n rows.  "Ours" are the names that the specification's features spe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,15 +51,21 @@ class ColumnMapping:
             return units.get(self.columns.get(name, name))
         return written_unit(expression, units)
 
-    def check(self, catalog: Catalog, name: str, *, wanted_by: str, target: bool = True) -> None:
-        """Raise `ColumnNotFoundError` where a catalogue lacks what one of our columns is, or is made of."""
+    def check(
+        self, catalog: Catalog, name: str, *, wanted_by: str, target: bool = True, read: Sequence[str] = ()
+    ) -> None:
+        """Raise `ColumnNotFoundError` where a catalogue lacks what one of our columns is, or is made of.
+
+        Columns that are `read` as others of ours are no other spelling of this one.
+        """
         expression = self.expressions.get(name)
         by = wanted_by if expression is None else f"target.expressions.{name} = '{expression.text}'"
         remedy = f"; or state what it is here: columns = {{ '{name}' = '...' }} under [target]"
         for theirs in self.theirs(name):
             if theirs not in catalog.names:
                 raise ColumnNotFoundError(
-                    f"{catalog.path} has no column '{theirs}', expected by {by}; {nearest(theirs, catalog.names)}"
+                    f"{catalog.path} has no column '{theirs}', expected by {by}; "
+                    f"{nearest(theirs, catalog.names, others=read)}"
                     f"{remedy if target and expression is None else ''}"
                 )
 

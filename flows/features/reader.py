@@ -224,7 +224,9 @@ class FeatureReader:
 
     def _check_columns(self, catalog: Catalog, names: Iterable[str], *, wanted_by: str) -> None:
         for name in sorted(names):
-            self.mapping.check(catalog, name, wanted_by=wanted_by, target=self.stated is not None)
+            self.mapping.check(
+                catalog, name, wanted_by=wanted_by, target=self.stated is not None, read=self.read
+            )
 
 
 def _has_value(expression: Expression, values: Mapping[str, Array]) -> NDArray[np.bool_]:

@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from catalogs.errors import nearest
-from catalogs.files.folders import is_pattern
+from catalogs.files.folders import is_pattern, what_is_there
 from catalogs.remote.listing import local_path
 from catalogs.remote.urls import has_secret, is_chained, is_remote, shown
 from flows.errors import UsageError
@@ -109,12 +108,8 @@ def _matches(pattern: str, folder: Path, key: str) -> Iterable[Path | str]:
         matches = sorted(start.glob(str(path.relative_to(start))))
         if matches:
             return [check_inside(match, key=key) for match in matches]  # links may lead elsewhere
-        raise UsageError(
-            f"{key}: got '{pattern}', which no file in {folder} matches, expected a pattern of catalogues; change it"
-        )
-    beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-    hint = nearest(path.name, beside) if beside else f"there is no folder {path.parent}"
-    raise UsageError(f"{key}: got '{path}', which does not exist, expected a catalogue; {hint}")
+        raise UsageError(f"{key}: got '{path.absolute()}', which no file matches; {what_is_there(path)}")
+    raise UsageError(f"{key}: got '{path.absolute()}', which does not exist; {what_is_there(path)}")
 
 
 def _at_url(url: str, folder: Path, key: str) -> Iterable[Path | str]:

@@ -10,8 +10,7 @@
   work there; killed runs marked as Crashed.
 - `links`: Addresses of files on people's pages: a report lies on the worker's machine, its reader at another
   one.
-- `messages`: What a classification says of itself in one sentence: the message of its final state, and the name
-  of its run.
+- `messages`: What a run says of itself in one sentence: the message of its final state, and the name of the run.
 - `results`: Result files of flow runs hold JSON; whatever else is put in their place is not loaded.
 - `run_log`: Lines of a run in Prefect's log: what begins, how fast it went, what was left out and why, and
   what came of it.

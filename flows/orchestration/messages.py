@@ -1,9 +1,12 @@
-"""What a classification says of itself in one sentence: the message of its final state, and the name of its run."""
+"""What a run says of itself in one sentence: the message of its final state, and the name of the run."""
 
 from __future__ import annotations
 
 from collections import Counter
 
+from catalogs.errors import CatalogError
+from catalogs.remote.urls import scrubbed
+from flows.errors import FlowError, Terminated
 from flows.runs.model_reference import ModelReference
 from flows.runs.results import (
     ClassificationResult,
@@ -13,7 +16,7 @@ from flows.runs.results import (
     WaitingClassification,
 )
 
-__all__ = ["classification_message", "classification_name", "short_label", "started_name"]
+__all__ = ["classification_message", "classification_name", "short_label", "started_name", "words_of"]
 
 DIGITS = 4
 """Digits of a version in the name of a run: as many as name it on the command line."""
@@ -92,3 +95,14 @@ def _left_out(result: FolderResult) -> str:
 
 def _n(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def words_of(error: BaseException) -> str | None:
+    """Return the message of an error that the user can correct, without secrets; None for a fault of ours."""
+    match error:
+        case FlowError() | CatalogError() | Terminated():
+            return scrubbed(str(error))  # a URL may be given where a path is expected
+        case OSError():
+            place = f"{error.filename}: " if error.filename else ""
+            return scrubbed(f"{place}{error.strerror or error}; every file with a final name is complete")
+    return None

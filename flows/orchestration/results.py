@@ -27,7 +27,9 @@ KIND, DOCUMENT = "blr_kind", "blr_document"
 
 
 def encode_value(value: Any) -> dict[str, Any]:
-    """Return the JSON object of a typed value, with the name of its type."""
+    """Return the JSON object of a typed value, with the name of its type; of an error, its message as a FlowError's."""
+    if isinstance(value, Exception):
+        return {KIND: to_qualified_name(FlowError), DOCUMENT: str(value)}
     return {KIND: to_qualified_name(type(value)), DOCUMENT: to_document(value)}
 
 
@@ -42,6 +44,8 @@ def decode_value(document: dict[str, Any]) -> Any:
     if document.keys() != {KIND, DOCUMENT}:
         return document
     name = str(document[KIND])
+    if name == to_qualified_name(FlowError):
+        return FlowError(document[DOCUMENT])
     kind = from_qualified_name(name) if name.startswith("flows.") else None
     if not (isinstance(kind, type) and is_dataclass(kind)):
         raise FlowError(

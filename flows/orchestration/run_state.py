@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
+from prefect.logging.handlers import APILogHandler
 from prefect.runtime import flow_run, task_run
-from prefect.states import Completed
+from prefect.states import Completed, Failed
 
-__all__ = ["QUARANTINED", "completed", "rename_run", "run_name", "task_name"]
+from flows.orchestration.messages import words_of
+
+__all__ = ["QUARANTINED", "completed", "failing_in_words", "rename_run", "run_name", "task_name"]
 
 Request = TypeVar("Request")
 T = TypeVar("T")
@@ -63,6 +67,35 @@ def completed(value: T, message: str, *, name: str = "Completed") -> T:
     Prefect takes the value out of the state again: whoever calls the flow gets the value itself.
     """
     return cast("T", Completed(name=name, message=message, data=value))
+
+
+def failing_in_words(work: Callable[[], T]) -> T:
+    """Return what the work of a flow gives; where the user can correct its error, fail in one sentence.
+
+    The name of the run, the message of its state and its log have the sentence.  The traceback is in the output of the
+    process, which its worker logs.  Whoever calls the flow gets the error itself.
+    """
+    context = FlowRunContext.get()
+    if context is None:
+        return work()
+    for name in ("prefect.flow_runs", "prefect.task_runs"):
+        for handler in logging.getLogger(name).handlers:
+            if isinstance(handler, APILogHandler):
+                handler.addFilter(_is_no_users_traceback)
+    try:
+        return work()
+    except Exception as error:
+        words = words_of(error)
+        if words is None:
+            raise
+        rename_run(f"{context.flow.name if context.flow else ''}: {words}")
+        return cast("T", Failed(message=words, data=error))
+
+
+def _is_no_users_traceback(record: logging.LogRecord) -> bool:
+    """Say whether a record is not the traceback of an error that the user can correct."""
+    error = record.exc_info[1] if record.exc_info else None
+    return error is None or words_of(error) is None
 
 
 def _cut(name: str) -> str:

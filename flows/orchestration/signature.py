@@ -10,6 +10,7 @@ from typing import Annotated, Any, ParamSpec, TypeVar, get_type_hints
 from annotated_types import Ge
 from pydantic import BeforeValidator
 
+from flows.orchestration.run_state import failing_in_words
 from flows.runs.parameters import Parameter, request_fields
 
 __all__ = ["takes"]
@@ -27,6 +28,8 @@ def takes(
 ) -> Callable[[Callable[[R], T]], Callable[P, T]]:
     """Return a decorator: a function that took a request takes the request's fields as its parameters instead.
 
+    An error that the user can correct ends its run in one sentence.
+
     The signature, the annotations and the docstring of the decorated function show these parameters, with their types,
     defaults, bounds and descriptions.  `names` maps a name in the annotations, in quotes and not imported by the
     request's module, to what it stands for.
@@ -39,7 +42,7 @@ def takes(
     def decorate(work: Callable[[R], T]) -> Callable[P, T]:
         @wraps(work)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            return work(request(*args, **kwargs))
+            return failing_in_words(lambda: work(request(*args, **kwargs)))
 
         parameters = [
             inspect.Parameter(

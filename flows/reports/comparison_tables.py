@@ -27,31 +27,49 @@ def decision_table(history: Sequence[Promotion]) -> ReportTable:
 
 
 def comparison_tables(comparison: Comparison) -> tuple[ReportTable, ...]:
-    """Return the comparison for the person who decides: the two models, by class, and in the last release."""
+    """Return the comparison for the person who decides: what decides first, each model by itself last."""
     tables = [_models_table(comparison)]
-    if comparison.classes:
-        tables.append(_class_table(comparison))
     if comparison.in_release is not None:
         tables.append(_release_table(comparison.in_release))
-    return tuple(tables)
+    if comparison.classes:
+        tables.append(_class_table(comparison))
+    return (*tables, _own_table(comparison))
 
 
 def _models_table(comparison: Comparison) -> ReportTable:
-    old, common = comparison.champion_log_loss, comparison.common
-    new_to_both = (
-        ()
-        if common is None
-        else (
-            (
-                f"log loss on {common.n:,} objects new to both",
-                f"{common.baseline - common.gain:.4f}",
-                f"{common.baseline:.4f}",
-            ),
-            ("gain there", gain_words(common), ""),
-        )
+    common, change = comparison.common, comparison.in_release
+    rows = []
+    if common is not None:
+        new, before = f"{common.baseline - common.gain:.4f}", f"{common.baseline:.4f}"
+        rows += [
+            ("gain on objects new to both", gain_words(common), ""),
+            (f"log loss on {common.n:,} objects new to both", new, before),
+        ]
+    if change is not None:
+        changed = f"{change.changed:,} of {change.compared:,}"
+        rows.append((f"would change class in release {change.release}", changed, ""))
+    rows.append(
+        ("verdict on the approximation", comparison.verdict, comparison.champion_verdict or "–"),
     )
+    rule = (
+        "By rule it would be promoted."
+        if comparison.better
+        else f"By rule it would not be promoted: {'; '.join(comparison.against)}."
+    )
+    alike = comparison.same_rows or common is not None
     return ReportTable(
         title=f"{comparison.challenger} in the place of {comparison.champion or 'nobody'}",
+        columns=("", "challenger", "champion"),
+        rows=tuple(rows),
+        numeric=frozenset({1, 2}),
+        note=rule if alike else f"{rule} The two were tested on different objects.",
+    )
+
+
+def _own_table(comparison: Comparison) -> ReportTable:
+    old = comparison.champion_log_loss
+    return ReportTable(
+        title="Each model by itself",
         columns=("", "challenger", "champion"),
         rows=(
             (losses_words(comparison), f"{comparison.log_loss:.4f}", "–" if old is None else f"{old:.4f}"),
@@ -60,19 +78,9 @@ def _models_table(comparison: Comparison) -> ReportTable:
                 f"{comparison.n_held_out:,}",
                 f"{comparison.champion_n_held_out or 0:,}",
             ),
-            *new_to_both,
             ("skill", comparison.skill, comparison.champion_skill or "–"),
-            ("verdict on the approximation", comparison.verdict, comparison.champion_verdict or "–"),
         ),
         numeric=frozenset({1, 2}),
-        note=(
-            "By rule it would be promoted."
-            if comparison.better
-            else f"By rule it would not be promoted: {'; '.join(comparison.against)}."
-        )
-        + (
-            "" if comparison.same_rows or common is not None else " The two were tested on different objects."
-        ),
     )
 
 
@@ -81,8 +89,7 @@ def _class_table(comparison: Comparison) -> ReportTable:
         (
             c.name,
             f"{c.gain.n:,}",
-            f"{c.gain.gain:+z.4f}",
-            gain_interval(c.gain),
+            f"{c.gain.gain:+z.4f} ({gain_interval(c.gain)})",
             f"{c.champion_completeness:.1%} → {c.completeness:.1%}",
             f"{percent(c.champion_purity)} → {percent(c.purity)}",
         )
@@ -90,7 +97,7 @@ def _class_table(comparison: Comparison) -> ReportTable:
     )
     return ReportTable(
         title="By class, on objects new to both",
-        columns=("class", "objects", "gain, nats", "95% interval", "completeness", "purity"),
+        columns=("class", "objects", "gain in nats (95% interval)", "completeness", "purity"),
         rows=rows,
         numeric=frozenset({1, 2}),
         note="A gain is how much smaller the challenger's log loss is. Shares: champion → challenger.",

@@ -112,7 +112,8 @@ class ManifestDetails:
 class Manifest:
     """The outputs in one folder, which are all of one model and one specification.
 
-    `totals` are the summary's counts of all files together.  `created` is a time (ISO 8601, UTC), '' until the
+    `totals` are the summary's counts of all files together.  `store` is the path of the model store, from the folder;
+    '' where it is not known.  `created` is a time (ISO 8601, UTC), '' until the
     manifest is written.
     """
 
@@ -125,6 +126,7 @@ class Manifest:
     release: int = 1
     totals: Totals | None = None
     details: ManifestDetails = ManifestDetails()
+    store: str = ""
     created: str = ""
 
     @cached_property
@@ -210,8 +212,9 @@ class Manifest:
 class ManifestFile:
     """The keys of `manifest.json`.
 
-    For more than a hundred files, `inputs` and `outputs` are empty, and the `table` has both.  For a release in an
-    object store, `files` names the folder of the files; otherwise it is ''.
+    `store` is the path of the model store, from the folder. For more than a hundred files, `inputs` and `outputs` are
+    empty, and the `table` has both. For a release in an object store, `files` names the folder of the files;
+    otherwise it is ''.
     """
 
     format: Literal["blr-manifest"]
@@ -234,6 +237,7 @@ class ManifestFile:
     outputs: tuple[ManifestOutput, ...]
     table: FileTable | None = None
     files: str = ""
+    store: str = ""
 
     @classmethod
     def of(cls, manifest: Manifest, table: FileTable | None = None) -> ManifestFile:
@@ -254,6 +258,7 @@ class ManifestFile:
             inputs=inputs,
             outputs=outputs,
             table=table,
+            store=manifest.store,
         )
 
     def manifest(self, outputs: tuple[Output, ...]) -> Manifest:
@@ -275,6 +280,7 @@ class ManifestFile:
                 selected=self.selected,
                 census_asked=self.census_asked,
             ),
+            store=self.store,
             created=self.created,
         )
 

@@ -12,13 +12,16 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+import psutil
 import pytest
 import yaml
 
@@ -170,15 +173,24 @@ def test_a_person_promotes_and_rejects_on_the_page(team: Team, pages: Browser) -
         path = f"/deployments/{prefect.deployment('promote')['id']}/create_flow_run"
         asked[version] = prefect.ask("POST", path, {"parameters": parameters})[1]["id"]
 
+    for run in asked.values():  # both of the worker's places, if they waited in their processes
+        wait_for(partial(prefect.find, "flow_runs", id=run, state_name="Suspended"), "the runs that ask")
+    wait_for(lambda: not processes_of_runs(prefect), "the end of their processes")
+    path = f"/deployments/{prefect.deployment('classify')['id']}/create_flow_run"
+    beside = prefect.ask("POST", path, {"parameters": {"out": "beside"}})[1]["id"]
+    assert prefect.run_ended(id=beside)["state_name"] == "Completed", "two approvals wait, and runs go on"
+
     def answer(version: str, decision: str, why: str) -> dict[str, Any]:
         run = asked[version]
-        wait_for(lambda: prefect.find("flow_runs", id=run, state_type="PAUSED"), "the run that asks")
         pages.open(f"{prefect.url}/v2/runs/flow-run/{run}")
         pages.fill_approval(
             decision,
             "A. Astronomer",
             why,
             shows=(
+                "By rule it would not be promoted",
+                "gain on objects new to both",
+                "would change class in release 1",
                 f"morphology@{version} in the place of {champion.label}",
                 "By class, on objects new to both",
                 "In the last release, 1 in product",
@@ -202,6 +214,38 @@ def test_a_person_promotes_and_rejects_on_the_page(team: Team, pages: Browser) -
         ("rejected", NEWER[0], "A. Astronomer", "loses the dwarfs"),
         ("promoted", NEWER[1], "A. Astronomer", "purity of late types"),
     ]
+
+
+def processes_of_runs(prefect: Prefect) -> list[psutil.Process]:
+    """Return the processes in which a worker of this server runs flows."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            ours = process.environ().get("PREFECT_API_URL") == f"{prefect.url}/api"
+            if ours and "prefect.engine" in process.cmdline():
+                found.append(process)
+    return found
+
+
+def test_a_list_of_runs_says_why_one_failed(team: Team) -> None:
+    """An error that the user can correct: one sentence, as the run's name, its state and its log; no traceback."""
+    prefect = team.prefect
+    text = (team.folder / "spec.toml").read_text().replace("release/*", "gone/*")
+    (team.folder / "gone.toml").write_text(text)
+    path = f"/deployments/{prefect.deployment('reprocess')['id']}/create_flow_run"
+    asked = prefect.ask("POST", path, {"parameters": {"specification": "gone.toml", "store": "models"}})[1]
+    run = prefect.run_ended(id=asked["id"])
+    gone = team.folder / "gone"
+    said = (
+        f"target.paths: got '{gone}/*.parquet', which no file matches; "
+        f"there is no folder {gone}: is its disk mounted?"
+    )
+    assert (run["state_name"], run["state"]["message"]) == ("Failed", said)
+    assert run["name"] == f"reprocess: {said}"[:199] + "…"
+    log = prefect.logs(run)
+    assert "Traceback" not in log
+    assert f"Finished in state Failed({said!r})" in log
+    assert "Traceback" in (prefect.folder / "worker.log").read_text(), "for whoever looks for a fault of ours"
 
 
 ALERTS = """

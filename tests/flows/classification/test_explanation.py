@@ -130,6 +130,21 @@ def test_the_command_prints_one_document_and_writes_a_page(
     assert "Labelled objects that are like it" in shown
 
 
+def test_a_copy_names_the_model_that_made_it(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From anywhere, and of a file or of the whole folder; a file that is no copy needs `--model`."""
+    out = tmp_path / "out"
+    done = classify([trained / "survey.parquet"], model="morphology", store=trained / "models", out=out)
+    name = pq.read_table(trained / "survey.parquet")["name"][3].as_py()
+    monkeypatch.chdir(tmp_path)
+    for catalogue in ("out/survey.parquet", "out", str(out / "survey.parquet")):
+        assert run(["explain", catalogue, "--id", name, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["model"] == done.model
+    assert run(["explain", str(trained / "survey.parquet"), "--id", name]) == 2
+    assert "--model: got none" in capsys.readouterr().err
+
+
 def test_a_logit_and_its_error_are_not_taken_for_probabilities(trained: Path, classified: Path) -> None:
     """Both are said as probabilities too, by the logistic function, in the terminal and on the page."""
     found = asked(trained, classified["name"][3].as_py())

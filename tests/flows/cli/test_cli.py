@@ -107,19 +107,31 @@ BAD = {
         lambda _: change("spec.toml", '"survey.parquet"', '"survye.parquet"'),
         TRAIN,
         2,
-        r"catalog.paths: got '.*survye.parquet', which does not exist, expected a catalogue; did you mean",
+        r"catalog.paths: got '.*survye.parquet', which does not exist; did you mean",
     ),
     "no file of a pattern": (
         lambda _: change("spec.toml", '"survey.parquet"', '"release/*.parquet"'),
         TRAIN,
         2,
-        r"catalog.paths: got 'release/\*.parquet', which no file in",
+        r"catalog.paths: got '/.*/release/\*.parquet', .*there is no folder /.*/release: is its disk mounted\?$",
+    ),
+    "a folder that has gone": (
+        lambda _: change("spec.toml", '"survey.parquet"', '"release"'),
+        TRAIN,
+        2,
+        r"catalog.paths: got '/.*/release', which does not exist; is its disk mounted\?$",
+    ),
+    "a disk that is not mounted": (
+        lambda _: [Path("disk").mkdir(), change("spec.toml", '"survey.parquet"', '"disk/dr6/*.parquet"')],
+        TRAIN,
+        2,
+        r"catalog.paths: got '/.*/disk/dr6/\*.parquet', .*; the folder /.*/disk is empty: is its disk mounted\?$",
     ),
     "no catalogue to classify": (
         lambda _: None,
         ("classify", "survey.fist", *CLASSIFY),
         2,
-        r"CATALOG: got 'survey.fist', which does not exist, expected a catalogue; did you mean 'survey.fits'",
+        r"CATALOG: got '/.*/survey.fist', which does not exist; did you mean 'survey.fits'",
     ),
     "not a catalogue": (
         lambda _: Path("x.fits").write_bytes(b"\x00\x01" * 4000),
@@ -157,6 +169,12 @@ BAD = {
         ("classify", "survey.parquet", *CLASSIFY),
         1,
         r"survey.parquet has no column 'jmag', expected by features.b_j = 'bmag - jmag'; did you mean 'j_mag'",
+    ),
+    "a band of another name in the target": (
+        lambda make: make.parquet(Path("survey.parquet"), {"bmag": np.zeros(3), "hmag": np.zeros(3)}),
+        ("classify", "survey.parquet", *CLASSIFY),
+        1,
+        r"has no column 'jmag', expected by features.b_j = 'bmag - jmag'; known are: bmag, hmag; or state what",
     ),
     "one class": (all_early, TRAIN, 1, r"label.classes.late: got no training row with 'Sb' or 'Sc'"),
     "one value": (

@@ -107,7 +107,10 @@ def test_promotion_goes_by_the_common_objects(store: Any) -> None:
     assert f"its log loss on {half:,} objects that neither model has seen is worse by 0.0200" in told.why
     write_judged_rows(replace(worse, log_loss=worse.log_loss - 0.04), store.find(label).folder)
     table = comparison_tables(compare(PromoteRequest(label, store=store.root)))[0]
-    assert table.rows[2][0] == f"log loss on {half:,} objects new to both"
+    assert [row[0] for row in table.rows[:2]] == [
+        "gain on objects new to both",
+        f"log loss on {half:,} objects new to both",
+    ]
     told = promote(label, store=store.root, how="better")
     assert (told.status, told.comparison.common.n) == ("promoted", half)
     assert "objects new to both smaller by 0.0200 nats" in store.history("morphology")[-1].why
