@@ -242,9 +242,9 @@ def test_a_list_of_runs_says_why_one_failed(team: Team) -> None:
     )
     assert (run["state_name"], run["state"]["message"]) == ("Failed", said)
     assert run["name"] == f"reprocess: {said}"[:199] + "…"
-    log = prefect.logs(run)
-    assert "Traceback" not in log
-    assert f"Finished in state Failed({said!r})" in log
+    wait_for(lambda: f"Finished in state Failed({said!r})" in prefect.logs(run), "the last line of its log")
+    wait_for(lambda: not processes_of_runs(prefect), "the end of its process, after which nothing is logged")
+    assert "Traceback" not in prefect.logs(run)
     assert "Traceback" in (prefect.folder / "worker.log").read_text(), "for whoever looks for a fault of ours"
 
 
