@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from prefect import flow
 from prefect.context import FlowRunContext
@@ -104,7 +104,9 @@ def _words(result: PromotionResult | RejectedPromotion) -> str:
 def _asked(request: PromoteRequest) -> PromotionResult | RejectedPromotion:
     """Ask a person, and do what they say; the decision is about the model and the champion that were shown."""
     log = get_run_logger()
-    shown = read_flow_run_input(SHOWN)
+    shown = cast(
+        "dict[str, str] | None", read_flow_run_input(SHOWN)
+    )  # it would be awaited in an asynchronous flow
     if shown is None:
         comparison = compare(request, in_release=in_release)
         *decisive, by_itself = comparison_tables(comparison)
