@@ -119,7 +119,8 @@ def _expand_derivatives(mean: Matrix, V: Matrix) -> tuple[Vector, Matrix, Matrix
     CP = np.matmul(C, P[:, :, None])[:, :, 0]
     S = np.exp(np.minimum(log_p + 0.5 * q, _MOST_EXPONENT))  # at least P: ln Σ e^a is p'a + H(p) or more
     error = _error_by_class(p, np.minimum(S, 1.0), C)
-    products = np.exp(np.minimum(C, _WIDEST**2, out=C), out=C)  # beyond, P is negligible, or the error is not
+    products = np.clip(C, -_MOST_EXPONENT, _WIDEST**2, out=C)  # beyond, P is negligible, or the error is not
+    compiled.exponentials(products.reshape(len(products), -1))
 
     S_bar = S.sum(axis=1, keepdims=True)
     S /= S_bar

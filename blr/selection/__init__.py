@@ -4,6 +4,7 @@
   3.4, 4.4.1).
 - `evidence`: Prior precision by evidence maximisation: one for all weights, or one a group.
 - `folds`: Left-out predictions by folds: each row's probabilities under a fit that has not seen its fold.
+- `grouping`: Classes that the features cannot tell apart, and the groups of classes that lose least.
 - `label_noise`: Rates of wrong labels, estimated with the weights integrated out: by class, or by annotator
   and class.
 - `prior_scale`: Integration over the prior's scale: a few fits, each weighted by its evidence and a
@@ -25,4 +26,14 @@ For this folder alone:
   its curvature.
 """
 
-__all__ = ["compare", "evidence", "folds", "label_noise", "prior_scale", "relevance", "skill", "stacking"]
+__all__ = [
+    "compare",
+    "evidence",
+    "folds",
+    "grouping",
+    "label_noise",
+    "prior_scale",
+    "relevance",
+    "skill",
+    "stacking",
+]

@@ -16,6 +16,7 @@ from flows.reports.catalogue_answers import trusted_in_part
 from flows.reports.census import bin_tables, census_table, selection_table
 from flows.reports.comparison_tables import comparison_tables, decision_table
 from flows.reports.data import Classification
+from flows.reports.grouping import grouping_lines
 from flows.reports.picture_data import ReportParts
 from flows.reports.tables import (
     ReportTable,
@@ -76,7 +77,7 @@ def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
     say(
         f"{result.model} {STATUS_WORDS[result.status]}; trust verdict on the approximation: {result.trust.verdict}"
     )
-    for line in answer_lines(training_answers(report)):
+    for line in (*answer_lines(training_answers(report)), *grouping_lines(result)):
         say(line)
     if result.path:
         say(f"Model, card and report: {result.path}")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from blr.selection.grouping import Grouping
 from catalogs.profile.distribution import Distribution
 from catalogs.profile.quality import Quality
 from catalogs.profile.split import SplitSummary
@@ -112,6 +113,8 @@ class Metrics:
     judged_by: Literal["held-out", "left-out"]
     # (K, K) rows by their class and by the most probable one; empty in models of earlier versions.
     confusion: tuple[tuple[int, ...], ...]
+    # Classes that the features cannot tell apart; None of two classes, and of votes.
+    grouping: Grouping | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,5 +239,6 @@ class ModelDescription:
     seed: int  # of the random numbers
     specification_hash: str  # SHA-256
     code_version: str  # version of this package that trained the model
+    spellings: tuple[tuple[str, ...], ...] = ()  # (K,) labels of each class; none where labels are votes
     # Decisions about the name, oldest first; None where the command does not ask for them.
     history: tuple[Promotion, ...] | None = None

@@ -117,6 +117,9 @@ class Model:
             version=self.version,
             model_id=self.id,
             classes=self.classes,
+            spellings=()
+            if self.specification.label.votes
+            else tuple((self.specification.label.classes or {}).get(c, (c,)) for c in self.classes),
             features=self.features,
             candidates=self.candidates,
             selected=self.selected,

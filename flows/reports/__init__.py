@@ -18,6 +18,7 @@
 - `data`: What reports show: descriptions of models and counts of catalogues as they are stored, and what lies
   beside.
 - `explanation`: Why an object has its class: what `blr explain` prints, as values and as a page.
+- `grouping`: Classes that the features cannot tell apart: the sentence, the table, and the lines that join them.
 - `html`: Reports of trainings and classifications: one HTML file each that loads nothing from anywhere.
 - `picture_data`: Data beside a model from which its report can be drawn again: small arrays, and objects to
   look at.
@@ -49,6 +50,7 @@ __all__ = [
     "comparison_tables",
     "data",
     "explanation",
+    "grouping",
     "html",
     "picture_data",
     "report_table",

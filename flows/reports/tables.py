@@ -15,6 +15,7 @@ from flows.reports._statistics import TERMS, check_tables, term_table
 from flows.reports.answers import training_answers
 from flows.reports.choice import choice_words, feature_set
 from flows.reports.data import Classification, TrainReport, judged_objects
+from flows.reports.grouping import grouping_tables
 from flows.reports.report_table import ReportTable, percent, printable
 from flows.reports.terminal_table import to_rich
 
@@ -194,7 +195,7 @@ def class_tables(report: TrainReport) -> tuple[ReportTable, ...]:
         note=f"Of {judged_objects(report)}, with 95 % intervals. Completeness: share of the class that is assigned to "
         "it. Purity: share of those assigned that are of the class. Guesses by class shares alone have it too.",
     )
-    return (table,)
+    return (table, *grouping_tables(report.model))
 
 
 def review_table(report: TrainReport) -> ReportTable:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from blr.calibration import ReliabilityCurve, calibration_error, log_loss, reliability_curve
 from blr.decisions import errors_caught
+from blr.selection.grouping import group_classes
 from blr.selection.skill import skill
 from flows.models.description import Metrics, ReliabilityBin, Review, RiskCurve
 from flows.models.skill import SkillSummary
@@ -72,6 +73,7 @@ def evaluate(
         judged_by=judged_by,
         skill=SkillSummary.of(skill(p, outcome, class_shares=class_shares, group=group)),
         confusion=_confusion(truth, p.argmax(axis=1), len(classes)),
+        grouping=group_classes(p, truth) if len(classes) > 2 and votes is None else None,
     )
 
 

@@ -1,0 +1,109 @@
+"""Classes that the features cannot tell apart, and the groups of classes that lose least.
+
+What probabilities know of a pair of classes j and k is, over the rows of the two,
+
+    I_jk = Σ_n ln [p_nt / (p_nj + p_nk)] - ln [n_t / (n_j + n_k)],   t the class of row n,
+
+in nats: their gain over the shares of the two.  To know all is n_jk H_jk, with the entropy H_jk of the two shares.  To
+call the two one class loses I_jk of the information on the class, and nothing else.  So the pair of least I_jk is
+joined, then that of the classes left, and so on, among the pairs that are known by less than a stated share.
+Shapes: N rows, K classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import xlogy
+
+from blr.arrays import Matrix, Vector
+
+__all__ = ["APART", "Grouping", "group_classes"]
+
+APART = 0.1
+"""Share of what tells two classes apart that the features have to know; pairs below it are joined."""
+_TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Groups of classes, as ascending indices, and the share that they keep of what the classes' probabilities know.
+
+    `mistaken` has the pairs (j, k) of classes that are in one group, those with most mistaken rows first.  Each has the
+    share of the rows of j for which k is the more probable of the two, and the share of the rows of k for which j is.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    kept: float
+    mistaken: tuple[tuple[int, int, float, float], ...]
+
+
+def group_classes(
+    probability: ArrayLike, target: ArrayLike, *, weight: ArrayLike | None = None, apart: float = APART
+) -> Grouping:
+    """Return the groups of classes that the probabilities of rows which no fit has seen cannot tell apart.
+
+    Parameters
+    ----------
+    probability, target, weight
+        (N, K) of the classes, (N,) indices of the true ones, and (N,) weights of the rows, by default one each.
+    apart
+        Classes are joined while some pair is known by less than this share, and more than two are left.
+
+    Examples
+    --------
+    >>> p = np.array([[0.4, 0.5, 0.1], [0.5, 0.4, 0.1], [0.1, 0.1, 0.8]]).repeat(10, axis=0)
+    >>> group_classes(p, np.arange(3).repeat(10)).groups
+    ((0, 1), (2,))
+    """
+    P, t = np.maximum(np.asarray(probability, dtype=np.float64), _TINY), np.asarray(target, dtype=np.intp)
+    w = np.ones(len(t)) if weight is None else np.asarray(weight, dtype=np.float64)
+    rows, K = np.arange(len(t)), P.shape[1]
+    p, group = P.copy(), t.copy()  # the joined classes' probabilities, and the rows' groups
+    n = np.bincount(t, weights=w, minlength=K)
+    left, members = np.flatnonzero(n).tolist(), [[k] for k in range(K)]
+    own = np.zeros((K, K))  # Σ ln [p_t / (p_j + p_k)] of the rows of j
+
+    def count(j: int) -> None:
+        """Compute row and column j of `own`."""
+        of_j, mine = group == j, p[rows, group]
+        own[j] = w[of_j] @ -np.log1p(p[of_j] / mine[of_j, None])
+        own[:, j] = np.bincount(group, weights=w * -np.log1p(p[:, j] / mine), minlength=K)
+        own[j, j] = 0.0
+
+    for k in left:
+        count(k)
+    while len(left) > 2:
+        both = n[:, None] + n
+        entropy = xlogy(both, both) - xlogy(n, n)[:, None] - xlogy(n, n)
+        known = own + own.T + entropy
+        alike = [(known[j, k], j, k) for j, k in combinations(left, 2) if known[j, k] < apart * entropy[j, k]]
+        if not alike:
+            break
+        _, j, k = min(alike)
+        p[:, j] += p[:, k]
+        p[:, k] = 0.0
+        group[group == k] = j
+        n[j], n[k] = n[j] + n[k], 0.0
+        members[j], members[k] = sorted(members[j] + members[k]), []
+        left.remove(k)
+        count(j)
+    whole, kept = (_information(x, g, w) for x, g in ((P, t), (p, group)))
+    groups = sorted(tuple(m) for m in members if m)
+
+    def taken_for(j: int, k: int) -> float:
+        return float(np.average((P[:, k] > P[:, j])[t == j], weights=w[t == j]))
+
+    share = [(j, k, taken_for(j, k), taken_for(k, j)) for g in groups for j, k in combinations(g, 2)]
+    counts = np.bincount(t, weights=w, minlength=K)
+    mistaken = sorted(share, key=lambda m: -min(m[2:]) * (counts[m[0]] + counts[m[1]]))
+    return Grouping(tuple(groups), kept / whole if whole > 0 else 1.0, tuple(mistaken))
+
+
+def _information(p: Matrix, t: NDArray[np.intp], w: Vector) -> float:
+    """Return by how much probabilities (N, K) of the classes t (N,) are better than the classes' shares, in nats."""
+    n = np.bincount(t, weights=w)
+    return float(w @ np.log(p[np.arange(len(t)), t]) - xlogy(n, n / w.sum()).sum())
