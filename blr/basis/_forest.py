@@ -4,6 +4,10 @@ A forest is learnt from the labels, so its logits of the rows that it has seen a
 out-of-bag logits, each the mean of the trees that were grown without the row's group (Breiman 1996, "Out-of-bag
 estimation").  New rows are averaged over all trees.  With `linear`, the features themselves are functions too.
 
+Boosted trees are grown one after the other, each on the gradient of the log likelihood that those before have left
+(Friedman 2001, doi:10.1214/aos/1013203451), its leaves by one Newton step.  The groups are in five folds; a fifth of
+the trees is grown without each, and gives the out-of-fold logits of its rows.  New rows get the mean of the five sums.
+
 Trees are grown by scikit-learn on the class shares of the rows (Geurts et al. 2006, doi:10.1007/s10994-006-6226-1, for
 random thresholds; Breiman 2001, doi:10.1023/A:1010933404324, for the best of a few features) and stored as plain
 arrays.  Shapes: N rows, F features, K classes, T trees, m nodes, L leaves.
@@ -21,6 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, softmax
 
 from blr import compiled
 from blr.arrays import Matrix, Vector
@@ -30,16 +35,23 @@ from blr.basis.standardisation import Standardisation
 _IN_BAG = 0.632  # share of the groups that a bootstrap draw of them contains
 _STEP = 0.25  # standard deviations on each side, over which slopes are taken: trees have none at a point
 _MANY_ROWS = 400  # from which leaves may be smaller
+_FOLDS = 5  # of the groups, for boosted trees
+_LEAVES, _RATE, _RIDGE = (
+    128,
+    0.2,
+    1.0,
+)  # of boosted trees: most leaves, share of a step, added curvature
 _GROWN = {"random": ("ExtraTreeRegressor", 1.0), "best": ("DecisionTreeRegressor", "sqrt")}
 
 
 @dataclass(frozen=True, eq=False)
 class Forest(Basis):
-    """Logits of a forest's class probabilities, standardised; before them the features where `linear`.
+    """Logits of a forest or of boosted trees, standardised; before them the features if `linear`.
 
     Node i tests whether the feature `feature[i]` exceeds `threshold[i]`: its children are `child[i]` and, if so, the
     next node.  A leaf is its own child; the leaves' class probabilities are the rows of `value` (L, K) in the order of
-    the nodes.  Tree t begins at node `root[t]`.  `centre` and `spread` (C,) standardise the logits.
+    the nodes, or their logits (L, C) where the trees are `boosted`.  Tree t begins at node `root[t]`.  `centre` and
+    `spread` (C,) standardise the logits.
     """
 
     feature: NDArray[np.int32]
@@ -50,6 +62,7 @@ class Forest(Basis):
     centre: Vector
     spread: Vector
     linear: bool = False
+    boosted: bool = False
     out_of_bag: Matrix | None = field(default=None, kw_only=True, repr=False)
     """Standardised logits (N, C) of the rows that the forest was fitted to; None once it was stored."""
 
@@ -96,8 +109,9 @@ class Forest(Basis):
         split: str = "random",
         leaf: int | None = None,
         linear: bool = False,
+        boosted: bool = False,
     ) -> Forest:
-        """Return the logits of `trees` trees, grown on bootstrap draws of the groups of rows of X (N, F).
+        """Return the logits of `trees` trees, grown on bootstrap draws of the groups of rows of X (N, F), or `boosted`.
 
         `labels` are classes (N,) from 0 on, or shares or votes (N, K).  `group` (N,) has equal numbers where rows
         belong together; by default each row is its own.  The thresholds are drawn at "random", or the "best" of √F
@@ -111,9 +125,10 @@ class Forest(Basis):
         )
         standardisation = Standardisation.learn(X, weight=weight)
         Z, shares = standardisation(X).astype(np.float32), _shares(labels, len(X))
-        grown, bag = _grow(Z, shares, weight, group, number, split, smallest, rng)
+        of_row = np.arange(len(Z)) if group is None else np.unique(np.asarray(group), return_inverse=True)[1]
+        grow = _boost if boosted else _grow
+        grown, a = grow(Z, shares, weight, of_row, number, split, smallest, rng)
         feature, threshold, child, value, root = _stacked(grown)
-        a = _logits(bag, number)
         centre, spread = a.mean(axis=0), np.maximum(a.std(axis=0), 1e-9)
         return cls(
             standardisation,
@@ -125,6 +140,7 @@ class Forest(Basis):
             centre,
             spread,
             bool(linear),
+            bool(boosted),
             out_of_bag=(a - centre) / spread,
         )
 
@@ -155,8 +171,13 @@ class Forest(Basis):
         Phi[:, -len(self.centre) :] = self.out_of_bag
         return Phi
 
-    def class_shares(self, Z: Matrix) -> Matrix:
-        """Return the mean (n, K) over all trees of the class probabilities of standardised features Z (n, F)."""
+    def logits(self, Z: Matrix) -> Matrix:
+        """Return the logits (n, C) of standardised features Z (n, F), before they are standardised themselves."""
+        mean = self.leaf_means(Z)
+        return mean if self.boosted else _logits(mean, len(self.root))
+
+    def leaf_means(self, Z: Matrix) -> Matrix:
+        """Return the mean (n, K) over all trees of the values of the leaves of standardised features Z (n, F)."""
         X, out = np.ascontiguousarray(Z, dtype=np.float32), np.zeros((len(Z), self.value.shape[1]))
         if compiled.loops is not None:
             compiled.loops.forest_sums(X, self._packed, self.value, self.root, self._depth, out)
@@ -189,8 +210,7 @@ class Forest(Basis):
     def _evaluate(self, Z: Matrix, out: Matrix) -> None:
         if self.linear:
             out[:, 1 : 1 + self.n_features] = Z
-        a = _logits(self.class_shares(Z), len(self.root))
-        out[:, -len(self.centre) :] = (a - self.centre) / self.spread
+        out[:, -len(self.centre) :] = (self.logits(Z) - self.centre) / self.spread
 
     def _derivative(self, Z: Matrix, out: Matrix) -> None:
         C = len(self.centre)
@@ -201,7 +221,7 @@ class Forest(Basis):
             for side in (-_STEP, _STEP):
                 moved = Z.copy()
                 moved[:, f] += side
-                ends.append(_logits(self.class_shares(moved), len(self.root)) / self.spread)
+                ends.append(self.logits(moved) / self.spread)
             out[:, -C:, f] = (ends[1] - ends[0]) / (2 * _STEP)
 
     def _names(self, features: Sequence[str]) -> Sequence[str]:
@@ -237,40 +257,95 @@ def _grow(
     Z: NDArray[np.float32],
     shares: Matrix,
     weight: Vector | None,
-    group: ArrayLike | None,
+    of_row: NDArray[np.intp],
     number: int,
     split: str,
     leaf: int,
     rng: Generator,
-) -> tuple[list[Any], Matrix]:
-    """Return scikit-learn's trees, and each row's mean shares (N, K) over the trees that have not seen its group."""
-    from sklearn import tree  # noqa: PLC0415  its import takes longer than most fits
+) -> tuple[list[tuple[Any, Matrix]], Matrix]:
+    """Return scikit-learn's trees with the shares in each node, and the rows' out-of-bag logits (N, C).
 
-    name, most = _GROWN[split]
-    of_row = np.arange(len(Z)) if group is None else np.unique(np.asarray(group), return_inverse=True)[1]
+    `of_row` (N,) numbers the rows' groups from 0 on.
+    """
     n_groups = int(of_row.max(initial=0)) + 1
     total, count, grown = np.zeros_like(shares), np.zeros(len(Z)), []
     for seed in rng.integers(2**31 - 1, size=number).tolist():
         drawn = np.bincount(rng.integers(n_groups, size=n_groups), minlength=n_groups)[of_row]
         seen = drawn > 0
         own = drawn[seen] if weight is None else drawn[seen] * weight[seen]
-        one = getattr(tree, name)(min_samples_leaf=leaf, max_features=most, random_state=seed)
-        one.fit(Z[seen], shares[seen], sample_weight=own.astype(np.float64), check_input=True)
+        tree = _tree(split, seed, Z[seen], shares[seen], own.astype(np.float64), leaf)
+        value = tree.value.reshape(-1, shares.shape[1])
         if not seen.all():
-            total[~seen] += one.tree_.predict(Z[~seen]).reshape(-1, shares.shape[1])
+            total[~seen] += value[tree.apply(Z[~seen])]
             count[~seen] += 1
-        grown.append(one.tree_)
+        grown.append((tree, value))
     # A row that each tree has seen, as of a catalogue with one group, has the shares of all rows.
     mean = np.average(shares, axis=0, weights=weight)
-    return grown, np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], mean)
+    bag = np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], mean)
+    return grown, _logits(bag, number)
+
+
+def _tree(
+    split: str,
+    seed: int,
+    Z: NDArray[np.float32],
+    target: Matrix,
+    weight: Vector | None,
+    leaf: int,
+    leaves: int | None = None,
+) -> Any:
+    """Return a tree of scikit-learn's, grown on targets (N, K)."""
+    from sklearn import tree  # noqa: PLC0415  its import takes longer than most fits
+
+    name, most = _GROWN[split]
+    one = getattr(tree, name)(
+        min_samples_leaf=leaf, max_features=most, max_leaf_nodes=leaves, random_state=seed
+    )
+    return one.fit(Z, target, sample_weight=weight).tree_
+
+
+def _boost(
+    Z: NDArray[np.float32],
+    shares: Matrix,
+    weight: Vector | None,
+    of_row: NDArray[np.intp],
+    number: int,
+    split: str,
+    leaf: int,
+    rng: Generator,
+) -> tuple[list[tuple[Any, Matrix]], Matrix]:
+    """Return boosted trees with the logits of each node, and the rows' out-of-fold logits (N, C), as `_grow` does."""
+    w = np.ones(len(Z)) if weight is None else weight / weight.mean()
+    start = np.log(np.average(shares, axis=0, weights=w) + 1 / len(Z))
+    t, start = (shares[:, 1:], start[1:] - start[:1]) if shares.shape[1] == 2 else (shares, start)
+    n_groups = int(of_row.max(initial=0)) + 1
+    fold, rounds, grown = (rng.permutation(n_groups) % _FOLDS)[of_row], -(-number // _FOLDS), []
+    unseen = np.zeros(t.shape)
+    for k in range(min(_FOLDS, n_groups)):
+        seen = fold != k
+        a, X = np.zeros(t.shape), Z[seen]
+        for seed in rng.integers(2**31 - 1, size=rounds).tolist():
+            p = expit(a[seen] + start) if len(start) == 1 else softmax(a[seen] + start, axis=1)
+            gradient, curvature = t[seen] - p, w[seen, None] * p * (1 - p)
+            tree = _tree(split, seed, X, gradient, weight if weight is None else weight[seen], leaf, _LEAVES)
+            at, n = tree.apply(Z), tree.node_count
+            g, h = (
+                np.stack([np.bincount(at[seen], column, n) for column in x.T], axis=1)
+                for x in (w[seen, None] * gradient, curvature)
+            )
+            value = _RATE * g / (h + _RIDGE)
+            a += value[at]
+            grown.append((tree, value * rounds))
+        unseen[~seen] = a[~seen]
+    return grown, unseen
 
 
 def _stacked(
-    grown: Sequence[Any],
+    grown: Sequence[tuple[Any, Matrix]],
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return feature, threshold, child, value and root of all trees, level by level, siblings side by side."""
     features, thresholds, children, values, roots, start = [], [], [], [], [], 0
-    for tree in grown:
+    for tree, value in grown:
         order, level = [np.zeros(1, np.intp)], np.zeros(1, np.intp)
         while (inner := level[tree.children_left[level] >= 0]).size:
             level = np.stack([tree.children_left[inner], tree.children_right[inner]], axis=1).ravel()
@@ -286,7 +361,7 @@ def _stacked(
         low = np.where(near > tree.threshold[old], np.nextafter(near, np.float32(-np.inf)), near)
         thresholds.append(np.where(leaf, np.float32(np.inf), low))
         children.append(child + start)
-        values.append(tree.value[old[leaf]].reshape(leaf.sum(), -1))
+        values.append(value[old[leaf]])
         roots.append(start)
         start += len(old)
     joined = np.concatenate

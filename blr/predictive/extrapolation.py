@@ -2,7 +2,7 @@
 
 One is the models' own, which goes on along its slope; the other takes each feature at its nearest value within the
 range, as trees do.  Where labels are of bright objects and the target is faint, the first alone may be sure and wrong;
-a quarter of it is kept for the sets where it is right.
+a tenth of it is kept for the sets where it is right.
 Shapes: N rows, F features.
 """
 
@@ -18,7 +18,7 @@ __all__ = ["CONSTANT", "continued", "feature_range", "rows_beyond"]
 
 Rows = NDArray[np.intp]
 
-CONSTANT = 0.75
+CONSTANT = 0.9
 """Share of the constant continuation."""
 
 

@@ -24,7 +24,7 @@ from catalogs.profile.columns import Profile
 from catalogs.profile.leaks import Leak, spans_decades
 from catalogs.profile.numbers_in_texts import unread_numbers
 from catalogs.profile.subjects import about_a_flux, about_an_error
-from flows.draft._bands import colours, magnitudes_among, most_bands
+from flows.draft._bands import colours, kinds, magnitudes_among, most_bands
 from flows.draft._exclusions import Evidence, Reason, reason_against, suspicion_of
 from flows.draft._expressions import columns_of, evaluated, quoted
 from flows.draft._fluxes import FluxBand, bare_fluxes, flux_bands, is_flux, said_by_magnitudes
@@ -230,15 +230,26 @@ def _put_suspects_first(chosen: Chosen, columns: _Columns) -> None:
 
 
 def _add_colours(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None:
-    """Add the colours, and the magnitude that is missing least, of apparent magnitudes and of absolute ones."""
+    """Add the colours, and one magnitude, of apparent magnitudes and of absolute ones."""
     absolute = [n for n in names if _is_absolute(columns.evidence.rows[n])]
     for some, remark in (([n for n in names if n not in absolute], APPARENT), (absolute, ABSOLUTE)):
         missing = {name: columns.missing(name) for name in some}
         for c in colours(some, missing):
             chosen.add(f"{c.first}_{c.second}", f"{quoted(c.first)} - {quoted(c.second)}", c.remark)
         if some:
-            best = min(some, key=lambda n: round(missing[n], 2))
+            best = _brightness(missing)
             chosen.add(best, quoted(best), remark)
+
+
+def _brightness(missing: Mapping[str, float]) -> str:
+    """Return the middle one, in wavelength, of the bands that are missing least: few surveys are selected by the last.
+
+    They are of the first kind, such as total magnitudes and not those of a fibre, where kinds are known.
+    """
+    names = next(iter(kinds([*missing])), [*missing])
+    least = min(round(missing[name], 2) for name in names)
+    best = [name for name in names if round(missing[name], 2) == least]
+    return best[(len(best) - 1) // 2]
 
 
 def _is_absolute(values: NDArray[np.float64]) -> bool:
@@ -251,7 +262,7 @@ def _add_flux_colours(chosen: Chosen, columns: _Columns, names: Sequence[str]) -
         note = "colour, of fluxes whose zero point is not known" if c.remark == "colour" else c.remark
         chosen.add(f"{c.first}_{c.second}", f"log10({quoted(c.first)} / {quoted(c.second)})", note)
     if names:
-        best = min(names, key=lambda n: round(columns.missing(n), 2))
+        best = _brightness({name: columns.missing(name) for name in names})
         chosen.add(f"log_{best}", f"log10({quoted(best)})", APPARENT)
 
 

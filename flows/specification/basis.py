@@ -181,6 +181,9 @@ class ForestBasis(SpecificationTable):
         default=None, ge=1, description="Fewest rows of a leaf; default: 3, or 2 from 400 rows on"
     )
     linear: bool = Field(default=False, description="The features themselves too")
+    boosted: bool = Field(
+        default=False, description="Each tree grown on what those before leave unexplained, in five folds"
+    )
 
 
 Basis = Annotated[
@@ -228,6 +231,7 @@ class BasisKeywords(TypedDict, total=False):
     trees: int
     split: Literal["random", "best"]
     leaf: int
+    boosted: bool
 
 
 def basis_keywords(basis: Basis) -> BasisKeywords:

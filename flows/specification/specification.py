@@ -103,8 +103,8 @@ class Select(SpecificationTable):
     )
     extrapolation: Literal["averaged", "model"] = Field(
         default="averaged",
-        description="Beyond the training rows' range of a feature: the model's extrapolation, or a quarter of it with "
-        "three quarters of the constant one",
+        description="Beyond the training rows' range of a feature: the model's extrapolation, or a tenth of it with "
+        "nine tenths of the constant one",
     )
     temperature: Literal["estimated", "none"] = Field(
         default="estimated",

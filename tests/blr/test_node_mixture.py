@@ -75,7 +75,7 @@ def one_by_one(c: Classifier, X: np.ndarray) -> Prediction:
         return own
     inside = np.clip(X, *c.support)
     near = mix((m.weight, m.posterior.prediction(m.design(inside))) for m in c.members)
-    share = np.where((inside != X).any(axis=1), 0.75, 0.0)
+    share = np.where((inside != X).any(axis=1), 0.9, 0.0)
     return mix([(1 - share, own), (share, near)])
 
 

@@ -31,11 +31,11 @@ def test_leaves_are_those_of_scikit_learn(K: int, monkeypatch: pytest.MonkeyPatc
     X, y = rows(K=K)
     trees = [DecisionTreeRegressor(max_depth=d, random_state=d).fit(X, np.eye(K)[y]) for d in (1, 3, None)]
     basis = forest(X, y)
-    arrays = _stacked([tree.tree_ for tree in trees])
+    arrays = _stacked([(tree.tree_, tree.tree_.value[:, :, 0]) for tree in trees])
     same = Forest(basis.standardisation, *arrays, basis.centre, basis.spread)
     Z, _ = rows(1003, K, seed=5)
     expected = np.mean([tree.predict(Z.astype(np.float32)) for tree in trees], axis=0)
-    np.testing.assert_allclose(same.class_shares(Z), expected, atol=1e-7)
+    np.testing.assert_allclose(same.leaf_means(Z), expected, atol=1e-7)
 
 
 def test_compiled_loops_equal_their_twin(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,12 +45,14 @@ def test_compiled_loops_equal_their_twin(monkeypatch: pytest.MonkeyPatch) -> Non
     np.testing.assert_allclose(basis(X), own, rtol=1e-12)
 
 
-def test_a_row_is_judged_by_trees_that_have_not_seen_its_group() -> None:
+@pytest.mark.parametrize("boosted", [False, True])
+def test_a_row_is_judged_by_trees_that_have_not_seen_its_group(*, boosted: bool) -> None:
     """Labels at random, each twice: trees that have seen one of both know the other."""
     rng = np.random.default_rng(3)
     X, y = np.repeat(rng.normal(size=(200, 3)), 2, axis=0), np.repeat(rng.integers(2, size=200), 2)
-    together = forest(X, y, group=np.arange(400) // 2, trees=64).training_design(X)[:, -1]
-    apart = forest(X, y, trees=64).training_design(X)[:, -1]
+    options = {"trees": 64, "boosted": boosted}
+    together = forest(X, y, group=np.arange(400) // 2, **options).training_design(X)[:, -1]
+    apart = forest(X, y, **options).training_design(X)[:, -1]
     assert abs(np.corrcoef(together, y)[0, 1]) < 0.25
     assert np.corrcoef(apart, y)[0, 1] > 0.5
 
@@ -69,9 +71,27 @@ def test_logits_of_new_rows_are_of_all_trees_and_bounded() -> None:
     assert linear.names(["a", "b", "c", "d"])[:6] == ("1", "a", "b", "c", "d", "trees for class 1")
 
 
-def test_what_is_stored_gives_the_same_functions_but_not_those_of_a_fit() -> None:
+@pytest.mark.parametrize("K", [2, 3])
+def test_boosted_trees_know_what_a_forest_of_as_many_does_not(K: int) -> None:
+    """Classes in squares of a chess board; the weights of the logits are near one another."""
+    rng = np.random.default_rng(4)
+    X = rng.uniform(0, 3, size=(3000, 2))
+    y = np.floor(X).astype(int).sum(axis=1) % K
+    new, truth = X[2000:], y[2000:]
+    basis = forest(X[:2000], y[:2000], boosted=True, trees=100)
+    assert basis(new).shape == (1000, 2 if K == 2 else 1 + K)
+    a = basis.logits(basis.standardisation(new))
+    said = a[:, 0] > 0 if K == 2 else a.argmax(axis=1)
+    assert np.mean(said == truth) > 0.97
+    unseen = basis.training_design(X[:2000])[:, 1:] * basis.spread + basis.centre
+    said = unseen[:, 0] > 0 if K == 2 else unseen.argmax(axis=1)
+    assert 0.95 < np.mean(said == y[:2000]) < 1
+
+
+@pytest.mark.parametrize("boosted", [False, True])
+def test_what_is_stored_gives_the_same_functions_but_not_those_of_a_fit(*, boosted: bool) -> None:
     X, y = rows()
-    basis = forest(X, y, split="best", soften=True)
+    basis = forest(X, y, split="best", soften=True, boosted=boosted)
     stored = basis_from_dict(basis.to_dict())
     np.testing.assert_array_equal(stored(X), basis(X))
     np.testing.assert_array_equal(stored.jacobian(X[:3]), basis.jacobian(X[:3]))

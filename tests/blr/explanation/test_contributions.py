@@ -119,7 +119,7 @@ def test_beyond_the_range_it_is_the_mixture_of_both_continuations(classifier: Cl
     )
     inside = np.clip(x, *limited.support)
     found = contributions(limited, x, missing, of=1, against=0)
-    expected = 0.25 * mean_logit(classifier, x, 1, 0) + 0.75 * mean_logit(classifier, inside, 1, 0)
+    expected = 0.1 * mean_logit(classifier, x, 1, 0) + 0.9 * mean_logit(classifier, inside, 1, 0)
     assert found.logit == pytest.approx(expected)
 
 

@@ -136,7 +136,7 @@ def test_fluxes_without_a_zero_point_make_colours(tmp_path: Path, unit: str | No
     assert list(start.features.values())[:3] == [
         "log10(FLUX_G / FLUX_R)",
         "log10(FLUX_R / FLUX_Z)",
-        "log10(FLUX_G)",
+        "log10(FLUX_R)",
     ]
 
 
