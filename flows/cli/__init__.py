@@ -23,6 +23,7 @@ For this folder alone:
 - `_printing`: Results on standard output: JSON for programs, tables and lines for people.
 - `_progress`: How far the work is: a bar with rows, rows/s and time left on a terminal, lines elsewhere; on
   standard error.
+- `_release`: `blr release`: draft, check, sign, publish, rollback, patch, verify, replay.
 - `_reprocess`: `blr reprocess`.
 - `_review`: `blr review`.
 - `_schemas`: `blr schema`: the JSON Schema of what commands print with `--json`, and of the files that they leave.

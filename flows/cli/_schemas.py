@@ -17,6 +17,9 @@ from flows.models.description import ModelDescription
 from flows.models.listing import ModelListing
 from flows.models.promotion import DecidedPromotion
 from flows.orchestration.deployments import AutomationsResult
+from flows.release.check import Checked
+from flows.release.record import ReleaseState, Verified
+from flows.release.replay import ReplayResult
 from flows.reports.explanation import Explanation
 from flows.reviews.audits import Audit, AuditDesign, AuditDraw
 from flows.reviews.selection import ReviewResult
@@ -51,6 +54,13 @@ DOCUMENTS: Final[Mapping[str, Any]] = MappingProxyType(
         "models-list": ModelListing,
         "models-show": ModelDescription,
         "models-promote": DecidedPromotion,
+        "release-draft": ReleaseState,
+        "release-check": Checked,
+        "release-sign": ReleaseState,
+        "release-publish": ReleaseState,
+        "release-rollback": ReleaseState,
+        "release-verify": Verified,
+        "release-replay": ReplayResult,
         "deployments-automate": AutomationsResult,
         "demo": DemoResult,
         "summary": Summary,

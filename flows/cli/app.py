@@ -47,6 +47,15 @@ from flows.cli._other_makers import check_packages, hide_pandas_from_arrow
 from flows.cli._verbs import verb
 from flows.draft.request import InitRequest, InspectRequest
 from flows.models.request import PromoteRequest
+from flows.release.request import (
+    DraftRequest,
+    PublishRequest,
+    ReleaseRequest,
+    ReplayRequest,
+    RollbackRequest,
+    SignRequest,
+    VerifyRequest,
+)
 from flows.reviews.request import AuditDrawRequest, AuditEstimateRequest, ReviewRequest
 from flows.runs.interrupt import terminable
 from flows.training.request import TrainRequest
@@ -65,6 +74,8 @@ models = typer.Typer(help="The models of a store.")
 app.add_typer(models, name="models")
 audit = typer.Typer(help="Counts, purity and completeness from objects that people look at.")
 app.add_typer(audit, name="audit")
+release = typer.Typer(help="Releases: drafted, checked, signed, published, rolled back.")
+app.add_typer(release, name="release")
 deployments = typer.Typer()
 app.add_typer(deployments, name="deployments")
 
@@ -237,6 +248,62 @@ def promote(request: PromoteRequest, options: PromoteOptions) -> None:
     from flows.cli._models import run_promote
 
     run_promote(request, options)
+
+
+@verb(release, DraftRequest, PrintOptions, name="draft")
+def release_draft(request: DraftRequest, options: PrintOptions) -> None:
+    """Draft a release where no reader sees it: adopt a finished run, or classify by a specification."""
+    from flows.cli._release import run_draft
+
+    run_draft(request, options)
+
+
+@verb(release, ReleaseRequest, PrintOptions, name="check")
+def release_check(request: ReleaseRequest, options: PrintOptions) -> None:
+    """Check every row of a draft; exit status 1 where a check says stop."""
+    from flows.cli._release import run_check
+
+    run_check(request, options)
+
+
+@verb(release, SignRequest, PrintOptions, name="sign")
+def release_sign(request: SignRequest, options: PrintOptions) -> None:
+    """Sign the digest of a checked draft, or refuse it (--refuse)."""
+    from flows.cli._release import run_sign
+
+    run_sign(request, options)
+
+
+@verb(release, PublishRequest, PrintOptions, name="publish")
+def release_publish(request: PublishRequest, options: PrintOptions) -> None:
+    """Make a signed draft visible, for ever, and the latest."""
+    from flows.cli._release import run_publish
+
+    run_publish(request, options)
+
+
+@verb(release, RollbackRequest, PrintOptions, name="rollback")
+def release_rollback(request: RollbackRequest, options: PrintOptions) -> None:
+    """Make an earlier version the latest again; every version stays."""
+    from flows.cli._release import run_rollback
+
+    run_rollback(request, options)
+
+
+@verb(release, VerifyRequest, PrintOptions, name="verify")
+def release_verify(request: VerifyRequest, options: PrintOptions) -> None:
+    """Verify the folder of a release by itself: every byte, and who signed it."""
+    from flows.cli._release import run_verify
+
+    run_verify(request, options)
+
+
+@verb(release, ReplayRequest, PrintOptions, name="replay")
+def release_replay(request: ReplayRequest, options: PrintOptions) -> None:
+    """Score rows of an annotated file again, and say whether the model gives what is published."""
+    from flows.cli._release import run_replay
+
+    run_replay(request, options)
 
 
 @app.command()

@@ -25,7 +25,7 @@ from flows.plots.style import CLASSES, rescaled_ticks
 from flows.reports.data import Classification, TrainReport
 from flows.reports.picture_data import BoundaryPicture, FeatureComparison, SkyMap, StoredPictures
 
-__all__ = ["Picture", "catalogue_pictures", "training_pictures"]
+__all__ = ["Picture", "catalogue_pictures", "drawn", "training_pictures"]
 
 MOST_FEATURES: Final = 6
 MOST_ROWS: Final = 30
@@ -77,7 +77,8 @@ def catalogue_pictures(found: Classification, units: Units) -> Iterator[Picture]
         yield _features(found, units)
 
 
-def _picture(axes: SvgAxes, title: str, caption: str, alt: str, *, wide: bool = False) -> Picture:
+def drawn(axes: SvgAxes, title: str, caption: str, alt: str, *, wide: bool = False) -> Picture:
+    """Return the drawing on some axes as a picture."""
     image = f"data:image/svg+xml;base64,{base64.b64encode(svg(axes).encode()).decode('ascii')}"
     return Picture(title=title, image=image, alt=alt, caption=caption, wide=wide)
 
@@ -95,7 +96,7 @@ def _reliability(report: TrainReport) -> Picture:
         f"Of {report.metrics.judged_by} objects that were given a probability, the share that have the class, with "
         "90 % intervals. On the dashed line the two are equal."
     )
-    return _picture(axes, "Reliability", caption, f"Reliability diagram: {said}")
+    return drawn(axes, "Reliability", caption, f"Reliability diagram: {said}")
 
 
 def _confusion(report: TrainReport) -> Picture:
@@ -115,7 +116,7 @@ def _confusion(report: TrainReport) -> Picture:
     )
     height = max(TOP["height"], 1.2 + 0.17 * min(len(counts), MOST_ROWS))
     axes = plot_confusion(new_axes(TOP["width"], height), counts, report.model.classes)
-    return _picture(axes, "Confusion matrix", caption, alt)
+    return drawn(axes, "Confusion matrix", caption, alt)
 
 
 def _most_frequent(report: TrainReport) -> tuple[list[int], list[str], str]:
@@ -152,7 +153,7 @@ def _thresholds(report: TrainReport, stored: StoredPictures) -> Picture:
         for k, name in zip(shown, names, strict=True)
         for i in at
     )
-    return _picture(panels[0], "Completeness and purity against threshold", caption, alt, wide=True)
+    return drawn(panels[0], "Completeness and purity against threshold", caption, alt, wide=True)
 
 
 def _by_quantity(report: TrainReport, stored: StoredPictures) -> Iterator[Picture]:
@@ -180,12 +181,12 @@ def _by_quantity(report: TrainReport, stored: StoredPictures) -> Iterator[Pictur
             f"Where a curve falls, the classes of {where} deserve less trust than the average.{which}"
         )
         alt = f"Completeness and purity by {name}, in {len(centres)} bins from {centres[0]:.3g} to {centres[-1]:.3g}"
-        yield _picture(left, f"Completeness and purity by {name}", caption, alt, wide=True)
+        yield drawn(left, f"Completeness and purity by {name}", caption, alt, wide=True)
 
 
 def _reviews(report: TrainReport) -> Picture:
     axes = plot_errors_caught(new_axes(**WIDE), report.metrics.risk.reviewed, report.metrics.risk.moderated)
-    return _picture(
+    return drawn(
         axes,
         "Errors caught by review",
         f"Share of the {report.metrics.judged_by} errors that a review of the least certain objects would catch: the "
@@ -212,7 +213,7 @@ def _boundary(report: TrainReport, picture: BoundaryPicture) -> Picture:
     for feature, nodes, write in ((x, picture.x, axes.set_xticks), (y, picture.y, axes.set_yticks)):
         if feature.inverse is not None:
             write(*rescaled_ticks(nodes[0], nodes[-1], feature.inverse))
-    return _picture(
+    return drawn(
         axes,
         "Where the classes meet",
         f"Labelled objects over {x.short} and {y.short}, the two features that tell most. The deeper the shade, the "
@@ -239,7 +240,7 @@ def _fractions(found: Classification, n: float) -> Picture:
         new_axes(**TOP), names, assigned, shares, known, interval=interval, labelled=labelled
     )
     said = "; ".join(f"{name} {share:.1%}" for name, share in zip(names, shares, strict=True))
-    return _picture(
+    return drawn(
         axes,
         "How many of each class",
         f"{bars}; circles count the most probable class{'; grey bars are the labels' if labelled else ''}. Where bars "
@@ -271,7 +272,7 @@ def _sky(sky: SkyMap) -> Picture:
         colour=CLASSES[3],
         percent=True,
     )
-    return _picture(
+    return drawn(
         axes,
         "What needs a look, on the sky",
         "The share of objects whose flags ask for a look; palest where none is flagged; east is left. A patch that "
@@ -281,7 +282,7 @@ def _sky(sky: SkyMap) -> Picture:
 
 
 def _flags(found: Classification) -> Picture:
-    return _picture(
+    return drawn(
         plot_flags(new_axes(**TOP), [*found.flags], [f.share for f in found.flags.values()]),
         "What is flagged",
         "The share of objects with each flag; the table of flags says what they mean. There is no map of the sky: "
@@ -306,7 +307,7 @@ def _features(found: Classification, units: Units) -> Picture:
             inverse=readable.inverse,
         )
     left = len(features) - len(shown)
-    return _picture(
+    return drawn(
         panels[0],
         "Features: training against target",
         f"Grey: the labelled objects; blue: {found.catalogue}. Where blue rises where there is no grey, the labels "

@@ -19,14 +19,24 @@ from markupsafe import Markup
 from catalogs.files.atomic import atomic_write_text
 from catalogs.sky.survey_links import survey_links
 from flows.reports import tables
-from flows.reports._pictures import Picture, catalogue_pictures, training_pictures
+from flows.reports._pictures import Picture, catalogue_pictures, drawn, training_pictures
 from flows.reports._templates import template
 from flows.reports.answers import Answer, training_answers
 from flows.reports.data import TrainReport
 from flows.reports.picture_data import Made, NotableObject
 from flows.reports.report_table import ReportTable
 
-__all__ = ["AnswerPart", "Page", "TableGroup", "provenance", "render_page", "render_report", "write_report"]
+__all__ = [
+    "AnswerPart",
+    "Page",
+    "Picture",
+    "TableGroup",
+    "drawn",
+    "provenance",
+    "render_page",
+    "render_report",
+    "write_report",
+]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,444 @@
+"""The contract of a release: what its files must hold, and how the checks say what they found.
+
+A contract is written from the model, the inputs and the last release, and may be edited before the check.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from catalogs.catalog.catalog import Catalog, Column
+from catalogs.catalog.new_columns import NewColumn
+from catalogs.errors import CatalogError
+from catalogs.table_choice import annotated_table
+from flows.classification.scoring import Scorer, flag_names
+from flows.documents import read_document
+from flows.models.asdf_file import read_model
+from flows.models.model import Model
+from flows.runs.manifest import MANIFEST, FlagDetails, Manifest, ObjectColumns
+from flows.specification.specification import Specification, specification_hash
+from flows.specification.toml_file import read_specification
+
+__all__ = [
+    "CONTRACT",
+    "DATA",
+    "MODEL",
+    "PROFILE",
+    "SETTINGS",
+    "Check",
+    "ColumnProfile",
+    "Contract",
+    "Findings",
+    "Opened",
+    "Profile",
+    "check_columns",
+    "check_edits",
+    "derived_contract",
+    "open_release",
+]
+
+CONTRACT = "contract.json"
+DATA = "data"
+MODEL = "model.asdf"
+SETTINGS = "specification.toml"
+PROFILE = "profile.json"
+MOST_ROWS = 20
+"""Most rows that a check names."""
+MOST_PLACES = 12
+"""Most places that a check names one by one."""
+ROOM = 0.5
+"""Part of a range's width by which values may exceed the last release's range on either side."""
+
+Verdict = Literal["pass", "look", "stop"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """What a check found: where, the number, the limit and where that comes from."""
+
+    kind: str
+    name: str
+    verdict: Verdict
+    found: str
+    file: str = ""
+    field: str = ""
+    rows: tuple[int, ...] = ()
+    number: float | None = None
+    limit: float | None = None
+    source: str = ""
+
+    @property
+    def place(self) -> str:
+        """File, field and first rows in words."""
+        rows = f"rows {', '.join(map(str, self.rows[:5]))}" if self.rows else ""
+        return ", ".join(filter(None, (self.file, self.field, rows)))
+
+
+KIND_OF = {
+    **dict.fromkeys(
+        ("checksums", "input columns", "rows", "identifiers", "identifiers of the inputs"), "conservation"
+    ),
+    **dict.fromkeys(("replay", "rows of the model"), "replay"),
+    **dict.fromkeys(("negative controls",), "negative controls"),
+    **dict.fromkeys(
+        (
+            "objects",
+            "positions",
+            "class changes",
+            "flag changes",
+            "values",
+            "missing values",
+            "new objects",
+            "class shares",
+        ),
+        "differences",
+    ),
+    **dict.fromkeys(("truth", "calibration"), "truth"),
+}
+"""The kind of each check by its name; others are of the contract, and those of companions of conservation."""
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of a check."""
+    return "conservation" if name.startswith("companion ") else KIND_OF.get(name, "contract")
+
+
+class Findings:
+    """The findings of a check, by name; a check without findings has passed."""
+
+    def __init__(self) -> None:
+        self.found: list[Check] = []
+        self.done: dict[str, str] = {}
+        self.counts: Counter[tuple[str, Verdict]] = Counter()
+
+    def ran(self, name: str, what: str) -> None:
+        """Note that a check was made; `what` is said if it passes."""
+        self.done.setdefault(name, what)
+
+    def add(
+        self,
+        verdict: Verdict,
+        name: str,
+        found: str,
+        file: str = "",
+        field: str = "",
+        number: float | None = None,
+        limit: float | None = None,
+        source: str = "",
+        *,
+        rows: Iterable[int] = (),
+    ) -> None:
+        """Note a finding; of many places only the first are named."""
+        self.counts[name, verdict] += 1
+        if self.counts[name, verdict] <= MOST_PLACES:
+            self.found.append(
+                Check(
+                    kind=kind_of(name),
+                    name=name,
+                    verdict=verdict,
+                    found=found,
+                    file=file,
+                    field=field,
+                    rows=tuple(rows)[:MOST_ROWS],
+                    number=None if number is None else float(number),
+                    limit=None if limit is None else float(limit),
+                    source=source,
+                )
+            )
+
+    def stop(self, name: str, found: str, *where: Any, rows: Iterable[int] = ()) -> None:
+        """Note a fault, with file, field, number, limit and the limit's source as in `add`."""
+        self.add("stop", name, found, *where, rows=rows)
+
+    def look(self, name: str, found: str, *where: Any) -> None:
+        """Note what a person should look at."""
+        self.add("look", name, found, *where)
+
+    def graded(
+        self,
+        name: str,
+        found: str,
+        file: str,
+        field: str,
+        number: float,
+        limits: tuple[float, float],
+        source: str,
+    ) -> bool:
+        """Note a number beyond the first of two limits, as a fault beyond the second; say whether it is one."""
+        low, high = limits
+        far = abs(number) > high
+        if abs(number) > low:
+            self.add(
+                "stop" if far else "look", name, found, file, field, number, high if far else low, source
+            )
+        return far
+
+    def checks(self) -> tuple[Check, ...]:
+        """Return all checks, the worst first."""
+        bad = {check.name for check in self.found}
+        passed = [
+            Check(kind=kind_of(name), name=name, verdict="pass", found=what)
+            for name, what in self.done.items()
+            if name not in bad
+        ]
+        more = [
+            Check(kind=kind_of(name), name=name, verdict=verdict, found=f"{n - MOST_PLACES:,} more places")
+            for (name, verdict), n in self.counts.items()
+            if n > MOST_PLACES
+        ]
+        order = {"stop": 0, "look": 1, "pass": 2}
+        return tuple(sorted([*self.found, *more, *passed], key=lambda c: order[c.verdict]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContractColumn:
+    """A column: its type, unit, UCD, description and null value, its range, and who promises it."""
+
+    name: str
+    datatype: str
+    unit: str | None = None
+    ucd: str | None = None
+    description: str | None = None
+    null: int | None = None
+    shape: tuple[int, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    source: str = "input"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """What the files of a release must hold; ranges of the last release have room of half their width."""
+
+    model: str
+    model_id: int
+    code_version: str
+    specification_hash: str
+    prefix: str
+    classes: tuple[str, ...]
+    columns: tuple[ContractColumn, ...]
+    flags: Mapping[str, FlagDetails]
+    partitions: tuple[str, ...]
+    made: tuple[str, ...] = ()
+    id: str | None = None
+    ra: str | None = None
+    dec: str | None = None
+    position_unit: str | None = None
+    companions: tuple[str, ...] = ()
+    last: str | None = None
+
+    def column(self, name: str) -> ContractColumn | None:
+        """Return a column; None where the contract has none of that name."""
+        return next((c for c in self.columns if c.name == name), None)
+
+
+def _contract_column(column: Column | NewColumn, source: str) -> ContractColumn:
+    """Return a column of a catalogue as a contract has it."""
+    return ContractColumn(
+        name=column.name,
+        datatype=str(column.datatype),
+        unit=column.unit,
+        ucd=column.ucd,
+        description=column.description,
+        null=getattr(column, "null", None),
+        shape=getattr(column, "shape", ()),
+        source=source,
+    )
+
+
+def derived_contract(
+    opened: Opened,
+    last_folder: Path | None,
+    last: str | None,
+    *,
+    companions: Sequence[str] = (),
+    id_column: str | None = None,
+) -> Contract:
+    """Return the contract that follows from the run, its model, its inputs and the last release.
+
+    New columns are as the model promises; old ones as in the inputs, and as in the contract of the last release.
+    Whatever a unit, UCD or description was in the training catalogue, it must be still.
+    """
+    manifest, model, scorer = opened.manifest, opened.model, Scorer.of(opened.model, opened.settings)
+    names = annotated_table(scorer.prefix).open(opened.data / manifest.outputs[0].name).names
+    inputs = {c.name: c for c in _input_columns(opened, scorer)}
+    if opened.settings.output.mode == "slim":
+        inputs = {name: column for name, column in inputs.items() if name in names}
+    made = {c.name: _ranged(_contract_column(c, f"model {model.label}")) for c in scorer.columns}
+    before, ranges = None, {}
+    if last_folder is not None:
+        before = read_document(Contract, last_folder / CONTRACT)
+        profile = read_document(Profile, last_folder / PROFILE)
+        ranges = {name: (c.minimum, c.maximum) for name, c in profile.columns.items()}
+    promised = {c.name: c for c in before.columns if c.name not in before.made} if before else {}
+    columns = []
+    for name in dict.fromkeys([*names, *inputs, *promised]):
+        if name in made or (name not in inputs and name not in promised):
+            continue
+        column = _contract_column(inputs[name], "input") if name in inputs else promised[name]
+        columns.append(_promised(column, promised.get(name), model, f"release {last}", ranges.get(name)))
+    position = manifest.details.position or ObjectColumns()
+    return Contract(
+        model=model.label,
+        model_id=model.id,
+        code_version=manifest.code_version,
+        specification_hash=specification_hash(opened.settings),
+        prefix=scorer.prefix,
+        classes=model.classes,
+        columns=(*columns, *made.values()),
+        made=tuple(made),
+        flags={str(bit): FlagDetails(*words) for bit, words in flag_names().items()},
+        partitions=tuple(o.name for o in manifest.outputs),
+        id=id_column or (before.id if before else None) or position.id,
+        ra=position.ra,
+        dec=position.dec,
+        position_unit=position.unit,
+        companions=tuple(companions),
+        last=last,
+    )
+
+
+def _input_columns(opened: Opened, scorer: Scorer) -> Sequence[Column]:
+    """Return the columns of the first input that is still there."""
+    for output in opened.manifest.outputs:
+        with suppress(CatalogError, OSError):
+            return scorer.choice.open(opened.data / output.input_path).columns
+    return ()
+
+
+def _promised(
+    column: ContractColumn,
+    before: ContractColumn | None,
+    model: Model,
+    release: str,
+    seen: tuple[float | None, float | None] | None,
+) -> ContractColumn:
+    """Return a column with what the last release promised of it, or else the training catalogue, and with its range."""
+    trained = model.columns.get(column.name)
+    for key in ("unit", "ucd", "description"):
+        value = (before and getattr(before, key)) or (trained and getattr(trained, key))
+        if value and getattr(column, key) != value and (before or getattr(column, key) is None):
+            column = replace(column, **{key: value}, source=release if before else "the training catalogue")
+    if before is not None:
+        column = replace(column, datatype=before.datatype, null=before.null, source=release)
+    if seen is not None and seen[0] is not None and seen[1] is not None:
+        room = ROOM * (seen[1] - seen[0])
+        column = replace(column, minimum=seen[0] - room, maximum=seen[1] + room)
+    return column
+
+
+def _ranged(column: ContractColumn) -> ContractColumn:
+    """Return a new column with the range that its meaning gives it."""
+    ucd = column.ucd or ""
+    if ucd.startswith("stat.probability"):
+        return replace(column, minimum=0.0, maximum=1.0)
+    if ucd == "stat.stdev" or column.name.endswith(("mutual_info", "entropy")):
+        return replace(column, minimum=0.0)
+    return column
+
+
+def check_columns(contract: Contract, catalog: Catalog, file: str, findings: Findings) -> None:
+    """Compare a file's columns with the contract: names, types, units, UCDs, descriptions, nulls."""
+    names, folded = set(catalog.names), {name.casefold(): name for name in catalog.names}
+    if len(names) < len(catalog.names):
+        twice = [name for name, n in Counter(catalog.names).items() if n > 1]
+        findings.stop("columns", f"columns there twice: {', '.join(twice)}", file)
+    for promised in contract.columns:
+        name = promised.name
+        if name not in names:
+            spelt = folded.get(name.casefold())
+            said = f"is spelt '{spelt}'" if spelt else "is absent"
+            findings.stop("columns", f"the column '{name}' {said}", file, name, None, None, promised.source)
+            continue
+        column = _contract_column(catalog.column(name), promised.source)
+        if (column.datatype, column.shape) != (promised.datatype, promised.shape) and not _alike(
+            column, promised
+        ):
+            said = f"'{name}' is {_typed(column)}, promised {_typed(promised)}"
+            findings.stop("types", said, file, name, None, None, promised.source)
+        for key in ("unit", "ucd", "description"):
+            got, want = getattr(column, key), getattr(promised, key)
+            if (want or got) and (want or "") != (got or "") and (want or key == "unit"):
+                said = f"the {key} of '{name}' is {got or 'absent'!r}, promised {want or 'none'!r}"
+                findings.stop(f"{key}s", said, file, name, None, None, promised.source)
+        if promised.null is not None and column.null != promised.null:
+            said = f"the null value of '{name}' is {column.null}, promised {promised.null}"
+            findings.stop("nulls", said, file, name, None, None, promised.source)
+    extra = [name for name in catalog.names if contract.column(name) is None]
+    if extra:
+        findings.stop("columns", f"columns that no contract has: {', '.join(extra)}", file, extra[0])
+
+
+def _alike(column: ContractColumn, promised: ContractColumn) -> bool:
+    """Say whether two texts differ only in how Arrow keeps them."""
+    texts = {"string", "large_string", "string_view"}
+    return column.shape == promised.shape and {column.datatype, promised.datatype} <= texts
+
+
+def _typed(column: ContractColumn) -> str:
+    return column.datatype + (f"{list(column.shape)}" if column.shape else "")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A release's folder: its manifest, its model, and the settings of its run."""
+
+    folder: Path
+    manifest: Manifest
+    model: Model
+    settings: Specification
+
+    @property
+    def data(self) -> Path:
+        """Folder of the annotated files."""
+        return self.folder / DATA
+
+
+def open_release(folder: Path) -> Opened:
+    """Return a release's folder, opened; CatalogError where it has no manifest."""
+    manifest = Manifest.read(folder / DATA)
+    if manifest is None:
+        raise CatalogError(
+            f"{folder / DATA}: got no {MANIFEST}, expected the files of a run; draft the release again"
+        )
+    return Opened(folder, manifest, read_model(folder / MODEL), read_specification(folder / SETTINGS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnProfile:
+    """A column of all files: rows, missing values, zeros, and the range; None where no value is a number."""
+
+    n: int
+    missing: int
+    zeros: int = 0
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """What a release holds: its columns, and by file the rows and the classes."""
+
+    n_rows: int
+    columns: Mapping[str, ColumnProfile]
+    files: Mapping[str, Mapping[str, int]]
+    classes: Mapping[str, int]
+    flags: Mapping[str, int]
+    cells: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+def check_edits(contract: Contract, promised: Contract | None, findings: Findings) -> None:
+    """Note where the contract was edited after it was drafted."""
+    findings.ran("contract", "it is as it follows from model, inputs and last release")
+    if promised is None or contract == promised:
+        return
+    ours, theirs = {c.name: c for c in contract.columns}, {c.name: c for c in promised.columns}
+    changed = [name for name in dict.fromkeys([*ours, *theirs]) if ours.get(name) != theirs.get(name)]
+    keys = [k for k, v in vars(contract).items() if k != "columns" and v != getattr(promised, k)]
+    said = ", ".join([*keys, *changed])
+    findings.look("contract", f"it was edited: {said}", CONTRACT)

@@ -1,0 +1,470 @@
+"""Differences from the last release: objects matched by identifier, values, classes, flags and positions, by field.
+
+Rows are matched through their identifiers' hashes, in buckets that lie on the disk, so that memory does not grow with
+the catalogue.  Values are compared on a sample, the same objects of both releases: those with the smallest hashes.
+Limits are robust and allow for the number of tests.  Shapes: n rows, G groups (files or HEALPix cells).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from blr.decisions import FLAG_MEANINGS
+from flows.release._contract import Findings
+from flows.runs.difference import ReleasedObject, Transition
+
+__all__ = [
+    "Changed",
+    "Ledger",
+    "Matched",
+    "Sample",
+    "match",
+    "outlying",
+]
+
+Array = np.ndarray[Any, Any]
+Floats = NDArray[np.float64]
+
+ROW = np.dtype(
+    [
+        ("hash", "u8"),
+        ("file", "u4"),
+        ("row", "u8"),
+        ("ra", "f8"),
+        ("dec", "f8"),
+        ("class", "i2"),
+        ("flags", "i4"),
+        ("p", "f4"),
+    ]
+)
+BUCKETS = 32
+IN_MEMORY = 1_000_000
+"""Rows of a ledger in memory, some 42 MB; more go to the disk."""
+SAMPLE_ROWS = 40_000
+"""Objects whose values are compared, about."""
+ARCSECONDS = 3.0
+"""Separation from which an identifier has another position."""
+ALARMS = 0.01
+"""Expected false alarms of a family of tests, at most."""
+MOST_CHANGED = 2_000
+"""Changed objects that are kept, to be attributed to what changed them."""
+
+
+class Ledger:
+    """Rows by the hashes of their identifiers, in buckets."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.path = folder / name
+        self.held: list[Array] = []
+        self.n = self.held_rows = 0
+        self.on_disk = False
+
+    def add(self, file: int, start: int, columns: Mapping[str, Array]) -> None:
+        """Add rows of a file from row `start` on; columns that are not given are 0."""
+        rows = np.zeros(len(columns["hash"]), ROW)
+        rows["file"], rows["row"] = file, np.arange(start, start + len(rows))
+        for name in set(columns) & set(ROW.names or ()):
+            rows[name] = columns[name]
+        self.held.append(rows)
+        self.n += len(rows)
+        self.held_rows += len(rows)
+        if self.held_rows > IN_MEMORY:
+            self._flush()
+
+    def add_identifiers(self, batches: Iterable[Array], file: int) -> None:
+        """Add the hashes of a file's identifiers, batch by batch."""
+        start = 0
+        for hashes in batches:
+            self.add(file, start, {"hash": hashes})
+            start += len(hashes)
+
+    def _flush(self) -> None:
+        for rows in self.held:
+            bucket = rows["hash"] >> np.uint64(59)
+            for b in np.unique(bucket).tolist():
+                with self._bucket(b).open("ab") as file:
+                    rows[bucket == b].tofile(file)
+        self.held, self.held_rows, self.on_disk = [], 0, True
+
+    def _bucket(self, b: int) -> Path:
+        return self.path.with_name(f"{self.path.name}-{b}")
+
+    def buckets(self) -> Iterator[Array]:
+        """Yield the rows, bucket by bucket, each in the order of the hashes."""
+        if self.on_disk and self.held:
+            self._flush()
+        whole = np.concatenate([np.zeros(0, ROW), *self.held])
+        for b in range(BUCKETS):
+            if self.on_disk:
+                rows = np.fromfile(self._bucket(b), ROW) if self._bucket(b).exists() else np.zeros(0, ROW)
+            else:
+                rows = whole[whole["hash"] >> np.uint64(59) == b]
+            yield rows[np.argsort(rows["hash"], kind="stable")]
+
+
+class Sample:
+    """Numbers of the rows whose hashes are multiples of `step`: the same objects in every release."""
+
+    def __init__(self, names: Sequence[str], *, n_rows: int = 0, step: int = 0) -> None:
+        self.names = tuple(names)
+        self.step = np.uint64(step or max(1, n_rows // SAMPLE_ROWS))
+        self.parts: dict[str, list[Array]] = {name: [] for name in ("hash", "file", "cell", *names)}
+
+    def add(self, **columns: Array) -> None:
+        """Add rows that belong to the sample."""
+        for name, values in columns.items():
+            self.parts[name].append(values)
+
+    def columns(self) -> dict[str, Array]:
+        """Return the sample, in the order of the hashes, each once."""
+        whole = {
+            name: np.concatenate([np.empty(0), *parts])
+            for name, parts in self.parts.items()
+            if name != "hash"
+        }
+        hashes, first = np.unique(
+            np.concatenate([np.empty(0, np.uint64), *self.parts["hash"]]), return_index=True
+        )
+        return {"hash": hashes, **{name: values[first] for name, values in whole.items()}}
+
+
+@dataclass(frozen=True)
+class Changed:
+    """An object whose class changed: its file and row before and now, and the classes by number."""
+
+    old_file: int
+    old_row: int
+    file: int
+    row: int
+    was: int
+    now: int
+    p: float
+
+
+@dataclass
+class Matched:
+    """What matching two releases found; by file of the new release (G,), or of the old one."""
+
+    files: int
+    old_files: int
+    compared: int = 0
+    vanished: int = 0
+    class_changed: int = 0
+    transitions: Counter[tuple[int, int]] = field(default_factory=Counter)
+    changed: list[Changed] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Begin with nothing counted."""
+        bits = len(FLAG_MEANINGS)
+        self.seen, self.flipped = np.zeros(self.files), np.zeros(self.files)
+        self.old_rows, self.old_gone = np.zeros(self.old_files), np.zeros(self.old_files)
+        self.gained, self.lost = np.zeros((bits, self.files)), np.zeros((bits, self.files))
+
+    def add(self, a: Array, b: Array) -> None:
+        """Count rows of the new release, `a` (n,), beside the same objects of the old one, `b` (n,)."""
+        self.compared += len(a)
+        self.seen += np.bincount(a["file"], minlength=self.files)
+        flips = a["class"] != b["class"]
+        self.class_changed += int(flips.sum())
+        self.flipped += np.bincount(a["file"][flips], minlength=self.files)
+        for k, flag in enumerate(FLAG_MEANINGS):
+            now, was = (a["flags"] & int(flag)) > 0, (b["flags"] & int(flag)) > 0
+            self.gained[k] += np.bincount(a["file"][now & ~was], minlength=self.files)
+            self.lost[k] += np.bincount(a["file"][was & ~now], minlength=self.files)
+        self.transitions.update(zip(b["class"][flips].tolist(), a["class"][flips].tolist(), strict=True))
+        for x, y in zip(a[flips][: MOST_CHANGED - len(self.changed)], b[flips], strict=False):
+            places = (int(y["file"]), int(y["row"]), int(x["file"]), int(x["row"]))
+            self.changed.append(
+                Changed(*places, int(y["class"]), int(x["class"]), abs(float(x["p"] - y["p"])))
+            )
+
+    def transitions_of(self, classes: Sequence[str]) -> tuple[Transition, ...]:
+        """Return the changes of class, the most frequent first."""
+        names = ["", *classes]
+        return tuple(Transition(names[a], names[b], n) for (a, b), n in self.transitions.most_common())
+
+    def examples(self, classes: Sequence[str], files: Sequence[str]) -> tuple[ReleasedObject, ...]:
+        """Return the objects whose probability changed most among those with another class."""
+        names = ["", *classes]
+        worst = sorted(self.changed, key=lambda c: -np.nan_to_num(c.p))[:20]
+        return tuple(
+            ReleasedObject(
+                file=files[c.file],
+                id=f"row {c.row}",
+                was=names[c.was],
+                now=names[c.now],
+                moved=round(float(np.nan_to_num(c.p)), 4),
+            )
+            for c in worst
+        )
+
+
+def report_repeated(ledger: Ledger, files: Sequence[str], findings: Findings, name: str) -> None:
+    """Report identifiers that occur more than once."""
+    findings.ran(name, f"{ledger.n:,} identifiers, each once")
+    repeated: dict[int, list[int]] = {}
+    first: dict[int, str] = {}
+    for rows in ledger.buckets():
+        twice = np.flatnonzero(rows["hash"][1:] == rows["hash"][:-1])
+        for before, again in zip(rows[twice], rows[twice + 1], strict=True):
+            repeated.setdefault(int(again["file"]), []).append(int(again["row"]))
+            first.setdefault(int(again["file"]), f"row {before['row']:,} of {files[before['file']]}")
+    for file, again in repeated.items():
+        said = f"{len(again):,} identifiers are there again, such as that of {first[file]}"
+        findings.stop(name, said, files[file], "", len(again), 0, "all identifiers", rows=sorted(again))
+
+
+def report_other_rows(
+    ledger: Ledger, other: Ledger, files: Sequence[str], others: Sequence[str], findings: Findings, name: str
+) -> None:
+    """Report identifiers that one of two ledgers lacks; `other` has what should be there."""
+    findings.ran(name, f"{other.n:,} identifiers are the same")
+    alone: dict[tuple[bool, int], list[int]] = {}
+    for here, there in zip(ledger.buckets(), other.buckets(), strict=True):
+        for rows, of, lost in ((there, here, True), (here, there, False)):
+            for row in rows[~np.isin(rows["hash"], of["hash"])]:
+                alone.setdefault((lost, int(row["file"])), []).append(int(row["row"]))
+    for (lost, file), numbers in alone.items():
+        words = (
+            "identifiers that must be there are not"
+            if lost
+            else "identifiers are not among those that must be there"
+        )
+        place = (others if lost else files)[file]
+        findings.stop(
+            name, f"{len(numbers):,} {words}", place, "", len(numbers), 0, name, rows=sorted(numbers)
+        )
+
+
+def match(
+    new: Ledger, old: Ledger, files: Sequence[str], old_files: Sequence[str], findings: Findings
+) -> Matched:
+    """Match two releases by identifier; report positions that moved, and count what changed."""
+    found = Matched(len(files), len(old_files))
+    findings.ran("positions", "every object of the last release is where it was")
+    for here, there in zip(new.buckets(), old.buckets(), strict=True):
+        _, i, j = np.intersect1d(here["hash"], there["hash"], return_indices=True)
+        gone = ~np.isin(there["hash"], here["hash"])
+        found.vanished += int(gone.sum())
+        found.old_rows += np.bincount(there["file"], minlength=len(old_files))
+        found.old_gone += np.bincount(there["file"][gone], minlength=len(old_files))
+        found.add(here[i], there[j])
+        _report_moved(here[i], there[j], files, findings)
+    return found
+
+
+def _report_moved(a: Array, b: Array, files: Sequence[str], findings: Findings) -> None:
+    """Report objects whose position differs."""
+    dra = np.abs(a["ra"] - b["ra"]) % 360
+    dra = np.minimum(dra, 360 - dra) * np.cos(np.radians(np.clip(b["dec"], -90, 90)))
+    far = np.hypot(dra, a["dec"] - b["dec"]) * 3600
+    for file in np.unique(a["file"][far > ARCSECONDS]).tolist():
+        mine = (far > ARCSECONDS) & (a["file"] == file)
+        said = f"{mine.sum():,} objects have another position than before, up to {far[mine].max():,.0f}″ away"
+        rows = np.sort(a["row"][mine]).tolist()
+        findings.stop(
+            "positions", said, files[file], "", far[mine].max(), ARCSECONDS, "the last release", rows=rows
+        )
+
+
+def outlying(values: Floats, errors: Floats, *, tests: int, floor: float) -> Array:
+    """Return which groups (G,) are unlike the others, by more than `floor`.
+
+    The scatter is the errors' and that of the groups; `tests` is how many groups are looked at in all.
+    """
+    centre = float(np.median(values)) if len(values) >= 4 else 0.0
+    scatter = 1.4826 * float(np.median(np.abs(values - centre))) if len(values) >= 4 else 0.0
+    away = np.abs(values - centre)
+    return (away > -ndtri(ALARMS / (2 * max(1, tests))) * np.hypot(errors, scatter)) & (away > floor)
+
+
+def report_matched(
+    found: Matched,
+    classes: Sequence[str],
+    files: Sequence[str],
+    old_files: Sequence[str],
+    findings: Findings,
+    source: str,
+) -> None:
+    """Report what changed between two releases by field: objects that vanished, classes, flags."""
+    n = found.compared
+    findings.ran("objects", f"all of the {n:,} objects of the last release are here")
+    for g in np.flatnonzero(found.old_gone > np.maximum(3, 0.05 * found.old_rows)).tolist():
+        said = (
+            f"{found.old_gone[g]:,.0f} of {found.old_rows[g]:,.0f} objects of the last release are not here"
+        )
+        findings.stop("objects", said, old_files[g], "", found.old_gone[g] / found.old_rows[g], 0.05, source)
+    if found.vanished or not n:
+        said = f"{found.vanished:,} objects of the last release are not here, {n:,} are"
+        findings.look("objects", said, "", "", found.vanished, 0, source)
+    if not n:
+        return
+    share, names = found.class_changed / n, ["no class", *classes]
+    moves = "; ".join(f"{names[a]} to {names[b]}: {k:,}" for (a, b), k in found.transitions.most_common(4))
+    findings.ran(
+        "class changes", f"{found.class_changed:,} of {n:,} objects have another class ({share:.2%})"
+    )
+    findings.graded(
+        "class changes",
+        f"{share:.1%} of the objects have another class: {moves}",
+        "",
+        "",
+        share,
+        (0.05, 0.3),
+        source,
+    )
+    findings.ran("flag changes", "no field gained or lost flags beyond the others")
+    known = np.flatnonzero(found.seen >= 5)
+    kinds = [("class changes", "", found.flipped, "objects have another class", 0.1)]
+    for k, flag in enumerate(FLAG_MEANINGS):
+        for counts, verb in ((found.gained[k], "gained"), (found.lost[k], "lost")):
+            words, total = f"objects {verb} the flag {flag.name}", float(counts.sum() / n)
+            findings.graded(
+                "flag changes", f"{total:.1%} of the {words}", "", str(flag.name), total, (0.1, 0.4), source
+            )
+            kinds.append(("flag changes", str(flag.name), counts, words, 0.15))
+    for name, column, counts, words, floor in kinds:
+        shares, seen = counts[known] / found.seen[known], found.seen[known]
+        errors = np.sqrt(np.maximum(shares * (1 - shares), 1 / seen) / seen)
+        middle = float(np.median(shares)) if len(shares) else 0.0
+        far = outlying(shares, errors, tests=len(known) * len(kinds), floor=floor) & (shares > middle)
+        for g in np.flatnonzero(far).tolist():
+            said = f"{shares[g]:.1%} of the {seen[g]:,.0f} {words}, elsewhere {middle:.1%}"
+            findings.stop(name, said, files[known[g]], column, shares[g], middle + floor, source)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A comparison of the values in two samples, column by column, by file and by HEALPix cell."""
+
+    files: Sequence[str]
+    whole: frozenset[str]  # columns of whole numbers
+    findings: Findings
+    source: str
+
+    def same_objects(self, new: Mapping[str, Array], old: Mapping[str, Array], names: Sequence[str]) -> None:
+        """Compare the values of the same objects."""
+        _, i, j = np.intersect1d(new["hash"], old["hash"], return_indices=True)
+        self.findings.ran("values", f"{len(names)} columns of {len(i):,} objects agree with the last release")
+        self.findings.ran("missing values", "no field lacks values that the last release had")
+        if len(i) < 20:
+            return
+        groups = {"file": new["file"][i].astype(np.int64), "cell": new["cell"][i].astype(np.int64)}
+        tests = len(names) * sum(len(np.unique(codes)) for codes in groups.values())
+        for name in names:
+            a, b = new[name][i], old[name][j]
+            self._missing(name, a, b, groups, tests)
+            both = np.isfinite(a) & np.isfinite(b)
+            if both.sum() >= 20:
+                kept = {what: codes[both] for what, codes in groups.items()}
+                self._values(name, a[both], b[both], kept, tests)
+
+    def _missing(self, name: str, a: Floats, b: Floats, groups: Mapping[str, Array], tests: int) -> None:
+        """Report values that the last release had and this one lacks, and missing ones that became one number."""
+        gone, came = np.isnan(a) & ~np.isnan(b), ~np.isnan(a) & np.isnan(b)
+        net, check = gone.astype(float) - came, "missing values"
+        said = f"{net.mean():.1%} of the values of '{name}' that were there are missing"
+        self.findings.graded(check, said, "", name, max(0.0, float(net.mean())), (0.02, 0.1), self.source)
+        for what, codes in groups.items():
+            values, _, n, labels = _by_group(net, codes, np.mean)
+            errors, middle = np.sqrt(np.maximum(np.abs(values), 1 / n) / n), _middle(values)
+            for g in np.flatnonzero(
+                outlying(values, errors, tests=tests, floor=0.05) & (values > middle)
+            ).tolist():
+                said = f"{values[g]:.1%} of the values of '{name}' that were there are missing, elsewhere {middle:.1%}"
+                self.findings.stop(
+                    check, said, self._place(what, labels[g]), name, values[g], 0.05, self.source
+                )
+        filled, times = np.unique(a[came], return_counts=True)
+        k = int(times.argmax()) if len(times) else 0
+        if len(times) and times[k] >= max(5, 0.2 * np.isnan(b).sum()):
+            place = self.files[int(groups["file"][came & (a == filled[k])][0])]
+            said = f"{times[k]:,} values of '{name}' that were missing are now {filled[k]:g}"
+            self.findings.stop(check, said, place, name, times[k], 5, self.source)
+
+    def _values(self, name: str, a: Floats, b: Floats, groups: Mapping[str, Array], tests: int) -> None:
+        """Report a column whose values moved, spread or wrapped, in all or in some groups."""
+        wrapped = np.isin(np.abs(a - b), [2.0**8, 2.0**16, 2.0**32]) & (name in self.whole)
+        if wrapped.any():
+            k = int(np.flatnonzero(wrapped)[0])
+            said = f"{wrapped.sum():,} values of '{name}' overflowed: {b[k]:,.0f} became {a[k]:,.0f}"
+            self.findings.stop(
+                "values", said, self.files[groups["file"][k]], name, wrapped.sum(), 0, self.source
+            )
+            return
+        low, high = np.quantile(b, [0.25, 0.75])
+        scale = (high - low) / 1.349 or float(b.std()) or max(abs(float(b[0])), 1.0)
+        moved = (a - b) / scale
+        middle, spread = float(np.median(moved)), _spread(moved)
+        said = f"'{name}' moved by {middle:+.2f} spreads: its median is {np.median(a):.4g}, was {np.median(b):.4g}"
+        told = self.findings.graded("values", said, "", name, middle, (0.1, 0.5), self.source)
+        said = f"'{name}' of the same objects differs by {spread:.2f} of its spread, up and down"
+        if told or self.findings.graded("values", said, "", name, spread, (0.3, 0.6), self.source):
+            return
+        for what, codes in groups.items():
+            values, errors, n, labels = _by_group(moved, codes, np.median)
+            for g in np.flatnonzero(outlying(values, 1.253 * errors, tests=tests, floor=0.15)).tolist():
+                said = f"'{name}' of {n[g]:,.0f} objects moved by {values[g]:+.2f} spreads, elsewhere {middle:+.2f}"
+                self.findings.stop(
+                    "values", said, self._place(what, labels[g]), name, values[g], 0.15, self.source
+                )
+            widths, _, n, labels = _by_group(moved, codes, _spread)
+            wide = outlying(widths, widths / np.sqrt(n), tests=tests, floor=0.4) & (widths > spread)
+            for g in np.flatnonzero(wide).tolist():
+                said = f"'{name}' of {n[g]:,.0f} objects differs by {widths[g]:.2f} spreads, elsewhere {spread:.2f}"
+                self.findings.stop(
+                    "values", said, self._place(what, labels[g]), name, widths[g], 0.4, self.source
+                )
+
+    def new_objects(self, new: Mapping[str, Array], old: Mapping[str, Array], names: Sequence[str]) -> None:
+        """Report fields of new objects whose medians lie beyond the last release's values, or that lack a column."""
+        fresh, check = ~np.isin(new["hash"], old["hash"]), "new objects"
+        self.findings.ran(check, f"{fresh.sum():,} new objects of the sample are like the last release's")
+        codes = new["file"][fresh].astype(np.int64)
+        for name in names:
+            values, before = new[name][fresh], old[name][np.isfinite(old[name])]
+            if len(before) < 50:
+                continue
+            ends, known = np.quantile(before, [0.02, 0.98]), np.isfinite(values)
+            medians, _, n, labels = _by_group(values[known], codes[known], np.median)
+            for g in np.flatnonzero(((medians < ends[0]) | (medians > ends[1])) & (n >= 20)).tolist():
+                said = f"the median of '{name}' of {n[g]:,.0f} new objects is {medians[g]:.4g}, beyond 96 % of before"
+                end = ends[int(medians[g] > ends[1])]
+                self.findings.stop(check, said, self.files[labels[g]], name, medians[g], end, self.source)
+            shares, _, n, labels = _by_group((~known).astype(float), codes, np.mean)
+            earlier = 1 - len(before) / max(1, len(old[name]))
+            for g in np.flatnonzero((shares > 0.95) & (n >= 20) & (earlier < 0.5)).tolist():
+                said = f"{shares[g]:.0%} of the values of '{name}' of new objects are missing, before {earlier:.0%}"
+                self.findings.stop(check, said, self.files[labels[g]], name, shares[g], 0.95, self.source)
+
+    def _place(self, what: str, label: int) -> str:
+        return self.files[label] if what == "file" else f"HEALPix cell {label}"
+
+
+def _middle(values: Floats) -> float:
+    return float(np.median(values)) if len(values) else 0.0
+
+
+def _spread(values: Floats) -> float:
+    return 1.4826 * float(np.median(np.abs(values - np.median(values))))
+
+
+def _by_group(
+    values: Floats, codes: Array, statistic: Callable[[Floats], Any]
+) -> tuple[Floats, Floats, Floats, list[int]]:
+    """Return a statistic (G,) of each group of ten or more, its error, the numbers of values, and the groups' codes."""
+    order = np.argsort(codes, kind="stable")
+    labels, first, n = np.unique(codes[order], return_index=True, return_counts=True)
+    parts = np.split(values[order], first[1:])
+    kept = [k for k in range(len(labels)) if n[k] >= 10 and labels[k] >= 0]
+    found = np.array([float(statistic(parts[k])) for k in kept])
+    errors = np.array([float(parts[k].std()) / np.sqrt(n[k]) for k in kept])
+    return found, errors, n[kept].astype(float), [int(labels[k]) for k in kept]

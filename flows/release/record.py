@@ -1,0 +1,758 @@
+"""The record of a release: drafted, checked, signed, published, rolled back.
+
+Below `releases/NAME` are a folder for each published version, `releases.json`, which says what is published and which
+version is the latest, and hidden folders of drafts.  A draft's state is what its files say: `release.json`, then
+`checks.json`, then `signature.json`, each of which names the digest that it is about.  A version becomes visible when
+`releases.json` is replaced, in one step.  A killed run leaves the last release as it was; the same command goes on.
+In an object store, the folder's name has the digest, and `releases.json` is replaced if it is as it was read.
+"""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from catalogs.catalog.catalog import Catalog
+from catalogs.errors import CatalogError
+from catalogs.files.atomic import atomic_path, atomic_write_text, check_links, flush_to_disk, sweep
+from catalogs.remote.object_store import ObjectStore
+from catalogs.remote.urls import shown, url_of
+from catalogs.table_choice import annotated_table
+from flows.documents import from_document, read_document, to_document, write_document
+from flows.errors import DocumentError, OutputFolderError, UsageError
+from flows.release._contract import (
+    CONTRACT,
+    DATA,
+    MODEL,
+    PROFILE,
+    SETTINGS,
+    Contract,
+    derived_contract,
+    open_release,
+)
+from flows.release._report import write_release_documents
+from flows.release._truth import Truth
+from flows.release.check import Checked, check_release
+from flows.release.request import (
+    PublishRequest,
+    ReleaseRequest,
+    RollbackRequest,
+    SignRequest,
+    VerifyRequest,
+)
+from flows.runs.allowed_roots import check_inside, check_output
+from flows.runs.lock import LOCK, exclusive
+from flows.runs.manifest import Manifest
+from flows.runs.outputs import file_sha256
+from flows.runs.release_store import check_store, folder_here
+
+__all__ = [
+    "COMPANIONS",
+    "PROFILE",
+    "RECORD",
+    "ReleaseRecord",
+    "ReleaseRefusedError",
+    "ReleaseState",
+    "Series",
+    "Verified",
+    "base_release",
+    "check",
+    "publish",
+    "rollback",
+    "sign",
+    "signer",
+    "utc_now",
+    "verify",
+]
+
+RECORD = "release.json"
+CHECKS = "checks.json"
+SIGNATURE = "signature.json"
+SUMS = "SHA256SUMS"
+LOG = "releases.json"
+COMPANIONS = "companions"
+SIGNER = "BLR_SIGNER"
+VERSION_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+NOT_SUMMED = {SUMS, SIGNATURE, LOCK}
+
+
+def utc_now() -> str:
+    """Return this moment, ISO 8601 in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseRecord:
+    """What a draft is made of: the run, its model, the release before; `kind` is "patch" for a point release."""
+
+    name: str
+    version: str
+    model: str
+    specification_hash: str
+    drafted: str
+    run: str
+    n_rows: int
+    files: tuple[str, ...]
+    kind: Literal["release", "patch"] = "release"
+    last: str | None = None
+    companions: tuple[str, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signature:
+    """Who signed the digest of everything or refused it, when and why, and the stops that were overridden.
+
+    `signature` is Ed25519's of the other fields, in base64, where a key was given.
+    """
+
+    name: str
+    version: str
+    digest: str
+    decision: Literal["signed", "refused"]
+    who: str
+    why: str
+    when: str
+    overridden: tuple[str, ...] = ()
+    public_key: str = ""
+    signature: str = ""
+
+    def message(self) -> bytes:
+        """Return the bytes that are signed."""
+        document = to_document(replace(self, signature=""))
+        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+    def fault(self, key: Ed25519PublicKey | None) -> str:
+        """Return what is wrong with the signature; '' for nothing.  `key` is the one that must have signed."""
+        if not self.signature:
+            return "" if key is None else "it is not signed with a key"
+        try:
+            public = serialization.load_pem_public_key(self.public_key.encode())
+            if not isinstance(public, Ed25519PublicKey):
+                return "its public key is not Ed25519's"
+            if key is not None and key.public_bytes_raw() != public.public_bytes_raw():
+                return "another key has signed it"
+            public.verify(base64.b64decode(self.signature), self.message())
+        except (InvalidSignature, ValueError):
+            return "its Ed25519 signature does not fit"
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseEvent:
+    """A version was published, or became the latest again; its digest, its folder, who, when and why."""
+
+    what: Literal["published", "rolled back"]
+    version: str
+    digest: str
+    folder: str
+    who: str
+    when: str
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseLog:
+    """What was published under a name, oldest first; `latest` is the version that readers should take."""
+
+    latest: str | None = None
+    events: tuple[ReleaseEvent, ...] = ()
+
+    def published(self, version: str) -> ReleaseEvent | None:
+        """Return the publication of a version; None where there is none."""
+        return next((e for e in self.events if e.what == "published" and e.version == version), None)
+
+    def with_event(self, event: ReleaseEvent) -> ReleaseLog:
+        """Return the log with one more event, whose version is the latest."""
+        return ReleaseLog(latest=event.version, events=(*self.events, event))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseState:
+    """What was done to a release: its state, its folder, its digest, and what stops it."""
+
+    name: str
+    version: str
+    status: Literal["drafted", "checked", "signed", "refused", "published", "rolled back", "is published"]
+    folder: str
+    digest: str = ""
+    latest: str | None = None
+    who: str = ""
+    why: str = ""
+    stops: tuple[str, ...] = ()
+    looks: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """What the verification of a release's folder found: `faults` is empty where all is as it was published."""
+
+    folder: str
+    version: str
+    digest: str
+    files: int
+    signed_by: str
+    with_key: bool
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Series:
+    """All releases of a name: a folder here and, for a URL, the store that they are published in."""
+
+    name: str
+    folder: Path
+    store: ObjectStore | None = None
+
+    @classmethod
+    def of(cls, releases: str | Path, name: str) -> Series:
+        """Return the releases of a name; UsageError for a name that cannot be a folder."""
+        checked_word(name, "NAME")
+        url = url_of(releases)
+        if url is None:
+            return cls(name, check_output(Path(releases) / name, key="releases"))
+        place = f"{url.rstrip('/')}/{name}"
+        return cls(name, folder_here(place), ObjectStore.at(check_store(place, key="releases")))
+
+    def draft(self, version: str) -> Path:
+        """Return the hidden folder of a draft, which readers of folders pass over."""
+        return self.folder / f".{checked_word(version, 'VERSION')}.draft"
+
+    def read_log(self) -> tuple[ReleaseLog, object]:
+        """Return the log, and what has to be there still when it is replaced."""
+        if self.store is not None:
+            stored = self.store.read(LOG)
+            text = "{}" if stored is None else stored.content.decode()
+            return from_document(ReleaseLog, json.loads(text), source=LOG), stored
+        path = self.folder / LOG
+        check_links(path, self.folder)
+        return (read_document(ReleaseLog, path) if path.is_file() else ReleaseLog()), None
+
+    def commit(self, log: ReleaseLog, before: object) -> None:
+        """Replace the log in one step; OutputFolderError where another run has replaced it meanwhile."""
+        if self.store is None:
+            write_document(self.folder / LOG, log)
+            return
+        content = (json.dumps(to_document(log), indent=1) + "\n").encode()
+        if not self.store.replace(LOG, content, before=before):  # type: ignore[arg-type]
+            raise OutputFolderError(
+                f"{shown(self.store.url)}: got a changed {LOG}: another person has published or rolled back meanwhile; "
+                "look at it, then run the same command again"
+            )
+
+    def released(self, log: ReleaseLog, version: str | None) -> Path | None:
+        """Return the folder of a published version, fetched where it lies in a store; None for no version."""
+        event = None if version is None else log.published(version)
+        if event is None:
+            return None
+        here = self.folder / event.version
+        if self.store is not None and not (here / SUMS).is_file():
+            self._fetch(event.folder, here)
+        return here
+
+    def _fetch(self, key: str, here: Path) -> None:
+        """Fetch a release; its list of hashes comes last."""
+        assert self.store is not None  # noqa: S101
+        sizes = self.store.sizes(key)
+        for name in sorted(sizes, key=lambda n: n == SUMS):
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts:
+                raise CatalogError(
+                    f"{shown(self.store.url)}: got a file '{name}', expected a path inside the release"
+                )
+            target = here / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_path(target) as temporary:
+                self.store.fetch(f"{key}/{name}", temporary)
+
+    def upload(self, folder: Path, key: str) -> None:
+        """Send a release's files that the store lacks; CatalogError where it has not all of them then."""
+        assert self.store is not None  # noqa: S101
+        sizes = {
+            p.relative_to(folder).as_posix(): p.stat().st_size for p in release_files(folder, every=True)
+        }
+        there = self.store.sizes(key)
+        for name, size in sizes.items():
+            if there.get(name) != size:
+                self.store.upload(folder / name, f"{key}/{name}")
+        if self.store.sizes(key) != sizes:
+            raise CatalogError(
+                f"{shown(self.store.url)}/{key}: got other files than were sent, expected the same; publish again"
+            )
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let one run at a time change the releases of this name; the other is told who works there."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with exclusive(self.folder):
+            sweep(self.folder)
+            yield
+
+
+def checked_word(text: str, key: str) -> str:
+    """Return a name or a version, which becomes a folder; UsageError where it cannot be one."""
+    if not re.fullmatch(VERSION_PATTERN, text):
+        raise UsageError(
+            f"{key}: got '{text}', expected up to 64 letters, digits, '.', '_' and '-', no '.' first"
+        )
+    return text
+
+
+def signer(by: str | None) -> str:
+    """Return who decides: by name, by the environment, or the user; UsageError for an unasked root."""
+    if by or os.environ.get(SIGNER):
+        return by or os.environ[SIGNER]
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "root"
+    if user == "root":
+        raise UsageError(
+            f"--by: got no name, and the user is root, expected who decides; give --by or set {SIGNER}"
+        )
+    return user
+
+
+def release_files(folder: Path, *, every: bool = False) -> list[Path]:
+    """Return the files of a release, without those that list or sign the others unless `every` one is asked for."""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink():
+            raise OutputFolderError(
+                f"{path}: got a symbolic link, expected a file of the release's own; remove it"
+            )
+        hidden = any(part.startswith(".blr-") for part in path.relative_to(folder).parts)
+        if path.is_file() and not hidden and (every or name not in NOT_SUMMED):
+            found.append(path)
+    return found
+
+
+def sums_of(folder: Path, *, only: Sequence[str] = ()) -> dict[str, str]:
+    """Return the hashes of a release's files by their paths, those below `only` where it is given."""
+    paths = {p.relative_to(folder).as_posix(): p for p in release_files(folder)}
+    return {
+        name: file_sha256(path) for name, path in paths.items() if not only or name.startswith(tuple(only))
+    }
+
+
+def sums_text(sums: Mapping[str, str]) -> str:
+    """Return the hashes as `sha256sum` prints them."""
+    return "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
+
+
+def read_sums(folder: Path) -> dict[str, str]:
+    """Return the hashes that a release lists."""
+    lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+    return {name: sha256 for sha256, _, name in (line.partition("  ") for line in lines) if name}
+
+
+def digest_of(folder: Path) -> str:
+    """Return the digest of everything: the hash of the list of hashes."""
+    return file_sha256(folder / SUMS)
+
+
+def changed_files(folder: Path) -> list[str]:
+    """Return a sentence for each file that is not as the list of hashes says."""
+    listed, there = read_sums(folder), sums_of(folder)
+    return [
+        *(
+            f"{name}: other bytes than were signed"
+            for name in listed
+            if name in there and there[name] != listed[name]
+        ),
+        *(f"{name}: it is missing" for name in listed if name not in there),
+        *(f"{name}: it was added" for name in there if name not in listed),
+    ]
+
+
+CONTENT = (f"{DATA}/", MODEL, SETTINGS, CONTRACT, RECORD, f"{COMPANIONS}/")
+"""What a check is about; what it writes comes on top."""
+
+
+def content_digest(folder: Path) -> str:
+    """Return the digest of what a check is about."""
+    return hashlib.sha256(sums_text(sums_of(folder, only=CONTENT)).encode()).hexdigest()
+
+
+def opened_draft(series: Series, version: str) -> tuple[Path, ReleaseRecord]:
+    """Return a draft's folder and its record; UsageError where there is none."""
+    folder = series.draft(version)
+    try:
+        return folder, read_document(ReleaseRecord, folder / RECORD)
+    except FileNotFoundError:
+        raise UsageError(
+            f"VERSION: got '{version}' of {series.name}, which has no draft; make one with `blr release draft`"
+        ) from None
+
+
+def base_release(series: Series, log: ReleaseLog, version: str | None) -> tuple[Path | None, str | None]:
+    """Return the folder and the version of a release, or of the one that it patches."""
+    while version is not None:
+        folder = series.released(log, version)
+        if folder is None:
+            return None, None
+        record = read_document(ReleaseRecord, folder / RECORD)
+        if record.kind == "release":
+            return folder, version
+        version = record.last
+    return None, None
+
+
+def check(request: ReleaseRequest) -> Checked:
+    """Check a draft; write what was found, the report, and the list of hashes, which is what is signed."""
+    series = Series.of(request.releases, request.name)
+    with series.alone():
+        folder, record = opened_draft(series, request.version)
+        for name in (SIGNATURE, SUMS, CHECKS):
+            (folder / name).unlink(missing_ok=True)
+        log, _ = series.read_log()
+        digest = content_digest(folder)
+        opened = open_release(folder)
+        contract = read_document(Contract, folder / CONTRACT)
+        last_folder, last_version = base_release(series, log, record.last)
+        last = None if last_folder is None else open_release(last_folder)
+        truth = None
+        if request.truth is not None:
+            path = check_inside(request.truth, key="--truth")
+            truth = Truth.read(path, contract.id or "", request.truth_column, contract.classes)
+        checked, profile = check_release(
+            opened,
+            contract,
+            name=series.name,
+            version=request.version,
+            last=last,
+            last_version=last_version,
+            companions=[folder / name for name in record.companions],
+            seed=request.seed,
+            truth=truth,
+            promised=derived_contract(
+                opened, last_folder, last_version, companions=record.companions, id_column=contract.id
+            ),
+        )
+        checked = replace(checked, checked=utc_now(), digest=digest)
+        write_document(folder / PROFILE, profile)
+        write_document(folder / CHECKS, checked)
+        write_release_documents(
+            folder, series.name, request.version, contract, checked, profile, opened, last_folder
+        )
+        atomic_write_text(folder / SUMS, sums_text(sums_of(folder)))
+    return checked
+
+
+def sign(request: SignRequest) -> ReleaseState:
+    """Sign the digest of a checked draft, or refuse it; the record has who, why, and which stops were overridden."""
+    series = Series.of(request.releases, request.name)
+    who = signer(request.by)
+    with series.alone():
+        folder, _ = opened_draft(series, request.version)
+        checked = checked_draft(folder, series.name, request.version)
+        overridden = tuple(dict.fromkeys(request.override or ()))
+        unknown = [name for name in overridden if name not in checked.stops]
+        if unknown:
+            raise UsageError(
+                f"--override: got '{unknown[0]}', expected one of: {', '.join(checked.stops) or 'none says stop'}"
+            )
+        left = [name for name in checked.stops if name not in overridden]
+        if (request.refuse or overridden) and not request.why:
+            raise UsageError(
+                "--why: got no reason, expected one for a refusal and for checks that are overridden"
+            )
+        if left and not request.refuse:
+            raise ReleaseRefusedError(
+                f"{series.name} {request.version}: these checks say stop: {', '.join(left)}; mend it and check again, "
+                "or name each with --override and give a reason with --why"
+            )
+        decision: Literal["signed", "refused"] = "refused" if request.refuse else "signed"
+        signature = Signature(
+            name=series.name,
+            version=request.version,
+            digest=digest_of(folder),
+            decision=decision,
+            who=who,
+            why=request.why or "",
+            when=utc_now(),
+            overridden=() if request.refuse else overridden,
+        )
+        if request.key is not None:
+            signature = with_key(signature, check_inside(request.key, key="--key"))
+        write_document(folder / SIGNATURE, signature)
+    return ReleaseState(
+        name=series.name,
+        version=request.version,
+        status=decision,
+        folder=str(folder),
+        digest=signature.digest,
+        who=who,
+        why=signature.why,
+        stops=checked.stops,
+        looks=checked.looks,
+    )
+
+
+class ReleaseRefusedError(OutputFolderError):
+    """A release may not go on: a check says stop, its bytes changed, or nobody has signed it."""
+
+
+def checked_draft(folder: Path, name: str, version: str) -> Checked:
+    """Return the checks of a draft; ReleaseRefusedError where it was not checked, or has changed since."""
+    try:
+        checked = read_document(Checked, folder / CHECKS)
+        changed = changed_files(folder)
+    except FileNotFoundError:
+        raise ReleaseRefusedError(
+            f"{name} {version}: got a draft that was not checked; run `blr release check` first"
+        ) from None
+    if changed:
+        raise ReleaseRefusedError(
+            f"{name} {version}: got files that changed since the check: {'; '.join(changed[:5])}; check again"
+        )
+    return checked
+
+
+def with_key(signature: Signature, path: Path) -> Signature:
+    """Return the signature with Ed25519's, of a private key in PEM."""
+    try:
+        private = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(
+            f"--key: {path} cannot be read ({error}), expected a private Ed25519 key in PEM without a password"
+        ) from error
+    if not isinstance(private, Ed25519PrivateKey):
+        raise UsageError(
+            f"--key: got {path} of another kind, expected an Ed25519 key: openssl genpkey -algorithm ed25519"
+        )
+    public = private.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    signature = replace(signature, public_key=public.decode())
+    return replace(signature, signature=base64.b64encode(private.sign(signature.message())).decode())
+
+
+def publish(request: PublishRequest) -> ReleaseState:
+    """Make a signed draft visible, in one step, and the latest; refuse other bytes under a published version."""
+    series, version = Series.of(request.releases, request.name), request.version
+    with series.alone():
+        draft, final = series.draft(version), series.folder / version
+        log, before = series.read_log()
+        event = log.published(version)
+        # A killed run may have given the draft its name already.
+        folder = draft if draft.is_dir() and (event is None or not final.is_dir()) else final
+        if (
+            event is not None
+            and draft.is_dir()
+            and (not (draft / SUMS).is_file() or digest_of(draft) != event.digest)
+        ):
+            raise ReleaseRefusedError(
+                f"{series.name} {version} is published with other bytes ({event.digest[:12]}), and never changes; "
+                "draft another version"
+            )
+        if event is not None:
+            return ReleaseState(
+                name=series.name,
+                version=version,
+                status="is published",
+                folder=str(final),
+                digest=event.digest,
+                latest=log.latest,
+            )
+        if folder == final and not (final / SUMS).is_file():
+            opened_draft(series, version)
+        if folder == draft and final.exists():
+            raise ReleaseRefusedError(
+                f"{final}: got a folder that {LOG} does not list, expected none; move it away"
+            )
+        signature = signed(folder, series.name, version)
+        who = request.by or signature.who
+        for path in release_files(folder, every=True):
+            path.chmod(0o444)
+            flush_to_disk(path)
+        if folder == draft:
+            draft.rename(final)
+            flush_to_disk(series.folder)
+        key = version if series.store is None else f"{version}-{signature.digest[:12]}"
+        if series.store is not None:
+            series.upload(final, key)
+        published = ReleaseEvent(
+            what="published",
+            version=version,
+            digest=signature.digest,
+            folder=key,
+            who=who,
+            when=utc_now(),
+            why=signature.why,
+        )
+        series.commit(log.with_event(published), before)
+    return ReleaseState(
+        name=series.name,
+        version=version,
+        status="published",
+        folder=str(final),
+        digest=signature.digest,
+        latest=version,
+        who=who,
+    )
+
+
+def signed(folder: Path, name: str, version: str) -> Signature:
+    """Return the signature of a draft; ReleaseRefusedError where it may not be published."""
+    checked_draft(folder, name, version)
+    try:
+        signature = read_document(Signature, folder / SIGNATURE)
+    except FileNotFoundError:
+        raise ReleaseRefusedError(
+            f"{name} {version}: nobody has signed it; run `blr release sign` first"
+        ) from None
+    fault = signature.fault(None)
+    if (signature.name, signature.version, signature.digest) != (name, version, digest_of(folder)):
+        fault = "the signature is of other bytes"
+    if signature.decision == "refused":
+        fault = f"{signature.who} has refused it: {signature.why}"
+    if fault:
+        raise ReleaseRefusedError(f"{name} {version}: {fault}; check and sign again")
+    return signature
+
+
+def rollback(request: RollbackRequest) -> ReleaseState:
+    """Make an earlier version the latest again; every version stays where it is."""
+    series = Series.of(request.releases, request.name)
+    if not request.why:
+        raise UsageError("--why: got no reason, expected one, which the record keeps")
+    who = signer(request.by)
+    with series.alone():
+        log, before = series.read_log()
+        versions = [e.version for e in log.events if e.what == "published"]
+        place = versions.index(log.latest) if log.latest in versions else 0
+        target = request.to or (versions[place - 1] if place else None)
+        event = None if target is None else log.published(target)
+        if target is None or event is None:
+            raise UsageError(
+                f"--to: got '{target or 'nothing'}', expected one of: {', '.join(versions) or 'none is published'}"
+            )
+        if target == log.latest:
+            raise UsageError(
+                f"--to: got '{target}', which is the latest already, expected another of {', '.join(versions)}"
+            )
+        rolled = replace(event, what="rolled back", who=who, when=utc_now(), why=request.why)
+        series.commit(log.with_event(rolled), before)
+    return ReleaseState(
+        name=series.name,
+        version=target,
+        status="rolled back",
+        folder=str(series.folder / target),
+        digest=event.digest,
+        latest=target,
+        who=who,
+        why=request.why,
+        remarks=(f"{log.latest} stays published",),
+    )
+
+
+def verify(request: VerifyRequest) -> Verified:
+    """Verify the folder of a release by itself: every byte, the signature, and that the files can be read."""
+    folder = published_folder(request.folder)
+    digest, faults = digest_of(folder), changed_files(folder)
+    key = None if request.key is None else public_key(request.key)
+    try:
+        signature = read_document(Signature, folder / SIGNATURE)
+    except (FileNotFoundError, DocumentError):
+        signature = Signature(
+            name="",
+            version=folder.name,
+            digest=digest,
+            decision="signed",
+            who="",
+            why="",
+            when="",
+            overridden=(),
+        )
+        faults.append(f"{SIGNATURE}: nobody has signed it, or the file is damaged")
+    if signature.digest != digest:
+        faults.append(f"{SIGNATURE}: it is of another digest than {SUMS}")
+    if signature.decision != "signed":
+        faults.append(f"{SIGNATURE}: {signature.who} has refused this release")
+    if fault := signature.fault(key):
+        faults.append(f"{SIGNATURE}: {fault}")
+    beside = folder.parent / LOG
+    event = read_document(ReleaseLog, beside).published(signature.version) if beside.is_file() else None
+    if event is not None and event.digest != digest:
+        faults.append(f"{LOG}: it was published with another digest")
+    return Verified(
+        folder=str(folder),
+        version=signature.version,
+        digest=digest,
+        files=len(read_sums(folder)),
+        signed_by=signature.who,
+        with_key=bool(signature.signature),
+        faults=(*faults, *unreadable(folder)),
+    )
+
+
+def published_folder(folder: Path) -> Path:
+    """Return the folder of a release that a user named: itself, the latest of a name, or one of a store, fetched."""
+    url = url_of(folder)
+    if url is not None:
+        place, _, version = url.rstrip("/").rpartition("/")
+        series = Series.of(*place.rsplit("/", 1))
+        log, _ = series.read_log()
+        fetched = series.released(log, version)
+        if fetched is None:
+            raise UsageError(
+                f"FOLDER: got '{shown(url)}', expected a published version, such as {log.latest}"
+            )
+        return fetched
+    if not (folder / SUMS).is_file() and (folder / LOG).is_file():
+        folder = folder / (read_document(ReleaseLog, folder / LOG).latest or "")
+    if not (folder / SUMS).is_file():
+        raise UsageError(f"FOLDER: got '{folder}' without {SUMS}, expected the folder of a published release")
+    return folder
+
+
+def public_key(path: Path) -> Ed25519PublicKey:
+    """Return the key in a file; UsageError where it is no public Ed25519 key."""
+    try:
+        key = serialization.load_pem_public_key(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"--key: {path} cannot be read ({error}), expected a public Ed25519 key in PEM"
+        ) from error
+    if not isinstance(key, Ed25519PublicKey):
+        raise UsageError(f"--key: got {path} of another kind, expected a public Ed25519 key in PEM")
+    return key
+
+
+def unreadable(folder: Path) -> list[str]:
+    """Return a sentence for each annotated file that cannot be opened, or has other rows than the manifest says."""
+    try:
+        manifest = Manifest.read(folder / DATA)
+    except CatalogError as error:
+        return [str(error)]
+    if manifest is None:
+        return []  # a patch
+    faults = []
+    for output in manifest.outputs:
+        path = folder / DATA / output.name
+        if not path.is_file():
+            continue  # told already
+        try:
+            catalog: Catalog = annotated_table(manifest.prefix or "blr_").open(path)
+            if catalog.n_rows != output.n_rows:
+                faults.append(f"{output.name}: {catalog.n_rows:,} rows, the manifest says {output.n_rows:,}")
+        except CatalogError as error:
+            faults.append(f"{output.name}: {error}")
+    return faults

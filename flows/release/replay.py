@@ -1,0 +1,344 @@
+"""Published rows scored again by the model that they name, and rows that must not get a confident class.
+
+A row that another model made, or that was changed afterwards, has other probabilities than the model gives it.
+Shapes: n rows, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blr.decisions import Flag
+from blr.threads import single_threaded_blas
+from catalogs.arrays.values import column_values, is_text
+from catalogs.catalog.catalog import Catalog
+from catalogs.catalog.earlier_columns import USER_BITS, levels
+from catalogs.formats import open_catalog
+from catalogs.table_choice import annotated_table
+from flows.classification.scoring import Scorer
+from flows.classification.steps import settled
+from flows.errors import ModelError, UsageError
+from flows.features.reader import FeatureBatch
+from flows.models.asdf_file import read_model
+from flows.models.model import Model
+from flows.models.store import Store
+from flows.release._contract import Findings
+from flows.release.request import ReplayRequest
+from flows.runs.manifest import Manifest
+from flows.specification.specification import Specification, specification_hash
+from flows.specification.toml_file import read_specification
+
+__all__ = ["ReplayResult", "Replayed", "mismatches", "negative_controls", "replay_file", "settings_of"]
+
+Array = np.ndarray[Any, Any]
+
+ROUNDING = 2e-6
+"""Difference of two probabilities in single precision that counts as rounding."""
+RELATIVE = 1e-5
+UNSEEN_CONFIDENT = 0.05
+"""Share of rows far outside the training range that may get a confident class without a flag."""
+SURE = 0.7
+"""Probability from which a class is confident."""
+MARKS = (-999.0, -99.0, 99.0, -9999.0)
+"""Numbers that catalogues write for a missing value."""
+
+
+def settings_of(model: Model, manifest: Manifest, stated: Specification | None) -> Specification:
+    """Return the settings of a finished run, whose hash its manifest has.
+
+    UsageError where neither the model's specification nor the `stated` one gives that hash.
+    """
+    wanted = stated or model.specification
+    given = {} if manifest.totals is None else dict(manifest.totals.shift.class_priors)
+    for class_prior in (None, given or None):
+        try:
+            settings = settled(model, wanted, class_prior, sources=tuple)
+        except UsageError:
+            continue
+        if specification_hash(settings) == manifest.specification_hash:
+            return settings
+    raise UsageError(
+        f"--spec: got {'no specification' if stated is None else 'one'} that does not give the run's settings "
+        f"({manifest.specification_hash[:12]}), expected the specification that the run used; name it with --spec"
+    )
+
+
+def mismatches(
+    published: pa.RecordBatch, computed: Mapping[str, Array], columns: tuple[str, ...], prefix: str
+) -> dict[str, tuple[Array, float]]:
+    """Return, for each new column that differs, the rows (n,) that do, and the largest difference."""
+    found: dict[str, tuple[Array, float]] = {}
+    p_names = [name for name in columns if name.startswith(f"{prefix}p_") and name != f"{prefix}p_max"]
+    p = np.sort(np.stack([np.asarray(computed[name], float) for name in p_names], axis=1), axis=1)
+    tied = p[:, -1] - p[:, -2] < 10 * ROUNDING
+    for name in columns:
+        if name not in published.schema.names:
+            continue
+        want, raw = computed[name], published.column(name)
+        if is_text(raw.type):
+            got = pc.utf8_rtrim(raw.cast(pa.string()).fill_null(""), characters=" ").to_numpy(
+                zero_copy_only=False
+            )
+            wrong = (got != want) & ~tied
+            size = float(wrong.sum())
+        elif name == f"{prefix}flags":
+            # A count: which of two equal classes is first depends on rounding.
+            loose = int(Flag.LOW_CONFIDENCE | Flag.CLOSE_CALL | Flag.FLIPPED) | USER_BITS
+            got = np.asarray(column_values(raw), np.int64)
+            wrong = ((got ^ np.asarray(want, np.int64)) & ~loose) != 0
+            size = float(wrong.sum())
+        elif np.asarray(want).dtype.kind in "iub":
+            got = np.ma.filled(np.ma.asanyarray(column_values(raw)).astype(np.float64), np.nan)
+            exact = np.asarray(column_values(raw)) if raw.null_count == 0 else got
+            wrong = exact != want
+            size = float(wrong.sum())
+        else:
+            got, want = np.asarray(column_values(raw), np.float64), np.asarray(want, np.float64)
+            away = np.abs(got - want)
+            wrong = (away > ROUNDING + RELATIVE * np.abs(want)) | (np.isnan(got) != np.isnan(want))
+            size = float(np.nan_to_num(away[wrong], nan=1.0).max(initial=0.0))
+        if wrong.any():
+            found[name] = np.flatnonzero(wrong), size
+    return found
+
+
+@dataclass
+class Replayed:
+    """The rows of one file that were scored again, and those that differ by column."""
+
+    scorer: Scorer
+    seed: tuple[int, int]
+    quota: int | None
+    n: int = 0
+    wrong: dict[str, tuple[list[int], float]] = field(default_factory=dict)
+    bad_rows: set[int] = field(default_factory=set)
+    other: Scorer | None = None
+    other_agrees: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin the draw."""
+        self.rng = np.random.default_rng(self.seed)
+
+    def add(
+        self, batch: pa.RecordBatch, read: pa.RecordBatch, strata: Array, start: int, share: float
+    ) -> None:
+        """Score rows of each stratum again; `strata` (n,) numbers them, `share` is the batch's part of the file."""
+        rows = self._drawn(strata, share)
+        if not len(rows):
+            return
+        chosen, inputs = batch.take(pa.array(rows)), read.take(pa.array(rows))
+        names = tuple(c.name for c in self.scorer.columns)
+        with single_threaded_blas():
+            computed = self.scorer(inputs)
+        self.scorer.tallies.clear()
+        self.scorer.counts.clear()
+        self.n += len(rows)
+        found = mismatches(chosen, computed, names, self.scorer.prefix)
+        bad = np.unique(np.concatenate([np.empty(0, np.int64), *(r for r, _ in found.values())]))
+        for name, (where, size) in found.items():
+            kept, largest = self.wrong.get(name, ([], 0.0))
+            self.wrong[name] = [*kept, *(start + rows[where]).tolist()], max(largest, size)
+        self.bad_rows.update((start + rows[bad]).tolist())
+        if self.other is not None and len(bad):
+            by_other = mismatches(
+                chosen.take(pa.array(bad)),
+                self.other(inputs.take(pa.array(bad))),
+                names[1:-1],
+                self.scorer.prefix,
+            )
+            failing = {int(i) for r, _ in by_other.values() for i in r}
+            self.other_agrees += len(bad) - len(failing)
+
+    def _drawn(self, strata: Array, share: float) -> Array:
+        if self.quota is None:
+            return np.arange(len(strata))
+        kinds = np.unique(strata)
+        each = max(1, round(self.quota * share / len(kinds)))
+        parts = []
+        for kind in kinds:
+            rows = np.flatnonzero(strata == kind)
+            parts.append(rows if len(rows) <= each else self.rng.choice(rows, each, replace=False))
+        return np.sort(np.concatenate(parts))
+
+    def report(self, file: str, findings: Findings, maker: str, last: str | None) -> None:
+        """Report what differs."""
+        by_last = last and self.other_agrees >= 0.9 * max(1, len(self.bad_rows))
+        made = f"; the model of release {last} gives the published values" if by_last else ""
+        for name, (rows, size) in self.wrong.items():
+            said = f"{maker} gives other values of '{name}' in {len(rows):,} of {self.n:,} rows{made}"
+            findings.stop(
+                "replay", said, file, name, size, ROUNDING, f"{maker}, seed {self.seed[0]}", rows=sorted(rows)
+            )
+
+
+def negative_controls(scorer: Scorer, sample: pa.RecordBatch, findings: Findings) -> dict[str, float]:
+    """Score rows that no object has; return the share of each kind that got a confident class without a flag.
+
+    The rows are those of a sample whose numbers are missing, marked, shuffled, or far outside the training range.
+    """
+    rates: dict[str, float] = {}
+    if sample.num_rows < 5:
+        findings.look("negative controls", f"only {sample.num_rows} rows to make controls of")
+        return rates
+    rng = np.random.default_rng(0)
+    kinds: dict[str, pa.RecordBatch] = {
+        "blank": _changed(sample, lambda x: np.full(len(x), np.nan), null=True),
+        "NaN": _changed(sample, lambda x: np.full(len(x), np.nan)),
+        "shuffled": _changed(sample, rng.permutation),
+        **{f"{mark:g}": _changed(sample, lambda x, m=mark: np.full(len(x), m)) for mark in MARKS},
+    }
+    for name, batch in kinds.items():
+        with single_threaded_blas():
+            rates[name] = _sure(scorer, scorer(batch))
+    features = scorer.reader.evaluate(sample)
+    rates["out of range"] = _far_rate(scorer, features)
+    said, name, source = (
+        ", ".join(f"{kind} {rate:.0%}" for kind, rate in rates.items()),
+        "negative controls",
+        "made rows",
+    )
+    findings.ran(name, f"confident classes without a flag: {said}")
+    for kind, limit in {"blank": 0.0, "NaN": 0.0, "out of range": UNSEEN_CONFIDENT}.items():
+        if rates[kind] > limit:
+            said = (
+                f"{rates[kind]:.0%} of {sample.num_rows:,} {kind} rows get a confident class without a flag"
+            )
+            findings.stop(name, said, "", kind, rates[kind], limit, source)
+    marked = {kind: rates[kind] for kind in map("{:g}".format, MARKS) if rates[kind] > UNSEEN_CONFIDENT}
+    if marked:
+        said = (
+            f"rows of {', '.join(marked)} in all columns get confident classes: state such marks as sentinels"
+        )
+        findings.look(name, said, "", "", max(marked.values()), UNSEEN_CONFIDENT, source)
+    return rates
+
+
+def _sure(scorer: Scorer, computed: Mapping[str, Array]) -> float:
+    """Return the share of rows with a confident class and no flag."""
+    best, flags = computed[f"{scorer.prefix}p_max"], computed[f"{scorer.prefix}flags"]
+    return float(np.mean((np.nan_to_num(best, nan=0.0) >= SURE) & (flags == 0)))
+
+
+def _far_rate(scorer: Scorer, features: FeatureBatch) -> float:
+    """Return the share of rows far outside the training range that get a confident class without a flag."""
+    distribution = scorer.model.training.distribution
+    edges = [distribution[name].edges if name in distribution else () for name in scorer.model.features]
+    X = features.X.copy()
+    for k, known in enumerate(edges):
+        low, high = (min(known), max(known)) if known else (-1.0, 1.0)
+        X[:, k] = high + 20 * ((high - low) or abs(high) or 1.0)
+    with single_threaded_blas():
+        scores = scorer.classifier.score(X, np.zeros_like(features.missing), None)
+    best = np.nan_to_num(scores.probability.max(axis=1), nan=0.0)
+    return float(np.mean((best >= SURE) & (scores.flags == 0)))
+
+
+def _changed(batch: pa.RecordBatch, change: Any, *, null: bool = False) -> pa.RecordBatch:
+    """Return a batch whose numbers are changed; with `null` all of its values are null."""
+    arrays = []
+    for column, kind in zip(batch.columns, batch.schema.types, strict=True):
+        if null:
+            arrays.append(pa.nulls(len(column), kind))
+        elif pa.types.is_floating(kind):
+            arrays.append(pa.array(change(column.to_numpy(zero_copy_only=False)), kind))
+        elif pa.types.is_integer(kind):
+            values = np.asarray(change(column.cast(pa.float64()).to_numpy(zero_copy_only=False)), float)
+            info = np.iinfo(kind.to_pandas_dtype())
+            outside = np.isnan(values) | (values < info.min) | (values > info.max)
+            arrays.append(
+                pa.array(np.where(outside, 0, values).astype(kind.to_pandas_dtype()), kind, mask=outside)
+            )
+        else:
+            arrays.append(column)
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayResult:
+    """How many rows of a file were scored again, and which columns differ in how many of them, and by how much."""
+
+    file: str
+    model: str
+    rows: int
+    differ: Mapping[str, int]
+    largest: Mapping[str, float]
+    agrees: bool
+
+
+def replay_file(request: ReplayRequest) -> ReplayResult:
+    """Score rows of an annotated file again, by a model that is named, or by the one that the file names."""
+    path = Path(request.file)
+    plain = open_catalog(path)
+    entries = (levels(plain.metadata) or [{}])[0]
+    model = _named_model(request, entries)
+    stated = None if request.specification is None else read_specification(request.specification)
+    scorer = Scorer.of(model, _file_settings(model, entries, stated))
+    catalog = annotated_table(scorer.prefix).open(path)
+    replayed = replay_catalog(scorer, catalog, request.rows, request.seed)
+    return ReplayResult(
+        file=str(path),
+        model=model.label,
+        rows=replayed.n,
+        differ={name: len(rows) for name, (rows, _) in replayed.wrong.items()},
+        largest={name: size for name, (_, size) in replayed.wrong.items()},
+        agrees=not replayed.wrong and replayed.n > 0,
+    )
+
+
+def replay_catalog(scorer: Scorer, catalog: Catalog, rows: int, seed: int) -> Replayed:
+    """Score rows of a catalogue again, spread over its classes."""
+    here = scorer.on(catalog)
+    names = dict.fromkeys([*here.reader.read, *(c.name for c in here.columns if c.name in catalog.names)])
+    total = catalog.n_rows
+    replayed = Replayed(here, (seed, 0), None if total <= rows else rows)
+    start = 0
+    for batch in catalog.batches([*names]):
+        kinds = pc.index_in(
+            batch.column(f"{here.prefix}class").cast(pa.string()), pa.array(here.model.classes, pa.string())
+        )
+        strata = np.asarray(kinds.fill_null(-1))
+        replayed.add(
+            batch, batch.select(list(here.reader.read)), strata, start, batch.num_rows / max(1, total)
+        )
+        start += batch.num_rows
+    return replayed
+
+
+def _named_model(request: ReplayRequest, entries: Mapping[str, str]) -> Model:
+    """Return the model to replay with: a file, one of the store, or the one that the file names."""
+    if request.model is not None and Path(request.model).is_file():
+        return read_model(Path(request.model))
+    near = Path(request.file).absolute().parents
+    reference = request.model or entries.get("model", "")
+    if request.model is None:
+        beside = next(
+            (folder / "model.asdf" for folder in [*near][:4] if (folder / "model.asdf").is_file()), None
+        )
+        if beside is not None:
+            return read_model(beside)
+    if not reference:
+        raise ModelError(
+            f"{request.file}: got a file that names no model, expected an annotated one; name a model with --model"
+        )
+    return Store.named(request.store).load(reference)
+
+
+def _file_settings(model: Model, entries: Mapping[str, str], stated: Specification | None) -> Specification:
+    """Return the settings of a file: those whose hash it has, or else the nearest that its metadata allow."""
+    wanted = stated or model.specification
+    text = entries.get("class_priors", "")
+    given = {name: float(share) for name, share in (part.rsplit(" ", 1) for part in text.split(", ") if part)}
+    first = settled(model, wanted, None, sources=tuple)
+    if specification_hash(first) == entries.get("specification_hash") or not given:
+        return first
+    try:
+        return settled(model, wanted, given, sources=tuple)
+    except UsageError:
+        return first

@@ -1,0 +1,190 @@
+"""The parameters of `release draft`, `check`, `sign`, `publish`, `rollback`, `patch`, `verify` and `replay`.
+
+This module evaluates its annotations: `flows.runs.parameters` says why.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from flows.runs.parameters import STORE, Parameter
+
+__all__ = [
+    "DraftRequest",
+    "PatchRequest",
+    "PublishRequest",
+    "ReleaseRequest",
+    "ReplayRequest",
+    "RollbackRequest",
+    "SignRequest",
+    "VerifyRequest",
+]
+
+NAME = Parameter(words="Name of the releases: a folder below --releases.", metavar="NAME", positional=True)
+VERSION = Parameter(words="Version of the release, such as 2.1.", metavar="VERSION", positional=True)
+RELEASES = Parameter(
+    words="Folder of all releases, or URL of one in an object store.", metavar="DIR", published=True
+)
+BY = Parameter(
+    words="Who decides; default: BLR_SIGNER, or else the user of the command line, unless that is root.",
+    metavar="PERSON",
+)
+WHY = Parameter(words="The reason, which the record keeps.", metavar="TEXT")
+RUN = Parameter(
+    words="Folder that `blr classify` or `blr reprocess` has finished.", flag="--run", metavar="OUT"
+)
+
+
+@dataclass(frozen=True)
+class DraftRequest:
+    """What is to become a release: a finished run, or catalogues that a specification and a model classify."""
+
+    name: Annotated[str, NAME]
+    version: Annotated[str, VERSION]
+    run: Annotated[Path | None, RUN] = None
+    specification: Annotated[
+        Path | None,
+        Parameter(
+            words="Specification that the run used, or by which the catalogues are to be classified.",
+            flag="--spec",
+            metavar="FILE",
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        Parameter(
+            words="Model to classify with; default: the champion of the specification's name.",
+            metavar="NAME[@VERSION]",
+        ),
+    ] = None
+    store: Annotated[Path, STORE] = Path("models")
+    releases: Annotated[Path, RELEASES] = Path("releases")
+    companion: Annotated[
+        list[str] | None,
+        Parameter(
+            words="Table that goes with the release and has the same objects; may be given several times.",
+            metavar="FILE",
+        ),
+    ] = None
+    id_column: Annotated[
+        str | None, Parameter(words="Column with the names of the objects.", flag="--id", metavar="COLUMN")
+    ] = None
+
+
+@dataclass(frozen=True)
+class ReleaseRequest:
+    """Which draft to check, against which labels."""
+
+    name: Annotated[str, NAME]
+    version: Annotated[str, VERSION]
+    releases: Annotated[Path, RELEASES] = Path("releases")
+    truth: Annotated[
+        Path | None,
+        Parameter(
+            words="Table of objects whose class is known, such as from spectra.",
+            flag="--truth",
+            metavar="FILE",
+        ),
+    ] = None
+    truth_column: Annotated[
+        str, Parameter(words="Column of the classes in that table.", flag="--truth-column", metavar="COLUMN")
+    ] = "label"
+    seed: Annotated[int, Parameter(words="Seed of the random rows that are scored again.", metavar="N")] = 0
+
+
+@dataclass(frozen=True)
+class SignRequest:
+    """Who signs a checked draft, or refuses it, and why."""
+
+    name: Annotated[str, NAME]
+    version: Annotated[str, VERSION]
+    releases: Annotated[Path, RELEASES] = Path("releases")
+    by: Annotated[str | None, BY] = None
+    why: Annotated[str | None, WHY] = None
+    override: Annotated[
+        list[str] | None,
+        Parameter(
+            words="Check that says stop and is overridden, by its name; may be given several times.",
+            metavar="CHECK",
+        ),
+    ] = None
+    refuse: Annotated[bool, Parameter(words="Refuse to sign, with a reason in --why.")] = False
+    key: Annotated[
+        Path | None, Parameter(words="Private Ed25519 key in PEM, to sign with.", metavar="FILE")
+    ] = None
+
+
+@dataclass(frozen=True)
+class PublishRequest:
+    """Which signed draft becomes visible."""
+
+    name: Annotated[str, NAME]
+    version: Annotated[str, VERSION]
+    releases: Annotated[Path, RELEASES] = Path("releases")
+    by: Annotated[str | None, BY] = None
+
+
+@dataclass(frozen=True)
+class RollbackRequest:
+    """Which published release is to be the latest again, who says so and why."""
+
+    name: Annotated[str, NAME]
+    to: Annotated[
+        str | None, Parameter(words="Version to go back to; default: the one before.", metavar="VERSION")
+    ] = None
+    releases: Annotated[Path, RELEASES] = Path("releases")
+    by: Annotated[str | None, BY] = None
+    why: Annotated[str | None, WHY] = None
+
+
+@dataclass(frozen=True)
+class PatchRequest:
+    """Which rows a point release changes, and the finished run that has their new values."""
+
+    name: Annotated[str, NAME]
+    version: Annotated[str, VERSION]
+    rows: Annotated[
+        Path,
+        Parameter(
+            words="Table with the identifiers of the rows that may change.", metavar="FILE", required=True
+        ),
+    ]
+    run: Annotated[
+        Path, Parameter(words="Folder of the run that has all rows again.", metavar="OUT", required=True)
+    ]
+    releases: Annotated[Path, RELEASES] = Path("releases")
+    why: Annotated[str | None, WHY] = None
+
+
+@dataclass(frozen=True)
+class VerifyRequest:
+    """Which folder of a release to verify; nothing else is needed."""
+
+    folder: Annotated[
+        Path,
+        Parameter(words="Folder of one release, or of all of a name.", metavar="FOLDER", positional=True),
+    ]
+    key: Annotated[
+        Path | None, Parameter(words="Public Ed25519 key in PEM that must have signed.", metavar="FILE")
+    ] = None
+
+
+@dataclass(frozen=True)
+class ReplayRequest:
+    """Which file to score again, by which model."""
+
+    file: Annotated[str, Parameter(words="An annotated file.", metavar="FILE", positional=True)]
+    model: Annotated[
+        str | None,
+        Parameter(
+            words="Model file, or NAME@VERSION in a store; default: the model that the file names.",
+            metavar="MODEL",
+        ),
+    ] = None
+    store: Annotated[Path, STORE] = Path("models")
+    specification: Annotated[
+        Path | None,
+        Parameter(words="Specification of the classification.", flag="--spec", metavar="FILE"),
+    ] = None
+    rows: Annotated[int, Parameter(words="Rows to draw.", least=1, metavar="N")] = 10_000
+    seed: Annotated[int, Parameter(words="Seed of the draw.", metavar="N")] = 0
