@@ -12,6 +12,9 @@ if (
     from blr.basis.base import Basis
     from blr.basis.kinds import fit_basis
     from blr.boundary import decision_boundary
+    from blr.candidates.candidate import Candidate
+    from blr.candidates.choice import Selection
+    from blr.candidates.training import TrainedClassifier, fit_default
     from blr.classifier import Classifier
     from blr.decisions import Flag, decide
     from blr.estimators import LaplaceClassifier
@@ -31,11 +34,14 @@ if (
 
 _HOME = {
     "Basis": "basis.base",
+    "Candidate": "candidates.candidate",
     "Classifier": "classifier",
     "Flag": "decisions",
     "GaussianPrior": "likelihood.prior",
     "LaplaceClassifier": "estimators",
     "Posterior": "posterior.posterior",
+    "Selection": "candidates.choice",
+    "TrainedClassifier": "candidates.training",
     "average": "selection.compare",
     "bridge_evidence": "posterior.bridge",
     "class_priors": "shift",
@@ -46,6 +52,7 @@ _HOME = {
     "estimate_label_noise": "selection.label_noise",
     "fit": "posterior.laplace",
     "fit_basis": "basis.kinds",
+    "fit_default": "candidates.training",
     "fit_evidence": "selection.evidence",
     "fit_sgd": "posterior.laplace",
     "laplace_approximation": "posterior.laplace",
@@ -58,11 +65,14 @@ _HOME = {
 
 __all__ = [
     "Basis",
+    "Candidate",
     "Classifier",
     "Flag",
     "GaussianPrior",
     "LaplaceClassifier",
     "Posterior",
+    "Selection",
+    "TrainedClassifier",
     "average",
     "bridge_evidence",
     "class_priors",
@@ -73,6 +83,7 @@ __all__ = [
     "estimate_label_noise",
     "fit",
     "fit_basis",
+    "fit_default",
     "fit_evidence",
     "fit_sgd",
     "laplace_approximation",

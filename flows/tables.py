@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 import catalogs
+from blr.candidates.candidate import default_candidates
 from blr.threads import single_threaded_blas
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.memory.map_partitions import FrameCompute
@@ -25,7 +26,6 @@ from flows.classification.annotation import model_at, scorer_for
 from flows.classification.request import ClassifyRequest
 from flows.classification.scoring import Scorer, provenance
 from flows.classification.steps import annotation_settings, classify, settled
-from flows.draft.candidates import default_candidates
 from flows.draft.in_memory import Tree, specified, table_tree
 from flows.errors import UsageError
 from flows.features.reader import target_reader
@@ -35,7 +35,7 @@ from flows.models.model import Model
 from flows.models.store import Store
 from flows.models.store_folder import StoredModel
 from flows.runs.results import ClassificationResult
-from flows.specification.specification import Specification
+from flows.specification.specification import Candidate, Specification
 from flows.specification.toml_file import parse_specification, read_specification, specification_toml
 from flows.training.report import REPORT_FILE
 from flows.training.request import TrainRequest
@@ -264,7 +264,8 @@ def _trained(
     if "candidate" not in tree:
         chosen = default_candidates(n_rows, len(tree["features"]), len(planned.classes))
         tree["candidate"] = [
-            c.model_dump(mode="json", exclude_defaults=True, exclude_none=True) for c in chosen
+            Candidate.stated(c).model_dump(mode="json", exclude_defaults=True, exclude_none=True)
+            for c in chosen
         ]
     if "id" in tree["catalog"] and n_rows >= _FEW_LABELS:
         tree["split"] = {"held_out": _HELD_OUT}

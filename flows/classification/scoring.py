@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from blr.classifier import Classifier
 from blr.decisions import FLAG_MEANINGS, Flag, pairwise_confidence
+from blr.missing.measurement_errors import excess
 from blr.predictive.scores import Scores
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import CREDIBLE, NewColumn, Provenance, standard_columns
@@ -31,7 +32,6 @@ from flows.classification._selections import Selections, selection_entries, sele
 from flows.classification._tally import tally_of, total
 from flows.errors import ModelError
 from flows.features.drift import feature_counts, total_counts
-from flows.features.measurement_errors import excess
 from flows.features.reader import FeatureBatch, FeatureReader, target_reader
 from flows.features.sentinels import check_target_marks
 from flows.features.table_choice import target_table

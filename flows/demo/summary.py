@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from flows.models.candidates import CandidatePart, CandidateRow, PosteriorCheck
+from blr.candidates.candidate import CandidatePart, CandidateRow, PosteriorCheck
 from flows.models.description import Review
 from flows.models.skill import SkillSummary
 from flows.runs.summary import AnnotatedFile

@@ -1,7 +1,5 @@
 """`blr inspect` and `blr init`: a first specification from a file.
 
-- `candidates`: The candidates that `blr init` writes: they follow from the numbers of rows, features and
-  classes alone.
 - `in_memory`: The specification of a table in memory: what a user names of it, in the words of a specification.
 - `inspected`: What `blr inspect` and `blr init` return: a catalogue and its columns in numbers, a first specification.
 - `inspection`: What a file holds: a catalogue's columns with unit, UCD, range and what looks odd in them;
@@ -34,4 +32,4 @@ For this folder alone:
 - `_toml`: Texts, lists, tables and comments of a first specification, as TOML has them.
 """
 
-__all__ = ["candidates", "in_memory", "inspected", "inspection", "request", "specification"]
+__all__ = ["in_memory", "inspected", "inspection", "request", "specification"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+from blr.candidates.candidate import default_candidates
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.elements import Element
 from catalogs.column_names import column_names
@@ -36,9 +37,8 @@ from flows.draft._toml import (
     toml_text,
     toml_texts,
 )
-from flows.draft.candidates import default_candidates
 from flows.draft.inspected import PositionSummary
-from flows.specification.specification import Output
+from flows.specification.specification import Candidate, Output
 
 __all__ = ["FEW_LABELS", "HELD_OUT", "Page", "Split"]
 
@@ -324,7 +324,8 @@ class Page:
         yield 'by = "stack"  # a mixture that predicts left-out rows best; "evidence": the one of the highest'
         yield ""
         yield "# Each candidate is a mixture over its prior's scale and, where there are several, its widths."
-        for candidate in default_candidates(self._rows(), len(self.chosen.features), len(self.classes.kept)):
+        n_features, n_classes = len(self.chosen.features), len(self.classes.kept)
+        for candidate in map(Candidate.stated, default_candidates(self._rows(), n_features, n_classes)):
             yield "[[candidate]]"
             yield f"basis = {inline_table(candidate.basis.model_dump(exclude_defaults=True))}"
             if candidate.transform != "none":

@@ -6,7 +6,6 @@
 - `flux_units`: Units of the fluxes of [photometry], and of their errors: what the catalogue says, or who
   states it.
 - `leaks`: Columns that give the class away: the sets of columns that are tried, and the leaks among them.
-- `measurement_errors`: Measurement errors of a target in excess of the training rows' own.
 - `reader`: From a catalogue's columns to the feature matrix, its mask and its errors: where `catalogs` and
   `blr` meet.
 - `sentinels`: Whether the values that mean "no value" can mean it: their columns are there, and hold such
@@ -28,7 +27,6 @@ __all__ = [
     "drift",
     "flux_units",
     "leaks",
-    "measurement_errors",
     "reader",
     "sentinels",
     "split",

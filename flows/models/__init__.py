@@ -1,8 +1,6 @@
 """The trained model, its ASDF file, its description, the store and promotion.
 
 - `asdf_file`: A model as a file: ASDF with a schema, checked at load, and no code in it.
-- `candidates`: The rows of the evidence table: a candidate, the parts that it is a mixture of, and the
-  checks of its posteriors.
 - `comparison`: Champion and challenger side by side: what the rule says, and what a person who decides has to
   know.
 - `description`: The description of a model: where it came from, how good it is, and what it was trained on.
@@ -36,7 +34,6 @@
 
 __all__ = [
     "asdf_file",
-    "candidates",
     "comparison",
     "description",
     "description_file",

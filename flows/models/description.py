@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from blr.candidates.candidate import CandidateRow
 from blr.selection.grouping import Grouping
 from catalogs.profile.distribution import Distribution
 from catalogs.profile.quality import Quality
 from catalogs.profile.split import SplitSummary
-from flows.models.candidates import CandidateRow
 from flows.models.history import Promotion
 from flows.models.label_noise import WrongLabels
 from flows.models.shift import TargetShift

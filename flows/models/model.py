@@ -12,10 +12,10 @@ from typing import Any, Literal
 import numpy as np
 
 from blr.arrays import html_table
+from blr.candidates.candidate import CandidateRow
 from blr.classifier import Classifier
 from catalogs.catalog.catalog import ColumnMetadata
 from flows.documents import from_document, to_document
-from flows.models.candidates import CandidateRow
 from flows.models.description import Metrics, ModelDescription, TrainingDescription, TrustSummary
 from flows.runs.model_reference import VERSION_LENGTH, ModelReference, check_name, check_version
 from flows.specification.specification import Specification, canonical_json, specification_hash

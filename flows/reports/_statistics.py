@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flows.models.candidates import PosteriorCheck
+from blr.candidates.candidate import PosteriorCheck
 from flows.reports._findings import plain_end
 from flows.reports.choice import candidate_name
 from flows.reports.data import TrainReport

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flows.models.candidates import CandidateRow
+from blr.candidates.candidate import CandidateRow
 from flows.reports.data import TrainReport
 
 __all__ = ["candidate_name", "choice_words", "feature_set"]

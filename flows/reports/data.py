@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from blr.candidates.candidate import CandidateRow
 from blr.census.results import Census
-from flows.models.candidates import CandidateRow
 from flows.models.description import Metrics, ModelDescription
 from flows.models.skill import has_skill, skill_words
 from flows.reports.picture_data import FeatureComparison, ReportParts, SkyMap

@@ -1,7 +1,5 @@
 """The specification, a TOML file: a module for each of its tables, and the reading of the file.
 
-- `basis`: The tables of the bases that a candidate may have; the keys are the keywords of `fit` of that basis
-  in `blr`.
 - `catalog`: The table [catalog]: the labelled catalogue, and the values that mark a missing measurement.
 - `label`: The table [label]: what the classes are, and where an object's class is written.
 - `label_noise`: The key label.noise: shares of wrong labels by class, as a matrix, or to be estimated.
@@ -16,6 +14,8 @@
 
 For this folder alone:
 
+- `_basis`: The tables of the bases that a candidate may have; the keys are the keywords of `fit` of that basis
+  in `blr`.
 - `_census`: The table [census]: the bins in which the census of a classification counts objects.
 - `_fields`: The base class of the tables of a specification, and the types of values that several tables have.
 - `_output`: The table [output]: what annotated catalogues look like.
@@ -24,7 +24,6 @@ For this folder alone:
 """
 
 __all__ = [
-    "basis",
     "catalog",
     "label",
     "label_noise",

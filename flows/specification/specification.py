@@ -12,17 +12,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from blr.candidates.candidate import Candidate as FittedAs
 from catalogs.catalog.new_columns import standard_columns
 from catalogs.errors import NameClashError, nearest
 from catalogs.expressions.expression import parse
 from catalogs.profile.split import FINEST_ORDER
 from flows.runs.model_reference import NAME_PATTERN
+from flows.specification._basis import Basis, LinearBasis
 from flows.specification._census import CensusTable
 from flows.specification._fields import SpecificationTable
 from flows.specification._output import Output, check_selected, check_sets
 from flows.specification._run import Run
 from flows.specification._shift import Shift
-from flows.specification.basis import Basis, LinearBasis
 from flows.specification.catalog import MARKS, CatalogTable, Marks, check_states
 from flows.specification.label import Label
 from flows.specification.photometry import Band, Expression, made_by
@@ -84,6 +85,23 @@ class Candidate(SpecificationTable):
         default="logistic", description="Link function for two classes; more classes use softmax"
     )
     prior_probability: float = Field(default=1.0, gt=0, description="Relative probability before the data")
+
+    @property
+    def fitted(self) -> FittedAs:
+        """The candidate as `blr` fits it."""
+        options = self.basis.model_dump(exclude={"kind"}, exclude_defaults=True, exclude_none=True)
+        softened = self.transform == "arcsinh"
+        return FittedAs(
+            self.basis.kind, options, self.features, softened, self.likelihood, self.prior_probability
+        )
+
+    @classmethod
+    def stated(cls, candidate: FittedAs) -> Candidate:
+        """Return the table of a candidate of `blr`."""
+        basis = {"kind": candidate.kind, **candidate.options}
+        transform = "arcsinh" if candidate.soften else "none"
+        own = {name: getattr(candidate, name) for name in ("features", "likelihood", "prior_probability")}
+        return cls.model_validate({"basis": basis, "transform": transform, **own})
 
 
 class Select(SpecificationTable):

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from blr.candidates.training import votes_phi
+from blr.missing.measurement_errors import training_noise
 from blr.threads import single_threaded_blas
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.sky.photometry import State
 from flows.features.drift import feature_distribution
-from flows.features.measurement_errors import training_noise
 from flows.models.description import (
     FeatureQuality,
     InputFile,
@@ -25,13 +26,12 @@ from flows.models.shift import TargetShift
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._gather import Gathered
-from flows.training._label_noise import with_label_noise
-from flows.training._overdispersion import without_overdispersion
+from flows.training._label_noise import label_confusion
 from flows.training._quality import catalog_qualities
 from flows.training._row_counts import RowCounts
-from flows.training._rows import TrainingRows, write_array, write_rows
+from flows.training._rows import TrainingRows, rows_of, write_array, write_rows
 from flows.training._shift import compared
-from flows.training._staging import fill_shards, filled_features, stage_shards, write_moments
+from flows.training._staging import fill_shards, stage_shards, training_set, write_moments
 from flows.training._target_rows import TargetRows, write_shift
 
 __all__ = ["column_metadata", "label_summary", "labelled_sample", "stage_rows"]
@@ -79,30 +79,32 @@ def stage_rows(
     limit: int | None,
 ) -> TrainingDescription:
     """Write the weighted rows and their filled features into the folder; return the description of the rows."""
-    rows, stored, difference = gathered.rows, gathered.stored, None
+    stored, classes, difference = gathered.stored, gathered.classes, None
     tell().start("describing the rows: missing features, differences from the target, quality", 0, "steps")
     with single_threaded_blas():
-        moments, filled = filled_features(rows, stored)
+        data = training_set(specification, gathered.rows, classes, stored)
         if target is not None and stored is not None and specification.shift.density_weights:
-            fill_shards(stored, moments)
-        comparison = (
-            None if target is None else compared(specification, rows, filled, target, moments, stored)
-        )
+            fill_shards(stored, data.moments)
+        comparison = None if target is None else compared(specification, data, target, stored)
         if target is not None and comparison is not None:
             rows, ratio, difference = comparison
             write_shift(target, ratio, folder)
             if specification.shift.density_weights:
-                moments, filled = filled_features(rows, stored)
+                data = training_set(specification, rows, classes, stored)
                 every = [rows] if stored is None else stored.each()
-                gathered = replace(gathered, rows=rows, counts=RowCounts.of_all(every, len(gathered.classes)))
-        rows, phi = without_overdispersion(specification, rows, filled)
-        rows, noise = with_label_noise(specification, rows, filled, gathered.classes, gathered.annotators)
-    write_rows(rows, folder)
-    write_array(filled, folder / "filled.npy")
-    write_moments(moments, folder)
+                gathered = replace(gathered, rows=rows, counts=RowCounts.of_all(every, len(classes)))
+        phi = votes_phi(data, specification.seed) if specification.label.overdispersion else 1.0
+        rows = gathered.rows
+        if phi != 1:
+            rows = replace(rows, weight=(np.ones(len(rows.X)) if rows.weight is None else rows.weight) / phi)
+            data = replace(data, rows=rows)
+        confusion, noise = label_confusion(specification, data, gathered.annotators)
+        data = replace(data, rows=replace(rows, confusion=confusion))
+    write_rows(rows_of(data), folder)
+    write_array(data.filled, folder / "filled.npy")
+    write_moments(data.moments, folder)
     if stored is not None:
-        refit = specification.split.refit and bool(rows.held_out.any())
-        stage_shards(stored, rows, moments, phi, folder, refit=refit)
+        stage_shards(specification, stored, data, phi, folder)
     return TrainingDescription(
         **vars(labelled_sample(specification, gathered, opened)),
         overdispersion=phi,
@@ -153,7 +155,8 @@ def _noise(specification: Specification, rows: TrainingRows) -> dict[str, float]
     if rows.errors is None:
         return {}
     training, names = rows.training, tuple(specification.features)
-    return training_noise(rows.errors[training], rows.missing[training], names, specification.errors)
+    noise = training_noise(rows.errors[training], rows.missing[training], names)
+    return {name: sigma for name, sigma in noise.items() if name in specification.errors}
 
 
 def _quality(

@@ -6,8 +6,8 @@ Shapes: n rows of a shard, F features in use, M basis functions, K classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Protocol
 
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from blr.basis.base import Basis
 from blr.basis.standardisation import Standardisation
-from blr.likelihood.confusion import label_likelihood
-from blr.likelihood.targets import resolve_targets
+from blr.candidates.fits import fit_targets
+from blr.candidates.rows import LabelledRows
 from blr.sums import Chunk, ChunkFunction, Terms, added, chunk_rows
 from blr.threads import single_threaded_blas
 from flows.engines.engine import Engine
@@ -30,7 +30,6 @@ __all__ = [
     "ShardReader",
     "ShardSum",
     "TrainingShards",
-    "fit_targets",
 ]
 
 Floats = NDArray[np.float64]
@@ -94,22 +93,6 @@ class ShardReader:
         t = read("votes", shard)[chosen] if voted else read("target", shard)[chosen]
         confusion = None if self.confusion is None else self.confusion[read("annotator", shard)[chosen]]
         return X, *fit_targets(t, weight, self.n_classes, binary=self.binary, confusion=confusion)
-
-
-def fit_targets(
-    t: NDArray[Any], weight: Floats | None, K: int, *, binary: bool, confusion: Floats | None = None
-) -> tuple[Floats, Floats | None]:
-    """Return the targets of a fit, (n,) or (n, K), and the weights (n,) or None of rows with labels or votes t.
-
-    With a confusion (K, K), or one of each row (n, K, K), targets are likelihoods of what was recorded.
-    """
-    targets = resolve_targets(t, binary=binary, sample_weight=weight, classes=range(K))
-    if confusion is None:
-        return targets.fraction, targets.weight
-    share = targets.fraction
-    return label_likelihood(
-        np.stack([1 - share, share], axis=1) if binary else share, confusion
-    ), targets.weight
 
 
 def _summed(function: ChunkFunction, chunk: Chunk, basis: Basis | None) -> Terms | None:
@@ -208,6 +191,16 @@ class TrainingShards:
     engine: Engine
     held_out_too: bool
     confusion: Floats | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """N, the number of all rows."""
+        return self.stored.n_rows
+
+    def each(self) -> Iterator[LabelledRows]:
+        """Yield the rows of each shard; those that fits see are the ones that are not held out."""
+        for rows in self.stored.each(held_out_too=self.held_out_too):
+            yield replace(rows, held_out=np.zeros_like(rows.held_out)) if self.held_out_too else rows
 
     def standardised(self, basis: Basis, columns: tuple[int, ...], X: Floats) -> Standardisation:
         """Return the standardisation that a basis has for all rows; `X` (n, F) are the rows in memory."""

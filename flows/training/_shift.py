@@ -11,55 +11,50 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.basis.kinds import fit_basis
 from blr.calibration import log_loss
+from blr.candidates.rows import TrainingSet, density_weights
+from blr.candidates.training import MOST_QUADRATIC
+from blr.candidates.training import compared as compared_sets
 from blr.classifier import Classifier
-from blr.missing.moments import FeatureMoments
-from blr.shift import ComparedScores, DensityRatio, class_priors, density_ratio, log_prior_shift, rescaled
+from blr.shift import ComparedScores, DensityRatio
 from blr.threads import default_threads
 from flows.engines.current import current_engine
 from flows.errors import TrainingError
 from flows.models.shift import ESTIMATED, ComparedTarget, SetDifference, ShareCorrection, TargetLoss
 from flows.specification.specification import Specification
 from flows.training._density_shards import RATIO, compare_shards, weight_shards
-from flows.training._rows import TrainingRows
+from flows.training._rows import TrainingRows, rows_of
 from flows.training._stored_rows import StoredRows
 from flows.training._target_rows import TargetRows, note_no_comparison, requires_comparison
 
-__all__ = ["compared", "corrected", "density_weights", "target_loss", "with_density_weights_of_all"]
+__all__ = ["compared", "correction", "target_loss"]
 
 Floats = NDArray[np.float64]
-
-MOST_QUADRATIC = 20
-"""Most features with products in the comparison of the sets: more features would have hundreds of products."""
 
 
 def compared(
     specification: Specification,
-    rows: TrainingRows,
-    filled: Floats,
+    data: TrainingSet,
     target: TargetRows,
-    moments: FeatureMoments,
     stored: StoredRows | None = None,
 ) -> tuple[TrainingRows, Floats, SetDifference] | None:
     """Return the rows, their density ratios (N,) and how the sets differ; None where the comparison fails.
 
-    Where the specification asks for density weights, the rows have them.  `filled` (N, F) are the features with missing
-    values at their conditional mean.  `moments` fill those of the target in the same way.  Where `rows` are a sample of
+    Where the specification asks for density weights, the rows have them.  Where the rows of `data` are a sample of
     `stored` ones, weights come from all of these, which get them too; without weights, the sample is compared.
     """
-    other = moments.impute(target.X, target.missing)
-    degree = 2 if filled.shape[1] <= MOST_QUADRATIC else 1
+    rows = rows_of(data)
     weighted = specification.shift.density_weights
     found: ComparedScores | DensityRatio
     try:
         if stored is not None and weighted:
             engine = current_engine(default_threads())
-            found = compare_shards(stored, rows, filled, other, engine, degree=degree)
+            other = data.moments.impute(target.X, target.missing)
+            degree = 2 if other.shape[1] <= MOST_QUADRATIC else 1
+            found = compare_shards(stored, rows, data.filled, other, engine, degree=degree)
             ratio = stored.at(RATIO, rows.numbers)
         else:
-            basis = fit_basis("polynomial", np.concatenate([filled, other]), degree=degree)
-            found = density_ratio(basis(filled), basis(other), train_weight=rows.weight)
+            found = compared_sets(data, target.X, target.missing)
             ratio = found.ratio
     except ValueError as error:
         if requires_comparison(specification):
@@ -91,61 +86,22 @@ def compared(
     return with_weights if weighted else rows, ratio, difference
 
 
-def density_weights(rows: TrainingRows, ratio: Floats) -> Floats:
-    """Return the weights (N,) of rows by density ratio (N,); those of training rows sum to their effective number."""
-    training = rows.training
-    weight = ratio if rows.weight is None else ratio * rows.weight
-    weight = weight.copy()
-    own = None if rows.weight is None else rows.weight[training]
-    weight[training] = rescaled(ratio[training], own)
-    return weight
-
-
-def with_density_weights_of_all(rows: TrainingRows, ratio: Floats) -> TrainingRows:
-    """Return rows of `density_weights` with weights for a fit to all rows, which sum to their effective number.
-
-    `density_weights` gave the training rows the weights w = c g r with the catalogue's weights g.  Its factor is
-    c = Σw/Σwr, which is divided out first.
-    """
-    assert rows.weight is not None  # noqa: S101  density_weights has set them
-    training, plain = rows.training, rows.weight.copy()
-    seen = plain[training]
-    plain[training] = seen * (seen @ ratio[training]) / seen.sum()
-    return replace(rows, weight=plain * (plain.sum() / (plain @ ratio)))
-
-
-def corrected(
+def correction(
     specification: Specification, classifier: Classifier, share: Floats, target: TargetRows | None
-) -> tuple[Classifier, ShareCorrection | None]:
-    """Return the classifier with the class shares of the target, and these shares.
-
-    Where the specification asks for no other shares, the classifier is unchanged and the shares are None.  `share`
-    (K,) are the class shares of the training rows.
-    """
-    prior = specification.shift.class_prior
-    if prior is None:
-        return classifier, None
-    if prior == "em":
-        assert target is not None  # noqa: S101  read_target raises otherwise
-        columns = _columns(specification, classifier)
-        p = classifier.score(target.X[:, columns], target.missing[:, columns]).probability
-        estimate = class_priors(p, share)
-        shift, source = estimate.log_shift, f"{ESTIMATED}{target.name}"
-    else:
-        if set(prior) != set(classifier.classes):
-            raise TrainingError(
-                f"shift.class_prior: got shares of {', '.join(prior)}, expected one share for each class: "
-                f"{', '.join(classifier.classes)}; correct the names"
-            )
-        shift = log_prior_shift([prior[name] for name in classifier.classes], share)
-        source = specification.shift.class_prior_source or "as given"
+) -> ShareCorrection | None:
+    """Return the class shares that a classifier's probabilities hold for, with those of its training rows (K,)."""
+    prior, shift = specification.shift.class_prior, classifier.log_prior_shift
+    if shift is None:
+        return None
+    source = specification.shift.class_prior_source or "as given"
+    if prior == "em" and target is not None:
+        source = f"{ESTIMATED}{target.name}"
     used = share * np.exp(shift)
-    correction = ShareCorrection(
+    return ShareCorrection(
         class_prior=dict(zip(classifier.classes, (used / used.sum()).tolist(), strict=True)),
         class_prior_training=dict(zip(classifier.classes, share.tolist(), strict=True)),
         class_prior_source=source,
     )
-    return replace(classifier, log_prior_shift=shift), correction
 
 
 def target_loss(

@@ -4,44 +4,49 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blr.candidates.candidate import JudgedCandidate
+from blr.candidates.choice import LeftOut, Selection
+from blr.candidates.fits import FittedCandidate
+from blr.candidates.rows import TrainingSet
+from blr.candidates.training import Training
 from blr.gaussian import Gaussian
 from blr.missing.moments import FeatureMoments
+from blr.threads import default_threads
 from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.files.atomic import scratch_folder, sweep
 from flows.documents import read_document, write_document
-from flows.engines.current import working_on
+from flows.engines.current import current_engine, working_on
 from flows.engines.engine import Engine
 from flows.models.description import TrainingDescription
 from flows.models.store import Store
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
-from flows.training._candidate_data import CandidateData
-from flows.training._rows import TrainingRows, read_rows, write_array
-from flows.training._shift import with_density_weights_of_all
+from flows.training._rows import TrainingRows, read_rows, rows_of, write_array
+from flows.training._shards import TrainingShards
 from flows.training._stored_rows import WEIGHT_OF_ALL, StoredRows
-from flows.training._target_rows import read_shift
+from flows.training._target_rows import StagedShift, read_shift
 
 __all__ = [
     "StagedDescription",
     "StagedTraining",
     "fill_shards",
-    "filled_features",
+    "fitted_candidate",
     "folder_for_rows",
     "read_described",
-    "read_drafts",
     "stage_shards",
     "summing_on",
+    "training_set",
     "write_described",
-    "write_drafts",
+    "write_fitted",
     "write_moments",
 ]
 
@@ -57,25 +62,27 @@ UNKNOWN_VERSION = "000000000000"
 """Name of a folder for rows that are being read: the version of the model is known after the last row."""
 
 
-def filled_features(
-    rows: TrainingRows, stored: StoredRows | None = None, *, held_out_too: bool = False
-) -> tuple[FeatureMoments, Floats]:
-    """Return the moments of the training rows' features, and all features with missing values at conditional means.
+def training_set(
+    specification: Specification,
+    rows: TrainingRows,
+    classes: tuple[str, ...],
+    stored: StoredRows | None = None,
+    *,
+    held_out_too: bool = False,
+) -> TrainingSet:
+    """Return rows in memory with their missing values filled.
 
     Where `rows` are a sample, the moments are those of the `stored` training rows, or of all stored rows if
     `held_out_too`.
     """
-    training, weight = rows.training, rows.weight
-    X, missing = rows.X[training], rows.missing[training]
+    features = tuple(specification.features)
     if stored is None:
-        own = None if weight is None else weight[training]
-        moments = FeatureMoments.estimate(X, missing, weight=own)
-    else:
-        sample = X, missing, np.ones(len(X)) if weight is None else weight[training]
-        every = stored.each(held_out_too=held_out_too)
-        parts = (_incomplete(part, held_out_too=held_out_too) for part in every)
-        moments = FeatureMoments.estimate_of_parts(parts, sample)
-    return moments, moments.impute(rows.X, rows.missing)
+        return TrainingSet.of(rows, features, classes)
+    training, weight = rows.training, rows.weight
+    own = np.ones(int(training.sum())) if weight is None else weight[training]
+    parts = (_incomplete(part, held_out_too=held_out_too) for part in stored.each(held_out_too=held_out_too))
+    moments = FeatureMoments.estimate_of_parts(parts, (rows.X[training], rows.missing[training], own))
+    return TrainingSet(rows, moments.impute(rows.X, rows.missing), features, classes, moments)
 
 
 def write_moments(moments: FeatureMoments, folder: Path) -> None:
@@ -83,10 +90,8 @@ def write_moments(moments: FeatureMoments, folder: Path) -> None:
     write_array(np.vstack([moments.mean, moments.covariance]), folder / MOMENTS)
 
 
-def _read_moments(folder: Path) -> FeatureMoments | None:
-    """Return the moments of `write_moments`; None where an earlier version began the training."""
-    if not (folder / MOMENTS).is_file():
-        return None
+def _read_moments(folder: Path) -> FeatureMoments:
+    """Return the moments of `write_moments`."""
     mean, *covariance = np.load(folder / MOMENTS, allow_pickle=False)
     return FeatureMoments(mean, np.array(covariance))
 
@@ -131,23 +136,25 @@ def fill_shards(stored: StoredRows, moments: FeatureMoments) -> None:
 
 
 def stage_shards(
-    stored: StoredRows, rows: TrainingRows, moments: FeatureMoments, phi: float, folder: Path, *, refit: bool
+    specification: Specification, stored: StoredRows, data: TrainingSet, phi: float, folder: Path
 ) -> None:
     """Move all rows into the folder, with filled features and with weights divided by the overdispersion `phi`.
 
-    For a `refit` to all rows, features are filled a second time, by the moments of all rows.  `rows` are the sample.
+    For a refit to all rows, features are filled a second time, by the moments of all rows.
     """
-    fill_shards(stored, moments)
+    rows = rows_of(data)
+    fill_shards(stored, data.moments)
     if phi != 1:
         if stored.has(WEIGHT_OF_ALL):
             stored.add(WEIGHT_OF_ALL, lambda shard: stored.weights(shard, held_out_too=True) / phi)
         stored.add("weight", lambda shard: stored.weights(shard) / phi)
-    if refit and rows.missing.any():
-        whole = _of_all(rows, stored)
-        of_all, filled = filled_features(whole, stored, held_out_too=True)
-        write_array(filled, folder / REFILLED)
+    if specification.split.refit and rows.held_out.any() and rows.missing.any():
+        sample = _of_all(rows, stored)
+        whole = training_set(specification, sample, data.classes, stored, held_out_too=True)
+        write_array(whole.filled, folder / REFILLED)
         stored.add(
-            "refilled", lambda shard: of_all.impute(stored.read("X", shard), stored.read("missing", shard))
+            "refilled",
+            lambda shard: whole.moments.impute(stored.read("X", shard), stored.read("missing", shard)),
         )
     shutil.rmtree(folder / SHARDS, ignore_errors=True)
     stored.moved(folder / SHARDS)
@@ -157,20 +164,6 @@ def _of_all(rows: TrainingRows, stored: StoredRows) -> TrainingRows:
     """Return the sample of the stored rows for a fit to all of them, held-out rows included."""
     weight = stored.at(WEIGHT_OF_ALL, rows.numbers) if stored.has(WEIGHT_OF_ALL) else rows.weight
     return replace(rows, held_out=np.zeros_like(rows.held_out), weight=weight)
-
-
-def write_drafts(drafts: Sequence[Gaussian], folder: Path, index: int) -> None:
-    """Write the drafts of a candidate's parts, a file for each: the mean (D,) as a row above the precision (D, D)."""
-    for number, q in enumerate(drafts):
-        write_array(np.vstack([q.mean, q.precision]), folder / f"draft-{index:03d}-{number}.npy")
-
-
-def read_drafts(folder: Path, index: int) -> tuple[Gaussian, ...]:
-    """Return what `write_drafts` wrote, part by part; nothing where it wrote nothing."""
-    # There are fewer than ten parts, so that the order of the names is that of the numbers.
-    paths = sorted(folder.glob(f"draft-{index:03d}-*.npy"))
-    arrays = (np.load(path, allow_pickle=False) for path in paths)
-    return tuple(Gaussian(array[0], array[1:]) for array in arrays)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,53 +189,81 @@ def read_described(folder: Path) -> StagedDescription:
 
 @dataclass(frozen=True)
 class StagedTraining:
-    """What is read from the staging folder: the description of the rows, and the rows."""
+    """What is read from the staging folder: the description of the rows, the target, and the training of `blr`."""
 
-    folder: Path
     described: StagedDescription
-    data: CandidateData
-
-    @property
-    def specification(self) -> Specification:
-        """The specification of the training."""
-        return self.described.specification
-
-    @cached_property
-    def fits(self) -> dict[str, CandidateData]:
-        """The rows for the fits: "judged", and "kept" too if the model is fitted again to all rows."""
-        rows = self.data.rows
-        if not (self.specification.split.refit and rows.held_out.any()):
-            return {"judged": self.data}
-        if self.data.stored is not None:
-            refilled = self.folder / REFILLED
-            filled = np.load(refilled, allow_pickle=False) if refilled.is_file() else self.data.filled
-            whole = _of_all(rows, self.data.stored)
-            return {
-                "judged": self.data,
-                "kept": replace(self.data, rows=whole, filled=filled, moments=None, held_out_too=True),
-            }
-        ratio = read_shift(self.folder).ratio
-        if ratio is not None and self.specification.shift.density_weights:
-            rows = with_density_weights_of_all(rows, ratio)
-        whole = replace(rows, held_out=np.zeros_like(rows.held_out))
-        moments, filled = filled_features(whole)
-        return {"judged": self.data, "kept": replace(self.data, rows=whole, filled=filled, moments=moments)}
-
-    @property
-    def kept(self) -> str:
-        """Which of the fits makes the model that is kept: "kept", or "judged" without a second fit."""
-        return "kept" if "kept" in self.fits else "judged"
+    shifted: StagedShift
+    training: Training
 
     @classmethod
-    def read(cls, folder: Path) -> StagedTraining:
-        """Return what `ingest` wrote into the folder."""
-        described = read_described(folder)
-        filled = np.load(folder / "filled.npy", allow_pickle=False)
-        stored = StoredRows((folder / SHARDS).absolute()) if (folder / SHARDS).is_dir() else None
-        return cls(
-            folder,
-            described,
-            CandidateData(
-                read_rows(folder), filled, described.classes, stored, moments=_read_moments(folder)
-            ),
+    def read(cls, folder: Path, threads: int | None = None) -> StagedTraining:
+        """Return what `ingest` wrote into the folder; fits use so many threads, or the engine of the moment."""
+        described, shifted = read_described(folder), read_shift(folder)
+        specification, rows = described.specification, read_rows(folder)
+        data = TrainingSet(
+            rows,
+            np.load(folder / "filled.npy", allow_pickle=False),
+            tuple(specification.features),
+            described.classes,
+            _read_moments(folder),
         )
+        again: Callable[[], TrainingSet] | None = None
+        refit = specification.split.refit and bool(rows.held_out.any())
+        if (folder / SHARDS).is_dir():
+            stored = StoredRows((folder / SHARDS).absolute())
+            engine = current_engine(default_threads() if threads is None else threads)
+
+            def streamed(*, held_out_too: bool) -> TrainingShards:
+                by_annotator = rows.confusion_by_annotator
+                return TrainingShards(stored, len(described.classes), engine, held_out_too, by_annotator)
+
+            def of_all() -> TrainingSet:
+                refilled = folder / REFILLED
+                filled = np.load(refilled, allow_pickle=False) if refilled.is_file() else data.filled
+                whole, every = _of_all(rows, stored), streamed(held_out_too=True)
+                return replace(data, rows=whole, filled=filled, streamed=every)
+
+            data = replace(data, streamed=streamed(held_out_too=False))
+            again = of_all if refit else None
+        elif refit:
+            again = partial(data.of_all, shifted.ratio if specification.shift.density_weights else None)
+        select, flags = specification.select, specification.flags
+        training = Training(
+            tuple(candidate.fitted for candidate in specification.candidate),
+            data,
+            again,
+            Selection(
+                **select.model_dump(), low_confidence=flags.low_confidence, close_call=flags.close_call
+            ),
+            specification.seed,
+            threads,
+            tell(),
+            None if shifted.target is None else (shifted.target.X, shifted.target.missing),
+            specification.shift.class_prior,
+        )
+        return cls(described, shifted, training)
+
+
+def fitted_candidate(folder: Path, index: int) -> FittedCandidate | None:
+    """Return a candidate that a run has fitted; None where none has."""
+    done = folder / f"candidate-{index:03d}.json"
+    if not done.is_file():
+        return None
+    row = read_document(JudgedCandidate, done)
+    left_out = LeftOut(*np.load(done.with_suffix(".npy"), allow_pickle=False))
+    # There are fewer than ten parts, so that the order of the names is that of the numbers.
+    drafts = (np.load(p, allow_pickle=False) for p in sorted(folder.glob(f"draft-{index:03d}-*.npy")))
+    return FittedCandidate(row, left_out, tuple(Gaussian(one[0], one[1:]) for one in drafts))
+
+
+def write_fitted(fitted: FittedCandidate, folder: Path, index: int) -> None:
+    """Write a candidate; its row is the last file, so that where it exists, all is there.
+
+    Each draft of a part is a file: the mean (D,) as a row above the precision (D, D).
+    """
+    done, unseen = folder / f"candidate-{index:03d}.json", fitted.left_out
+    arrays = [unseen.filled, unseen.share, *([] if unseen.integrated is None else [unseen.integrated])]
+    write_array(np.stack(arrays), done.with_suffix(".npy"))
+    for number, q in enumerate(fitted.drafts):
+        write_array(np.vstack([q.mean, q.precision]), folder / f"draft-{index:03d}-{number}.npy")
+    write_document(done, fitted.row)

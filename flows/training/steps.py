@@ -15,13 +15,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from blr.classifier import Member
+from blr.candidates.choice import Ranking
+from blr.candidates.choice import choose as choose_candidates
+from blr.candidates.fits import FinalMember, FittedCandidate
 from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import Catalog
-from flows.documents import read_document, write_document
 from flows.engines.choice import THREADS_HERE, EngineChoice
 from flows.engines.current import current_engine, working_here, working_on
 from flows.engines.engine import Engine
@@ -32,7 +30,6 @@ from flows.features.table_choice import training_table
 from flows.inputs.opening import opened_whole, with_checksums
 from flows.inputs.resolve import resolve_sources
 from flows.inputs.source import RemoteSource
-from flows.models.candidates import CandidateRow, JudgedCandidate
 from flows.models.description import ModelDescription
 from flows.models.model import make_version
 from flows.models.store import Store
@@ -43,26 +40,21 @@ from flows.runs.model_reference import ModelReference
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
-from flows.training._candidates import FinalMember, FittedCandidate, fit_candidate, refit_candidate
-from flows.training._checks import checked_parts
 from flows.training._gather import Gathered, gather, reading_workers
 from flows.training._ingest import column_metadata, labelled_sample, stage_rows
-from flows.training._left_out import LeftOut
 from flows.training._photometry import with_learned_photometry
-from flows.training._ranking import Ranking, rank, stacked, with_integrated
-from flows.training._saving import Judged, Kept, make_model, save_model
+from flows.training._saving import save_model
 from flows.training._staging import (
     StagedDescription,
     StagedTraining,
+    fitted_candidate,
     folder_for_rows,
     read_described,
-    read_drafts,
     summing_on,
     write_described,
-    write_drafts,
+    write_fitted,
 )
-from flows.training._target_rows import model_needs_target, read_shift, read_target, version_content
-from flows.training._temperature import mixed_left_out
+from flows.training._target_rows import model_needs_target, read_target, version_content
 from flows.training.request import TrainRequest
 from flows.training.results import Ingested, TrainingPlan
 from flows.version import code_version
@@ -79,8 +71,6 @@ __all__ = [
     "specified",
     "train",
 ]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -158,56 +148,32 @@ def _gathered(
 
 def fit(folder: str, index: int, threads: int | None = None) -> FittedCandidate:
     """Fit one candidate, unless a killed run has done so."""
-    done = Path(folder) / f"candidate-{index:03d}.json"
-    unseen = done.with_suffix(".npy")
-    if done.is_file():
-        row = read_document(JudgedCandidate, done)
-        return FittedCandidate(row, LeftOut.read(unseen), read_drafts(Path(folder), index))
-    staged = StagedTraining.read(Path(folder))
+    done = fitted_candidate(Path(folder), index)
+    if done is not None:
+        return done
     try:
         with single_threaded_blas():
-            fitted = fit_candidate(staged.specification, index, staged.data, threads=threads)
+            fitted = StagedTraining.read(Path(folder), threads).training.fit(index)
     except ValueError as error:
         raise TrainingError(
             f"candidate.{index}: the fit failed ({error}); change its basis or features, or remove it"
         ) from error
-    fitted.left_out.write(unseen)
-    write_drafts(fitted.drafts, Path(folder), index)
-    write_document(done, fitted.row)
+    write_fitted(fitted, Path(folder), index)
     return fitted
 
 
 def choose(folder: str, fitted: Sequence[FittedCandidate]) -> Ranking:
     """Return which candidates make the model, and each one's posterior probability."""
     by = read_described(Path(folder)).specification.select.by
-    candidates, left_out = [one.row for one in fitted], [one.left_out for one in fitted]
-    ranking = rank(candidates, by=by, shares=stacked(candidates, left_out) if by == "stack" else None)
-    return with_integrated(ranking, left_out)
+    return choose_candidates([one.row for one in fitted], [one.left_out for one in fitted], by=by)
 
 
 def refine(
     folder: str, index: int, fitted: Sequence[FittedCandidate], ranking: Ranking, threads: int | None = None
 ) -> dict[str, list[FinalMember]]:
-    """Give a candidate the posterior that the specification asks for; return its members, by their fit.
-
-    The fit "judged" is of the training rows.  If a `refit` is asked for, "kept" is of all rows.
-    """
-    staged = StagedTraining.read(Path(folder))
-    checked = checked_parts(ranking.members, [one.row for one in fitted])
+    """Give a candidate the posterior that the specification asks for; return its members, by the rows of their fit."""
     with single_threaded_blas():
-        return {
-            which: refit_candidate(
-                staged.specification,
-                index,
-                data,
-                fitted[index],
-                same_rows=which == "judged",
-                checked=checked[index] if which == staged.kept else {},
-                judged=which == staged.kept and index == ranking.selected,
-                threads=threads,
-            )
-            for which, data in staged.fits.items()
-        }
+        return StagedTraining.read(Path(folder), threads).training.refine(index, fitted, ranking)
 
 
 def save(
@@ -222,51 +188,15 @@ def save(
     `finals` are the members of each chosen candidate, by its index.
     """
     staged = StagedTraining.read(Path(folder))
-    kept, shares = staged.kept, dict(ranking.members)
-
-    def of(which: str) -> list[Member]:
-        shared = ((shares[index], final.member) for index in finals for final in finals[index][which])
-        return [replace(member, weight=share * member.weight) for share, member in shared]
-
-    judged, temperature = mixed_left_out(staged, [one.left_out for one in fitted], ranking)
     with single_threaded_blas():
-        trained = make_model(
-            staged.specification,
-            Judged(
-                of("judged"),
-                staged.data,
-                None if staged.data.rows.held_out.any() else judged,
-                temperature,
-                ranking.integrated,
-            ),
-            Kept(of(kept), staged.fits[kept], [m.check for index in finals for m in finals[index][kept]]),
-            candidates=[
-                CandidateRow(
-                    **vars(one.row) | _verdict(finals.get(i, {}).get(kept, ())),
-                    weight=weight,
-                    share=shares.get(i, 0.0),
-                    checks=tuple(m.check for m in finals[i][kept]) if i in finals else (),
-                )
-                for i, (one, weight) in enumerate(zip(fitted, ranking.weights, strict=True))
-            ],
-            selected=ranking.selected,
-            described=staged.described,
-            code_version=code_version(),
-            shifted=read_shift(Path(folder)),
-        )
-        stored = save_model(store, trained, staged.fits[kept])
+        try:
+            trained = staged.training.trained(fitted, ranking, finals)
+        except ValueError as error:
+            raise TrainingError(f"the model cannot be made of its candidates: {error}") from error
+        model, stored = save_model(store, staged, trained)
     if store.champion(stored.name) is None:
         store.promote(stored, why="the first of its name", who="the rule")
-    return store.described(trained.model, "trained")
-
-
-def _verdict(finals: Sequence[FinalMember]) -> dict[str, object]:
-    """Return the verdict on a candidate's first part as fields of its row; nothing where none was asked for."""
-    if not finals or finals[0].trust is None:
-        return {}
-    trust = finals[0].trust
-    numbers = {name: float(x) if np.isfinite(x) else None for name, x in trust.numbers.items()}
-    return {"verdict": trust.verdict, "reasons": tuple(trust.reasons), "numbers": numbers}
+    return store.described(model, "trained")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flows.models.candidates import CandidateRow
+from blr.candidates.candidate import CandidateRow
 
 CANDIDATE = CandidateRow(
     features=("b_j",),

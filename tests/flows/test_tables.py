@@ -214,8 +214,8 @@ def test_what_is_no_training_is_said_and_leaves_nothing(
 
 def test_without_candidates_those_of_blr_init_compete(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = [Candidate(basis={"kind": "polynomial", "degree": 2}), Candidate(transform="arcsinh")]
-    asked = []
-    monkeypatch.setattr("flows.tables.default_candidates", lambda *sizes: asked.append(sizes) or few)
+    fitted, asked = [candidate.fitted for candidate in few], []
+    monkeypatch.setattr("flows.tables.default_candidates", lambda *sizes: asked.append(sizes) or fitted)
     frame = pq.read_table(trained / "survey.parquet").to_pandas()
     own = classifier_from(frame, **ASKED | {"object_id": None})
     assert asked == [(own.description.metrics.n, 2, 2)]

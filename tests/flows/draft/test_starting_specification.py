@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogs
+from blr.candidates.candidate import default_candidates
 from flows.cli.app import run
 from flows.documents import to_document
-from flows.draft.candidates import default_candidates
 from flows.draft.inspection import inspect_file
 from flows.draft.specification import starting_specification
 from flows.errors import TrainingError, UsageError
@@ -203,7 +203,8 @@ def test_candidates_are_the_default_ones_stacked_and_few_labels_all_train(
     specification = parsed(rows, tmp_path)
     assert specification.select.by == "stack"
     assert specification.split.held_out == held_out
-    assert specification.candidate == default_candidates(rows, len(specification.features), 2)
+    fitted = tuple(candidate.fitted for candidate in specification.candidate)
+    assert fitted == default_candidates(rows, len(specification.features), 2)
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogs
+from blr.candidates.rows import overdispersion
 from catalogs.errors import CatalogError
 from catalogs.sky.photometry import asinh_magnitude
 from flows.errors import SpecificationError, TrainingError
@@ -20,7 +21,6 @@ from flows.models.store import Store
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather
 from flows.training._ingest import label_summary
-from flows.training._overdispersion import overdispersion
 from flows.training._photometry import with_learned_photometry
 from flows.training._quality import catalog_qualities, quality_remarks
 from flows.training.report import _label_words, _states

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from flows.models.candidates import CandidatePart, PosteriorCheck
+from blr.candidates.candidate import CandidatePart, PosteriorCheck
 from flows.models.description import (
     FeatureQuality,
     InputFile,

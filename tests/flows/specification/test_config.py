@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from blr.basis.kinds import BASES
 from flows.documents import from_document, to_document
-from flows.specification.basis import BASIS_KINDS, basis_words
+from flows.specification._basis import BASIS_KINDS
 from flows.specification.specification import Specification, canonical_json, specification_hash
 from flows.specification.toml_file import load_specification, parse_specification, specification_toml
 
@@ -133,22 +133,3 @@ def test_every_basis_has_a_table_whose_options_blr_knows(kind: str) -> None:
     assert options == set(inspect.signature(BASES[kind].fit).parameters) - of_rows
     for name in options - {"width", "lengthscale"}:
         assert getattr(table, name) == inspect.signature(BASES[kind].fit).parameters[name].default
-    assert basis_words(table).startswith(kind)
-
-
-@pytest.mark.parametrize(
-    ("table", "words"),
-    [
-        ('kind = "rbf"', "rbf, centres 40"),
-        ('kind = "rbf", centres = 7, linear = true', "rbf, centres 7, linear"),
-        ('kind = "polynomial"', "polynomial, degree 2"),
-        (
-            'kind = "bspline", extrapolation = "constant"',
-            "bspline, knots 5, degree 3, extrapolation constant",
-        ),
-        ('kind = "linear"', "linear"),
-    ],
-)
-def test_bases_in_words(table: str, words: str) -> None:
-    specification = parsed(TEXT + f"[[candidate]]\nbasis = {{ {table} }}\n")
-    assert basis_words(specification.candidate[0].basis) == words

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from blr.basis.kinds import fit_basis
+from blr.candidates.rows import density_weights, density_weights_of_all
 from blr.shift import density_ratio
 from flows.engines._threads import ThreadEngine
 from flows.models.store import Store
 from flows.training._density_shards import RATIO, compare_shards, weight_shards
 from flows.training._rows import TrainingRows
-from flows.training._shift import density_weights, with_density_weights_of_all
 from flows.training._stored_rows import WEIGHT_OF_ALL, StoredRows
 from tests.flows.verbs import train
 
@@ -50,7 +50,7 @@ def test_ratios_and_weights_are_those_of_rows_in_memory(
     expected = density_ratio(basis(rows.X), basis(target), train_weight=rows.weight)
     weight = density_weights(rows, expected.ratio)
     own = TrainingRows(rows.X, rows.missing, rows.target, rows.held_out, weight)
-    of_all = with_density_weights_of_all(own, expected.ratio).weight
+    of_all = density_weights_of_all(own, expected.ratio).weight
 
     stored = stored_in(tmp_path, rows, weighted=weighted)
     number = np.arange(0, 2000, 3)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from blr.candidates.rows import LabelledRows, TrainingSet
 from flows.errors import SpecificationError, TrainingError
 from flows.labels.annotators import OTHERS, AnnotatorNames, annotator_groups
 from flows.models.asdf_file import read_model
@@ -15,8 +17,7 @@ from flows.models.label_noise import noise_words
 from flows.models.store import Store
 from flows.specification.label_noise import stated_confusion
 from flows.specification.toml_file import parse_specification
-from flows.training._label_noise import with_label_noise, with_recorded_losses
-from flows.training._rows import TrainingRows
+from flows.training._label_noise import label_confusion, with_recorded_losses
 from tests.flows.verbs import train
 
 TEXT = """
@@ -38,7 +39,9 @@ def rows(n: int = 600, flipped: float = 0.2, annotators: int = 0, seed: int = 0)
     who = rng.integers(0, annotators, n) if annotators else None
     share = np.where(who == 0, 0.0, flipped) if annotators else flipped
     target = np.where((truth == 1) & (rng.random(n) < share), 0, truth)
-    return TrainingRows(X, np.zeros((n, 2), bool), target, np.arange(n) % 5 == 0, annotator=who)
+    held_out = np.arange(n) % 5 == 0
+    labelled = LabelledRows(X, np.zeros((n, 2), bool), target, held_out, annotator=who)
+    return TrainingSet.of(labelled, ("x", "y"), ("a", "b"))
 
 
 @pytest.mark.parametrize(
@@ -81,13 +84,11 @@ def test_stated_shares_are_a_matrix(noise: dict[str, Any] | float, matrix: list[
 
 def test_shares_are_told_with_intervals_that_hold_them() -> None:
     given = rows()
-    found, told = with_label_noise(
-        specification("column = 't'\nnoise = 'estimated'"), given, given.X, ("a", "b")
-    )
+    found, told = label_confusion(specification("column = 't'\nnoise = 'estimated'"), given)
     rates = told.rates
     assert rates["b"].low < 0.2 < rates["b"].high
     assert rates["a"].low == 0.0
-    assert found.confused(given.training) == pytest.approx(np.array(told.confusion))
+    assert found == pytest.approx(np.array(told.confusion))
     words = " ".join(noise_words(told))
     assert "95 % intervals" in words
     assert "true class" in words
@@ -96,25 +97,26 @@ def test_shares_are_told_with_intervals_that_hold_them() -> None:
 def test_annotators_have_shares_of_their_own() -> None:
     given = rows(n=1500, flipped=0.35, annotators=2)
     text = "column = 't'\nnoise = 'estimated'\nannotator = 'who'"
-    found, told = with_label_noise(specification(text), given, given.X, ("a", "b"), ("careful", "hasty"))
+    found, told = label_confusion(specification(text), given, ("careful", "hasty"))
     careful, hasty = (told.annotators[name]["b"] for name in ("careful", "hasty"))
     assert careful.rate < 0.1
     assert hasty.rate > 0.2
     assert hasty.low < 0.35 < hasty.high
     mask = np.arange(1500) < 10
-    assert found.confused(mask)[:, 1, 0] == pytest.approx(
-        np.where(given.annotator[:10] == 0, careful.rate, hasty.rate)
+    labelled = replace(given.rows, confusion=found)
+    assert labelled.confused(mask)[:, 1, 0] == pytest.approx(
+        np.where(given.rows.annotator[:10] == 0, careful.rate, hasty.rate)
     )
-    losses = with_recorded_losses(told, found, mask, np.full((10, 2), 0.5), np.array([0.3, 0.7]))
+    losses = with_recorded_losses(told, labelled, mask, np.full((10, 2), 0.5), np.array([0.3, 0.7]))
     assert losses.log_loss == pytest.approx(np.log(2))
 
 
 def test_an_annotator_whose_rows_are_all_held_out_is_as_the_others() -> None:
     given = rows(n=400, annotators=2)
-    given.annotator[given.held_out & (np.arange(400) < 100)] = 2
+    given.rows.annotator[given.rows.held_out & (np.arange(400) < 100)] = 2
     text = "column = 't'\nnoise = 'estimated'\nannotator = 'who'"
-    found, told = with_label_noise(specification(text), given, given.X, ("a", "b"), ("x", "y", OTHERS))
-    assert found.confusion.shape == (3, 2, 2)
+    found, told = label_confusion(specification(text), given, ("x", "y", OTHERS))
+    assert found.shape == (3, 2, 2)
     assert told.annotators[OTHERS] == told.rates
 
 
@@ -146,4 +148,4 @@ def test_a_training_takes_stated_shares(folder: Path) -> None:
 def test_an_unknown_class_is_refused_at_the_training() -> None:
     given = rows(50)
     with pytest.raises(TrainingError, match=r"label\.noise: got 'c'"):
-        with_label_noise(specification("column = 't'\nnoise = { c = 0.1 }"), given, given.X, ("a", "b"))
+        label_confusion(specification("column = 't'\nnoise = { c = 0.1 }"), given)

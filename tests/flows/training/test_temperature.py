@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from blr.calibration import log_loss
+from blr.candidates import training
 from blr.predictive.temperature import Temperature
 from flows.models.store import Store
-from flows.training import _temperature
 from flows.training.report import train_report
 from tests.flows.verbs import train
 
@@ -27,7 +27,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
         rows.append((p, shares))
         return SHARP
 
-    monkeypatch.setattr(_temperature, "estimate_temperature", estimate)
+    monkeypatch.setattr(training, "estimate_temperature", estimate)
     return rows
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from blr.candidates.choice import Ranking
+from blr.candidates.fits import FittedCandidate
 from catalogs.errors import ColumnNotFoundError
 from flows.cli._show import show_trained
 from flows.documents import from_document, to_document
@@ -23,9 +25,7 @@ from flows.models.asdf_file import read_model
 from flows.models.description import ModelDescription
 from flows.models.store import Store
 from flows.reports.answers import training_answers
-from flows.training._candidates import FittedCandidate
 from flows.training._quality import quality_remarks
-from flows.training._ranking import Ranking
 from flows.training.report import train_report
 from flows.training.steps import DIRECT
 from tests.flows.verbs import train

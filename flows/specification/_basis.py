@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypedDict, cast
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -11,7 +11,6 @@ from flows.specification._fields import SpecificationTable
 __all__ = [
     "BASIS_KINDS",
     "Basis",
-    "BasisKeywords",
     "BsplineBasis",
     "ForestBasis",
     "FourierBasis",
@@ -22,9 +21,6 @@ __all__ = [
     "PrincipalBasis",
     "RbfBasis",
     "SigmoidBasis",
-    "basis_choices",
-    "basis_keywords",
-    "basis_words",
 ]
 
 
@@ -212,55 +208,3 @@ BASIS_KINDS = (
     "fourier",
     "forest",
 )
-
-
-class BasisKeywords(TypedDict, total=False):
-    """Keywords for `blr.basis.kinds.fit_basis`, those that the specification states for its kind of basis."""
-
-    degree: int
-    power: float | tuple[float, ...]
-    centres: int
-    width: float | tuple[float, ...] | Literal["each"]
-    linear: bool
-    kernel: Literal["laplacian", "gaussian"]
-    height: Literal["each"]
-    knots: int
-    extrapolation: Literal["linear", "constant"]
-    frequencies: int
-    lengthscale: float
-    trees: int
-    split: Literal["random", "best"]
-    leaf: int
-    boosted: bool
-
-
-def basis_keywords(basis: Basis) -> BasisKeywords:
-    """Return the keywords for `blr.basis.kinds.fit_basis`; those that are not stated are left out."""
-    return cast("BasisKeywords", basis.model_dump(exclude={"kind"}, exclude_none=True))
-
-
-def basis_choices(basis: Basis) -> tuple[BasisKeywords, ...]:
-    """Return the keywords for `blr.basis.kinds.fit_basis`, for each width or power that is to be tried."""
-    keywords = basis_keywords(basis)
-    width, power = keywords.get("width"), keywords.get("power")
-    if isinstance(width, tuple):
-        return tuple({**keywords, "width": one} for one in width)
-    if isinstance(power, tuple):
-        return tuple({**keywords, "power": one} for one in power)
-    return (keywords,)
-
-
-def basis_words(basis: Basis) -> str:
-    """Return a basis in words, such as 'rbf, centres 40, linear': its size, and options that are not the default."""
-    stated = basis.model_dump(exclude={"kind"}, exclude_defaults=True)
-    shown = {name: value for name, value in basis_keywords(basis).items() if name in SIZES or name in stated}
-    words = (name if value is True else f"{name} {_value_words(value)}" for name, value in shown.items())
-    return ", ".join([basis.kind, *words])
-
-
-SIZES = ("degree", "centres", "knots", "frequencies", "trees")
-"""Keys that say how large a basis is."""
-
-
-def _value_words(value: object) -> str:
-    return "/".join(f"{x:g}" for x in value) if isinstance(value, tuple) else str(value)

@@ -18,14 +18,12 @@ __all__ = ["excess", "training_noise"]
 Floats = NDArray[np.float64]
 
 
-def training_noise(
-    errors: Floats, missing: NDArray[np.bool_], names: Sequence[str], stated: Mapping[str, str]
-) -> dict[str, float]:
-    """Return the root mean square error of each feature for which errors (n, F) are `stated`, of rows that have it."""
+def training_noise(errors: Floats, missing: NDArray[np.bool_], names: Sequence[str]) -> dict[str, float]:
+    """Return the root mean square error of each feature in rows with errors (n, F), of those that have it."""
     return {
         name: float(np.sqrt(np.mean(errors[~missing[:, j], j] ** 2)))
         for j, name in enumerate(names)
-        if name in stated and not missing[:, j].all()
+        if not missing[:, j].all()
     }
 
 

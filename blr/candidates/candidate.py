@@ -1,0 +1,167 @@
+"""A candidate: a basis on some of the features with a likelihood; its row in the table; and the default candidates.
+
+The default candidates follow from the numbers of rows, features and classes alone; docs/candidates.md states the rules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = [
+    "Candidate",
+    "CandidatePart",
+    "CandidateRow",
+    "JudgedCandidate",
+    "PosteriorCheck",
+    "default_candidates",
+]
+
+MOST_WEIGHTS = 1000
+"""Weights of all classes together that a candidate may have: a fit takes time by their cube."""
+KERNEL_WIDTH = 0.7
+"""Width of the Laplacian kernel is this times F: the median city-block distance of rows is 1.1 F."""
+STEPS = 12
+"""Steps along each feature: a period or an amplitude may cut a class off sharply."""
+SEARCHED_ROWS, SEARCHED_FEATURES = 1000, 12
+"""Most rows and features for a height of the steps of each feature.
+
+With more rows the search takes long; with more features the rows do not tell a gain from chance.
+"""
+FEWEST_CENTRES = 20
+"""A Gaussian process is not tried with fewer centres, unless rows are as few."""
+MOST_NUMBERS = 16_000_000
+"""Numbers in the design matrix of a Gaussian process, above which it has fewer centres."""
+MOST_IN_MEMORY = 200_000
+"""Rows above which forests are not tried: fits then read the rows from the disk."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One of the models that are compared.
+
+    `kind` and `options` are those of `blr.fit_basis`.  Several widths or powers, in a tuple, are tried side by side.
+    `features` are the names of those that it uses, None for all.  `soften` takes features through an arcsinh first.
+    """
+
+    kind: str = "linear"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    features: tuple[str, ...] | None = None
+    soften: bool = False
+    likelihood: str = "logistic"  # link function for two classes; more classes use softmax
+    prior_probability: float = 1.0
+
+    @property
+    def choices(self) -> tuple[dict[str, Any], ...]:
+        """The options of the basis for each width or power that is tried."""
+        for name in ("width", "power"):
+            if isinstance(self.options.get(name), tuple):
+                return tuple({**self.options, name: one} for one in self.options[name])
+        return (dict(self.options),)
+
+    def columns(self, features: Sequence[str]) -> tuple[int, ...]:
+        """Return the positions of its features among those of a training."""
+        return (
+            tuple(range(len(features)))
+            if self.features is None
+            else tuple(map(features.index, self.features))
+        )
+
+
+def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Candidate, ...]:
+    """Return the default candidates for that many labelled rows, features and classes.
+
+    Linear, quadratic, a Gaussian process, steps along each feature, and two forests.
+    """
+    outputs = max(n_classes - 1, 1)
+    candidates = [Candidate()]
+    quadratic = math.comb(n_features + 2, 2)
+    if quadratic <= max(60, n_rows // 3) and quadratic * outputs <= MOST_WEIGHTS:
+        candidates.append(Candidate("polynomial", soften=True))
+    else:
+        candidates.append(Candidate(soften=True))
+    centres = min(_centres(n_rows, n_classes), MOST_WEIGHTS // outputs - 1)
+    if centres >= min(FEWEST_CENTRES, n_rows):
+        width = round(KERNEL_WIDTH * n_features, 2)
+        candidates.append(Candidate("nystroem", {"centres": centres, "width": width}, soften=True))
+    if (STEPS * n_features + 1) * outputs <= MOST_WEIGHTS:
+        searched = n_rows <= SEARCHED_ROWS and 2 <= n_features <= SEARCHED_FEATURES
+        candidates.append(Candidate("sigmoid", {"centres": STEPS} | ({"height": "each"} if searched else {})))
+    if n_rows <= MOST_IN_MEMORY:
+        candidates += [Candidate("forest", {"split": split}) for split in ("random", "best")]
+    return tuple(candidates)
+
+
+def _centres(n_rows: int, n_classes: int) -> int:
+    """Return how many centres of a Gaussian process the rows can carry; of very many rows fewer, for memory."""
+    most = 320 if n_classes < 5 else 160
+    wanted = min(n_rows, max(100, min(50 + n_rows // 20, most)))
+    return min(wanted, max(MOST_NUMBERS // n_rows, 60))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidatePart:
+    """One fit of a candidate: what is needed to repeat it, and its share in the candidate."""
+
+    scale: float | None  # standard deviation of the prior; None for that of the highest evidence
+    weight: float  # share of the candidate
+    width: int  # index into the widths of the basis that are tried
+    widths: tuple[float, ...] | None = None  # (F,), where each feature has its own
+    heights: tuple[float, ...] | None = None  # (F,) of the steps, where each feature has its own
+
+
+@dataclass(frozen=True, kw_only=True)
+class PosteriorCheck:
+    """How a refined posterior compares with the exact one, and what is served; None where it is not known."""
+
+    largest_difference: float | None  # of probabilities
+    log_evidence: float | None  # nats
+    log_evidence_error: float | None  # one sigma, nats
+    mean_difference: float | None
+    reason: str  # why it is served in this way
+    reasons: tuple[str, ...]  # of the verdict
+    verdict: str  # on what is served: "green", "amber" or "red"
+    way: str  # "unchanged", "confirmed", "matched", "sampled", "unchecked" or "failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedCandidate:
+    """A candidate fitted and judged by itself.
+
+    The evidence and the BIC are of the training rows, in nats, higher is better.  The evidence is of the whole
+    mixture of `parts`; BIC, effective parameters and verdict are the best part's.  A number that could not be
+    computed is None.
+    """
+
+    features: tuple[str, ...]
+    basis: str  # in words: "polynomial, degree 2"
+    n_functions: int  # M
+    log_evidence: float
+    second_order: float | None  # nats, to be added to the evidence
+    log_likelihood: float | None  # at the best part's mode, nats
+    log_occam_factor: float | None  # log evidence minus log likelihood, nats
+    bic: float
+    loo: float | None  # log density of the training rows, each left out, nats
+    loo_standard_error: float | None
+    effective_parameters: float | None
+    log_loss: float  # mean over the training rows, each left out, nats
+    parts: tuple[CandidatePart, ...]  # the best first; empty in models of earlier versions
+    verdict: (
+        str | None
+    )  # on the Gaussian approximation: "green", "amber" or "red"; None where nothing asked for it
+    reasons: tuple[str, ...]
+    numbers: Mapping[str, float | None]  # the diagnostics behind the verdict
+    converged: bool
+    n_iter: int
+    prior_probability: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateRow(JudgedCandidate):
+    """A row of the evidence table: a candidate beside the others."""
+
+    weight: float  # posterior probability of the candidate
+    share: float | None  # of the model; None in models of earlier versions
+    checks: tuple[PosteriorCheck | None, ...]  # of each part that is kept; none for a candidate that is not

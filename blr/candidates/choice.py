@@ -1,0 +1,227 @@
+"""The choice of the candidates that make the model, and the verdict on it.
+
+Candidates are ranked by their rows of the table, or mixed so that rows left out of the fits are predicted best.  A row
+that lacks features has two predictions: with these at their conditional means, as training rows are fitted, and with
+these integrated out.  The model serves a mixture of both, in which the integral has the share that left-out rows ask
+for.  The verdict on a model is on the posteriors that it uses.  Shapes: N training rows, K classes, P parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from blr.arrays import Matrix
+from blr.candidates.candidate import JudgedCandidate, PosteriorCheck
+from blr.likelihood.confusion import recorded_probability
+from blr.selection import compare as selection
+from blr.selection.stacking import stacking_weights
+from blr.trust.verdict import Trust
+
+__all__ = [
+    "LeftOut",
+    "Ranking",
+    "Selection",
+    "checked_parts",
+    "choose",
+    "integrated_share",
+    "mixed",
+    "served_trust",
+]
+
+ENOUGH = 0.05
+"""Change of the integral's share, below which the candidates' shares stay the same."""
+MOST_ROUNDS = 4
+"""Times that the candidates' shares and the integral's are sought in turn."""
+LEAST_WEIGHT = 1e-3
+"""Smallest share of a candidate in a mixture: a smaller one costs as much time, and changes no prediction."""
+LEAST_CHECKED = 1 / 6
+"""Smallest share of a part that is checked.
+
+A refined posterior that needs another in its place errs by some 0.03 in probability.  Of a smaller part that moves the
+served probabilities by less than 0.005.
+"""
+LEVELS = ("green", "amber", "red")
+_WHOLE = (0.1, 0.9)
+"""Prior probabilities of the prediction at the conditional means, and of the integral."""
+_TINY = np.finfo(float).tiny
+
+
+@dataclass(frozen=True)
+class Selection:
+    """How a model is made of the candidates; docs/specification.md has the values under [select] and [flags].
+
+    `by`: "evidence", "bic" or "loo" take one candidate; "average" and "stack" mix them.
+    """
+
+    by: str = "stack"
+    posterior: str = "refined"
+    scale: str = "integrated"
+    extrapolation: str = "averaged"
+    temperature: str = "estimated"
+    low_confidence: float = 0.7
+    close_call: float = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """Left-out probabilities of the true classes (N, K), and the weighted `share` (N, K) of the classes in each row.
+
+    `filled` are those at the conditional means of missing features, `integrated` those with the features' excess
+    spread integrated out; None where no row lacks any, or the rows are streamed.
+    """
+
+    filled: Matrix
+    share: Matrix
+    integrated: Matrix | None = None
+
+    def at(self, integrated: float) -> Matrix:
+        """Return the probabilities (N, K) of the mixture in which the integral has the share `integrated`."""
+        if self.integrated is None:
+            return self.filled
+        return (1 - integrated) * self.filled + integrated * self.integrated
+
+    def recorded(self, confusion: Matrix | None) -> LeftOut:
+        """Return the probabilities of the recorded classes, where labels may be wrong."""
+        integrated = None if self.integrated is None else recorded_probability(self.integrated, confusion)
+        return replace(self, filled=recorded_probability(self.filled, confusion), integrated=integrated)
+
+    def loss(self) -> float:
+        """Return the mean log loss, in nats, of the integral."""
+        return float(-(self.share * np.log(np.maximum(self.at(1.0), _TINY))).sum() / self.share.sum())
+
+    def log_density(self, n_effective: float) -> tuple[float, float]:
+        """Return the log density of rows of so much weight, each left out, in nats, and its standard error.
+
+        The rows here may be a sample of them.
+        """
+        of_row = (self.share * np.log(np.maximum(self.at(1.0), _TINY))).sum(axis=1)
+        scale = n_effective / float(self.share.sum())
+        return scale * float(of_row.sum()), scale * float(of_row.std(ddof=1) * np.sqrt(len(of_row)))
+
+
+def mixed(left_out: Sequence[LeftOut], shares: Sequence[float]) -> LeftOut:
+    """Return the left-out probabilities of the mixture of candidates with these shares, which sum to one."""
+    filled = sum(s * one.filled for s, one in zip(shares, left_out, strict=True))
+    integrated = None
+    if any(one.integrated is not None for one in left_out):
+        integrated = np.asarray(sum(s * one.at(1.0) for s, one in zip(shares, left_out, strict=True)))
+    return LeftOut(np.asarray(filled), left_out[0].share, integrated)
+
+
+def integrated_share(mixture: LeftOut) -> float:
+    """Return the share, 0 to 1, that left-out rows ask for the integral over missing features.
+
+    It is a weight of stacking, with a prior: nearly 1 where few rows lack features.
+    """
+    if mixture.integrated is None:
+        return 1.0
+    lacking = (mixture.integrated != mixture.filled).any(axis=1)
+    if not lacking.any():
+        return 1.0
+    both = [mixture.filled[lacking], mixture.integrated[lacking]]
+    return float(stacking_weights(both, mixture.share[lacking], prior_probability=_WHOLE)[1])
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The chosen row, each row's posterior probability, and whether the evidence includes the second-order term.
+
+    `members` are the rows that make the model, each with its share: the chosen one, or those of the mixture.
+    `integrated` is the share that the integral over missing features has in a prediction.
+    """
+
+    selected: int
+    members: tuple[tuple[int, float], ...]
+    weights: tuple[float, ...]
+    second_order_applied: bool
+    integrated: float = 1.0
+
+    @property
+    def shares(self) -> list[float]:
+        """The share of each row in the model, 0 for those that are not in it."""
+        shares = dict(self.members)
+        return [shares.get(i, 0.0) for i in range(len(self.weights))]
+
+
+def choose(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut], *, by: str) -> Ranking:
+    """Return the ranking of candidates by "evidence", "bic" or "loo", where higher is better, or as a mixture.
+
+    The second-order term is included for all candidates if all verdicts are green, otherwise for none.  An "average"
+    mixes candidates by their posterior probabilities; a "stack" predicts left-out rows best.
+    """
+    order = selection.rank(
+        [candidate.log_evidence for candidate in candidates],
+        [candidate.second_order or 0.0 for candidate in candidates],
+        [candidate.verdict or "unknown" for candidate in candidates],
+        [candidate.prior_probability for candidate in candidates],
+    )
+    weights = order.weight
+    best = order.best([_score(one, by) for one in candidates] if by in ("bic", "loo") else weights)
+    members = [(best, 1.0)]
+    if by in ("average", "stack"):
+        shares = _stacked(candidates, left_out) if by == "stack" else weights
+        kept = np.flatnonzero(shares >= LEAST_WEIGHT)
+        members = list(zip(kept.tolist(), (shares[kept] / shares[kept].sum()).tolist(), strict=True))
+        best = int(shares.argmax()) if by == "stack" else best
+    ranking = Ranking(best, tuple(members), tuple(weights.tolist()), order.second_order_applied)
+    return replace(ranking, integrated=integrated_share(mixed(left_out, ranking.shares)))
+
+
+def _score(candidate: JudgedCandidate, by: str) -> float:
+    """Return the number that ranks a candidate; NaN where it is not known."""
+    score = candidate.bic if by == "bic" else candidate.loo
+    return np.nan if score is None else score
+
+
+def _stacked(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut]) -> Matrix:
+    """Return each candidate's share in the mixture that predicts left-out rows best.
+
+    The integral over missing features has the share that the mixture asks for.
+    """
+    prior = np.array([candidate.prior_probability for candidate in candidates])
+    integrated, shares = 1.0, prior / prior.sum()
+    for _ in range(MOST_ROUNDS):
+        unseen = [one.at(integrated) for one in left_out]
+        shares = stacking_weights(unseen, left_out[0].share, prior_probability=prior)
+        before, integrated = integrated, integrated_share(mixed(left_out, shares.tolist()))
+        if abs(integrated - before) < ENOUGH:
+            break
+    return shares
+
+
+def checked_parts(
+    members: Sequence[tuple[int, float]], candidates: Sequence[JudgedCandidate]
+) -> dict[int, dict[int, float]]:
+    """Return, by candidate and part, the share of each part that is checked: the large ones, the largest at least.
+
+    `members` are pairs of a candidate's index and its share.
+    """
+    shares = {index: [share * part.weight for part in candidates[index].parts] for index, share in members}
+    least = min(LEAST_CHECKED, max(max(of_parts) for of_parts in shares.values()))
+    return {
+        index: {number: share for number, share in enumerate(of_parts) if share >= least}
+        for index, of_parts in shares.items()
+    }
+
+
+def served_trust(laplace: Trust, shares: Sequence[float], checks: Sequence[PosteriorCheck | None]) -> Trust:
+    """Return the verdict on a model whose parts have these shares (P,) and checks (P,).
+
+    Where nothing was checked, it is the verdict on the Gaussian at the mode of the selected candidate, `laplace`.
+    """
+    done = [(share, check) for share, check in zip(shares, checks, strict=True) if check is not None]
+    if not done:
+        return laplace
+    verdict = max((check.verdict for _, check in done), key=LEVELS.index)
+    worst = [(share, r) for share, check in done if check.verdict == verdict for r in check.reasons]
+    worst += [(share, check.reason) for share, check in done if check.way != "unchanged"]
+    reasons = [r if share > 1 - 1e-9 else f"{share:.0%} of the mixture: {r}" for share, r in worst]
+    seen = sum(share for share, _ in done)
+    if seen < 1 - 1e-9 and any(check.way != "unchanged" for _, check in done):
+        reasons.append(
+            f"small parts with {1 - seen:.0%} of the mixture in total were not compared with the exact posterior"
+        )
+    return Trust(verdict, tuple(dict.fromkeys(reasons)), laplace.numbers)

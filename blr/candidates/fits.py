@@ -1,0 +1,620 @@
+"""How a candidate is fitted to the training rows, judged on rows that its fits have not seen, and refined.
+
+A candidate is a mixture of parts: the widths of its basis and the scales of its prior that matter, each with its
+share in proportion to the evidence.  Left-out probabilities come from the posterior that the model will use, so that
+candidates are compared by it.
+Shapes: N training rows, n of them, F features, M basis functions, K classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from types import MappingProxyType
+from typing import Any, Protocol, Self, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from blr.arrays import Matrix, Vector
+from blr.basis.base import Basis
+from blr.basis.kinds import BASES, fit_basis
+from blr.basis.rbf import RBF
+from blr.basis.sigmoid import Sigmoid
+from blr.candidates.candidate import Candidate, CandidatePart, JudgedCandidate, PosteriorCheck
+from blr.candidates.choice import LeftOut, Selection
+from blr.candidates.rows import TrainingSet
+from blr.classifier import Classifier, Member
+from blr.gaussian import Gaussian
+from blr.likelihood.confusion import label_likelihood
+from blr.likelihood.prior import GaussianPrior
+from blr.likelihood.targets import resolve_targets
+from blr.missing.domain import Domain
+from blr.missing.excess import excess_spread
+from blr.posterior.kinds import LaplacePosterior, RefinedPosterior
+from blr.posterior.laplace import fit
+from blr.posterior.posterior import Posterior
+from blr.posterior.repair import Served, served
+from blr.posterior.sampling import sample_posterior
+from blr.posterior.variational import refine
+from blr.selection.compare import leave_one_out_probability, recorded_shares
+from blr.selection.evidence import fit_evidence
+from blr.selection.prior_scale import fit_scales
+from blr.selection.relevance import with_relevant_heights, with_relevant_widths
+from blr.sums import Rows
+from blr.trust.verdict import Trust, named_reasons
+
+__all__ = [
+    "SILENT",
+    "FinalMember",
+    "FittedCandidate",
+    "Progress",
+    "fit_candidate",
+    "fit_targets",
+    "refit_candidate",
+]
+
+MOST_PARTS = 2
+LEAST_PART = 0.1
+"""Smallest share of a part, relative to the best one: every part costs the same time in each prediction."""
+COMMON_WIDTH = 0.7
+"""Width at which the search for one width a feature starts, divided by the square root of the number of features."""
+SAMPLED_AT_ONCE = 16_384
+"""Rows of a sample whose design matrix is held in memory at once."""
+MOST_INCOMPLETE = 5000
+"""Rows that are predicted with missing features integrated out, evenly spaced: each takes tens of predictions."""
+CHECK_WORK = 1.5e8
+"""Operations that all checks may take, shared out by the parts' shares: about two seconds."""
+MOST_NUMBERS = 2**22
+"""Most numbers of a design matrix that is kept between the steps of a training; larger ones are computed again."""
+SIZES = ("degree", "centres", "knots", "frequencies", "trees")
+"""Options that say how large a basis is."""
+_TINY = np.finfo(float).tiny
+
+Step = Callable[[], None]
+
+
+class Progress(Protocol):
+    """Receives what a training is doing."""
+
+    def start(self, what: str, total: int, unit: str) -> None:
+        """Receive that a piece of work begins, with `total` of a `unit` (rows, parts) to do, 0 if unknown."""
+        ...
+
+    def advance(self, n: int) -> None:
+        """Receive that n more units are done."""
+        ...
+
+
+class _Silent:
+    def start(self, what: str, total: int, unit: str) -> None:
+        """Do nothing."""
+
+    def advance(self, n: int) -> None:
+        """Do nothing."""
+
+
+SILENT: Progress = _Silent()
+"""Receives what a training is doing, and says nothing."""
+
+
+class Response(TypedDict):
+    """Targets and likelihood: the keywords, besides the design matrix, of every fit in `blr`."""
+
+    t: Any  # (N,) class indices, or (N, K) votes; None where the design matrix holds them
+    likelihood: str
+    sample_weight: Vector | None  # (N,)
+    classes: Sequence[int]
+    confusion: Matrix | None  # (K, K) or (N, K, K); None where labels are right
+
+
+def fit_targets(
+    t: NDArray[Any], weight: Vector | None, K: int, *, binary: bool, confusion: Matrix | None = None
+) -> tuple[Matrix, Vector | None]:
+    """Return the targets of a fit, (n,) or (n, K), and the weights (n,) or None of rows with labels or votes t.
+
+    With a confusion (K, K), or one of each row (n, K, K), targets are likelihoods of what was recorded.
+    """
+    targets = resolve_targets(t, binary=binary, sample_weight=weight, classes=range(K))
+    if confusion is None:
+        return targets.fraction, targets.weight
+    share = targets.fraction
+    recorded = np.stack([1 - share, share], axis=1) if binary else share
+    return label_likelihood(recorded, confusion), targets.weight
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """The inputs of every fit of a candidate to the training rows of `data`; `seed` is that of the training."""
+
+    candidate: Candidate
+    data: TrainingSet
+    seed: int
+    threads: int | None
+
+    @cached_property
+    def columns(self) -> tuple[int, ...]:
+        """The positions, among all features, of those that the candidate uses."""
+        return self.candidate.columns(self.data.features)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The features that the candidate uses."""
+        return tuple(self.data.features[column] for column in self.columns)
+
+    @cached_property
+    def X(self) -> Matrix:
+        """The features (N, F) that the candidate uses, of the rows in memory."""
+        return np.asarray(self.data.filled[self.data.rows.training][:, self.columns])
+
+    @cached_property
+    def group(self) -> NDArray[Any] | None:
+        """Equal (N,) for rows that belong together; None where each is alone."""
+        return None if self.data.rows.group is None else self.data.rows.group[self.data.rows.training]
+
+    @cached_property
+    def response(self) -> Response:
+        """Targets of the rows in memory, and the likelihood."""
+        rows, K = self.data.rows, len(self.data.classes)
+        return {
+            "t": rows.response[rows.training],
+            "likelihood": self.candidate.likelihood if K == 2 else "softmax",
+            "sample_weight": self.data.weight,
+            "classes": range(K),
+            "confusion": rows.confused(rows.training),
+        }
+
+    def generator(self) -> np.random.Generator:
+        """Return a generator for this candidate alone, so that another candidate in the list changes nothing for it."""
+        own = self.candidate
+        text = repr((own.kind, sorted(own.options.items()), own.features, own.soften, own.likelihood))
+        words = np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype="<u4")
+        return np.random.default_rng([self.seed, *words.tolist()])
+
+    @property
+    def words(self) -> str:
+        """The basis in words, such as 'rbf, centres 40, linear': its size, and options that are not the default."""
+        known = inspect.signature(BASES[self.candidate.kind].fit).parameters
+        sizes = {name: known[name].default for name in SIZES if name in known}
+        options = sizes | dict(self.candidate.options)
+        shown = (name if x is True else f"{name} {_value_words(x)}" for name, x in options.items())
+        return ", ".join([self.candidate.kind, *shown, *(["arcsinh"] if self.candidate.soften else [])])
+
+    def basis(
+        self, width: int, *, known: Sequence[float] | None = None, on_step: Step | None = None
+    ) -> Basis:
+        """Return the basis with one of the widths.
+
+        Where the width of bumps or the height of steps is "each", every feature has its own.  These are the `known`
+        values (F,) of an earlier fit, or else those of the highest evidence.
+        """
+        keywords = self.candidate.choices[width]
+        each = keywords.pop("height", None) == "each" or keywords.get("width") == "each"
+        if keywords.get("width") == "each":
+            keywords["width"] = COMMON_WIDTH * np.sqrt(self.X.shape[1])
+        if self.candidate.kind == "forest":
+            keywords |= {"labels": self.response["t"], "group": self.group}
+        basis = fit_basis(
+            self.candidate.kind,
+            self.X,
+            weight=self.data.weight,
+            rng=self.generator(),
+            soften=self.candidate.soften,
+            **keywords,
+        )
+        if self.data.streamed is not None:
+            standardisation = self.data.streamed.standardised(basis, self.columns, self.X)
+            basis = replace(basis, standardisation=standardisation)
+        found = None if known is None else np.asarray(known, dtype=np.float64)
+        if each and isinstance(basis, RBF):
+            if found is not None:
+                return replace(basis, width=found)
+            return with_relevant_widths(basis, self.X, threads=self.threads, on_step=on_step, **self.response)
+        if each and isinstance(basis, Sigmoid):
+            if found is not None:
+                return replace(basis, height=found)
+            return with_relevant_heights(basis, self.X, threads=self.threads, **self.response)
+        return basis
+
+    def design(self, basis: Basis) -> Any:
+        """Return the design matrix: an array, or one of streamed rows that is computed part by part."""
+        streamed = self.data.streamed
+        if streamed is None:
+            return basis.training_design(self.X)
+        own = self.response["confusion"] if streamed.confusion is not None else None
+        return streamed.design(basis, self.columns, self.X, self.response["t"], self.data.weight, own)
+
+    @property
+    def fitted(self) -> Response:
+        """Keywords of a fit to the rows of `design`; without what `design` holds itself."""
+        streamed = self.data.streamed
+        if streamed is None:
+            return self.response
+        held: Response = {**self.response, "t": None, "sample_weight": None}
+        return held if streamed.confusion is None else {**held, "confusion": None}
+
+    def at_scale(self, basis: Basis, scale: float | None) -> LaplacePosterior:
+        """Return the Laplace fit with a standard deviation of the prior; None for that of the highest evidence."""
+        if scale is None:
+            return fit_evidence(self.design(basis), threads=self.threads, **self.fitted)
+        prior = GaussianPrior.isotropic(basis.n_functions, precision=scale**-2, intercept=0)
+        return fit(self.design(basis), prior=prior, threads=self.threads, **self.fitted)
+
+    def sampled(self, q: Posterior, basis: Basis, some: slice) -> Posterior:
+        """Return a posterior whose data are some of the rows in memory, so that it is judged on these."""
+        weight, confusion = self.response["sample_weight"], self.response["confusion"]
+        if confusion is not None and confusion.ndim > 2:
+            confusion = confusion[some]
+        t, own_weight = fit_targets(
+            self.response["t"][some],
+            None if weight is None else weight[some],
+            q.problem.n_classes,
+            binary=q.problem.binary,
+            confusion=confusion if q.problem.mislabelled else None,
+        )
+        data = Rows(basis(self.X[some]), t, own_weight, threads=1)
+        own: Any = q  # a dataclass, whatever its kind
+        judged: Posterior = replace(own, problem=replace(q.problem, data=data))
+        return judged
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A width of the basis and a scale of the prior, with the fit and its share in the candidate.
+
+    `width` is the index of the width.  `scale` is the standard deviation of the prior, None for that of the highest
+    evidence.  `laplace` is the Laplace fit, and `served` the posterior that the candidate is judged by.
+    """
+
+    width: int
+    scale: float | None
+    basis: Basis
+    laplace: LaplacePosterior
+    served: Posterior
+    log_weight: float
+    weight: float = 1.0
+
+    @property
+    def described(self) -> CandidatePart:
+        """What a later fit of the same part needs; with `widths` or `heights` if each feature has its own."""
+        widths = heights = None
+        if isinstance(self.basis, RBF) and np.ndim(self.basis.width) == 1:
+            widths = tuple(np.asarray(self.basis.width).tolist())
+        if isinstance(self.basis, Sigmoid) and np.any(self.basis.height != 1):
+            heights = tuple(self.basis.height.tolist())
+        return CandidatePart(
+            scale=self.scale, weight=self.weight, width=self.width, widths=widths, heights=heights
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FittedCandidate:
+    """The candidate as it was judged, and what later steps need of its fits.
+
+    `left_out` are the left-out probabilities of the training rows.  `drafts` are the refined posteriors of the parts,
+    from which a later refinement starts; none if nothing was refined.  `parts` are the fits themselves, as long as
+    they are in memory.
+    """
+
+    row: JudgedCandidate
+    left_out: LeftOut
+    drafts: tuple[Gaussian, ...] = ()
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class FinalMember:
+    """A member of the model, and the check of its posterior against the exact one; None where it was not checked.
+
+    `trust` is the verdict on its Laplace fit, where it was asked for.
+    """
+
+    member: Member
+    check: PosteriorCheck | None
+    trust: Trust | None = None
+
+
+def fit_candidate(
+    candidate: Candidate,
+    data: TrainingSet,
+    selection: Selection,
+    *,
+    seed: int = 0,
+    threads: int | None = None,
+    what: str = "the candidate",
+    progress: Progress = SILENT,
+) -> FittedCandidate:
+    """Fit one candidate to the training rows, and judge it on each row left out; `what` is its name for `progress`."""
+    progress.start(f"fitting {what}", 0, "steps")
+    problem, refined = Problem(candidate, data, seed, threads), selection.posterior != "laplace"
+    step = partial(progress.advance, 1)
+    integrated = selection.scale == "integrated"
+    parts, log_evidence = fitted_parts(problem, integrated=integrated, refined=refined, on_step=step)
+    if data.streamed is None:
+        progress.start(f"left-out rows of {what}", len(parts), "parts")
+        incomplete = IncompleteRows.of(data, problem.columns)
+        unseen = left_out(parts, incomplete, group=problem.group, on_part=step)
+    else:
+        progress.start(f"left-out rows of {what}", len(problem.X), "rows")
+        unseen = left_out_of_sample(problem, parts, on_rows=progress.advance)
+    unseen = unseen.recorded(problem.response["confusion"])
+    row = _row(problem, parts, log_evidence, unseen, judged=selection.by in {"evidence", "average"})
+    drafts = tuple(part.served.gaussian for part in parts) if refined else ()
+    numbers = problem.X.shape[0] * parts[0].basis.n_functions
+    kept = tuple(parts) if data.streamed is None and numbers <= MOST_NUMBERS else ()
+    return FittedCandidate(row, unseen, drafts, kept)
+
+
+def fitted_parts(
+    problem: Problem, *, integrated: bool, refined: bool, on_step: Step
+) -> tuple[list[Part], float]:
+    """Return the parts that matter, the best first, and the log evidence of all parts together.
+
+    `integrated` asks for several scales of the prior, weighted by evidence; otherwise there is one, of the highest.
+    """
+    parts: list[Part] = []
+    for width in range(len(problem.candidate.choices)):
+        basis = problem.basis(width, on_step=on_step)
+        if not integrated:
+            q = problem.at_scale(basis, None)
+            parts.append(Part(width, None, basis, q, q, q.log_evidence))
+            continue
+        scales = fit_scales(problem.design(basis), threads=problem.threads, **problem.fitted)
+        log_weight = scales.log_evidence + np.log(scales.weight)
+        for w, s, q in zip(log_weight.tolist(), scales.scale.tolist(), scales.posteriors, strict=True):
+            parts.append(Part(width, s, basis, q, q, w))
+    log_evidence = float(
+        logsumexp([part.log_weight for part in parts]) - np.log(len(problem.candidate.choices))
+    )
+    kept = sorted(_shared(parts), key=lambda part: -part.weight)[:MOST_PARTS]
+    return _refined(kept, on_step) if refined else _shared(kept), log_evidence
+
+
+def _shared(parts: Sequence[Part]) -> list[Part]:
+    """Return the parts with their shares, the best first; parts that are too small to matter are left out."""
+    log_weight = np.array([part.log_weight for part in parts])
+    kept = np.flatnonzero(log_weight > log_weight.max() + np.log(LEAST_PART))
+    share = np.exp(log_weight[kept] - logsumexp(log_weight[kept]))
+    shared = [replace(parts[i], weight=float(w)) for i, w in zip(kept.tolist(), share, strict=True)]
+    return sorted(shared, key=lambda part: -part.weight)
+
+
+def _refined(parts: Sequence[Part], on_step: Step) -> list[Part]:
+    """Return the parts with drafts of their refined posteriors.
+
+    Their shares are computed from the variational lower bounds: Laplace's evidence is far off where classes are
+    separable.  All parts have bounds, so that a bound is never compared with an evidence.
+    """
+    refined, ended = [], dict[int, Posterior]()
+    for part in parts:
+        # The refined posterior of another scale and the same width is a better start than the Laplace fit.
+        served = refine(part.laplace, start=ended.get(part.width), draft=True, on_step=on_step)
+        ended[part.width] = served
+        bound = part.log_weight + served.elbo - part.laplace.log_evidence
+        refined.append(replace(part, served=served, log_weight=bound))
+    return _shared(refined)
+
+
+@dataclass(frozen=True, eq=False)
+class IncompleteRows:
+    """The training rows that lack features, X (N, F) without a value where `missing`, and how these are integrated out.
+
+    `frame` is a classifier without members, which knows how features vary.  `columns` are those of the candidate, and
+    `filled` (N, len(columns)) their values with missing ones at conditional means.
+    """
+
+    frame: Classifier
+    X: Matrix
+    filled: Matrix
+    missing: NDArray[np.bool_]
+    columns: tuple[int, ...]
+
+    @classmethod
+    def of(cls, data: TrainingSet, columns: tuple[int, ...]) -> Self | None:
+        """Return the training rows of some data; None where no row lacks a feature of the candidate."""
+        rows, training = data.rows, data.rows.training
+        X, missing = rows.X[training], rows.missing[training]
+        lacking = missing[:, columns].any(axis=1) & ~missing.all(axis=1)
+        if not lacking.any():
+            return None
+        weight = data.weight
+        moments = replace(data.moments, spread=excess_spread(data.moments, X, missing, weight))
+        frame = Classifier(data.features, data.classes, (), moments, Domain(moments, np.inf))
+        left = np.flatnonzero(lacking)
+        step = -(-len(left) // MOST_INCOMPLETE)
+        chosen = np.zeros(len(X), dtype=bool)
+        chosen[left[::step]] = True
+        return cls(frame, X, data.filled[training][:, columns], missing & chosen[:, None], columns)
+
+    def stepped(self, basis: Basis, q: Posterior, unseen: Matrix) -> Matrix:
+        """Return `unseen` probabilities (N, K) at conditional means, changed as integration changes those of `q`."""
+        lacking = np.flatnonzero(self.missing.any(axis=1))
+        classifier = replace(self.frame, members=(Member(basis, q, self.columns),))
+        whole = classifier.score(self.X[lacking], self.missing[lacking]).probability
+        filled = q.prediction(basis(self.filled[lacking])).probability
+        p = unseen.copy()
+        p[lacking] *= whole / np.maximum(filled, np.finfo(float).tiny)
+        return np.asarray(p / p.sum(axis=1, keepdims=True))
+
+
+def left_out(
+    parts: Sequence[Part],
+    incomplete: IncompleteRows | None,
+    *,
+    group: NDArray[np.uint64] | None,
+    on_part: Callable[[], None],
+) -> LeftOut:
+    """Return the rows' left-out probabilities: of each part by one Newton step from its fit to all rows.
+
+    Rows of an equal `group` (N,) are left out together.
+    """
+    share, weight = recorded_shares(parts[0].laplace)
+    filled: Matrix | float = 0.0
+    integrated: Matrix | float = 0.0
+    for part in parts:
+        unseen = leave_one_out_probability(part.served, records=False, group=group)[0]
+        filled = filled + part.weight * unseen
+        if incomplete is not None:
+            integrated = integrated + part.weight * incomplete.stepped(part.basis, part.served, unseen)
+        on_part()
+    whole = None if incomplete is None else np.asarray(integrated)
+    return LeftOut(np.asarray(filled), weight[:, None] * share, whole)
+
+
+def left_out_of_sample(problem: Problem, parts: Sequence[Part], *, on_rows: Callable[[int], None]) -> LeftOut:
+    """Return what `left_out` returns, for the rows in memory: by one step from the fits to all rows.
+
+    `on_rows` is called with the number of rows that are done since the last call.
+    """
+    found = []
+    for start in range(0, len(problem.X), SAMPLED_AT_ONCE):
+        some = slice(start, start + SAMPLED_AT_ONCE)
+        p: Matrix | float = 0.0
+        for part in parts:
+            q = problem.sampled(part.served, part.basis, some)
+            unseen, share, weight = leave_one_out_probability(q, records=False)
+            p = p + part.weight * unseen
+        found.append(np.stack([p, weight[:, None] * share]))
+        on_rows(len(share))
+    filled, share = np.concatenate(found, axis=1)
+    return LeftOut(filled, share)
+
+
+def refit_candidate(
+    candidate: Candidate,
+    data: TrainingSet,
+    fitted: FittedCandidate,
+    selection: Selection,
+    *,
+    same_rows: bool,
+    checked: Mapping[int, float] = MappingProxyType({}),
+    judged: bool = False,
+    seed: int = 0,
+    threads: int | None = None,
+    what: str = "the candidate",
+    progress: Progress = SILENT,
+) -> list[FinalMember]:
+    """Return the members of a candidate, with the posterior that the selection asks for.
+
+    The refinement of a part starts at its draft.  With the `same_rows` as before, fits that are in memory are used.
+    The refined posteriors of the `checked` parts (index: share in the model) are compared with the exact ones where the
+    verdict on their Laplace fits is red.  `judged` asks for the verdict on the first part.
+    """
+    kind, step = selection.posterior, partial(progress.advance, 1)
+    done = "refining" if kind == "refined" else "sampling the posterior of"
+    progress.start(f"{done} {what}", 0, "steps" if kind == "refined" else "blocks of draws")
+    problem = Problem(candidate, data, seed, threads)
+    members, in_memory = [], fitted.parts if same_rows else ()
+    for number, part in enumerate(fitted.row.parts):
+        if in_memory:
+            basis, laplace = in_memory[number].basis, in_memory[number].laplace
+        else:
+            basis = problem.basis(part.width, known=part.widths or part.heights)
+            laplace = problem.at_scale(basis, part.scale)
+        (rng,) = problem.generator().spawn(1)
+        functions = basis.names(problem.names)
+        q, check = _final(kind, laplace, _start(laplace, fitted.drafts[number : number + 1]), rng, step), None
+        # Chains read all rows thousands of times.
+        if isinstance(q, RefinedPosterior) and number in checked and data.streamed is None:
+            progress.start(f"checking {what} against the exact posterior", 0, "steps")
+            exact = served(laplace, q, rng=rng, work=CHECK_WORK * checked[number])
+            q, check = exact.posterior, posterior_check(exact, functions, data.classes)
+        trust = None
+        if number in checked or (judged and not number):
+            reasons = named_reasons(laplace.trust.reasons, functions, data.classes)
+            trust = replace(laplace.trust, reasons=reasons)
+        members.append(FinalMember(Member(basis, q, problem.columns, part.weight), check, trust))
+    return members
+
+
+def _start(laplace: LaplacePosterior, draft: Sequence[Gaussian]) -> Posterior | None:
+    """Return the draft that a refinement starts from; None where there is none, or it has other functions.
+
+    Of other rows a basis may have other functions: steps lie at the different values of a feature.
+    """
+    if draft and draft[0].mean.size == laplace.gaussian.mean.size:
+        return replace(laplace, gaussian=draft[0])
+    return None
+
+
+def _final(
+    kind: str, laplace: LaplacePosterior, start: Posterior | None, rng: np.random.Generator, step: Step
+) -> Posterior:
+    """Return the posterior of a kind."""
+    if kind == "laplace":
+        return laplace
+    if kind == "sampled":
+        return sample_posterior(laplace, rng=rng, on_step=step)
+    start = start or refine(laplace, draft=True, on_step=step)
+    return refine(laplace, start=start, on_step=step)
+
+
+def posterior_check(result: Served, functions: Sequence[str], classes: Sequence[str]) -> PosteriorCheck:
+    """Return a check as a model stores it, with the log evidence in nats and its error where sampling estimated it.
+
+    `functions` (M,) and `classes` (K,) are the names in its reasons.
+    """
+    evidence, error = result.evidence or (math.nan, math.nan)
+    trust = result.posterior.trust
+    return PosteriorCheck(
+        way=result.way,
+        reason=result.reason,
+        verdict=trust.verdict,
+        reasons=named_reasons(trust.reasons, functions, classes),
+        mean_difference=_finite(result.mean_difference),
+        largest_difference=_finite(result.largest_difference),
+        log_evidence=_finite(evidence),
+        log_evidence_error=_finite(error),
+    )
+
+
+def _row(
+    problem: Problem, parts: Sequence[Part], log_evidence: float, unseen: LeftOut, *, judged: bool
+) -> JudgedCandidate:
+    """Return the candidate's row in the table; a number that could not be computed is None, since JSON has no NaN.
+
+    The evidence is that of all parts together.  The log of the Occam factor is this log evidence minus the log
+    likelihood at the mode of the best part.  BIC, effective parameters and verdict are those of the best part.  The
+    verdict and the second-order term take longer than the fit: they are there where the evidence ranks (`judged`).
+    """
+    best, loss = parts[0].laplace, unseen.loss()
+    if not np.isfinite([log_evidence, best.bic, loss]).all():
+        raise ValueError(f"evidence {log_evidence}, BIC {best.bic}, log loss {loss}")
+    density, error = unseen.log_density(best.problem.n_effective)
+    trust = best.trust if judged else None
+    return JudgedCandidate(
+        features=problem.names,
+        basis=problem.words,
+        n_functions=int(best.problem.n_functions),
+        log_evidence=float(log_evidence),
+        second_order=_finite(best.second_order) if judged else None,
+        log_likelihood=_finite(best.log_likelihood),
+        log_occam_factor=_finite(log_evidence - best.log_likelihood),
+        bic=float(best.bic),
+        loo=_finite(density),
+        loo_standard_error=_finite(error),
+        effective_parameters=_finite(best.effective_parameters),
+        log_loss=float(loss),
+        parts=tuple(part.described for part in parts),
+        verdict=None if trust is None else trust.verdict,
+        reasons=()
+        if trust is None
+        else named_reasons(trust.reasons, parts[0].basis.names(problem.names), problem.data.classes),
+        numbers={} if trust is None else {name: _finite(x) for name, x in trust.numbers.items()},
+        converged=bool(best.converged),
+        n_iter=int(best.n_iter),
+        prior_probability=problem.candidate.prior_probability,
+    )
+
+
+def _finite(x: float) -> float | None:
+    return float(x) if np.isfinite(x) else None
+
+
+def _value_words(value: object) -> str:
+    return "/".join(f"{x:g}" for x in value) if isinstance(value, tuple) else str(value)

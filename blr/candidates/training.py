@@ -1,0 +1,712 @@
+"""The default run as numerics: arrays in, a classifier out.
+
+    trained = blr.fit_default(X, y, target=X_survey)
+    trained.predict_proba(X_survey)
+
+The steps are the fit of each candidate, the choice, the refinement of those that are chosen, and the classifier that
+they make, with the numbers that judge it.  `Training` has a method for each, so that a caller may keep what is done;
+`fit_default` makes all of them at once.
+Shapes: N labelled rows, n of them, T rows of the target, F features, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blr.arrays import (
+    Matrix,
+    Table,
+    Vector,
+    column_names,
+    features_of,
+    html_table,
+    require_finite,
+    without_names,
+)
+from blr.basis.kinds import fit_basis
+from blr.calibration import log_loss
+from blr.candidates.candidate import (
+    Candidate,
+    CandidatePart,
+    CandidateRow,
+    PosteriorCheck,
+    default_candidates,
+)
+from blr.candidates.choice import LEVELS, Ranking, Selection, checked_parts, choose, mixed, served_trust
+from blr.candidates.fits import SILENT, FinalMember, FittedCandidate, Progress, fit_candidate, refit_candidate
+from blr.candidates.rows import LabelledRows, TrainingSet, density_weights, overdispersion, wrong_labels
+from blr.classifier import Classifier, Member
+from blr.explanation.contributions import Contributions, contributions
+from blr.likelihood.confusion import as_confusion, recorded_probability
+from blr.missing.measurement_errors import excess, training_noise
+from blr.predictive.scores import Scores
+from blr.predictive.temperature import estimate_temperature
+from blr.selection.skill import Skill, skill
+from blr.shift import DensityRatio, class_priors, density_ratio, log_prior_shift
+from blr.threads import single_threaded_blas
+from blr.trust.verdict import Trust
+
+__all__ = ["TrainedClassifier", "Training", "compared", "fit_default", "votes_phi"]
+
+MOST_QUADRATIC = 20
+"""Most features with products in the comparison of the sets: more features would have hundreds of products."""
+FEW_LABELS, HELD_OUT = 2000, 0.2
+"""Labelled rows from which a share is held out; of fewer, left-out rows judge."""
+
+DEFAULT = Selection()
+Finals = Mapping[int, Mapping[str, Sequence[FinalMember]]]
+"""The members of each chosen candidate, by its index and the rows of its fit: "judged", and "kept" of a second fit."""
+
+
+def compared(data: TrainingSet, X: Matrix, missing: NDArray[np.bool_]) -> DensityRatio:
+    """Return how the labelled rows differ from rows X (T, F) of a target, by the features and their products.
+
+    Raises
+    ------
+    ValueError
+        If there are too few rows.
+    """
+    other = data.moments.impute(X, missing)
+    degree = 2 if other.shape[1] <= MOST_QUADRATIC else 1
+    basis = fit_basis("polynomial", np.concatenate([data.filled, other]), degree=degree)
+    return density_ratio(basis(data.filled), basis(other), train_weight=data.rows.weight)
+
+
+def votes_phi(data: TrainingSet, seed: int) -> float:
+    """Return the overdispersion of the votes of training rows, by which weights are to be divided; 1 without votes."""
+    rows = data.rows
+    if rows.votes is None:
+        return 1.0
+    rng, training = np.random.default_rng([seed, 0x70686]), rows.training
+    return overdispersion(data.filled[training], rows.votes[training], rng=rng)
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """Candidates, and the rows that they are fitted to and judged on.
+
+    `again` gives the rows of a second fit, which sees those too that judged the first; None for no such fit.
+    `target` are rows of the catalogue to classify, features (T, F) and their mask of missing ones.  `class_prior` are
+    the shares of the classes there, "em" to estimate them from these rows, None for those of the training rows.
+    """
+
+    candidates: tuple[Candidate, ...]
+    judged: TrainingSet
+    again: Callable[[], TrainingSet] | None = None
+    selection: Selection = DEFAULT
+    seed: int = 0
+    threads: int | None = None
+    progress: Progress = SILENT
+    target: tuple[Matrix, NDArray[np.bool_]] | None = None
+    class_prior: str | Mapping[str, float] | None = None
+
+    @cached_property
+    def kept(self) -> TrainingSet:
+        """The rows that the model which is kept is fitted to."""
+        return self.judged if self.again is None else self.again()
+
+    @property
+    def fits(self) -> dict[str, TrainingSet]:
+        """The rows of the fits: "judged", and "kept" too if the model is fitted again to all rows."""
+        return {"judged": self.judged} | ({} if self.again is None else {"kept": self.kept})
+
+    def _what(self, index: int) -> str:
+        return f"candidate {index + 1} of {len(self.candidates)}"
+
+    def fit(self, index: int) -> FittedCandidate:
+        """Fit one candidate, and judge it on rows that its fits have not seen."""
+        return fit_candidate(
+            self.candidates[index],
+            self.judged,
+            self.selection,
+            seed=self.seed,
+            threads=self.threads,
+            what=self._what(index),
+            progress=self.progress,
+        )
+
+    def choose(self, fitted: Sequence[FittedCandidate]) -> Ranking:
+        """Return which candidates make the model, and each one's share and posterior probability."""
+        return choose([one.row for one in fitted], [one.left_out for one in fitted], by=self.selection.by)
+
+    def refine(
+        self, index: int, fitted: Sequence[FittedCandidate], ranking: Ranking
+    ) -> dict[str, list[FinalMember]]:
+        """Give a candidate the posterior that the selection asks for; return its members, by their fit."""
+        checked = checked_parts(ranking.members, [one.row for one in fitted])
+        return {
+            which: refit_candidate(
+                self.candidates[index],
+                data,
+                fitted[index],
+                self.selection,
+                same_rows=which == "judged",
+                checked=checked[index] if data is self.kept else {},
+                judged=data is self.kept and index == ranking.selected,
+                seed=self.seed,
+                threads=self.threads,
+                what=self._what(index),
+                progress=self.progress,
+            )
+            for which, data in self.fits.items()
+        }
+
+    def trained(
+        self, fitted: Sequence[FittedCandidate], ranking: Ranking, finals: Finals
+    ) -> TrainedClassifier:
+        """Return the classifier that the chosen candidates make, and the numbers that judge it."""
+        which, shares = [*self.fits][-1], dict(ranking.members)
+        rows, judged_share = self.judged.rows, self.judged.class_share
+        kept = [final for index in finals for final in finals[index][which]]
+        table = tuple(
+            CandidateRow(
+                **vars(one.row) | _verdict(finals.get(i, {}).get(which, ())),
+                weight=weight,
+                share=shares.get(i, 0.0),
+                checks=tuple(final.check for final in finals[i][which]) if i in finals else (),
+            )
+            for i, (one, weight) in enumerate(zip(fitted, ranking.weights, strict=True))
+        )
+        mixture = mixed([one.left_out for one in fitted], ranking.shares)
+        p, temperature = mixture.at(ranking.integrated), None
+        # Where labels may be wrong, these are probabilities of the recorded label, not of the true class.
+        if self.selection.temperature == "estimated" and rows.confusion is None:
+            temperature = estimate_temperature(p, mixture.share)
+        p = p if temperature is None else temperature.scaled(p)
+        trust = _trust(table[ranking.selected], self._members(finals, shares, which), kept)
+
+        def build(fits: str) -> Classifier:
+            return _classifier(
+                self._members(finals, shares, fits),
+                self.fits[fits],
+                self.selection,
+                untrusted=trust.verdict == "red",
+                temperature=temperature,
+                integrated=ranking.integrated,
+            )
+
+        judged = build("judged")
+        plugin, seen = p, np.ones(len(rows.target), dtype=bool)
+        if rows.held_out.any():
+            seen, used = rows.held_out, self._used(judged)
+            self.progress.start("judging the model on held-out objects", int(seen.sum()), "rows")
+            scores = judged.score(rows.X[seen][:, used], rows.missing[seen][:, used])
+            confusion = rows.confused(seen)
+            p, plugin = (recorded_probability(one, confusion) for one in (scores.probability, scores.plugin))
+        else:
+            self.progress.start("judging the model by left-out rows", len(p), "rows")
+        self.progress.advance(len(p))
+        return TrainedClassifier(
+            classifier=self._corrected(judged if which == "judged" else build(which), self.kept.class_share),
+            judged=None if which == "judged" else self._corrected(judged, judged_share),
+            candidates=table,
+            selected=ranking.selected,
+            trust=trust,
+            seen=seen,
+            probability=p,
+            plugin=plugin,
+            outcome=_outcome(rows, seen),
+            group=None if rows.group is None else rows.group[seen],
+            class_share=judged_share,
+            class_share_kept=self.kept.class_share,
+            noise={}
+            if rows.errors is None
+            else training_noise(
+                rows.errors[rows.training], rows.missing[rows.training], self.judged.features
+            ),
+        )
+
+    def run(self) -> TrainedClassifier:
+        """Return the classifier of all steps."""
+        with single_threaded_blas():
+            fitted = [self.fit(index) for index in range(len(self.candidates))]
+            ranking = self.choose(fitted)
+            finals = {index: self.refine(index, fitted, ranking) for index, _ in ranking.members}
+            return self.trained(fitted, ranking, finals)
+
+    def _members(self, finals: Finals, shares: Mapping[int, float], which: str) -> list[Member]:
+        return [
+            replace(final.member, weight=shares[index] * final.member.weight)
+            for index in finals
+            for final in finals[index][which]
+        ]
+
+    def _used(self, classifier: Classifier) -> list[int]:
+        return [self.judged.features.index(name) for name in classifier.features]
+
+    def _corrected(self, classifier: Classifier, share: Vector) -> Classifier:
+        """Return the classifier with the class shares of the target; `share` (K,) are those of its training rows."""
+        prior = self.class_prior
+        if prior is None:
+            return classifier
+        if isinstance(prior, str):
+            if prior != "em" or self.target is None:
+                raise ValueError(
+                    f"got class_prior {prior!r}, expected shares of the classes, or 'em' with rows of the target; "
+                    "give these"
+                )
+            used = self._used(classifier)
+            X, missing = self.target
+            p = classifier.score(X[:, used], missing[:, used]).probability
+            return replace(classifier, log_prior_shift=class_priors(p, share).log_shift)
+        if set(prior) != set(classifier.classes):
+            raise ValueError(
+                f"got shares of {', '.join(prior)}, expected one share for each class: "
+                f"{', '.join(classifier.classes)}; correct the names"
+            )
+        shift = log_prior_shift([prior[name] for name in classifier.classes], share)
+        return replace(classifier, log_prior_shift=shift)
+
+
+def _classifier(
+    members: Sequence[Member], data: TrainingSet, selection: Selection, **more: Any
+) -> Classifier:
+    """Return the classifier that is made of fitted members; its features are those that some member uses."""
+    used = sorted({column for member in members for column in member.columns})
+    place, training = {column: j for j, column in enumerate(used)}, data.rows.training
+    return Classifier.build(
+        [Member(m.basis, m.posterior, tuple(place[c] for c in m.columns), m.weight) for m in members],
+        data.rows.X[training][:, used],
+        data.rows.missing[training][:, used],
+        features=[data.features[j] for j in used],
+        classes=data.classes,
+        weight=data.weight,
+        low_confidence=selection.low_confidence,
+        close_call=selection.close_call,
+        averaged_beyond=selection.extrapolation == "averaged",
+        **more,
+    )
+
+
+def _verdict(finals: Sequence[FinalMember]) -> dict[str, object]:
+    """Return the verdict on a candidate's first part as fields of its row; nothing where none was asked for."""
+    if not finals or finals[0].trust is None:
+        return {}
+    trust = finals[0].trust
+    numbers = {name: float(x) if np.isfinite(x) else None for name, x in trust.numbers.items()}
+    return {"verdict": trust.verdict, "reasons": tuple(trust.reasons), "numbers": numbers}
+
+
+def _trust(selected: CandidateRow, members: Sequence[Member], finals: Sequence[FinalMember]) -> Trust:
+    """Return the verdict on the posteriors of the model: that of the checked parts, or of its chains if it has some."""
+    checks = [final.check for final in finals]
+    if any(check is not None for check in checks) or members[0].posterior.kind != "sampled":
+        numbers = {name: np.nan if x is None else x for name, x in selected.numbers.items()}
+        laplace = Trust(selected.verdict or "red", selected.reasons, numbers)
+        return served_trust(laplace, [m.weight for m in members], checks)
+    return max((m.posterior.trust for m in members), key=lambda trust: LEVELS.index(trust.verdict))
+
+
+def _outcome(rows: LabelledRows, seen: NDArray[np.bool_]) -> Any:
+    """Return the classes (n,) of the rows in a mask, or the shares (n, K) of their votes."""
+    if rows.votes is None:
+        return rows.target[seen]
+    votes = rows.votes[seen]
+    return votes / votes.sum(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainedClassifier:
+    """A classifier, the table of the candidates that it is made of, and the numbers that judge it.
+
+    Parameters
+    ----------
+    classifier, judged
+        The classifier; and the one to which the numbers belong, None if they are the same.
+    candidates, selected
+        The table of the candidates, and the row that became the model, or the largest part of it.
+    trust
+        The verdict on its posteriors, with its reasons and numbers.
+    seen, probability, plugin
+        The labelled rows (N,) that judge: the held-out ones or, without any, all of them, each left out of the fits.
+        Their probabilities (n, K), moderated and with the weights at the mode.  Where labels may be wrong, they are
+        those of the recorded classes.
+    outcome, group
+        Classes of these rows (n,), or the shares of their votes (n, K); and which of them belong together.
+    class_share, class_share_kept
+        Shares of the classes (K,) in the training rows that are judged, and in those of the classifier.
+    noise
+        Root mean square error of each feature in the training rows, by its name, where errors were given.
+    labels
+        The classes (K,) as the user has them.
+    comparison
+        How the labelled rows differ from the target; None without one.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> y = np.where(X[:, 0] + rng.normal(size=200) > 0, "late", "early")
+    >>> trained = blr.fit_default(X, y, candidates=["linear"])
+    >>> trained.predict([[2.0, 0.0], [-2.0, np.nan]]).tolist()
+    ['late', 'early']
+    >>> again = blr.TrainedClassifier.from_dict(trained.to_dict())
+    >>> bool((again.predict_proba(X) == trained.predict_proba(X)).all())
+    True
+    """
+
+    classifier: Classifier
+    judged: Classifier | None
+    candidates: tuple[CandidateRow, ...]
+    selected: int
+    trust: Trust
+    seen: NDArray[np.bool_]
+    probability: Matrix
+    plugin: Matrix
+    outcome: Any
+    group: NDArray[Any] | None
+    class_share: Vector
+    class_share_kept: Vector
+    noise: Mapping[str, float]
+    labels: NDArray[Any] | None = None
+    comparison: DensityRatio | None = None
+
+    def __repr__(self) -> str:
+        """Return classes, features, the loss and the verdict."""
+        what = repr(self.classifier).strip("<>").removeprefix("Classifier: ")
+        return f"<TrainedClassifier: {what}; log loss {self.log_loss:.4f} ({self.judged_by}), {self.trust.verdict}>"
+
+    def _repr_html_(self) -> str:
+        table = self.table()
+        rows = [[str(x) for x in row] for row in zip(*(c.tolist() for c in table.values()), strict=True)]
+        return html_table([*table], rows, repr(self).strip("<>"))
+
+    @property
+    def judged_by(self) -> str:
+        """Return "held-out" or "left-out": what the rows are that judge."""
+        return "left-out" if self.seen.all() else "held-out"
+
+    @cached_property
+    def _served(self) -> Matrix:
+        # A row without probabilities gets the shares of the classes.
+        return np.where(np.isfinite(self.probability[:, :1]), self.probability, self.class_share)
+
+    @property
+    def log_loss(self) -> float:
+        """The mean log loss of the rows that judge, in nats."""
+        return float(log_loss(self._served, self.outcome))
+
+    @property
+    def skill(self) -> Skill:
+        """How much smaller the log loss is than that of the class shares, with its 95 % interval."""
+        return skill(self._served, self.outcome, class_shares=self.class_share, group=self.group)
+
+    def table(self) -> Table:
+        """Return the candidates as a table: a dictionary of columns, which `pandas.DataFrame` takes as it is."""
+        names = ("basis", "n_functions", "share", "log_loss", "loo", "log_evidence", "bic", "verdict")
+        cells = (
+            [np.nan if x is None else x for x in (getattr(row, n) for row in self.candidates)] for n in names
+        )
+        return Table({name: np.array(column) for name, column in zip(names, cells, strict=True)})
+
+    def score(self, X: ArrayLike, errors: ArrayLike | None = None) -> Scores:
+        """Return probabilities, their uncertainty and flags of rows X (N, F), NaN where a feature is missing.
+
+        `errors` (N, F) are the one-sigma errors of the features.  A table may hold its columns in any order.
+
+        Raises
+        ------
+        ValueError
+            If X or the errors have other columns than the features.
+        """
+        names = self.classifier.features
+        rows = _features(features_of(X, names), len(names), "X")
+        sigma = None
+        if errors is not None:
+            sigma = excess(_features(features_of(errors, names), len(names), "errors"), self.noise, names)
+        return self.classifier.score(rows, np.isnan(rows), None if sigma is None else np.nan_to_num(sigma))
+
+    def predict_proba(self, X: ArrayLike, errors: ArrayLike | None = None) -> Matrix:
+        """Return the moderated probabilities (N, K); a row without any feature has the shares of the classes."""
+        p = self.score(X, errors).probability
+        return np.where(np.isfinite(p[:, :1]), p, self.class_share_kept)
+
+    def predict(self, X: ArrayLike, errors: ArrayLike | None = None) -> Any:
+        """Return the most probable class of each row, (N,)."""
+        labels = np.array(self.classifier.classes) if self.labels is None else self.labels
+        return labels[self.predict_proba(X, errors).argmax(axis=1)]
+
+    def explain(self, x: ArrayLike, *, of: int | None = None, against: int | None = None) -> Contributions:
+        """Return what each feature of a row (F,) contributes to the logit of a class against another, in nats.
+
+        By default they are the most probable class and the runner-up.
+
+        Raises
+        ------
+        ValueError
+            If the row has no feature, or the classes are not two different ones.
+        """
+        row = np.asarray(x, dtype=np.float64)
+        first = np.argsort(-self.predict_proba(row[None])[0], kind="stable")
+        one = int(first[0]) if of is None else of
+        other = int(next(k for k in first if k != one)) if against is None else against
+        return contributions(self.classifier, row, np.isnan(row), of=one, against=other)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return scalars, strings, lists and arrays that `from_dict` makes the classifier of."""
+        own = {name: getattr(self, name) for name in _ARRAYS}
+        return own | {
+            "classifier": self.classifier.to_dict(),
+            "judged": None if self.judged is None else self.judged.to_dict(),
+            "candidates": [asdict(row) for row in self.candidates],
+            "selected": self.selected,
+            "trust": self.trust.to_dict(),
+            "noise": dict(self.noise),
+            "comparison": None if self.comparison is None else vars(self.comparison),
+        }
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> TrainedClassifier:
+        """Return the classifier of `to_dict`."""
+        arrays: dict[str, Any] = {name: None if d[name] is None else np.asarray(d[name]) for name in _ARRAYS}
+        return cls(
+            **arrays,
+            classifier=Classifier.from_dict(d["classifier"]),
+            judged=None if d["judged"] is None else Classifier.from_dict(d["judged"]),
+            candidates=tuple(_row(row) for row in d["candidates"]),
+            selected=d["selected"],
+            trust=Trust.from_dict(d["trust"]),
+            noise=dict(d["noise"]),
+            comparison=None if d["comparison"] is None else DensityRatio(**d["comparison"]),
+        )
+
+
+_ARRAYS = ("seen", "probability", "plugin", "outcome", "group", "class_share", "class_share_kept", "labels")
+
+
+def _row(d: Mapping[str, Any]) -> CandidateRow:
+    """Return the row of the table that `dataclasses.asdict` made a dictionary of."""
+    parts: list[CandidatePart] = []
+    for part in d["parts"]:
+        arrays: dict[str, Any] = {n: tuple(x) if isinstance(x, list) else x for n, x in part.items()}
+        parts.append(CandidatePart(**arrays))
+    checks = tuple(
+        None if c is None else PosteriorCheck(**{**c, "reasons": tuple(c["reasons"])}) for c in d["checks"]
+    )
+    own = {
+        "parts": tuple(parts),
+        "checks": checks,
+        "features": tuple(d["features"]),
+        "reasons": tuple(d["reasons"]),
+    }
+    return CandidateRow(**{**d, **own})
+
+
+def _features(x: Any, n_features: int | None, name: str) -> Matrix:
+    """Return features (N, F), NaN where they are missing."""
+    x = without_names(
+        np.ma.filled(x.astype(np.float64), np.nan) if isinstance(x, np.ma.MaskedArray) else x, name
+    )
+    rows = np.ascontiguousarray(x, dtype=np.float64)
+    if rows.ndim != 2 or n_features not in (None, rows.shape[1]):
+        raise ValueError(
+            f"{name} must be (N, {n_features or 'F'}), got shape {rows.shape}; give a row an object"
+        )
+    require_finite(np.where(np.isnan(rows), 0.0, rows), name)
+    return rows
+
+
+def _labels(
+    y: ArrayLike, classes: Sequence[str] | None
+) -> tuple[NDArray[Any], NDArray[np.intp], Matrix | None]:
+    """Return the classes (K,), the class indices of the rows (N,), and their votes (N, K) or None."""
+    given = np.asarray(y)
+    if given.ndim == 2:
+        labels = np.array(
+            column_names(y) or [str(k) for k in range(given.shape[1])] if classes is None else classes
+        )
+        votes = _features(y, len(labels), "y")
+        if not ((votes >= 0).all() and (votes.sum(axis=1) > 0).all()):
+            raise ValueError("y holds votes, expected numbers of 0 or more, and at least one in each row")
+        return labels, votes.argmax(axis=1), votes
+    labels = np.unique(given) if classes is None else np.asarray(classes)
+    index = {name: k for k, name in enumerate(labels.tolist())}
+    unknown = sorted({str(name) for name in given.tolist() if name not in index})
+    if unknown:
+        raise ValueError(f"y has the label {unknown[0]!r}, expected one of {', '.join(map(str, labels))}")
+    return labels, np.array([index[name] for name in given.tolist()], dtype=np.intp), None
+
+
+def _held_out(
+    held_out: float | ArrayLike | None, n: int, group: NDArray[Any] | None, seed: int
+) -> NDArray[np.bool_]:
+    """Return the rows (N,) that are held out: those of a mask, or of so many of the groups, drawn at random."""
+    if held_out is not None and np.ndim(held_out):
+        mask = np.asarray(held_out, dtype=bool)
+        if mask.shape != (n,):
+            raise ValueError(f"held_out must be a share, or a mask ({n},), got shape {mask.shape}")
+        return mask
+    share = (HELD_OUT if n >= FEW_LABELS else 0.0) if held_out is None else float(np.asarray(held_out))
+    if not 0 <= share < 1:
+        raise ValueError(f"held_out must be a share from 0 to below 1, got {share}")
+    _, of_row = np.unique(np.arange(n) if group is None else group, return_inverse=True)
+    drawn = np.random.default_rng([seed, 0x73706C]).random(int(of_row.max()) + 1) < share
+    return np.asarray(drawn[of_row])
+
+
+def fit_default(
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+    group: ArrayLike | None = None,
+    errors: ArrayLike | None = None,
+    features: Sequence[str] | None = None,
+    classes: Sequence[str] | None = None,
+    candidates: Sequence[str | Candidate] | None = None,
+    held_out: float | ArrayLike | None = None,
+    refit: bool = True,
+    target: ArrayLike | None = None,
+    weigh_as_target: bool = False,
+    class_prior: str | Mapping[str, float] | None = None,
+    noise: ArrayLike | str | None = None,
+    annotator: ArrayLike | None = None,
+    selection: Selection = DEFAULT,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress = SILENT,
+) -> TrainedClassifier:
+    """Train a classifier as `blr train` does: candidates compete, and a mixture of them is judged on unseen rows.
+
+    Parameters
+    ----------
+    X
+        Features (N, F), an array or a table; NaN, null and masked values are missing and are integrated out.
+    y
+        Labels (N,), or votes for each class (N, K).
+    sample_weight, group
+        Weights of the rows (N,); and labels (N,) equal for rows that belong together, such as those of one object.
+    errors
+        One-sigma errors of the features (N, F): a row to classify is widened by what its errors exceed these.
+    features, classes
+        Names of the features, by default those of the table; and of the classes, in order, by default those in y.
+    candidates
+        Kinds of basis, such as "linear", or `blr.Candidate`; by default the list that `blr init` writes.
+    held_out
+        Share of the groups that no fit sees until the model is judged, or a mask (N,) of such rows; by default a fifth
+        of 2,000 rows or more, and none of fewer: then all rows judge, each left out of the fits.
+    refit
+        Whether the model that is kept is fitted once more to all rows, where some are held out.
+    target, weigh_as_target
+        Rows of the catalogue to classify (T, F), which are compared with the labelled ones; and whether these are
+        weighted to look like them.
+    class_prior
+        Shares of the classes in the target, by name; "em": estimated from its rows.
+    noise, annotator
+        Labels that may be wrong: "estimated", a share, or probabilities (K, K) of the recorded class given the true
+        one; and who gave each label (N,), where the shares are to be estimated by annotator.
+    selection
+        How the model is made of the candidates; by default they are stacked.
+    seed, threads, progress
+        Seed of all that is drawn at random; threads of the fits; and who is told what is being done.
+
+    Raises
+    ------
+    ValueError
+        If shapes, labels, weights or names do not fit, a class has no training rows, or a feature no values.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> y = np.where(X[:, 0] + rng.normal(size=200) > 0, "late", "early")
+    >>> trained = blr.fit_default(X, y, candidates=["linear"], features=["u_r", "mag"])
+    >>> trained.judged_by, trained.trust.verdict, trained.skill.verdict
+    ('left-out', 'green', 'better')
+    """
+    names = features if features is not None else column_names(X)
+    values = _features(X, None if names is None else len(names), "X")
+    named = tuple(f"x{j}" for j in range(values.shape[1])) if names is None else tuple(map(str, names))
+    labels, index, votes = _labels(y, classes)
+    n = len(values)
+    _check_lengths(n, y=index, sample_weight=sample_weight, group=group, errors=errors, annotator=annotator)
+    weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if weight is not None and not (np.isfinite(weight) & (weight >= 0)).all():
+        raise ValueError("sample_weight holds negative or missing numbers, expected 0 or more in each row")
+    together = None if group is None else np.unique(np.asarray(group), return_inverse=True)[1]
+    missing = np.isnan(values)
+    rows = LabelledRows(
+        X=np.where(missing, 0.0, values),
+        missing=missing,
+        target=index,
+        held_out=_held_out(held_out, n, together, seed),
+        weight=weight,
+        votes=votes,
+        errors=None if errors is None else _features(errors, values.shape[1], "errors"),
+        group=together,
+        annotator=None if annotator is None else np.unique(np.asarray(annotator), return_inverse=True)[1],
+    )
+    _check_rows(rows, named, labels)
+    data = TrainingSet.of(rows, named, [str(label) for label in labels])
+    other = None
+    if target is not None:
+        wanted = _features(features_of(target, names), values.shape[1], "target")
+        other = np.where(np.isnan(wanted), 0.0, wanted), np.isnan(wanted)
+    with single_threaded_blas():
+        comparison = None if other is None else compared(data, *other)
+        weighted = comparison is not None and weigh_as_target
+        if comparison is not None and weighted:
+            rows = replace(rows, weight=density_weights(rows, comparison.ratio))
+            data = TrainingSet.of(rows, named, data.classes)
+        phi = votes_phi(data, seed)
+        if phi != 1:
+            rows = replace(rows, weight=(np.ones(n) if rows.weight is None else rows.weight) / phi)
+            data = replace(data, rows=rows)
+        if noise is not None:
+            data = replace(data, rows=replace(rows, confusion=_confusion(data, noise, seed)))
+        ratio = comparison.ratio if comparison is not None and weighted else None
+        chosen = default_candidates(n, len(named), len(labels)) if candidates is None else candidates
+        training = Training(
+            tuple(Candidate(one) if isinstance(one, str) else one for one in chosen),
+            data,
+            partial(data.of_all, ratio) if refit and rows.held_out.any() else None,
+            selection,
+            seed,
+            threads,
+            progress,
+            other,
+            class_prior,
+        )
+        return replace(training.run(), labels=labels, comparison=comparison)
+
+
+def _confusion(data: TrainingSet, noise: ArrayLike | str, seed: int) -> Matrix:
+    if not isinstance(noise, str):
+        return as_confusion(noise, len(data.classes))
+    if noise != "estimated":
+        raise ValueError(f"noise must be 'estimated', a share or a matrix (K, K), got {noise!r}")
+    who = data.rows.annotator
+    rng = np.random.default_rng([seed, 0x6E6F6973])
+    return wrong_labels(data, n_annotators=0 if who is None else int(who.max()) + 1, rng=rng).confusion
+
+
+def _check_lengths(n: int, **given: Any) -> None:
+    for name, value in given.items():
+        if value is not None and len(without_names(value, name)) != n:
+            raise ValueError(f"X has {n} rows, but {name} has {len(value)}; give one for each row")
+
+
+def _check_rows(rows: LabelledRows, features: Sequence[str], labels: NDArray[Any]) -> None:
+    """Raise ValueError where no model can be fitted to the rows."""
+    training = rows.training
+    weight = None if rows.weight is None else rows.weight[training]
+    of_class = np.bincount(rows.target[training], weights=weight, minlength=len(labels))
+    if len(labels) < 2:
+        raise ValueError(f"got one class ({labels[0]}), expected at least two; add rows of another class")
+    if not of_class.all():
+        raise ValueError(
+            f"class {labels[int(of_class.argmin())]} has no training rows of positive weight, expected some of each "
+            "class; hold other rows out, or leave the class out"
+        )
+    nowhere = np.flatnonzero(rows.missing[training].all(axis=0))
+    if len(nowhere):
+        raise ValueError(
+            f"feature {features[int(nowhere[0])]} is missing in every training row, expected values in some; "
+            "leave it out"
+        )

@@ -1,0 +1,78 @@
+"""Left-out rows that lack features are predicted as the model serves them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import blr
+from blr.basis.kinds import fit_basis
+from blr.candidates.candidate import Candidate
+from blr.candidates.choice import LeftOut, Selection
+from blr.candidates.fits import fit_candidate
+from blr.candidates.rows import LabelledRows, TrainingSet
+from blr.classifier import Classifier, Member
+from blr.missing.domain import Domain
+from blr.missing.excess import excess_spread
+
+Floats = NDArray[np.float64]
+
+
+LAPLACE = Selection(posterior="laplace", scale="maximised")
+
+
+def incomplete(n: int, K: int = 2, *, of_group: int = 1) -> TrainingSet:
+    """Return rows of K classes whose second feature tells most, and is missing in half of them."""
+    rng = np.random.default_rng(1)
+    y = rng.integers(K, size=n)
+    X = np.column_stack([y + rng.normal(size=n), 3.0 * y + rng.normal(size=n)])
+    missing = np.column_stack([np.zeros(n, dtype=bool), rng.random(n) < 0.5])
+    missing[0] = True  # a row without any feature has no probabilities of its own
+    group = np.arange(n) // of_group
+    rows = LabelledRows(np.where(missing, 0.0, X), missing, y, np.zeros(n, dtype=bool), group=group)
+    return TrainingSet.of(rows, ("u", "v"), tuple("abcde"[:K]))
+
+
+def without_each(data: TrainingSet) -> LeftOut:
+    """Return the slow twin: a fit without each group, of which a classifier scores one row after the other."""
+    rows, K = data.rows, len(data.classes)
+    moments = replace(data.moments, spread=excess_spread(data.moments, rows.X, rows.missing))
+    basis = fit_basis("linear", data.filled)
+    Phi, filled, integrated = basis(data.filled), [], []
+    likelihood = "logistic" if K == 2 else "softmax"
+    prior = blr.fit_evidence(Phi, rows.target, likelihood, classes=range(K)).prior
+    for i in range(len(Phi)):
+        seen = rows.group != rows.group[i]
+        q = blr.fit(Phi[seen], rows.target[seen], prior, likelihood, classes=range(K))
+        member = Member(basis, q, (0, 1))
+        classifier = Classifier(data.features, data.classes, (member,), moments, Domain(moments, np.inf))
+        filled.append(q.prediction(Phi[[i]]).probability[0])
+        none = rows.missing[i].all()  # such a row has no probabilities of its own
+        score = classifier.score(rows.X[[i]], rows.missing[[i]]).probability
+        integrated.append(filled[-1] if none else score[0])
+    return LeftOut(np.array(filled), np.eye(K)[rows.target], np.array(integrated))
+
+
+@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("of_group", [1, 3])
+def test_one_step_is_near_fits_without_the_rows(K: int, of_group: int) -> None:
+    data = incomplete(150, K, of_group=of_group)
+    found, twin = fit_candidate(Candidate(), data, LAPLACE).left_out, without_each(data)
+    assert np.abs(found.filled - twin.filled).mean() < 1e-3
+    assert np.abs(found.filled - twin.filled).max() < 0.03
+    assert np.abs(found.at(1.0) - twin.at(1.0)).mean() < 3e-3
+    assert found.at(1.0).sum(axis=1) == pytest.approx(np.ones(150))
+    assert found.at(0.3) == pytest.approx(0.7 * found.filled + 0.3 * found.at(1.0))
+
+
+def test_complete_rows_have_one_prediction() -> None:
+    """So has a candidate without the feature that some rows lack."""
+    data = incomplete(60)
+    known = np.zeros((60, 2), dtype=bool)
+    whole = TrainingSet.of(replace(data.rows, missing=known), data.features, data.classes)
+    for own, candidate in ((whole, Candidate()), (data, Candidate(features=("u",)))):
+        found = fit_candidate(candidate, own, LAPLACE).left_out
+        assert found.at(1.0) is found.filled
