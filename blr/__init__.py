@@ -17,7 +17,7 @@ if (
     from blr.candidates.training import TrainedClassifier, fit_default
     from blr.classifier import Classifier
     from blr.decisions import Flag, decide
-    from blr.estimators import LaplaceClassifier
+    from blr.estimators import DefaultClassifier, LaplaceClassifier
     from blr.likelihood.prior import GaussianPrior
     from blr.posterior.bridge import bridge_evidence
     from blr.posterior.laplace import fit, fit_sgd, laplace_approximation
@@ -36,6 +36,7 @@ _HOME = {
     "Basis": "basis.base",
     "Candidate": "candidates.candidate",
     "Classifier": "classifier",
+    "DefaultClassifier": "estimators",
     "Flag": "decisions",
     "GaussianPrior": "likelihood.prior",
     "LaplaceClassifier": "estimators",
@@ -67,6 +68,7 @@ __all__ = [
     "Basis",
     "Candidate",
     "Classifier",
+    "DefaultClassifier",
     "Flag",
     "GaussianPrior",
     "LaplaceClassifier",

@@ -1,5 +1,6 @@
-"""scikit-learn's interface to all this: one classifier for two classes and for many.
+"""scikit-learn's interface to all this: the default of `blr train`, and one model of a basis.
 
+    DefaultClassifier().fit(X, y).predict_proba(X)
     LaplaceClassifier(basis="polynomial", basis_options={"degree": 2}).fit(X, y).predict_proba(X)
 
 Strings or numbers as classes, `sample_weight` and its routing, pipelines, grid search, `clone` and `set_output` work as
@@ -11,7 +12,7 @@ Shapes: N rows, F features, K classes.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -24,6 +25,8 @@ from sklearn.utils.validation import _check_sample_weight, check_array, check_is
 
 from blr.arrays import Matrix, Vector, column_names, features_of, without_names
 from blr.basis.kinds import fit_basis
+from blr.candidates.candidate import Candidate
+from blr.candidates.training import fit_default
 from blr.likelihood.prior import GaussianPrior
 from blr.missing.excess import excess_spread
 from blr.missing.moments import FeatureMoments
@@ -35,11 +38,12 @@ from blr.posterior.repair import served
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
 from blr.predictive.mixture import Prediction, mix_nodes, with_rows
+from blr.predictive.scores import Scores
 from blr.selection.evidence import fit_evidence
 from blr.threads import default_threads
 from blr.trust.verdict import Trust
 
-__all__ = ["LaplaceClassifier", "UntrustedPosteriorWarning"]
+__all__ = ["DefaultClassifier", "LaplaceClassifier", "UntrustedPosteriorWarning"]
 
 _POSTERIORS = ("laplace", "refined", "sampled", "served")
 _MISSING = ("integrate", "error")
@@ -54,7 +58,73 @@ class UntrustedPosteriorWarning(UserWarning):
     """The verdict on a posterior is red: its probabilities may be far from those of the exact one."""
 
 
-class LaplaceClassifier(ClassifierMixin, BaseEstimator):
+class _SurveyClassifier(ClassifierMixin, BaseEstimator):
+    """What our estimators share: the checks of their rows, and predictions from a `_prediction`."""
+
+    missing: str
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "integrate"
+        return tags
+
+    def _training_rows(self, X: ArrayLike, y: ArrayLike) -> tuple[Matrix, NDArray[Any]]:
+        """Return features (N, F), NaN where they are missing, and labels (N,)."""
+        names = None if _is_frame(X) else column_names(X)
+        rows = X if _is_frame(X) else _masked_as_nan(without_names(X, "X"))
+        rows, labels = validate_data(self, rows, y, dtype=np.float64, ensure_all_finite=self._finite)
+        check_classification_targets(labels)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        return rows, labels
+
+    def _name(self, f: int) -> str:
+        return str(self.feature_names_in_[f]) if hasattr(self, "feature_names_in_") else str(f)
+
+    @property
+    def _finite(self) -> bool | str:
+        return "allow-nan" if self.missing == "integrate" else True
+
+    def _rows(self, X: ArrayLike) -> Matrix:
+        """Return features (N, F) to be classified, in the order of the fit, NaN where they are missing."""
+        check_is_fitted(self)
+        if _is_frame(X) or column_names(X) is None:
+            X = X if _is_frame(X) else _masked_as_nan(X)
+            return validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self._finite)
+        rows = without_names(features_of(X, getattr(self, "feature_names_in_", None)), "X")
+        return check_array(rows, dtype=np.float64, ensure_all_finite=self._finite)
+
+    def _prediction(self, X: ArrayLike) -> Prediction | Scores:
+        raise NotImplementedError
+
+    def predict_proba(self, X: ArrayLike) -> Matrix:
+        """Return the moderated probabilities, (N, K)."""
+        return self._prediction(X).probability
+
+    def predict_log_proba(self, X: ArrayLike) -> Matrix:
+        """Return their logarithms, (N, K)."""
+        return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
+
+    def decision_function(self, X: ArrayLike) -> Matrix:
+        """Return the logit of the moderated probability of the second class (N,); for more classes their logarithms."""
+        p = np.clip(self.predict_proba(X), np.finfo(np.float64).tiny, None)
+        return np.log(p[:, 1]) - np.log(p[:, 0]) if len(self.classes_) == 2 else np.log(p)
+
+    def predict(self, X: ArrayLike) -> Any:
+        """Return the most probable class of each row, (N,)."""
+        p = self.predict_proba(X)
+        return self.classes_[p.argmax(axis=1)]
+
+    def predict_logit_std(self, X: ArrayLike) -> Vector:
+        """Return the posterior sd of the logit, or of a pair's widest contrast, (N,)."""
+        return self._prediction(X).logit_std
+
+    def predict_mutual_information(self, X: ArrayLike) -> Vector:
+        """Return how much a row's label would tell about the weights, (N,), nats."""
+        return self._prediction(X).mutual_information
+
+
+class LaplaceClassifier(_SurveyClassifier):
     """Bayesian logistic regression on basis functions, whose probabilities carry the uncertainty of its weights.
 
     Parameters
@@ -127,11 +197,6 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing == "integrate"
-        return tags
-
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the weights, and the prior's precision, to X (N, F) and the labels y (N,).
 
@@ -178,16 +243,6 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
             self._warn()
         return self
 
-    def _training_rows(self, X: ArrayLike, y: ArrayLike) -> tuple[Matrix, NDArray[Any]]:
-        """Return features (N, F), NaN where they are missing, and labels (N,)."""
-        names = None if _is_frame(X) else column_names(X)
-        rows = X if _is_frame(X) else _masked_as_nan(without_names(X, "X"))
-        rows, labels = validate_data(self, rows, y, dtype=np.float64, ensure_all_finite=self._finite)
-        check_classification_targets(labels)
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
-        return rows, labels
-
     def _filled(self, rows: Matrix, weight: Vector | None) -> Matrix:
         """Learn the moments of the training rows (N, F); return them with missing features at their mean."""
         missing = np.isnan(rows)
@@ -200,13 +255,6 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
         moments = FeatureMoments.estimate(rows, missing, weight=weight)
         self.moments_ = replace(moments, spread=excess_spread(moments, rows, missing, weight))
         return self.moments_.impute(rows, missing) if missing.any() else rows
-
-    def _name(self, f: int) -> str:
-        return str(self.feature_names_in_[f]) if hasattr(self, "feature_names_in_") else str(f)
-
-    @property
-    def _finite(self) -> bool | str:
-        return "allow-nan" if self.missing == "integrate" else True
 
     def _warn(self) -> None:
         remedy = {
@@ -222,10 +270,7 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
     def _check_options(self) -> None:
         if self.posterior not in _POSTERIORS:
             raise ValueError(f"posterior must be one of {', '.join(_POSTERIORS)}, got {self.posterior!r}")
-        if self.missing not in _MISSING:
-            raise ValueError(f"missing must be one of {', '.join(_MISSING)}, got {self.missing!r}")
-        if self.n_jobs is not None and (self.n_jobs == 0 or self.n_jobs < -1):
-            raise ValueError(f"n_jobs must be a number of threads, -1 for all, or None, got {self.n_jobs!r}")
+        _check_shared(self.missing, self.n_jobs)
         number = isinstance(self.prior_precision, (int, float, np.integer, np.floating))
         if not number and self.prior_precision != "evidence":
             raise ValueError(
@@ -251,15 +296,6 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
         refined = refine(q)
         return refined if self.posterior == "refined" else served(q, refined, rng=rng).posterior
 
-    def _rows(self, X: ArrayLike) -> Matrix:
-        """Return features (N, F) to be classified, in the order of the fit, NaN where they are missing."""
-        check_is_fitted(self)
-        if _is_frame(X) or column_names(X) is None:
-            X = X if _is_frame(X) else _masked_as_nan(X)
-            return validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self._finite)
-        rows = without_names(features_of(X, getattr(self, "feature_names_in_", None)), "X")
-        return check_array(rows, dtype=np.float64, ensure_all_finite=self._finite)
-
     def _prediction(self, X: ArrayLike) -> Prediction:
         rows = self._rows(X)
         missing = np.isnan(rows)
@@ -280,28 +316,6 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
                 whole = self.posterior_.prediction(self.basis_(nodes.reshape(-1, rows.shape[1])))
                 yield part, mix_nodes(weight, whole)
 
-    def predict_proba(self, X: ArrayLike) -> Matrix:
-        """Return the moderated probabilities, (N, K)."""
-        return self._prediction(X).probability
-
-    def predict_log_proba(self, X: ArrayLike) -> Matrix:
-        """Return their logarithms, (N, K)."""
-        return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
-
-    def decision_function(self, X: ArrayLike) -> Matrix:
-        """Return the logit of the moderated probability of the second class (N,); for more classes their logarithms."""
-        p = np.clip(self.predict_proba(X), np.finfo(np.float64).tiny, None)
-        return np.log(p[:, 1]) - np.log(p[:, 0]) if len(self.classes_) == 2 else np.log(p)
-
-    def predict(self, X: ArrayLike) -> Any:
-        """Return the most probable class of each row, (N,)."""
-        p = self.predict_proba(X)
-        return self.classes_[p.argmax(axis=1)]
-
-    def predict_logit_std(self, X: ArrayLike) -> Vector:
-        """Return the posterior sd of the logit, or of a pair's widest contrast, (N,)."""
-        return self._prediction(X).logit_std
-
     def predict_std(self, X: ArrayLike) -> Vector:
         """Return `predict_logit_std`, as which it is to be called: this name goes with version 0.3."""
         warnings.warn(
@@ -312,9 +326,120 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
         )
         return self.predict_logit_std(X)
 
-    def predict_mutual_information(self, X: ArrayLike) -> Vector:
-        """Return how much a row's label would tell about the weights, (N,), nats."""
-        return self._prediction(X).mutual_information
+
+class DefaultClassifier(_SurveyClassifier):
+    """The classifier that `blr train` makes by default: candidates compete, and a mixture of them predicts.
+
+    Linear and quadratic logits, a Gaussian process, steps along each feature and two forests are fitted, each with a
+    Bayesian posterior of its weights; left-out rows give each its share.
+
+    Parameters
+    ----------
+    candidates
+        Kinds of basis or `blr.Candidate`, in place of the default list.
+    held_out
+        Share of the groups of rows that judge and are fitted afterwards; by default a fifth of 2,000 rows or more; of
+        fewer, all rows judge, each left out of the fits.
+    missing
+        "integrate": NaN, null and masked features are integrated out; "error": they are refused.
+    n_jobs
+        Threads of the fits; None for as many as `blr.threads.default_threads` gives, -1 for one a processor.
+    random_state
+        Seed of all that is drawn at random.
+
+    Attributes
+    ----------
+    classes_, n_features_in_, feature_names_in_
+        As of any estimator.
+    trained_
+        The `blr.TrainedClassifier`: candidates' table, verdict, left-out probabilities, `explain`, `to_dict`.
+    trust_, log_loss_
+        The verdict on the posteriors; and the log loss of the rows that judge, in nats.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> y = np.where(X[:, 0] + rng.normal(size=200) > 0, "late", "early")
+    >>> model = blr.DefaultClassifier(candidates=["linear"]).fit(X, y)
+    >>> model.predict([[2.0, 0.0], [-2.0, np.nan]]).tolist()
+    ['late', 'early']
+    """
+
+    def __init__(
+        self,
+        *,
+        candidates: Sequence[str | Candidate] | None = None,
+        held_out: float | None = None,
+        missing: str = "integrate",
+        n_jobs: int | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.candidates = candidates
+        self.held_out = held_out
+        self.missing = missing
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        errors: ArrayLike | None = None,
+        target: ArrayLike | None = None,
+    ) -> Self:
+        """Fit the candidates to X (N, F) and the labels y (N,), and mix them.
+
+        Rows of equal `groups` (N,) are held out, or left out, together.  `errors` (N, F) are the features' one-sigma
+        errors.  `target` (T, F) are rows to classify, which `trained_.comparison` compares with X.
+
+        Raises
+        ------
+        ValueError
+            If shapes, labels, weights or options do not fit, or a feature is missing everywhere.
+        """
+        _check_shared(self.missing, self.n_jobs)
+        rows, labels = self._training_rows(X, y)
+        weight = (
+            np.ones(len(rows))
+            if sample_weight is None
+            else _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+        )
+        seen = weight > 0  # rows of weight zero add no class and move no centre
+        self.classes_ = np.unique(labels[seen])
+        self.trained_ = fit_default(
+            rows[seen],
+            labels[seen],
+            sample_weight=None if sample_weight is None else weight[seen],
+            group=None if groups is None else np.asarray(groups)[seen],
+            errors=None if errors is None else np.asarray(without_names(errors, "errors"))[seen],
+            features=[self._name(f) for f in range(rows.shape[1])],
+            candidates=self.candidates,
+            held_out=self.held_out,
+            target=None if target is None else self._rows(target),
+            seed=self.random_state,
+            threads=default_threads() if self.n_jobs == -1 else self.n_jobs,
+        )
+        self.trust_, self.log_loss_ = self.trained_.trust, self.trained_.log_loss
+        return self
+
+    def _prediction(self, X: ArrayLike) -> Scores:
+        rows = self._used(X)
+        return self.trained_.score(rows)
+
+    def _used(self, X: ArrayLike) -> Matrix:
+        """Return the columns (N, F') of the features that the classifier uses."""
+        rows = self._rows(X)
+        names = [self._name(f) for f in range(self.n_features_in_)]
+        return np.asarray(rows[:, [names.index(name) for name in self.trained_.classifier.features]])
+
+    def predict_proba(self, X: ArrayLike) -> Matrix:
+        """Return the moderated probabilities, (N, K); rows without any feature have the shares of the classes."""
+        rows = self._used(X)
+        return self.trained_.predict_proba(rows)
 
 
 def _is_frame(X: Any) -> bool:
@@ -326,3 +451,11 @@ def _is_frame(X: Any) -> bool:
 
 def _masked_as_nan(X: Any) -> Any:
     return np.ma.filled(X.astype(np.float64), np.nan) if isinstance(X, np.ma.MaskedArray) else X
+
+
+def _check_shared(missing: str, n_jobs: int | None) -> None:
+    """Raise ValueError where an option that all estimators have is wrong."""
+    if missing not in _MISSING:
+        raise ValueError(f"missing must be one of {', '.join(_MISSING)}, got {missing!r}")
+    if n_jobs is not None and (n_jobs == 0 or n_jobs < -1):
+        raise ValueError(f"n_jobs must be a number of threads, -1 for all, or None, got {n_jobs!r}")

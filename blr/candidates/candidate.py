@@ -44,6 +44,12 @@ class Candidate:
 
     `kind` and `options` are those of `blr.fit_basis`.  Several widths or powers, in a tuple, are tried side by side.
     `features` are the names of those that it uses, None for all.  `soften` takes features through an arcsinh first.
+
+    Examples
+    --------
+    >>> few = ["linear", blr.Candidate("rbf", {"centres": 20}, soften=True)]
+    >>> few[1].kind
+    'rbf'
     """
 
     kind: str = "linear"
@@ -90,7 +96,10 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
         searched = n_rows <= SEARCHED_ROWS and 2 <= n_features <= SEARCHED_FEATURES
         candidates.append(Candidate("sigmoid", {"centres": STEPS} | ({"height": "each"} if searched else {})))
     if n_rows <= MOST_IN_MEMORY:
-        candidates += [Candidate("forest", {"split": split}) for split in ("random", "best")]
+        candidates += [
+            Candidate("forest"),
+            Candidate("forest", {"split": "best"}),
+        ]  # thresholds at random, too
     return tuple(candidates)
 
 

@@ -54,6 +54,11 @@ class Selection:
     """How a model is made of the candidates; docs/specification.md has the values under [select] and [flags].
 
     `by`: "evidence", "bic" or "loo" take one candidate; "average" and "stack" mix them.
+
+    Examples
+    --------
+    >>> blr.Selection(by="evidence").posterior
+    'refined'
     """
 
     by: str = "stack"

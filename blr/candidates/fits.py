@@ -154,8 +154,12 @@ class Problem:
 
     @cached_property
     def group(self) -> NDArray[Any] | None:
-        """Equal (N,) for rows that belong together; None where each is alone."""
-        return None if self.data.rows.group is None else self.data.rows.group[self.data.rows.training]
+        """Equal numbers (N,) for rows that belong together, in order of their first rows; None where each is alone."""
+        if self.data.rows.group is None:
+            return None
+        group = self.data.rows.group[self.data.rows.training]
+        _, first, of_row = np.unique(group, return_index=True, return_inverse=True)
+        return np.asarray(np.argsort(np.argsort(first))[of_row])  # so that names of groups change nothing
 
     @cached_property
     def response(self) -> Response:
@@ -171,8 +175,9 @@ class Problem:
 
     def generator(self) -> np.random.Generator:
         """Return a generator for this candidate alone, so that another candidate in the list changes nothing for it."""
-        own = self.candidate
-        text = repr((own.kind, sorted(own.options.items()), own.features, own.soften, own.likelihood))
+        own, known = self.candidate, inspect.signature(BASES[self.candidate.kind].fit).parameters
+        stated = sorted((n, x) for n, x in own.options.items() if n not in known or x != known[n].default)
+        text = repr((own.kind, stated, own.features, own.soften, own.likelihood))
         words = np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype="<u4")
         return np.random.default_rng([self.seed, *words.tolist()])
 

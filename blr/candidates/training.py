@@ -400,8 +400,10 @@ class TrainedClassifier:
     def table(self) -> Table:
         """Return the candidates as a table: a dictionary of columns, which `pandas.DataFrame` takes as it is."""
         names = ("basis", "n_functions", "share", "log_loss", "loo", "log_evidence", "bic", "verdict")
+        none = {"verdict": ""}
         cells = (
-            [np.nan if x is None else x for x in (getattr(row, n) for row in self.candidates)] for n in names
+            [none.get(n, np.nan) if x is None else x for x in (getattr(row, n) for row in self.candidates)]
+            for n in names
         )
         return Table({name: np.array(column) for name, column in zip(names, cells, strict=True)})
 
@@ -458,6 +460,7 @@ class TrainedClassifier:
             "selected": self.selected,
             "trust": self.trust.to_dict(),
             "noise": dict(self.noise),
+            "labels": None if self.labels is None else self.labels.tolist(),
             "comparison": None if self.comparison is None else vars(self.comparison),
         }
 
@@ -473,11 +476,12 @@ class TrainedClassifier:
             selected=d["selected"],
             trust=Trust.from_dict(d["trust"]),
             noise=dict(d["noise"]),
+            labels=None if d["labels"] is None else np.array(d["labels"]),
             comparison=None if d["comparison"] is None else DensityRatio(**d["comparison"]),
         )
 
 
-_ARRAYS = ("seen", "probability", "plugin", "outcome", "group", "class_share", "class_share_kept", "labels")
+_ARRAYS = ("seen", "probability", "plugin", "outcome", "group", "class_share", "class_share_kept")
 
 
 def _row(d: Mapping[str, Any]) -> CandidateRow:

@@ -9,14 +9,6 @@
 
 For this folder alone:
 
-- `_candidate_data`: The data that every candidate is fitted to: rows in memory or, where they are too many,
-  also on the disk.
-- `_candidate_parts`: The parts of a candidate: the widths of its basis and the scales of its prior that
-  matter, each with its share.
-- `_candidates`: How one candidate is fitted to the training rows, and judged on rows that its fits have not
-  seen.
-- `_checks`: The check of a model's posteriors against the exact ones: which parts are checked, and what the
-  model says of it.
 - `_collected`: Labelled rows as they are read: kept in memory or, if they are too many, on the disk with a
   sample in memory.
 - `_density_shards`: Density ratios of labelled rows on the disk: a comparison with the target, and weights, by
@@ -29,15 +21,12 @@ For this folder alone:
   inputs.
 - `_judged_objects`: Curves, counts and notable objects that the report shows of the rows that judge a model.
 - `_label_noise`: Shares of wrong labels: stated by a specification, or estimated from the training rows.
-- `_left_out`: Left-out probabilities of a candidate: what its fits say of rows that they have not seen.
 - `_objects`: Names, positions and magnitudes of labelled objects, so that people can look at them later.
-- `_overdispersion`: Overdispersion of votes: how much more they scatter than independent votes would.
 - `_photometry`: The softening of asinh magnitudes and the units of fluxes, as a training finds them in its
   catalogues.
 - `_pieces`: Reading labelled rows by the workers of an engine, a piece each; rows come back in catalogue order.
 - `_quality`: The quality of a labelled catalogue, for the report of a training: columns, duplicates,
   outliers, leaks.
-- `_ranking`: The choice of the candidates that make the model, from the rows of the evidence table alone.
 - `_read_rows`: How one batch of a labelled catalogue becomes training rows.
 - `_row_counts`: Counts of the labelled rows, over all rows at once or summed over shards.
 - `_row_labels`: The labels of a batch's training rows, with weights; an object whose reviewers differ has
@@ -53,8 +42,6 @@ For this folder alone:
 - `_stored_rows`: Labelled rows that are too many for the memory: arrays on the disk, read a shard at a time.
 - `_target_rows`: Rows of the target, the catalogue to classify, which a training compares with the labelled
   rows.
-- `_temperature`: Left-out probabilities of the mixture of candidates, and the temperature that is estimated from
-  them.
 """
 
 __all__ = ["report", "request", "results", "steps"]

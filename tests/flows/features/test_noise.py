@@ -100,9 +100,9 @@ def test_noisier_rows_get_less_certain_and_better_probabilities(
 
 def test_noise_is_of_the_rows_that_have_the_feature() -> None:
     errors, missing = np.array([[3.0, 1.0], [4.0, 0.0]]), np.array([[False, False], [False, True]])
-    found = training_noise(errors, missing, ("a", "b"), {"a": "x", "b": "y"})
+    found = training_noise(errors, missing, ("a", "b"))
     assert found == pytest.approx({"a": np.sqrt(12.5), "b": 1.0})
-    assert training_noise(errors, missing | True, ("a", "b"), {"a": "x"}) == {}
+    assert training_noise(errors, missing | True, ("a", "b")) == {}
 
 
 def test_excess_is_of_variances_and_never_negative() -> None:
