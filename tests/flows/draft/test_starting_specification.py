@@ -18,7 +18,7 @@ from flows.draft.inspection import inspect_file
 from flows.draft.specification import starting_specification
 from flows.errors import TrainingError, UsageError
 from flows.reports.answers import training_answers
-from flows.specification.specification import Specification
+from flows.specification.specification import Candidate, Specification
 from flows.specification.toml_file import parse_specification, read_specification
 from flows.training.report import train_report
 from tests.flows.verbs import train
@@ -203,8 +203,8 @@ def test_candidates_are_the_default_ones_stacked_and_few_labels_all_train(
     specification = parsed(rows, tmp_path)
     assert specification.select.by == "stack"
     assert specification.split.held_out == held_out
-    fitted = tuple(candidate.fitted for candidate in specification.candidate)
-    assert fitted == default_candidates(rows, len(specification.features), 2)
+    listed = default_candidates(rows, len(specification.features), 2)
+    assert specification.candidate == tuple(Candidate.stated(one) for one in listed)
 
 
 @pytest.mark.long
