@@ -116,8 +116,8 @@ def count_classes(
         return Counted(
             None,
             assumes,
-            f"{given}whatever share each class has, the labels do not look like these objects: {_area(alike)}. So no "
-            f"assumption can be tested; {_remedy_of_bias(labelled, target)}",
+            f"{given}whatever share each class has, the labelled objects do not look like these: {_area(alike)}. "
+            f"So they do not tell the counts; {_remedy_of_bias(labelled, target)}",
             alike,
             contradicted=True,
         )
@@ -145,10 +145,10 @@ def _contradiction(labelled: LabelledRows, target: TargetRows, shares: ShareDraw
 def _remedy_of_bias(labelled: LabelledRows, target: TargetRows) -> str:
     """Return what to do where labelled rows do not look like the target; nothing that would be refused next."""
     if propensity(labelled, target, labelled.weight).auc > TOO_FAR:
-        return 'audit the output (they overlap too little for [shift] assumes = "features")'
+        return "look at a sample of these: `blr audit draw`"
     return (
-        'audit the output, or state [shift] assumes = "features" if the labelled objects were only chosen '
-        "differently by their features"
+        'look at a sample of these, `blr audit draw`, or state [shift] assumes = "features" if the labelled objects '
+        "were only chosen differently by their features"
     )
 
 
@@ -156,8 +156,8 @@ def _area(alike: Propensity) -> str:
     """Return in words how well a model distinguishes the sets."""
     guessed = alike.auc - _ONE_SIDED * alike.error <= 0.5
     return (
-        f"a test finds which of two is the labelled one in {100 * alike.auc:.1f} ± {100 * alike.error:.1f} % of pairs, "
-        + ("no more than by chance (50 %)" if guessed else "by chance in 50 %")
+        f"shown one of each, a test picks the labelled one in {100 * alike.auc:.1f} ± {100 * alike.error:.1f} of 100 "
+        + ("tries, no more than by chance (50)" if guessed else "tries, by chance in 50")
     )
 
 
@@ -255,8 +255,8 @@ def _if_features(labelled: LabelledRows, target: TargetRows) -> Counted:
         return Counted(
             None,
             "features",
-            f"labelled rows and target overlap too little (area under the curve {sets.auc:.2f}, expected at most "
-            f"{TOO_FAR}): the model extrapolates, and no labelled row shows how large its error is; audit the output",
+            f"the labelled objects overlap too little with these: {_area(sets)}, expected at most {100 * TOO_FAR:.0f}. "
+            "The model would guess, and no label shows how much it errs; look at a sample of these: `blr audit draw`",
             sets,
         )
     shares = shares_if_features(labelled, target, sets.ratio)

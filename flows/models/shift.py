@@ -126,7 +126,7 @@ def likeness_words(shift: TargetShift) -> Iterator[str]:
     """Yield what a training noted of how like the labels its target is, and what was done; nothing without a target."""
     difference, correction = shift.difference, shift.correction
     if difference is not None:
-        yield _difference_words(difference, corrected=correction is not None)
+        yield _difference_words(difference)
         yield from _weight_words(difference)
     if correction is not None:
         yield _share_words(correction)
@@ -149,18 +149,13 @@ def why_no_error(source: str | None) -> str | None:
     return f"the class shares are an estimate ({source}), whose own error the counts' error would lack"
 
 
-def _difference_words(difference: SetDifference, *, corrected: bool) -> str:
-    target, advice = difference.target, difference.advice
-    if difference.auc_low > TOLD_APART and not difference.density_weights and not corrected:
-        advice += (
-            " (shift.density_weights; or shift.class_prior, where the classes look the same and only their shares "
-            "differ)"
-        )
+def _difference_words(difference: SetDifference) -> str:
+    target = difference.target
     return (
-        f"Of an object of {target.name} and a labelled one, a test by the features finds which is which in "
-        f"{100 * difference.auc:.1f} % of pairs ({100 * difference.auc_low:.1f} to {100 * difference.auc_high:.1f} at "
-        f"90 %, {target.n_compared:,} of {target.n_rows:,} objects compared); by chance it would be 50 %. "
-        f"So {advice}."
+        f"Shown an object of {target.name} and a labelled one, a test picks the labelled one in "
+        f"{100 * difference.auc:.1f} of 100 tries ({100 * difference.auc_low:.1f} to {100 * difference.auc_high:.1f} "
+        f"at 90 %, {target.n_compared:,} of {target.n_rows:,} objects compared), by chance in 50. "
+        f"So {difference.advice}."
     )
 
 

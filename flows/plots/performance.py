@@ -36,14 +36,13 @@ def plot_reliability(
     high: ArrayLike,
     *,
     label: str = "probability",
-    rows: str = "held-out",
 ) -> SvgAxes:
     """Draw the share seen against the probability said, (B,) each, with the interval `low` to `high` of each bin."""
     least = np.floor(10 * np.min([predicted, low], initial=1.0)) / 10
     axes.plot([0, 1], [0, 1], "--", color=MUTED, linewidth=1)
     axes.vlines(predicted, low, high, colors=CLASSES[0])
     axes.plot(predicted, observed, "o", color=CLASSES[0])
-    label_axes(axes, label, f"share seen among {rows} objects")
+    label_axes(axes, label, "share seen")
     return _percent_square(axes, "xy", min(least, 0.5))
 
 

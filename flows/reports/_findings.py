@@ -215,7 +215,6 @@ def strange_findings(found: Classification) -> Iterator[Finding]:
         yield Finding(
             what=f"Features distributed unlike the training's: {', '.join(found.drifted)}",
             level="care",
-            advice="Compare units and sentinels first. If the objects differ, train with this catalogue as [target].",
             short=f"drifted features ({len(found.drifted)})",
         )
     never = {name: c.expected for name, c in found.classes.items() if not c.assigned}

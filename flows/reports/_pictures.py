@@ -30,7 +30,7 @@ __all__ = ["Picture", "catalogue_pictures", "drawn", "training_pictures"]
 MOST_FEATURES: Final = 6
 MOST_ROWS: Final = 30
 """Rows of a confusion matrix from which it grows no more."""
-TOP: Final = {"width": 5.2, "height": 2.8}
+TOP: Final = {"width": 4.2, "height": 1.75}
 """Size of a picture on the first screen, in inches."""
 WIDE: Final = {"width": 10.4, "height": 3.8}
 """Size of a picture across the page, in inches."""
@@ -89,7 +89,6 @@ def _reliability(report: TrainReport) -> Picture:
         new_axes(**TOP),
         *([getattr(b, name) for b in bins] for name in ("predicted", "observed", "low", "high")),
         label=report.metrics.reliability_of,
-        rows=report.metrics.judged_by,
     )
     said = "; ".join(f"given {b.predicted:.2f}, observed {b.observed:.2f}" for b in bins)
     caption = (
@@ -114,7 +113,7 @@ def _confusion(report: TrainReport) -> Picture:
         + ", ".join(f"{n:,} {other}" for other, n in zip(report.model.classes, row, strict=True) if n)
         for name, row in zip(report.model.classes, report.metrics.confusion, strict=True)
     )
-    height = max(TOP["height"], 1.2 + 0.17 * min(len(counts), MOST_ROWS))
+    height = max(TOP["height"], 0.9 + 0.17 * min(len(counts), MOST_ROWS))
     axes = plot_confusion(new_axes(TOP["width"], height), counts, report.model.classes)
     return drawn(axes, "Confusion matrix", caption, alt)
 
@@ -272,6 +271,7 @@ def _sky(sky: SkyMap) -> Picture:
         colour=CLASSES[3],
         percent=True,
     )
+    axes.set(xlim=(-3, 3))  # beside the map, so that it is not stretched
     return drawn(
         axes,
         "What needs a look, on the sky",

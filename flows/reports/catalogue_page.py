@@ -136,8 +136,9 @@ def _files(table: ReportTable | None) -> tuple[TableGroup, ...]:
     return () if table is None else (TableGroup(title="Files", tables=(table,)),)
 
 
-def _explained(examples: Sequence[ClassExample]) -> tuple[TableGroup, ...]:
-    """Return the group of examples; none without any."""
+def _explained(examples: Sequence[ClassExample]) -> TableGroup | None:
+    """Return the group of examples, their note once; None without any."""
     if not examples:
-        return ()
-    return (TableGroup(title="Why this class?", tables=tuple(example_table(e) for e in examples)),)
+        return None
+    *first, last = (example_table(e) for e in examples)
+    return TableGroup(title="Why this class?", tables=(*(replace(t, note="") for t in first), last))

@@ -62,11 +62,6 @@ class TrainReport:
         return skill_words(m.skill, log_loss=m.log_loss, baseline=m.log_loss_baseline, rows=m.judged_by)
 
     @property
-    def judged_words(self) -> str:
-        """Why the fits did not see the objects that judge them: "held-out", or "left-out (one step)"."""
-        return "left-out (one step)" if self.metrics.judged_by == "left-out" else self.metrics.judged_by
-
-    @property
     def is_mixture(self) -> bool:
         """Whether the model is a mixture of candidates, each with a share."""
         return self.model.selected_by in ("average", "stack")
@@ -88,6 +83,5 @@ class TrainReport:
 
 
 def judged_objects(report: TrainReport) -> str:
-    """Return the objects that judge: "held-out objects", or "left-out objects (five folds)"."""
-    by = report.metrics.judged_by
-    return report.judged_words.replace(by, f"{by} objects", 1)
+    """Return the objects that judge: "held-out objects", or "left-out objects"."""
+    return f"{report.metrics.judged_by} objects"

@@ -134,7 +134,7 @@ def example_table(example: ClassExample) -> ReportTable:
     like = ", ".join(f"{o.identifier or 'an object without a name'} ({o.name})" for o in example.nearest)
     return ReportTable(
         title=f"Why {example.identifier} is {of} ({p:.1%}) rather than {against} ({q:.1%})",
-        columns=("feature", "value", "usual", f"logit for {of}, nats"),
+        columns=("feature", "value", "usual", f"logit for {of}"),
         rows=tuple(
             (
                 c.name,
@@ -146,8 +146,8 @@ def example_table(example: ClassExample) -> ReportTable:
         ),
         numeric=frozenset({1, 2, 3}),
         remark=f"The labelled objects most like it: {like}." if like else "",
-        note="A feature speaks for the class by what the logit against the runner-up gains when it takes the object's "
-        "value, in nats and no probability; ± is the uncertainty of the weights. "
+        note="Logit: the natural logarithm of the class's probability divided by the runner-up's. A feature speaks for "
+        "the class by what the logit gains when it takes the object's value; ± is the uncertainty of the weights. "
         + (f"{left} more features say less. " if left else "")
         + "`blr explain` says more.",
     )

@@ -73,7 +73,7 @@ class Page:
     lacking: str  # why pictures are missing; "" where none is
     groups: Sequence[TableGroup]
     remarks: Sequence[str]
-    last: Sequence[TableGroup]
+    last: TableGroup | None
     provenance: Mapping[str, str]
 
 
@@ -123,18 +123,15 @@ def render_report(report: TrainReport) -> str:
                 ),
             ),
             remarks=(*report.remarks, *report.attribution),
-            last=(
-                TableGroup(
-                    title="Candidates and their shares"
-                    if report.is_mixture
-                    else "Candidates weighed by evidence",
-                    tables=(tables.candidate_table(report), *tables.check_tables(report)),
-                    sortable=True,
+            last=TableGroup(
+                title="For statisticians",
+                tables=(
+                    tables.candidate_table(report),
+                    *tables.check_tables(report),
+                    tables.performance_table(report),
+                    tables.term_table(model.trust.reasons),
                 ),
-                TableGroup(
-                    title="For statisticians",
-                    tables=(tables.performance_table(report), tables.term_table(model.trust.reasons)),
-                ),
+                sortable=True,
             ),
             provenance=provenance(report),
         )

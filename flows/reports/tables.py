@@ -75,7 +75,7 @@ def label_table(report: TrainReport) -> ReportTable:
         numeric=frozenset({1, 2, 3}),
         note=f"Held-out objects are chosen by a salted hash {split_words(training.split)}; no fit sees them."
         if report.metrics.judged_by == "held-out"
-        else f"No object is held out: the numbers are {report.judged_words}, each object predicted by fits without it.",
+        else "No object is held out: the numbers are left-out, each object predicted by fits without it.",
     )
 
 
@@ -175,7 +175,8 @@ def performance_table(report: TrainReport) -> ReportTable:
         numeric=frozenset({1}),
         note="Log loss: minus the mean logarithm of the probability of the true class, in nats an object; smaller is "
         "better. Moderated: averaged over the weights that the labels allow; plug-in: of the best weights alone. "
-        "Calibration error: the mean difference between stated probability and observed share.",
+        "Calibration error: the mean difference between stated probability and observed share."
+        + ("" if held_out else " Left out: by one Newton step from the fits to all rows."),
     )
 
 
@@ -239,14 +240,17 @@ def class_count_table(found: Classification) -> ReportTable:
 
 
 def flag_table(found: Classification) -> ReportTable:
-    """Return the share of each flag in a catalogue."""
+    """Return the share of each flag that objects of a catalogue have."""
+    raised = {name: f for name, f in found.flags.items() if f.count}
+    never = [name for name in found.flags if name not in raised]
     return ReportTable(
         title=f"Flags in {found.catalogue}",
         columns=("bit", "flag", "meaning", "objects", "share"),
         rows=tuple(
-            (str(f.bit), name, f.meaning, f"{f.count:,}", percent(f.share)) for name, f in found.flags.items()
+            (str(f.bit), name, f.meaning, f"{f.count:,}", percent(f.share)) for name, f in raised.items()
         ),
         numeric=frozenset({0, 3, 4}),
+        note=f"No object has {', '.join(never)}." if never else "",
     )
 
 

@@ -148,6 +148,23 @@ def test_nothing_overflows_is_asked_for_or_complains(
     assert window.driver.get_log("browser") == []
 
 
+@pytest.mark.parametrize("name", ["training", "classification"])
+def test_the_first_screen_has_two_pictures_and_four_answers(
+    window: Browser, pages: dict[str, Path], name: str
+) -> None:
+    """At 1280 x 800; on a phone, the text of the pictures can be read."""
+    shown(window, pages[name], WIDTHS[0])
+    found = window.driver.execute_script(
+        "const first = [...document.querySelectorAll('main section img, .four > div > p')].slice(0, 6);"
+        "return first.map(e => e.getBoundingClientRect().bottom)"
+    )
+    assert len(found) == 6
+    assert max(found) <= 800
+    shown(window, pages[name], WIDTHS[1])
+    size = window.driver.execute_script("const i = document.images[0]; return 12 * i.width / i.naturalWidth")
+    assert size >= 9
+
+
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("name", PAGES)
 def test_axe_finds_no_serious_fault(

@@ -58,7 +58,7 @@ def test_a_remedy_that_would_be_refused_is_not_offered(tilt: float, *, offered: 
     labelled, target, _ = sets(1, tilt=tilt)
     refused = count_classes(labelled, target)
     assert refused.shares is None
-    assert "audit the output" in refused.reason
+    assert "blr audit draw" in refused.reason
     assert ('or state [shift] assumes = "features"' in refused.reason) is offered
     assert (count_classes(labelled, target, assumes="features").shares is not None) is offered
 
@@ -178,7 +178,7 @@ def test_the_area_is_the_second_test(monkeypatch: pytest.MonkeyPatch, auc: float
     labelled, target, _ = sets(3, tilt=0.0)
     counted = count_classes(labelled, target)
     assert (counted.assumes == "shares or features") == spans
-    assert f"the labelled one in {100 * auc:.1f} ± 2.0 % of pairs, by chance in 50 %" in counted.reason
+    assert f"the labelled one in {100 * auc:.1f} ± 2.0 of 100 tries, by chance in 50" in counted.reason
 
 
 def test_where_features_carries_no_count_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_where_features_carries_no_count_nothing_is_said(monkeypatch: pytest.Mon
     assert (counted.shares, counted.assumes, counted.parts(labelled)) == (None, None, ())
     assert counted.contradicted
     assert "p = 0.0012" in counted.reason
-    assert "overlap too little (area under the curve 0.80" in counted.reason
+    assert "picks the labelled one in 80.0 ± 2.0 of 100 tries" in counted.reason
 
 
 def test_an_answer_cannot_be_stated() -> None:

@@ -44,15 +44,13 @@ def sets(
     return labelled, TargetRows(q, np.ones(N), Z, N), np.bincount(truth, minlength=2) / N
 
 
-@pytest.mark.parametrize(
-    ("auc", "words"), [(0.40, "no more than by chance (50 %)"), (0.54, "by chance in 50 %")]
-)
+@pytest.mark.parametrize(("auc", "words"), [(0.40, "no more than by chance (50)"), (0.54, "by chance in 50")])
 def test_the_area_is_said_in_plain_words(monkeypatch: pytest.MonkeyPatch, auc: float, words: str) -> None:
     monkeypatch.setattr(counts, "propensity", lambda *_: Propensity(auc, 0.02, np.ones(300)))
     labelled, target, _ = sets(0)
     counted = count_classes(labelled, target)
     assert counted.assumes == "shares"
-    assert f"the labelled one in {100 * auc:.1f} ± 2.0 % of pairs, {words}" in counted.reason
+    assert f"the labelled one in {100 * auc:.1f} ± 2.0 of 100 tries, {words}" in counted.reason
 
 
 def test_scaling_finds_the_mode_that_a_general_optimiser_finds() -> None:

@@ -199,7 +199,7 @@ def test_objects_unlike_the_labelled_ones_cannot_be_counted(mine: Path, make: Si
     assert summary(mine / "faint")["contradicted"]
     said = summary(mine / "faint")["classes"]["late"]
     assert said["source"] == "cannot be said"
-    assert "the labels do not look like these objects" in said["reason"]
+    assert "the labelled objects do not look like these" in said["reason"]
     request = CensusRequest(mine / "faint", store=mine / "models", assumes="features")
     take_census(request)
     reasons = [

@@ -323,7 +323,6 @@ def test_all_labels_train_and_left_out_rows_judge(folder: Path, capsys: pytest.C
     text_of(folder, "[features]", '[split]\nheld_out = 0\n[select]\nby = "stack"\n[features]')
     told = train(folder / "spec.toml", folder / "models")
     report = train_report(told)
-    assert report.judged_words == "left-out (one step)"
     assert report.n_training == told.metrics.n
     assert not any("Judged on fits" in text for text in report.remarks)
     card = (Path(told.path) / "card.md").read_text()
@@ -341,7 +340,6 @@ def test_the_report_mentions_the_refit(plain: ModelDescription) -> None:
     report = train_report(told)
     said = f"Judged on fits to the training rows; the model that is kept was fitted to all {n:,} rows."
     assert said in report.remarks
-    assert report.judged_words == "held-out"
     undecided = replace(told.training, unlabelled=3, unknown_labels={"?": 2, "S?": 5})
     odd = training_answers(train_report(replace(told, training=undecided)))[5].findings
     said = " ".join(finding.what for finding in odd)
