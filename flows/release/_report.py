@@ -109,7 +109,7 @@ def render_release(checked: Checked, profile: Profile, before: Profile | None, o
                 *_changes(checked),
             ),
             remarks=(),
-            last=(TableGroup(title="Negative controls and known objects", tables=_numbers(checked)),),
+            last=TableGroup(title="Negative controls and known objects", tables=_numbers(checked)),
             provenance={
                 "model": model,
                 "settings": f"sha256 {opened.manifest.specification_hash}",
