@@ -84,7 +84,7 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_readme_says_what_its_example_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", text_of(ROOT / "README.md"), flags=re.DOTALL)
+    block = "".join(re.findall(r"```python\n(.*?)```", text_of(ROOT / "README.md"), flags=re.DOTALL))
     exec(compile(block, "README.md", "exec"), {})  # noqa: S102 - our own page
     told = re.findall(r"^print.*  # ([^:\n]*)", block, flags=re.MULTILINE)
     for said, printed in zip(told, capsys.readouterr().out.splitlines(), strict=True):

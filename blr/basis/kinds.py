@@ -8,7 +8,7 @@ To add a kind, write a subclass of `Basis` in a file of its own and bind it in `
 
 from __future__ import annotations
 
-__all__ = ["BASES", "basis_from_dict", "fit_basis"]
+__all__ = ["BASES", "basis_from_dict", "fit_basis", "known_kind"]
 
 import inspect
 from collections.abc import Iterable, Mapping
@@ -75,7 +75,7 @@ def fit_basis(
     >>> basis.names(["u_r", "mag"])
     ('1', 'u_r', 'mag', 'u_r^2', 'u_r mag', 'mag^2')
     """
-    basis = _kind(kind)
+    basis = known_kind(kind)
     known = set(inspect.signature(basis.fit).parameters) - {"X", "weight"}
     for name in options:
         if name not in known:
@@ -102,10 +102,11 @@ def _named(basis: Basis, names: tuple[str, ...] | None) -> Basis:
 
 def basis_from_dict(stored: Mapping[str, Any]) -> Basis:
     """Return the basis whose `to_dict` made `stored`."""
-    return _kind(stored.get("kind")).from_dict(stored)
+    return known_kind(stored.get("kind")).from_dict(stored)
 
 
-def _kind(kind: Any) -> _Kind:
+def known_kind(kind: Any) -> _Kind:
+    """Return the basis of a kind; ValueError where there is none of that name."""
     if not isinstance(kind, str) or kind not in BASES:
         raise ValueError(f"unknown kind of basis {_guess(kind, BASES)}")
     return BASES[kind]

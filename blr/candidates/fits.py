@@ -23,7 +23,7 @@ from scipy.special import logsumexp
 
 from blr.arrays import Matrix, Vector
 from blr.basis.base import Basis
-from blr.basis.kinds import BASES, fit_basis
+from blr.basis.kinds import fit_basis, known_kind
 from blr.basis.rbf import RBF
 from blr.basis.sigmoid import Sigmoid
 from blr.candidates.candidate import Candidate, CandidatePart, JudgedCandidate, PosteriorCheck
@@ -175,7 +175,7 @@ class Problem:
 
     def generator(self) -> np.random.Generator:
         """Return a generator for this candidate alone, so that another candidate in the list changes nothing for it."""
-        own, known = self.candidate, inspect.signature(BASES[self.candidate.kind].fit).parameters
+        own, known = self.candidate, inspect.signature(known_kind(self.candidate.kind).fit).parameters
         stated = sorted((n, x) for n, x in own.options.items() if n not in known or x != known[n].default)
         text = repr((own.kind, stated, own.features, own.soften, own.likelihood))
         words = np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype="<u4")
@@ -184,7 +184,7 @@ class Problem:
     @property
     def words(self) -> str:
         """The basis in words, such as 'rbf, centres 40, linear': its size, and options that are not the default."""
-        known = inspect.signature(BASES[self.candidate.kind].fit).parameters
+        known = inspect.signature(known_kind(self.candidate.kind).fit).parameters
         sizes = {name: known[name].default for name in SIZES if name in known}
         options = sizes | dict(self.candidate.options)
         shown = (name if x is True else f"{name} {_value_words(x)}" for name, x in options.items())

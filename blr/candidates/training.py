@@ -29,7 +29,7 @@ from blr.arrays import (
     require_finite,
     without_names,
 )
-from blr.basis.kinds import fit_basis
+from blr.basis.kinds import fit_basis, known_kind
 from blr.calibration import log_loss
 from blr.candidates.candidate import (
     Candidate,
@@ -625,6 +625,11 @@ def fit_default(
     ('left-out', 'green', 'better')
     """
     names = features if features is not None else column_names(X)
+    given = (
+        None if candidates is None else tuple(Candidate(c) if isinstance(c, str) else c for c in candidates)
+    )
+    for one in given or ():
+        known_kind(one.kind)
     values = _features(X, None if names is None else len(names), "X")
     named = tuple(f"x{j}" for j in range(values.shape[1])) if names is None else tuple(map(str, names))
     labels, index, votes = _labels(y, classes)
@@ -665,9 +670,8 @@ def fit_default(
         if noise is not None:
             data = replace(data, rows=replace(rows, confusion=_confusion(data, noise, seed)))
         ratio = comparison.ratio if comparison is not None and weighted else None
-        chosen = default_candidates(n, len(named), len(labels)) if candidates is None else candidates
         training = Training(
-            tuple(Candidate(one) if isinstance(one, str) else one for one in chosen),
+            given or default_candidates(n, len(named), len(labels)),
             data,
             partial(data.of_all, ratio) if refit and rows.held_out.any() else None,
             selection,
