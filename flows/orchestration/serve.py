@@ -5,6 +5,7 @@ For a laptop.  It needs no work pool and no worker; a team has those, and `prefe
 
 from __future__ import annotations
 
+import warnings
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,11 @@ def serve(file: Path, *, limit: int) -> None:
 
     While nobody serves them, their schedules rest: what was missed is not made up for.
     """
+    for category in (
+        ResourceWarning,
+        RuntimeWarning,
+    ):  # Prefect's runner does not await its end, nor close its client
+        warnings.filterwarnings("ignore", category=category)
     prefect.serve(*served(file), limit=limit, print_starting_message=False)
 
 
