@@ -38,15 +38,19 @@ EXACT_INTEGER = 2**53
 """float64 holds every integer up to this magnitude, and above it rounds."""
 
 
+STRINGS = frozenset(t.id for t in (pa.string(), pa.large_string(), pa.string_view()))
+TEXTS = STRINGS | {t.id for t in (pa.binary(), pa.large_binary(), pa.binary(1), pa.binary_view())}
+
+
 def batch_values(batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, Array]:
     """Return the named columns of a batch as arrays."""
-    known = batch.schema.names
+    known = dict(zip(batch.schema.names, batch.columns, strict=True))
     for name in (names := tuple(names)):
         if name not in known:
             raise ColumnNotFoundError(
-                f"the column '{name}' was not read, expected one of those that were; {nearest(name, known)}"
+                f"the column '{name}' was not read, expected one of those that were; {nearest(name, list(known))}"
             )
-    return {name: column_values(batch.column(name), name=name) for name in names}
+    return {name: column_values(known[name], name=name) for name in names}
 
 
 def column_values(column: pa.Array | pa.ChunkedArray, *, name: str = "") -> Array:
@@ -66,13 +70,12 @@ def column_values(column: pa.Array | pa.ChunkedArray, *, name: str = "") -> Arra
 
 def is_string(datatype: pa.DataType) -> bool:
     """Say whether a type is text of any layout, bytes left out."""
-    return bool(pt.is_string(datatype) or pt.is_large_string(datatype) or pt.is_string_view(datatype))
+    return datatype.id in STRINGS
 
 
 def is_text(datatype: pa.DataType) -> bool:
     """Say whether a type holds text; bytes are text, since that is how FITS strings reach Parquet."""
-    raw = (pt.is_binary, pt.is_large_binary, pt.is_fixed_size_binary, pt.is_binary_view)
-    return is_string(datatype) or any(is_kind(datatype) for is_kind in raw)
+    return datatype.id in TEXTS
 
 
 def is_real(datatype: pa.DataType) -> bool:

@@ -7,7 +7,7 @@ pages, encodings, codecs, statistics, page indexes and Bloom filters stay as the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import SEEK_END
 from pathlib import Path
@@ -70,6 +70,7 @@ __all__ = [
     "merge",
     "moved",
     "parse_footer",
+    "read_chunks",
     "read_footer",
     "single_chunk",
 ]
@@ -123,10 +124,26 @@ class Footer:
 def read_footer(path: Path) -> Footer:
     """Return the footer of a file; `DamagedFileError` says what is wrong with it."""
     with path.open("rb") as stream:
-        if stream.read(len(MAGIC)) not in {MAGIC, ENCRYPTED}:
-            raise damaged(path, "it does not begin as a Parquet file does")
-        footer = parse_footer(stream, path)
-    check(path, footer)
+        footer = parse_whole(stream, path)
+    for _ in chunks(path, footer):
+        pass
+    return footer
+
+
+def read_chunks(stream: IO[bytes], path: Path) -> Iterator[Chunk]:
+    """Yield the column chunks of a file; `DamagedFileError` says what is wrong with its footer."""
+    yield from chunks(path, parse_whole(stream, path))
+
+
+def parse_whole(stream: IO[bytes], path: Path) -> Footer:
+    """Return the footer of a file, whose chunks are still to be checked."""
+    if stream.read(len(MAGIC)) not in {MAGIC, ENCRYPTED}:
+        raise damaged(path, "it does not begin as a Parquet file does")
+    footer = parse_footer(stream, path)
+    if not fits(footer.metadata, FILE):
+        raise damaged(path, "its footer has values whose types are not those of Parquet")
+    if ENCRYPTION in footer.metadata.fields:
+        raise FormatError(f"{path} has encrypted columns; expected plain Parquet: decrypt a copy of it first")
     return footer
 
 
@@ -155,19 +172,15 @@ def damaged(place: Path | RemoteFile, what: str) -> DamagedFileError:
     )
 
 
-def check(path: Path, footer: Footer) -> None:
-    """Raise unless every column chunk lies between the magic and the footer."""
-    if not fits(footer.metadata, FILE):
-        raise damaged(path, "its footer has values whose types are not those of Parquet")
-    if ENCRYPTION in footer.metadata.fields:
-        raise FormatError(f"{path} has encrypted columns; expected plain Parquet: decrypt a copy of it first")
+def chunks(path: Path, footer: Footer) -> Iterator[Chunk]:
+    """Yield the column chunks; raise unless each lies between the magic and the footer."""
     for group in footer.metadata.list(ROW_GROUPS):
         for packed in group.list(COLUMNS):
-            check_chunk(path, packed, footer.start)
+            yield checked_chunk(path, packed, footer.start)
 
 
-def check_chunk(path: Path, packed: bytes, limit: int) -> None:
-    """Raise unless a column chunk lies between the magic and the footer."""
+def checked_chunk(path: Path, packed: bytes, limit: int) -> Chunk:
+    """Return a column chunk; raise unless it lies between the magic and the footer."""
     try:
         chunk = Chunk.of(packed)
     except (MalformedError, KeyError):
@@ -175,7 +188,7 @@ def check_chunk(path: Path, packed: bytes, limit: int) -> None:
     if chunk.elsewhere:
         raise FormatError(f"{path} holds no columns, but points to other files; open those files instead")
     if not chunk.column.get(VALUES):
-        return  # For a chunk without values, the places that writers state have no meaning.
+        return chunk  # For a chunk without values, the places that writers state have no meaning.
     # Some writers say dictionary page 0 for none.
     start = min((o for o in (chunk.column.get(DATA_PAGE), chunk.column.get(DICTIONARY_PAGE)) if o), default=0)
     end = start + chunk.column.get(COMPRESSED, limit)
@@ -183,6 +196,7 @@ def check_chunk(path: Path, packed: bytes, limit: int) -> None:
         raise damaged(
             path, f"its footer places a column in bytes {start} to {end}, which is outside of the data"
         )
+    return chunk
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO
 
 from catalogs.files.stamp import Stamp, check_unchanged
-from catalogs.parquet._fields import COLUMNS, PAGE_COMPRESSED, PAGE_CRC, ROW_GROUPS
-from catalogs.parquet._footer import Chunk, read_footer
+from catalogs.parquet._fields import PAGE_COMPRESSED, PAGE_CRC
+from catalogs.parquet._footer import read_chunks
 from catalogs.parquet._selection import pages_extent
 from catalogs.parquet._thrift import I32, MalformedError, outline_and_end
 
@@ -40,14 +40,13 @@ def wrong_page(path: Path, expected: Stamp) -> str | None:
     """Return which page of a file has another checksum than its header states, None where none has."""
     check_unchanged(path, expected)
     with path.open("rb") as stream:
-        for group in read_footer(path).metadata.list(ROW_GROUPS):
-            for packed in group.list(COLUMNS):
-                for page in pages(stream, *pages_extent(Chunk.of(packed).column)):
-                    if page.crc is None:
-                        break  # writers state it of all pages of a column or of none
-                    if (found := crc(stream, page)) != page.crc:
-                        found_there = f"the page at byte {page.start:,} has the CRC {found:08x}"
-                        return f"{path}: {found_there}, expected {page.crc:08x} by its header"
+        for chunk in read_chunks(stream, path):
+            for page in pages(stream, *pages_extent(chunk.column)):
+                if page.crc is None:
+                    break  # writers state it of all pages of a column or of none
+                if (found := crc(stream, page)) != page.crc:
+                    found_there = f"the page at byte {page.start:,} has the CRC {found:08x}"
+                    return f"{path}: {found_there}, expected {page.crc:08x} by its header"
     return None
 
 

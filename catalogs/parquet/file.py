@@ -78,32 +78,38 @@ class ParquetPartition:
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, exactly `rows` rows at a time (fewer in the last), dictionaries decoded."""
-        stored = [c for c in dict.fromkeys(columns) if c not in self.constants and c not in self.absent]
+        stored = dict.fromkeys(c for c in columns if c not in self.constants and c not in self.absent)
         with opened(self.remote or self.path, checked=self.checked) as file:
-            known = file.schema_arrow.names
+            schema = file.schema_arrow  # made anew each time it is asked for
+            known = dict(zip(schema.names, schema.types, strict=True))
             for name in stored:
                 if name not in known:
                     raise ColumnNotFoundError(
-                        f"{self.remote or self.path} has no column '{name}'; {nearest(name, known)}"
+                        f"{self.remote or self.path} has no column '{name}'; {nearest(name, list(known))}"
                     )
             text = (file.metadata.metadata or {}).get(ASTROPY.encode(), b"").decode("utf-8", "replace")
             masks = {name: mask for name, mask in masks_of(text).items() if name in stored and mask in known}
             # Without any stored column there is nothing to count rows by.
-            wanted = dict.fromkeys([*stored, *masks.values()]) or known[:1]
-            for batch in exactly(self.pieces(file, list(wanted), rows), rows):
+            wanted = dict.fromkeys([*stored, *masks.values()]) or list(known)[:1]
+            for batch in exactly(self.pieces(file, {name: known[name] for name in wanted}, rows), rows):
                 yield self.selected(batch, columns, masks)
 
-    def pieces(self, file: pq.ParquetFile, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def pieces(
+        self, file: pq.ParquetFile, columns: Mapping[str, pa.DataType], rows: int
+    ) -> Iterator[pa.RecordBatch]:
         """Yield some or all of a batch's rows; CatalogError where the texts of a batch are too long together.
 
         Few bytes may stand for very many long texts, so of these few rows are read at a time.
         """
         groups = range(file.metadata.num_row_groups) if self.row_groups is None else self.row_groups
-        flat = [name for name in names if is_text(self.stored_type(file, name))]
+        types = {n: t.value_type if pt.is_dictionary(t) else t for n, t in columns.items()}
+        flat = [name for name, datatype in types.items() if is_text(datatype)]
+        nested = [name for name, datatype in types.items() if pt.is_nested(datatype)]
+        most = min(rows, TEXT_ROWS) if flat or nested else rows
         n = n_bytes = 0
-        for at_once, some in self.grouped(file, groups, names, flat, rows):
-            for piece in file.iter_batches(at_once, row_groups=some, columns=names):
-                for name in names:  # pyarrow reads texts that are not UTF-8
+        for at_once, some in self.grouped(file, groups, flat, most):
+            for piece in file.iter_batches(at_once, row_groups=some, columns=list(columns)):
+                for name in (*flat, *nested):  # pyarrow reads texts that are not UTF-8
                     try:
                         piece.column(name).validate(full=True)
                     except pa.ArrowInvalid as error:
@@ -123,11 +129,9 @@ class ParquetPartition:
                     n, n_bytes = n % rows, 0
 
     def grouped(
-        self, file: pq.ParquetFile, groups: Iterable[int], names: list[str], texts: list[str], rows: int
+        self, file: pq.ParquetFile, groups: Iterable[int], texts: list[str], most: int
     ) -> Iterator[tuple[int, list[int]]]:
         """Yield row groups with the number of their rows that are read at a time: fewer where texts may be long."""
-        nested = any(pt.is_nested(self.stored_type(file, name)) for name in names)
-        most = min(rows, TEXT_ROWS) if nested or texts else rows
         if not texts or self.remote is not None:
             yield most, list(groups)
             return
@@ -145,11 +149,6 @@ class ParquetPartition:
 
             for number, some in groupby(groups, at_once):
                 yield number, list(some)
-
-    def stored_type(self, file: pq.ParquetFile, name: str) -> pa.DataType:
-        """Return the type of a column in the file, of a dictionary that of its values."""
-        datatype = file.schema_arrow.field(name).type
-        return datatype.value_type if pt.is_dictionary(datatype) else datatype
 
     def verified(self) -> tuple[ParquetPartition, str | None]:
         """Verify the checksums of all pages; of a remote file those of the pages that are read, when they are."""

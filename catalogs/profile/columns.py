@@ -9,8 +9,9 @@ by themselves too.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -87,10 +88,10 @@ class ColumnProfile:
                 len(values) if values.dtype.kind == "V" else int(np.count_nonzero(np.isnat(values)))
             )
             return hashes
-        numbers = np.ma.filled(np.ma.asanyarray(values).astype(np.float64), np.nan)
+        numbers = as_numbers(values)
         known = np.isfinite(numbers)
         self.missing += len(numbers) - int(known.sum())
-        self.content.update(np.where(known, numbers, np.nan).tobytes())
+        self.content.update(numbers.tobytes())
         hashes[known] = self.distinct.add(np.ma.getdata(values)[known])
         self._extremes(numbers[known])
         return hashes
@@ -108,7 +109,7 @@ class ColumnProfile:
         for mark in column_names().sentinels.numbers:
             if low <= mark <= high:
                 # 99.99 in a float32 column is the float32 nearest to it
-                hits = int(np.count_nonzero(np.isclose(known, mark, rtol=1e-7, atol=0)))
+                hits = int(np.count_nonzero(np.abs(known - mark) <= 1e-7 * abs(mark)))
                 if hits:
                     self.marks[mark] = self.marks.get(mark, 0) + hits
 
@@ -129,6 +130,16 @@ class Profile:
     chosen: Mapping[str, Array]
     repeated_rows: int = 0
 
+    @cached_property
+    def repeated_marks(self) -> Mapping[float, Collection[str]]:
+        """The marks that end the range of a column and are in several rows of it, with these columns."""
+        found: dict[float, set[str]] = {}
+        for c in self.columns.values():
+            for value in {c.minimum, c.maximum}:
+                if c.marks.get(value, 0) > 1:
+                    found.setdefault(value, set()).add(c.name)
+        return found
+
     def numbers(self, name: str) -> NDArray[np.float64]:
         """Return a column of the sample as float64, NaN where missing or not finite."""
         return as_numbers(self.sample[name])
@@ -144,7 +155,9 @@ class Profile:
 
 def as_numbers(values: Array) -> NDArray[np.float64]:
     """Return values (n,) as float64, NaN where missing or not finite."""
-    numbers = np.ma.filled(np.ma.asanyarray(values).astype(np.float64), np.nan)
+    numbers = values.astype(np.float64)
+    if np.ma.isMaskedArray(numbers):
+        numbers = np.ma.filled(numbers, np.nan)
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 

@@ -135,8 +135,7 @@ def _marks_others(profile: Profile, name: str, value: float) -> bool:
     """Say whether a number of nines ends the range of another column, and is repeated there."""
     if NINES.fullmatch(f"{value:g}") is None or value not in profile.columns[name].marks:
         return False
-    others = (c for c in profile.columns.values() if c.name != name and c.is_number)
-    return any(value in (c.minimum, c.maximum) and c.marks.get(value, 0) >= FEWEST for c in others)
+    return any(other != name for other in profile.repeated_marks.get(value, ()))
 
 
 def _shifted(profile: Profile, name: str) -> list[Suspected]:
@@ -195,15 +194,15 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
             continue
         word, ucd = name.lower(), (c.column.ucd or "").lower()
         by_ucd, by_name = ucd.startswith("meta.id"), _names_an_object(word)
-        unique = c.distinct.n > 0 and c.distinct.repeated == 0 and c.missing == 0
-        if unique and not (by_ucd or by_name or is_text(c.column.datatype) or _numbered(profile, name)):
-            continue  # measurements in whole numbers, of which few rows have no two alike
         if is_real(c.column.datatype):
             if by_name and c.is_number and c.maximum > 2**53:
                 identifiers.append(
                     (9, place, name, "identifiers are stored as floating-point numbers, which rounds them")
                 )
             continue
+        unique = c.distinct.n > 0 and c.distinct.repeated == 0 and c.missing == 0
+        if unique and not (by_ucd or by_name or is_text(c.column.datatype) or _numbered(profile, name)):
+            continue  # measurements in whole numbers, of which few rows have no two alike
         if pt.is_boolean(c.column.datatype) or is_position(c.column) or not (by_ucd or by_name or unique):
             continue
         if not (by_ucd or by_name) and not_numbers(profile, name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import time
 import tomllib
 import warnings
 from collections.abc import Callable
@@ -214,12 +215,14 @@ def test_a_catalogue_without_rows_is_said_to_be(tmp_path: Path) -> None:
 
 
 def test_thousands_of_columns_are_looked_at(tmp_path: Path) -> None:
+    """The time grew with the square of their number: to minutes for these."""
     rng = np.random.default_rng(1)
-    columns = {f"c{i}": rng.random(40) for i in range(1500)}
-    pq.write_table(pa.table(columns | {"type": ["E", "S"] * 20}), tmp_path / "x.parquet")
-    catalog = catalogs.open(tmp_path / "x.parquet")
-    told = inspect_catalog(catalog)
-    assert len(told.columns) == 1501
+    columns = {f"c{i}": rng.random(10) for i in range(5000)}
+    pq.write_table(pa.table(columns | {"type": ["E", "S"] * 5}), tmp_path / "x.parquet")
+    start = time.process_time()
+    told = inspect_catalog(catalogs.open(tmp_path / "x.parquet"))
+    assert len(told.columns) == 5001
+    assert time.process_time() - start < 30
 
 
 @pytest.mark.parametrize("form", ["parquet", "fits"])
