@@ -72,7 +72,7 @@ def _compiled(expressions: Sequence[str]) -> re.Pattern[str]:
 class Table(BaseModel):
     """A table of the file: frozen, and without keys that nobody reads."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class Naming(Table):

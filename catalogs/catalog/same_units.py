@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import astropy  # its modules load when used
-
 from catalogs.catalog.catalog import Column
 from catalogs.errors import FormatError
 
@@ -31,5 +29,7 @@ def _same(one: str, other: str) -> bool:
     """Say whether two texts mean the same unit: as they are written, or as astropy reads them."""
     if one.split() == other.split():
         return True
+    import astropy  # noqa: PLC0415 -- slow to import, and most units are spelt alike
+
     a, b = (astropy.units.Unit(text, parse_strict="silent") for text in (one, other))
     return bool(a == b)

@@ -54,7 +54,6 @@ from catalogs.expressions._tree import (
     complaint,
     walk,
 )
-from catalogs.expressions._units import unit_of
 
 __all__ = ["Expression", "expression_name", "parse"]
 
@@ -119,6 +118,10 @@ class Expression:
 
     def unit(self, units: Mapping[str, str | None]) -> str | None:
         """Return the unit of the values from the columns' units: '' where they have none, None if not known."""
+        if self.is_column and not any(units.get(name) for name in self.names):
+            return None
+        from catalogs.expressions._units import unit_of  # noqa: PLC0415 -- astropy is slow to import
+
         return unit_of(self.tree, units)
 
     def check_names(self, known: Iterable[str]) -> None:

@@ -18,8 +18,8 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import scipy  # its modules load when used
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, eigh
 
 from catalogs.catalog.elements import Element
 from catalogs.profile._information_gain import SMOOTHING, Classes, binned, gain, number_of_bins, sorted_texts
@@ -304,8 +304,8 @@ def _direction_gain(X: Floats, classes: Classes) -> tuple[float, Floats | None]:
         return gain(binned(X[:, 0], number_of_bins(classes)), classes), None
     total, within = _scatters(X, classes)
     try:
-        _, vectors = eigh(total, within + 1e-9 * np.eye(len(within)))
-    except LinAlgError:
+        _, vectors = scipy.linalg.eigh(total, within + 1e-9 * np.eye(len(within)))
+    except np.linalg.LinAlgError:
         return 0.0, None
     direction = vectors[:, -1]
     return gain(binned(X @ direction, number_of_bins(classes)), classes), direction

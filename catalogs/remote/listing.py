@@ -14,11 +14,6 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import fsspec
-from fsspec.core import url_to_fs
-from fsspec.implementations.local import LocalFileSystem
-from fsspec.utils import glob_translate
-
 from catalogs.errors import CatalogError, FormatError
 from catalogs.remote._http import web_client
 from catalogs.remote._tag import state_of, tag_of
@@ -133,6 +128,10 @@ def remote_listing(
 
 def local_path(url: str) -> Path | None:
     """Return the path that a URL such as `file:///data/a.parquet` means, None for those of elsewhere."""
+    if is_web(url):
+        return None
+    from fsspec.implementations.local import LocalFileSystem  # noqa: PLC0415 -- slow to import, and most files are here
+
     if scheme_of(url) not in LocalFileSystem.protocol:
         return None
     return Path(str(LocalFileSystem._strip_protocol(url)))  # noqa: SLF001 -- fsspec's drivers have no other name for it
@@ -166,6 +165,8 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...], *, hats: bool)
         paths = [p for p in paths if p.lower().endswith(suffixes) and is_data(key_below(p, root))]
     else:
         root = plain[:wild].rpartition("/")[0]
+        from fsspec.utils import glob_translate  # noqa: PLC0415 -- see `local_path`
+
         matches = re.compile(glob_translate(plain)).fullmatch
         page = f"{root}/" if is_web(url) else root
         paths = [p for p in below(filesystem, page, depth_of(plain[len(root) :])) if matches(p)]
@@ -250,6 +251,9 @@ def refuse_hats(url: str) -> None:
 
 def reached(url: str, within: tuple[str, ...]) -> tuple[Any, str]:
     """Return the file system of a URL and the path there; CatalogError where there is no driver for it."""
+    import fsspec  # noqa: PLC0415 -- see `local_path`
+    from fsspec.core import url_to_fs  # noqa: PLC0415
+
     options = {"get_client": web_client(within)} if is_web(url) else {}
     try:
         filesystem, path = url_to_fs(url, **options)

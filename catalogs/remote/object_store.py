@@ -15,9 +15,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from fsspec.asyn import sync
-from fsspec.core import url_to_fs
-
 from catalogs.errors import CatalogError
 from catalogs.remote.errors import speaking_of
 from catalogs.remote.urls import has_secret, is_chained, key_below, scheme_of, shown
@@ -56,6 +53,8 @@ class ObjectStore:
         """
         if why := why_not(url):
             raise CatalogError(why)
+        from fsspec.core import url_to_fs  # noqa: PLC0415 -- slow to import, and most outputs are local
+
         try:
             with speaking_of(url):
                 filesystem, root = url_to_fs(url.rstrip("/"), use_listings_cache=False)
@@ -166,6 +165,8 @@ def _put_s3(filesystem: Any, path: str, content: bytes, tag: str | None) -> None
 
 
 def _put_az(filesystem: Any, path: str, content: bytes, tag: str | None) -> None:
+    from fsspec.asyn import sync  # noqa: PLC0415 -- see `ObjectStore.at`
+
     container, blob, _ = filesystem.split_path(path)
     headers = {"If-None-Match": "*"} if tag is None else {"If-Match": tag}
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsspec.callbacks import Callback
-
 from catalogs.errors import CatalogError, DamagedFileError
 from catalogs.files.atomic import atomic_path, check_free_space
 from catalogs.remote._tag import RemoteState
@@ -95,8 +93,7 @@ class RemoteFile:
         check_free_space(local.parent, self.n_bytes)
         with atomic_path(local) as temporary:
             with speaking_of(self.url):
-                watch = _Watch(self, progress)
-                self.filesystem.get_file(self.path, str(temporary), callback=watch)
+                self.filesystem.get_file(self.path, str(temporary), callback=_watch(self, progress))
             self.check_size(temporary.stat().st_size)
 
     def check_size(self, got: int) -> None:
@@ -155,22 +152,22 @@ class _Spoken(io.RawIOBase):
         return True
 
 
-class _Watch(Callback):  # type: ignore[misc]
-    """Ends a transfer that sends more bytes than the file has, or is too slow."""
+def _watch(file: RemoteFile, progress: Progress | None) -> Any:
+    """Return a callback of fsspec that ends a transfer which sends more bytes than the file has, or is too slow."""
+    from fsspec.callbacks import Callback  # noqa: PLC0415 -- slow to import, and most files are here
 
-    def __init__(self, file: RemoteFile, progress: Progress | None) -> None:
-        super().__init__()
-        self._file, self._progress = file, progress
-        self._got, self._began = 0, time.monotonic()
+    began, seen = time.monotonic(), 0
 
-    def relative_update(self, inc: int = 1) -> None:
-        """Hear of bytes that came."""
-        self._got += inc
-        if self._progress is not None:
-            self._progress(inc)
-        if self._got > self._file.n_bytes:
-            self._file.check_size(self._got)
-        if time.monotonic() - self._began > PATIENCE + self._got / SLOWEST:
+    def hear(_size: int | None, got: int, **_: Any) -> None:
+        nonlocal seen
+        if progress is not None and got > seen:
+            progress(got - seen)
+        seen = got
+        if got > file.n_bytes:
+            file.check_size(got)
+        if time.monotonic() - began > PATIENCE + got / SLOWEST:
             raise CatalogError(
-                f"{self._file} arrived at less than {SLOWEST:,} bytes a second, which is too slow; try again later"
+                f"{file} arrived at less than {SLOWEST:,} bytes a second, which is too slow; try again later"
             )
+
+    return Callback(hooks={"bytes": hear})

@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import astropy  # its modules load when used
 import numpy as np
 import scipy  # its modules load when used
 from numpy.typing import NDArray
@@ -110,6 +109,8 @@ def position_unit(
     if known is None:
         known = by_astropy(word)
     if known is None or known == "sexagesimal":
+        import astropy  # noqa: PLC0415 -- see `by_astropy`
+
         # Stating degrees for values in arcseconds would give other positions, so the remedy is to convert.
         remedy = (
             "convert both columns to degrees"
@@ -124,6 +125,8 @@ def position_unit(
 
 def by_astropy(word: str) -> PositionUnit | None:
     """Return the unit that astropy reads, where it is degrees or radians."""
+    import astropy  # noqa: PLC0415 -- slow to import, and most units are among those above
+
     parsed = astropy.units.Unit(word, parse_strict="silent")
     return "deg" if parsed == astropy.units.deg else "rad" if parsed == astropy.units.rad else None
 
@@ -255,6 +258,7 @@ def near_others(ra: Floats, dec: Floats, *, radius: float, most: int = 8) -> lis
 def sky(ra: Floats, dec: Floats) -> Any:
     """Return positions in degrees as astropy's."""
     # Slow to import, and nothing is matched by position in most runs.
+    import astropy  # noqa: PLC0415
     from astropy.coordinates import Latitude, Longitude, SkyCoord  # noqa: PLC0415
 
     return SkyCoord(Longitude(ra * astropy.units.deg), Latitude(dec * astropy.units.deg))

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from flows.cli._options import WriteOptions
 from flows.cli._printing import plain_table, print_tables, say, show
-from flows.cli._show import REPORT_KEPT
-from flows.reports.catalogue_page import REPORT, rewrite_census
+from flows.reports.catalogue_page import REPORT, REPORT_KEPT, rewrite_census
 from flows.reports.tables import ReportTable
 from flows.reviews.audit_draw import draw_audit
 from flows.reviews.audit_estimate import estimate_audit

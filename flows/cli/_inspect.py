@@ -1,5 +1,7 @@
 """`blr inspect` and `blr init`."""
 
+# ruff: noqa: PLC0415 -- most files that are inspected are no models
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -10,7 +12,6 @@ from catalogs.files.atomic import atomic_path
 from catalogs.table_choice import TableChoice
 from flows.cli._printing import plain_table, print_tables, say, say_next, show
 from flows.cli._progress import shown_progress
-from flows.cli._show import show_model
 from flows.draft.inspected import (
     CatalogueSummary,
     ColumnSummary,
@@ -22,7 +23,6 @@ from flows.draft.inspected import (
 )
 from flows.draft.inspection import inspect_file
 from flows.draft.request import InitRequest, InspectRequest
-from flows.draft.specification import starting_specification
 from flows.errors import OutputFolderError
 from flows.inputs.opening import opened_together
 from flows.inputs.resolve import check_no_secret, resolve_one
@@ -43,11 +43,15 @@ def run_inspect(request: InspectRequest, *, json: bool) -> None:
     if isinstance(result, CatalogueSummary):
         show(result, _show_catalogue, json=json, kind="catalogue")
     else:
+        from flows.cli._show import show_model
+
         show(result, show_model, json=json, kind="model")
 
 
 def run_init(request: InitRequest, *, json: bool) -> None:
     """Write a first specification, or print it; names of columns may lie beside it."""
+    from flows.draft.specification import starting_specification
+
     out, label, columns = request.out, request.label, request.columns
     if out is not None and out.exists() and not request.overwrite:
         raise OutputFolderError(

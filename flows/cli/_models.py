@@ -9,13 +9,14 @@ from pathlib import Path
 
 from flows.classification.release_changes import in_release
 from flows.cli._options import PromoteOptions
-from flows.cli._printing import show
-from flows.cli._show import show_model, show_promoted
+from flows.cli._printing import print_tables, say, show
+from flows.cli._show import show_model
 from flows.errors import UsageError
-from flows.models.promotion import DecidedPromotion, promote, reject, undo
+from flows.models.promotion import DecidedPromotion, RejectedPromotion, UndonePromotion, promote, reject, undo
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from flows.orchestration.home import connect
+from flows.reports.comparison_tables import comparison_tables
 
 __all__ = ["run_promote", "run_show"]
 
@@ -47,3 +48,26 @@ def _decided(request: PromoteRequest, options: PromoteOptions) -> DecidedPromoti
         return reject(request, dry_run=options.dry_run)
     request = replace(request, how="better" if options.if_better else "now")
     return promote(request, dry_run=options.dry_run, in_release=in_release if options.dry_run else None)
+
+
+def show_promoted(result: DecidedPromotion) -> None:
+    """Show a decision about a model; of a plan, the comparison too."""
+    would = "would be" if result.status == "planned" else "is"
+    if isinstance(result, UndonePromotion):
+        say(
+            f"{result.model} {would} the champion again, in the place of {result.previous} ({result.who}: {result.why})"
+        )
+        return
+    if isinstance(result, RejectedPromotion):
+        stays = f"the champion stays: {result.previous or 'none'}"
+        say(f"{result.model} {would} rejected ({result.who}: {result.why}); {stays}")
+        return
+    if result.status == "planned":
+        print_tables(*comparison_tables(result.comparison))
+    words = {
+        "planned": "would be the champion",
+        "promoted": f"is the champion ({result.who}: {result.why})",
+        "is the champion": "is the champion already",
+        "kept": f"is not promoted ({result.why}); the champion stays",
+    }
+    say(f"{result.model} {words[result.status]}; before: {result.previous or 'none'}")

@@ -13,15 +13,14 @@ from flows.classification import reprocessing
 from flows.classification.request import ReprocessRequest
 from flows.cli._flow_runs import runs_as_flow
 from flows.cli._options import RunOptions
-from flows.cli._printing import print_tables, say, show
+from flows.cli._printing import print_tables, say, say_next, show
 from flows.cli._progress import shown_progress
-from flows.cli._show import say_done
 from flows.orchestration.tables import run_tables, status_table, trouble_table
 from flows.runs.release_store import output_folder
-from flows.runs.results import ClassificationResult, ReleaseResult
+from flows.runs.results import ClassificationResult, FinishedClassification, ReleaseResult
 from flows.runs.status import FolderStatus, read_status
 
-__all__ = ["PARTLY", "leave_partly", "run_reprocess", "run_status"]
+__all__ = ["PARTLY", "leave_partly", "run_reprocess", "run_status", "say_done"]
 
 PARTLY = 3
 
@@ -42,6 +41,24 @@ def run_reprocess(request: ReprocessRequest, options: RunOptions) -> None:
     if not options.json:
         say_done(result, seconds)
     leave_partly(result)
+
+
+TO_LOOK_AT = {"LOW_CONFIDENCE": "of low confidence", "OUT_OF_DOMAIN": "unlike the training set"}
+"""Flags whose objects a person should look at, in words."""
+
+
+def say_done(result: ClassificationResult, seconds: float) -> None:
+    """Say how fast files were annotated, how many of all objects need a look, and how to look at them."""
+    if not isinstance(result, FinishedClassification):
+        return
+    rows = sum(file.n_rows for file in result.files.values() if file.to_do)
+    if rows:
+        say(f"{rows:,} rows in {seconds:,.1f} s, {rows / seconds:,.0f} rows/s")
+    counts = {words: result.summary.flags[name].count for name, words in TO_LOOK_AT.items()}
+    told = " and ".join(f"{n:,} {words}" for words, n in counts.items() if n)
+    say(f"To be looked at: {told or 'none'}, of {result.summary.n_rows:,} objects")
+    if told:
+        say_next("blr", "review", result.out, "--budget", 100)
 
 
 def show_reprocessed(result: ReleaseResult) -> None:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from flows.classification.feature_space import feature_space
 from flows.cli._flow_runs import runs_as_flow
 from flows.cli._options import ReviewOptions
 from flows.cli._printing import say, show
@@ -19,8 +18,11 @@ def run_review(request: ReviewRequest, options: ReviewOptions) -> None:
     """Review, as a flow where Prefect is wanted."""
     with shown_progress(quiet=False):
         if options.dry_run or not runs_as_flow(options.prefect):
-            wanted = (request.out, request.store, request.specification)
-            space = None if request.budget is None else feature_space(*wanted)
+            space = None
+            if request.budget is not None:  # else nothing is drawn
+                from flows.classification.feature_space import feature_space
+
+                space = feature_space(request.out, request.store, request.specification)
             result = reviewing.review(request, space=space, dry_run=options.dry_run)
         else:
             from flows.review import review

@@ -50,9 +50,8 @@ from flows.inputs.opening import opened_together, with_checksums
 from flows.inputs.resolve import resolve_one
 from flows.inputs.source import LocalSource
 from flows.labels.reader import LabelledRows, label_texts
-from flows.models.asdf_file import is_model_file, read_model
 from flows.models.description import ModelDescription
-from flows.models.store import Store
+from flows.models.store_folder import is_model_file
 from flows.runs.progress import tell
 
 __all__ = [
@@ -80,6 +79,10 @@ def inspect_file(
     """
     source = resolve_one(file, key="FILE")
     if isinstance(source, LocalSource) and source.path.exists() and is_model_file(source.path):
+        # Most files that are inspected are no models.
+        from flows.models.asdf_file import read_model  # noqa: PLC0415
+        from flows.models.store import Store  # noqa: PLC0415
+
         model = read_model(source.path)
         return Store.around(source.path).described(model, "stored")
     with opened_together(source, TableChoice(table, (label,) if label else ())) as catalog:

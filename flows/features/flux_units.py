@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import astropy  # its modules load when used
-
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from catalogs.expressions.expression import Expression
@@ -88,6 +86,8 @@ def error_scale(name: str, text: str, error: Expression, units: Units, flux: str
     known = flux_unit(error_unit)
     if known is not None:
         return unit_factor(known, flux)
+    import astropy  # noqa: PLC0415 -- slow to import, and most units are known
+
     if isinstance(astropy.units.Unit(unit_text, parse_strict="silent"), astropy.units.UnrecognizedUnit):
         return 1.0
     wanted = f"{flux}^-2" if text == "inverse_variance" else flux
@@ -99,6 +99,8 @@ def error_scale(name: str, text: str, error: Expression, units: Units, flux: str
 
 def _root(unit_text: str) -> str | None:
     """Return the unit whose inverse square is written; or None."""
+    import astropy  # noqa: PLC0415 -- as above
+
     unit = astropy.units.Unit(unit_text, parse_strict="silent")
     try:
         return str((unit**-0.5).to_string())

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import astropy  # its modules load when used
-
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.errors import CatalogError
 from catalogs.expressions.expression import expression_name
@@ -157,6 +155,8 @@ def _factor(trained: str | None, here: str | None) -> float | None:
     flux, other = flux_unit(ours), flux_unit(theirs)
     if flux is not None and other is not None:
         return unit_factor(other, flux) if flux != other else 1.0
+    import astropy  # noqa: PLC0415 -- slow to import, and most units are spelt alike
+
     old, new = (astropy.units.Unit(t, parse_strict="silent") for t in (ours, theirs))
     try:
         return float(new.to(old))

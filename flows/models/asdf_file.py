@@ -28,10 +28,10 @@ from flows.documents import from_document
 from flows.errors import ModelError
 from flows.models.description import Metrics, TrustSummary
 from flows.models.model import SCHEMA_VERSION, Model, Tree, digest
+from flows.models.store_folder import BEGIN
 
 __all__ = [
     "ModelFacts",
-    "is_model_file",
     "read_classifier",
     "read_facts",
     "read_model",
@@ -41,7 +41,6 @@ __all__ = [
     "write_tree",
 ]
 
-BEGIN = b"#ASDF"
 TAGS = "tag:stsci.edu:asdf/"
 ROOT = "core/asdf-1.1.0"
 ARRAY = "core/ndarray-1.1.0"
@@ -179,14 +178,6 @@ def read_facts(path: Path) -> ModelFacts:
         )
     except Exception as error:  # as in read_tree
         raise _damaged(path, str(error) or type(error).__name__) from error
-
-
-def is_model_file(path: Path) -> bool:
-    """Say whether a file begins as ASDF files do."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as stream:
-        return stream.read(len(BEGIN)) == BEGIN
 
 
 def write_tree(tree: Tree, path: Path) -> None:

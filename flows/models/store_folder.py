@@ -12,9 +12,19 @@ from flows.models.history import Promotion, read_history
 from flows.runs.allowed_roots import check_output
 from flows.runs.model_reference import ModelReference, check_name, check_version
 
-__all__ = ["MODEL_FILE", "StoreFolder", "StoredModel"]
+__all__ = ["BEGIN", "MODEL_FILE", "StoreFolder", "StoredModel", "is_model_file"]
 
 MODEL_FILE = "model.asdf"
+BEGIN = b"#ASDF"
+"""First bytes of a model file."""
+
+
+def is_model_file(path: Path) -> bool:
+    """Say whether a file begins as ASDF files do."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return stream.read(len(BEGIN)) == BEGIN
 
 
 @dataclass(frozen=True)

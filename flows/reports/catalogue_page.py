@@ -63,6 +63,11 @@ def write_classification(report: ClassificationReport, folder: Path) -> None:
     atomic_write_text(folder / REPORT, render_classification(report))
 
 
+REPORT_KEPT = (
+    "report.html shows the previous census: the version that wrote it kept no data to write it again"
+)
+
+
 def rewrite_census(folder: Path, census: Census, of_sets: str | None = None) -> Path | None:
     """Write the report of a folder again, with another census; return where it is.
 

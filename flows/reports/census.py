@@ -14,10 +14,17 @@ __all__ = [
     "bin_tables",
     "census_findings",
     "census_table",
+    "census_tables",
     "census_words",
     "counts_said",
     "selection_table",
 ]
+
+
+def census_tables(census: Census) -> list[ReportTable]:
+    """Return the tables of a census: the counts, selections where any has objects, and those of bins."""
+    selections = selection_table(census)
+    return [census_table(census), *([selections] if selections.rows else []), *bin_tables(census)]
 
 
 def census_table(census: Census, changes: Mapping[str, CountChange] | None = None) -> ReportTable:

@@ -6,17 +6,18 @@ import base64
 import csv
 import hashlib
 import math
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from xml.sax.saxutils import escape, quoteattr
 
-from astropy.table import Table
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from catalogs.files.atomic import atomic_path, atomic_write_text
+from catalogs.files.atomic import atomic_write_text
 from catalogs.sky.survey_links import survey_links
 from flows.errors import UsageError
 from flows.labels.reviews import MARK, harmless, list_hash, list_mark
@@ -218,12 +219,9 @@ def _write(
     paths = [folder / f"{kind.name}.{ending}" for ending in ("csv", "vot", "html")]
     lines = (",".join(map(_quoted, line)) for line in (names, *cells))
     atomic_write_text(paths[0], "".join(f"{line}\n" for line in lines))
-    table = Table(rows=values or None, names=names, dtype=[*kind.types, str])
-    for column, meaning in {MARK: "list and object to which the answer belongs", **kind.columns}.items():
-        table[column].description = meaning
-    with atomic_path(paths[1]) as temporary:
-        # BINARY2, as all our VOTables: and astropy 8.0's writer of TABLEDATA corrupted the process's memory here.
-        table.write(temporary, format="votable", tabledata_format="binary2", overwrite=True)
+    meanings = {MARK: "list and object to which the answer belongs", **kind.columns}
+    described = [(name, of, meanings.get(name)) for name, of in zip(names, [*kind.types, str], strict=True)]
+    atomic_write_text(paths[1], _votable(described, values))
     script = resources.files("flows").joinpath("templates", "labelling.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = Environment(
@@ -243,6 +241,42 @@ def _write(
     )
     atomic_write_text(paths[2], html)
     return paths
+
+
+TYPES: Final = {
+    float: 'datatype="double"',
+    int: 'datatype="long"',
+    str: 'datatype="unicodeChar" arraysize="*"',
+}
+
+
+def _votable(columns: Sequence[tuple[str, type, str | None]], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a VOTable of columns, each with name, type and meaning, in BINARY2: astropy's writer is slow to import."""
+
+    def stored(value: Any, of: type) -> bytes:
+        if of is not str:
+            return struct.pack(">d" if of is float else ">q", value)
+        text = value.encode("utf-16-be", "replace")
+        return struct.pack(">I", len(text) // 2) + text
+
+    fields = "".join(
+        f"<FIELD name={quoteattr(name)} {TYPES[of]}>"
+        + (f"<DESCRIPTION>{escape(meaning)}</DESCRIPTION>" if meaning else "")
+        + "</FIELD>\n"
+        for name, of, meaning in columns
+    )
+    no_nulls = bytes(-(-len(columns) // 8))
+    cells = (
+        no_nulls + b"".join(stored(value, of) for value, (_, of, _) in zip(row, columns, strict=True))
+        for row in rows
+    )
+    stream = base64.b64encode(b"".join(cells)).decode()
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        '<VOTABLE version="1.3" xmlns="http://www.ivoa.net/xml/VOTable/v1.3">\n<RESOURCE type="results">\n'
+        f'<TABLE nrows="{len(rows)}">\n{fields}<DATA><BINARY2><STREAM encoding="base64">{stream}</STREAM></BINARY2>'
+        "</DATA>\n</TABLE>\n</RESOURCE>\n</VOTABLE>\n"
+    )
 
 
 def _cell(value: object) -> str:

@@ -14,7 +14,9 @@ __all__ = ["Paths", "PositionUnit", "SourceText", "SpecificationTable", "listed"
 class SpecificationTable(BaseModel):
     """A table of the specification: without unknown keys, infinities, or later changes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, str_strip_whitespace=True, allow_inf_nan=False, defer_build=True
+    )
 
 
 def listed(value: Any) -> Any:
