@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+import scipy  # its modules load when used
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import xlogy
 
 from blr.arrays import Matrix, Vector
 
@@ -78,7 +78,9 @@ def group_classes(
         count(k)
     while len(left) > 2:
         both = n[:, None] + n
-        entropy = xlogy(both, both) - xlogy(n, n)[:, None] - xlogy(n, n)
+        entropy = (
+            scipy.special.xlogy(both, both) - scipy.special.xlogy(n, n)[:, None] - scipy.special.xlogy(n, n)
+        )
         known = own + own.T + entropy
         alike = [(known[j, k], j, k) for j, k in combinations(left, 2) if known[j, k] < apart * entropy[j, k]]
         if not alike:
@@ -106,4 +108,4 @@ def group_classes(
 def _information(p: Matrix, t: NDArray[np.intp], w: Vector) -> float:
     """Return by how much probabilities (N, K) of the classes t (N,) are better than the classes' shares, in nats."""
     n = np.bincount(t, weights=w)
-    return float(w @ np.log(p[np.arange(len(t)), t]) - xlogy(n, n / w.sum()).sum())
+    return float(w @ np.log(p[np.arange(len(t)), t]) - scipy.special.xlogy(n, n / w.sum()).sum())

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy  # its modules load when used
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, logsumexp
 
 from blr.arrays import Vector
@@ -183,7 +183,7 @@ def _highest_near(
 
     step = float(np.log(grid[best + 1] / grid[best]))
     between = (float(np.log(grid[best])) - step, float(np.log(grid[best])) + step)
-    minimize_scalar(loss, bounds=between, method="bounded", options={"xatol": _NEAR_ENOUGH})
+    scipy.optimize.minimize_scalar(loss, bounds=between, method="bounded", options={"xatol": _NEAR_ENOUGH})
     return max(found.values(), key=lambda q: q.log_evidence)
 
 
