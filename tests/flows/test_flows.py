@@ -135,8 +135,10 @@ def test_a_failed_flow_says_what_is_wrong(work: Path) -> None:
     from flows.train import train
 
     (work / "spec.toml").write_text((work / "spec.toml").read_text().replace("paths", "pats"))
-    with pytest.raises(SpecificationError, match=r"catalog.pats: got an unknown key"):
-        train(work / "spec.toml", work / "models")
+    state = train(work / "spec.toml", work / "models", return_state=True)
+    with pytest.raises(SpecificationError, match=r"catalog.pats: got an unknown key") as caught:
+        state.result()
+    assert (state.name, state.message) == ("Failed", str(caught.value)), "its one sentence, and nothing else"
 
 
 def test_fn_needs_no_prefect_server(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
