@@ -14,7 +14,7 @@ from catalogs.catalog.earlier_columns import annotated_names
 from catalogs.catalog.same_units import require_same_units
 from catalogs.errors import FormatError
 from catalogs.files.compressed import COMPRESSED_SUFFIXES, first_bytes
-from catalogs.files.folders import expand, files_below, is_pattern
+from catalogs.files.folders import expand, files_below, is_pattern, what_is_there
 from catalogs.files.folders import missing as not_there
 from catalogs.fits import table as fits
 from catalogs.hats import catalog as hats
@@ -191,7 +191,10 @@ def open_several(path: Path, options: Options) -> Catalog:
             return whole.open(path, options)
     root, files = tables_of(path)
     if not files:
-        raise FormatError(f"{path} holds no catalogue; expected files ending in {', '.join(all_suffixes())}")
+        raise FormatError(
+            f"{path.absolute()} holds no catalogue, expected files with the ending of one, such as .fits or .parquet; "
+            f"{what_is_there(path / '*')}"
+        )
     return open_files(root, files, lambda file: format_of(file).open(file, options))
 
 

@@ -101,7 +101,12 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="no file matches"):
         catalogs.open(tmp_path / "x*.fits")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FormatError, match="holds no catalogue"):
+    with pytest.raises(
+        FormatError, match=r"empty holds no catalogue.*/empty is empty: is its disk mounted\?"
+    ):
+        catalogs.open(tmp_path / "empty")
+    (tmp_path / "empty" / "notes.md").touch()
+    with pytest.raises(FormatError, match=r"holds no catalogue.*known are: notes\.md"):
         catalogs.open(tmp_path / "empty")
 
 
