@@ -15,7 +15,7 @@ if (
     from catalogs.errors import CatalogError
     from catalogs.expressions.expression import parse
     from catalogs.formats import open_catalog as open  # noqa: A004  the verb that users expect
-    from catalogs.memory.annotate_table import annotate_table
+    from catalogs.memory.tables import annotate_table
     from catalogs.writing.annotate import annotate
 
     __version__: str

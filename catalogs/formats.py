@@ -19,7 +19,7 @@ from catalogs.files.folders import missing as not_there
 from catalogs.fits import table as fits
 from catalogs.hats import catalog as hats
 from catalogs.parquet import dataset as parquet
-from catalogs.parquet.folders import is_parquet
+from catalogs.parquet.dataset import is_parquet
 from catalogs.remote.listing import Listing, remote_listing
 from catalogs.remote.urls import is_remote
 from catalogs.text import table as text

@@ -1,45 +1,179 @@
-"""A catalogue: an ordered list of partitions, and what is known of its columns.
-
-A partition is a file that can be read in batches and rewritten with extra columns.  Nothing here
-knows a format: each format's module makes a `Catalog` of its own partitions.
-"""
+"""What a catalogue is, whatever its format: columns, partitions and batches of rows."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 
 from catalogs.catalog.new_columns import NewColumn, Provenance
-from catalogs.errors import ColumnNotFoundError, nearest
+from catalogs.errors import ColumnNotFoundError, DamagedFileError, nearest
 
 __all__ = [
     "BATCH_ROWS",
+    "MOST_ELEMENTS",
     "Annotation",
     "Catalog",
+    "Checksums",
     "Column",
     "ColumnMetadata",
     "Compute",
     "Convertible",
     "Copyable",
     "Divisible",
+    "Element",
     "Elsewhere",
     "OldColumns",
     "Partition",
     "Progress",
     "Selectable",
+    "Summed",
     "Whole",
+    "cell_bytes",
+    "element_columns",
+    "element_values",
+    "exactly",
     "n_bytes",
+    "verified",
 ]
+
+# The elements of vector columns, as columns of their own: SDSS keeps the magnitudes of five bands in one.
+#
+# Only short vectors of numbers: the elements of a spectrum or a light curve are too many to be columns.
+
+MOST_ELEMENTS = 12
+"""Longest vector whose elements become columns: the number of bands of J-PLUS and S-PLUS."""
+
+
+class Element(str):
+    """The name of an element, `MODELMAG[2]`, with its vector and place, since a column may have the same name."""
+
+    __slots__ = ("__dict__",)
+    vector: str
+    place: int
+
+    @classmethod
+    def of(cls, vector: str, place: int) -> Element:
+        """Return the name of a vector's element."""
+        name = cls(f"{vector}[{place}]")
+        name.vector, name.place = vector, place
+        return name
+
+
+def element_columns(column: Column, names: tuple[str, ...]) -> tuple[Column, ...]:
+    """Return the elements of a short vector column as columns; none if one of `names` is called like an element."""
+    datatype = column.datatype
+    if not pt.is_fixed_size_list(datatype) or not 1 < datatype.list_size <= MOST_ELEMENTS:
+        return ()
+    if not (pt.is_integer(datatype.value_type) or pt.is_floating(datatype.value_type)):
+        return ()
+    elements = [Element.of(column.name, i) for i in range(datatype.list_size)]
+    if set(elements) & set(names):
+        return ()
+    return tuple(replace(column, name=e, datatype=datatype.value_type, shape=()) for e in elements)
+
+
+def element_values(
+    values: np.ndarray[Any, Any], columns: tuple[Column, ...]
+) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """Yield the name of each element with its values (n,), from those of the vector column (n, k)."""
+    for i, column in enumerate(columns):
+        yield column.name, values[:, i]
+
+
+# Checksums that files state of their bytes: verified before a catalogue is read, and what happens if one is wrong.
+
+Checksums = Literal["quarantine", "warn", "ignore"]
+"""What happens to a file that has other checksums than it states: it is an error, a warning, or read without a word."""
+
+
+@runtime_checkable
+class Summed(Protocol):
+    """A partition whose file may state checksums of its bytes."""
+
+    def verified(self) -> tuple[Partition, str | None]:
+        """Verify the checksums; return the partition as it can be read, and which is wrong, None if none is."""
+        ...
+
+
+def verified(catalog: Catalog, checksums: Checksums) -> tuple[Catalog, tuple[str, ...]]:
+    """Verify the checksums of a catalogue's files; return the catalogue as it can be read, and warnings.
+
+    With "quarantine" a wrong checksum raises `DamagedFileError`.
+    """
+    partitions: list[Partition] = []
+    wrong: list[str] = []
+    for partition in catalog.partitions:
+        here, what = partition.verified() if isinstance(partition, Summed) else (partition, None)
+        if what and checksums == "quarantine":
+            raise DamagedFileError(
+                f"{what}: the file changed after it was written; get another copy, or, if its writer states wrong "
+                'sums, put checksums = "warn" under [catalog]'
+            )
+        partitions.append(here)
+        wrong += [what] if what else []
+    return replace(catalog, partitions=tuple(partitions)), tuple(wrong if checksums == "warn" else ())
+
+
+# Batches of exactly so many rows, whatever the pieces that a file gives, and the bytes that a cell takes.
+
+TEXT_BYTES, LIST_ITEMS = 32, 16
+"""What a text and a list of unknown length are taken to need."""
+
+
+def exactly(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in batches of `rows` (fewer in the last): boundaries then are the same on any disk."""
+    if rows < 1:
+        raise ValueError(f"got batches of {rows} rows; expected at least one row in each")
+    waiting: list[pa.RecordBatch] = []
+    n_waiting = 0
+    for batch in batches:
+        rest = batch
+        while rest.num_rows:
+            part = rest.slice(0, rows - n_waiting)
+            rest = rest.slice(part.num_rows)
+            waiting.append(part)
+            n_waiting += part.num_rows
+            if n_waiting == rows:
+                yield one(waiting)
+                waiting, n_waiting = [], 0
+    if waiting:
+        yield one(waiting)
+
+
+def one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the batches as one."""
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def cell_bytes(datatype: pa.DataType, text: int = TEXT_BYTES) -> int:
+    """Return about how many bytes a cell of an Arrow type takes; `text` are those of a text."""
+    if pt.is_fixed_size_list(datatype):
+        return int(datatype.list_size) * cell_bytes(datatype.value_type, text)
+    if pt.is_list(datatype) or pt.is_large_list(datatype):
+        return LIST_ITEMS * cell_bytes(datatype.value_type, text)
+    try:
+        return (int(datatype.bit_width) + 7) // 8
+    except ValueError:
+        return text
+
+
+# A catalogue: an ordered list of partitions, and what is known of its columns.
+#
+# A partition is a file that can be read in batches and rewritten with extra columns.  Nothing here
+# knows a format: each format's module makes a `Catalog` of its own partitions.
 
 BATCH_ROWS = 131_072
 """Rows a batch: 16 MB of memory serve any catalogue.

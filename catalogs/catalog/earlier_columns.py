@@ -1,9 +1,4 @@
-"""Columns that an earlier annotation made: known by its provenance, replaced by the next one with such names.
-
-A column of the same name from another source is not replaced: it is an error.  A format without a place for provenance
-(CSV) is searched for whole annotations: all columns of one, next to each other and in order, which no other program
-writes. Users own bits 16 to 23 of our flags: what they have set there is carried over.
-"""
+"""The old columns of an annotated copy: those that are kept, and those of an earlier annotation, which go."""
 
 from __future__ import annotations
 
@@ -18,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from catalogs.catalog.catalog import Catalog, Column, Compute
+from catalogs.catalog.catalog import Catalog, Column, Compute, OldColumns, Partition, Selectable
 from catalogs.catalog.new_columns import (
     OWN,
     NewColumn,
@@ -31,10 +26,13 @@ from catalogs.errors import CatalogError
 
 __all__ = [
     "USER_BITS",
+    "Mode",
     "annotated_names",
     "check_columns",
+    "copying",
     "is_provenance",
     "levels",
+    "old_columns",
     "own_names",
     "provenance_entries",
     "recognised_provenance",
@@ -42,6 +40,47 @@ __all__ = [
     "with_replaced_models",
     "with_user_bits",
 ]
+
+# Which of the old columns an annotated copy has: all, all but our own from before, or a slim few.
+
+Mode = Literal["annotated", "slim"]
+
+
+def old_columns(cat: Catalog, columns: Sequence[NewColumn], mode: Mode, keep: Sequence[str]) -> OldColumns:
+    """Return which old columns copies have, all names checked."""
+    if mode == "annotated":
+        return OldColumns(check_columns(cat, columns))
+    if not keep:
+        raise CatalogError(
+            "got a slim copy that keeps no old column, expected the identifier and the position, by which "
+            "rows join their old columns again; name them, as in keep=('id', 'ra', 'dec')"
+        )
+    only = tuple(dict.fromkeys([*keep, *(cat.whole.needed if cat.whole else ())]))
+    for name in only:
+        cat.column(name)
+    check_names(only, columns)
+    return OldColumns(replaced_columns(cat.names, cat.metadata, columns), only)
+
+
+def copying(partition: Partition, cat: Catalog, old: OldColumns) -> Partition:
+    """Return the partition of which copies have the columns that stay; itself, if all do."""
+    if old.only is None and not old.replaced:
+        return partition
+    if not isinstance(partition, Selectable):
+        what = f"a copy without its old {', '.join(old.replaced)}" if old.only is None else "a slim copy"
+        raise CatalogError(
+            f"{cat.path}: {what} cannot be written as {cat.format}; convert the catalogue to Parquet or FITS first"
+        )
+    if old.only is not None:
+        return partition.keeping(old.only, slim=True)
+    return partition.keeping([name for name in cat.names if old.stays(name)])
+
+
+# Columns that an earlier annotation made: known by its provenance, replaced by the next one with such names.
+#
+# A column of the same name from another source is not replaced: it is an error.  A format without a place for
+# provenance (CSV) is searched for whole annotations: all columns of one, next to each other and in order, which no
+# other program writes. Users own bits 16 to 23 of our flags: what they have set there is carried over.
 
 KEY = re.compile(r"blr\.((?:previous\.)*)(.+)")
 PREVIOUS = "previous."

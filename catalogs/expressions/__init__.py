@@ -1,17 +1,13 @@
 """The language of features: expressions of columns, with units.
 
-- `bins`: Bins of the values of an expression: edges between bins of as many values each, and the bins'
-  names.
-- `expression`: Feature expressions: a small language over a catalogue's columns, evaluated on arrays.
+- `expression`: An expression of columns: parsed, checked against a catalogue, evaluated on a batch; and bins of its
+  values.
 
 For this folder alone:
 
 - `_functions`: What the operators and functions of the expression language do to arrays.
-- `_parser`: From text to the tree of a feature expression.
-- `_tokens`: The words of a feature expression, by a whitelist: what is no word of the language is refused
-  here.
-- `_tree`: The tree of a feature expression: all that can be said in the language, and nothing else.
+- `_parser`: Expressions as text: tokens, the tree that the parser makes of them, and what is said of mistakes.
 - `_units`: The unit of an expression's values, as far as its columns' units tell.
 """
 
-__all__ = ["bins", "expression"]
+__all__ = ["expression"]

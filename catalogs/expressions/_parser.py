@@ -1,37 +1,286 @@
-"""From text to the tree of a feature expression.
-
-Python's own grammar puts the tokens in order (`ast.parse` only reads; nothing is compiled or run), and
-every node is translated to one of ours or refused.
-"""
+"""Expressions as text: tokens, the tree that the parser makes of them, and what is said of mistakes."""
 
 from __future__ import annotations
 
 import ast
 import math
+import re
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from catalogs.errors import ExpressionError, nearest
 from catalogs.expressions._functions import FUNCTIONS
-from catalogs.expressions._tokens import ALLOWED, Token, cut, plain
-from catalogs.expressions._tree import (
-    Binary,
-    Call,
-    Compare,
-    Element,
-    Logical,
-    Member,
-    Name,
-    Node,
-    Number,
-    Text,
-    Unary,
-    complaint,
+
+__all__ = [
+    "ALLOWED",
+    "MAX_DEPTH",
+    "MAX_EXPONENT",
+    "MAX_INTEGER",
+    "MAX_LENGTH",
+    "MAX_NESTING",
+    "MAX_NUMBER",
+    "Binary",
+    "Call",
+    "Compare",
+    "Element",
+    "Logical",
+    "Member",
+    "Name",
+    "Node",
+    "Number",
+    "Text",
+    "Token",
+    "Unary",
+    "complaint",
+    "cut",
+    "parse_tree",
+    "plain",
+    "walk",
+]
+
+# The words of a feature expression, by a whitelist: what is no word of the language is refused here.
+#
+# `plain` hands the words on to Python's grammar with every name and text made anonymous: so a column may be
+# called `class` or `lambda`, nothing in a text can reach the grammar, and places stay the places of the text.
+
+MAX_NESTING = 100
+"""Parentheses inside each other; Python's own parser stops at 200."""
+
+ALLOWED = (
+    "columns, numbers, 'text', + - * / **, comparisons, in [...], and or not & | ~, vector[0], "
+    + " ".join(FUNCTIONS)
 )
 
-__all__ = ["MAX_DEPTH", "MAX_EXPONENT", "MAX_INTEGER", "MAX_LENGTH", "MAX_NUMBER", "parse_tree"]
+TOKEN = re.compile(
+    r"""(?P<space>[ \t\r\n]+)
+      | (?P<number>(?:0[xX][0-9a-fA-F]+ | (?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?![\w.]))
+      | (?P<name>[^\W\d]\w*)
+      | (?P<quoted>`[^`\r\n]+`)
+      | (?P<text>'[^'\\\r\n]*' | "[^"\\\r\n]*")
+      | (?P<symbol>\*\*(?!=) | [<>=!]= | [-+*~](?!=) | /(?![/=]) | &(?![&=]) | \|(?![|=]) | <(?!<) | >(?!>)
+                   | [(),\[\]])""",
+    re.VERBOSE,
+)
+
+HINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "&&": "write 'and'",
+        "||": "write 'or'",
+        "//": "write '/'",
+        "=": "write '==' to compare",
+        "!": "write 'not'",
+        "^": "write '**' for a power",
+        "#": "write a column with '#' in its name in back quotes",
+        "`": "end the back-quoted column name with a back quote",
+        "'": "end the text with the quote that it began with, and write no backslash in it",
+        '"': "end the text with the quote that it began with, and write no backslash in it",
+        ".": "'.' cannot be used here; write a column with '.' in its name in back quotes",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A word of the text."""
+
+    kind: str
+    word: str
+    at: int
+
+    @property
+    def end(self) -> int:
+        """Where the next one may begin."""
+        return self.at + len(self.word)
+
+
+def cut(text: str) -> Iterator[Token]:
+    """Yield the text's tokens; refuse characters that the language does not have."""
+    at, depth = 0, 0
+    while at < len(text):
+        match = TOKEN.match(text, at)
+        if match is None:
+            raise complaint(text, at, stranger(text, at))
+        kind, word = str(match.lastgroup), match.group()
+        depth += (word in {"(", "["}) - (word in {")", "]"})
+        if depth > MAX_NESTING:
+            raise complaint(text, at, f"nested more than {MAX_NESTING} deep; split it over features")
+        if kind != "space":
+            yield Token(kind, word, at)
+        at = match.end()
+
+
+def stranger(text: str, at: int) -> str:
+    """Return the message for text that is not a token."""
+    if text[at].isdigit():
+        return "got a malformed number; expected one such as 22.5, 1e-9 or 0xFF"
+    for size in (2, 1):
+        word = text[at : at + size]
+        if word in HINTS:
+            return f"got {word!r}; {HINTS[word]}"
+    return f"got {text[at]!r}; expected {ALLOWED}"
+
+
+def plain(tokens: Sequence[Token]) -> str:
+    """Return the tokens as Python's grammar is to see them, each at its own place."""
+    return "".join(anonymous(tokens))
+
+
+def anonymous(tokens: Sequence[Token]) -> Iterator[str]:
+    """Yield the spaces between tokens, and the tokens with the user's names replaced."""
+    at = 0
+    for token in tokens:
+        yield " " * (token.at - at)
+        at = token.end
+        if token.kind == "text":
+            yield "'" + "_" * (len(token.word) - 2) + "'"
+        elif token.kind == "quoted" or (
+            token.kind == "name" and token.word not in {"and", "or", "not", "in"}
+        ):
+            yield "x" + "_" * (len(token.word) - 1)
+        else:
+            yield token.word
+
+
+# The tree of a feature expression: all that can be said in the language, and nothing else.
+#
+# `at` is the place in the text, kept for messages and left out of comparisons.
+
+
+@dataclass(frozen=True)
+class Number:
+    """A literal: integers stay exact, so that 64-bit identifiers compare exactly."""
+
+    value: float
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A quoted literal."""
+
+    value: str
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Name:
+    """A column."""
+
+    name: str
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Element:
+    """One element of a vector column, counted from 0."""
+
+    name: str
+    index: tuple[int, ...]
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Unary:
+    """`-a`, `+a`, `not a`, `~a`."""
+
+    operator: str
+    operand: Node
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Binary:
+    """`a + b` and its like; `&` and `|` too."""
+
+    operator: str
+    left: Node
+    right: Node
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Compare:
+    """`a < b <= c`: `operators[i]` stands between `operands[i]` and `operands[i + 1]`."""
+
+    operands: tuple[Node, ...]
+    operators: tuple[str, ...]
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Member:
+    """`a in ['E', 'S0']`, or `not in` where `negated`."""
+
+    item: Node
+    choices: tuple[Number | Text, ...]
+    negated: bool = False
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Logical:
+    """`a and b and c`, `a or b`."""
+
+    operator: str
+    operands: tuple[Node, ...]
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of the language."""
+
+    function: str
+    arguments: tuple[Node, ...]
+    at: int = field(default=0, compare=False)
+
+
+Node = Number | Text | Name | Element | Unary | Binary | Compare | Member | Logical | Call
+
+
+def walk(node: Node, *, but: Callable[[Node], bool] = lambda _: False) -> Iterator[Node]:
+    """Yield the node and all below it, but for nodes of a kind and what is below them."""
+    if but(node):
+        return
+    yield node
+    for part in _parts(node):
+        yield from walk(part, but=but)
+
+
+def _parts(node: Node) -> tuple[Node, ...]:
+    match node:
+        case Unary():
+            return (node.operand,)
+        case Binary():
+            return node.left, node.right
+        case Compare() | Logical():
+            return node.operands
+        case Member():
+            return (node.item,)
+        case Call():
+            return node.arguments
+        case _:
+            return ()
+
+
+def complaint(text: str, at: int, message: str) -> ExpressionError:
+    """Return the error that shows the place in the text with a caret below it."""
+    # A long expression is cut to the neighbourhood of the fault, so that the caret stays on the screen.
+    start = max(0, at - 60)
+    shown = ("..." if start else "") + "".join(
+        c if c.isprintable() else " " for c in text[start : start + 100]
+    )
+    caret = " " * (at - start + (3 if start else 0)) + "^"
+    return ExpressionError(f"{message}\n    {shown}\n    {caret}")
+
+
+# From text to the tree of a feature expression.
+#
+# Python's own grammar puts the tokens in order (`ast.parse` only reads; nothing is compiled or run), and
+# every node is translated to one of ours or refused.
 
 MAX_LENGTH = 4096
 MAX_DEPTH = 100

@@ -11,7 +11,7 @@ from typing import Any
 
 import astropy  # its modules load when used
 
-from catalogs.expressions._tree import Binary, Call, Element, Name, Node, Number, Unary
+from catalogs.expressions._parser import Binary, Call, Element, Name, Node, Number, Unary
 
 __all__ = ["unit_of"]
 

@@ -1,27 +1,19 @@
-"""Feature expressions: a small language over a catalogue's columns, evaluated on arrays.
-
-`parse("bmag - jmag")` gives an `Expression`; nothing in it can do more than the operators and functions
-of `functions`.  Missing values: see there, and `values` for how Arrow's nulls arrive.
-
->>> e = parse("(bmag - jmag > 2) and hubble in ['E', 'S0']")
->>> sorted(e.names)
-['bmag', 'hubble', 'jmag']
->>> e.evaluate({"bmag": [15.5, 14.0], "jmag": [12.0, 13.5], "hubble": ["E", "E"]})
-array([ True, False])
-"""
+"""An expression of columns: parsed, checked against a catalogue, evaluated on a batch; and bins of its values."""
 
 from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from catalogs.arrays.values import batch_values, column_values
 from catalogs.errors import ColumnNotFoundError, nearest
@@ -38,8 +30,7 @@ from catalogs.expressions._functions import (
     number,
     truth,
 )
-from catalogs.expressions._parser import parse_tree
-from catalogs.expressions._tree import (
+from catalogs.expressions._parser import (
     Binary,
     Call,
     Compare,
@@ -52,10 +43,22 @@ from catalogs.expressions._tree import (
     Text,
     Unary,
     complaint,
+    parse_tree,
     walk,
 )
 
-__all__ = ["Expression", "expression_name", "parse"]
+__all__ = ["Expression", "even_edges", "expression_name", "names_between", "parse", "places_between"]
+
+# Feature expressions: a small language over a catalogue's columns, evaluated on arrays.
+#
+# `parse("bmag - jmag")` gives an `Expression`; nothing in it can do more than the operators and functions
+# of `functions`.  Missing values: see there, and `values` for how Arrow's nulls arrive.
+#
+# >>> e = parse("(bmag - jmag > 2) and hubble in ['E', 'S0']")
+# >>> sorted(e.names)
+# ['bmag', 'hubble', 'jmag']
+# >>> e.evaluate({"bmag": [15.5, 14.0], "jmag": [12.0, 13.5], "hubble": ["E", "E"]})
+# array([ True, False])
 
 Array = np.ndarray[Any, Any]
 
@@ -285,3 +288,35 @@ EVALUATE: Mapping[type[Node], Callable[[Evaluation, Any], Value]] = MappingProxy
         Call: Evaluation.call,
     }
 )
+
+
+# Bins of the values of an expression: edges between bins of as many values each, and the bins' names.
+#
+# Bin 0 is below the first edge; a value at an edge is in the bin above it.  Shapes: n values, E edges, E + 1 bins.
+
+Floats = NDArray[np.float64]
+
+
+def even_edges(values: Floats, n_bins: int) -> tuple[float, ...]:
+    """Return the edges (E,) between `n_bins` bins of about as many finite values (n,) each, to six digits.
+
+    Fewer where many values are equal; none where all are.
+    """
+    known = values[np.isfinite(values)]
+    inner = np.quantile(known, np.arange(1, n_bins) / n_bins) if len(known) else np.empty(0)
+    rounded = {float(f"{edge:.6g}") for edge in inner.tolist()}
+    return tuple(sorted(edge for edge in rounded if edge > known.min()))
+
+
+def names_between(edges: Sequence[float], text: str) -> tuple[str, ...]:
+    """Return the names (E + 1,) of the bins of an expression, such as 16 <= r < 18; none without an edge."""
+    if not edges:
+        return ()
+    inner = (f"{low:g} <= {text} < {high:g}" for low, high in pairwise(edges))
+    return (f"{text} < {edges[0]:g}", *inner, f"{text} >= {edges[-1]:g}")
+
+
+def places_between(edges: Sequence[float], values: Floats, *, missing: int) -> NDArray[np.intp]:
+    """Return the bin (n,) of each value; `missing` for one that is not finite."""
+    place = np.searchsorted(np.asarray(edges, dtype=np.float64), values, side="right")
+    return np.where(np.isfinite(values), place, missing).astype(np.intp)

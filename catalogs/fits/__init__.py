@@ -8,7 +8,7 @@
 - `header`: FITS headers: 80-byte cards kept as they are, their values, and the sizes of the HDUs that they
   describe.
 - `healpix`: Maps of the sky as HEALPix FITS files: read at positions, and written.
-- `rewrite`: The header of a FITS table with more columns: every old card stays in its place and as it is.
+- `rewrite`: The header and the rows of a FITS table's copy: old columns and cards as they were, new columns behind.
 - `source`: The bytes of a FITS file at given places; a gzipped file is inflated to an unnamed temporary
   first.
 - `table`: FITS tables: sniff, open, read in batches, write annotated.
@@ -22,13 +22,10 @@ For this folder alone:
   written.
 - `_compressed`: Tile-compressed tables, as `fpack` makes them: their cards and their rows as they were
   before.
-- `_decode`: From the stored elements of a FITS column to an Arrow array: native, nulls apart, texts
-  trimmed.
-- `_heap`: Cells of variable length: descriptors in the rows, elements in the heap behind them.
+- `_decode`: From the stored elements of a FITS column to an Arrow array, cells of variable length (the heap)
+  included.
 - `_left_behind`: The parts of a FITS file besides the columns of its table, and those that another format cannot hold.
 - `_restored`: Tables that are no plain binary table, ASCII or tile-compressed: made one in an unnamed file.
-- `_selection`: Which columns of a FITS table a copy keeps: their bytes in the row, their new numbers, the
-  cards of the others.
 """
 
 __all__ = ["astropy_meta", "columns", "create", "header", "healpix", "rewrite", "source", "table", "values"]

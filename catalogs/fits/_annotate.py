@@ -26,10 +26,9 @@ from catalogs.catalog.computing import NewValues, in_order
 from catalogs.catalog.new_columns import check_names
 from catalogs.files.atomic import atomic_path
 from catalogs.fits._checksum import OnesSum
-from catalogs.fits._selection import Selection
 from catalogs.fits.columns import Table
 from catalogs.fits.header import read_hdus
-from catalogs.fits.rewrite import NewField, annotated_cards, with_checksums
+from catalogs.fits.rewrite import NewField, Selection, annotated_cards, with_checksums
 from catalogs.fits.source import Source, is_gzipped
 from catalogs.metadata.fits_cards import empty_primary, padding
 

@@ -20,8 +20,7 @@ import numpy as np
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.files.atomic import StorageError
 from catalogs.fits._checksum import OnesSum
-from catalogs.fits._decode import field_type
-from catalogs.fits._heap import heap_cells
+from catalogs.fits._decode import field_type, heap_cells
 from catalogs.fits.columns import FitsColumn, Table, column_of, table_of
 from catalogs.fits.header import Hdu
 from catalogs.fits.source import KEEP_FREE, MAX_INFLATED, Bytes, Source

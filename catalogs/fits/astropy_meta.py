@@ -12,6 +12,7 @@ from typing import Any
 
 from catalogs.catalog.earlier_columns import is_provenance
 from catalogs.metadata.astropy_header import (
+    SERIALIZED,
     EcsvHeaderError,
     Item,
     read_entries,
@@ -19,9 +20,7 @@ from catalogs.metadata.astropy_header import (
     remove_entries,
     with_items,
 )
-from catalogs.metadata.astropy_masks import SERIALIZED
-from catalogs.metadata.fits_cards import PROSE, value_cards, verbatim_cards
-from catalogs.metadata.fits_history import HISTORY, without_provenance
+from catalogs.metadata.fits_cards import HISTORY, PROSE, value_cards, verbatim_cards, without_provenance
 
 __all__ = ["meta_cards"]
 

@@ -24,15 +24,14 @@ from catalogs.files.stamp import Stamp, stamp
 from catalogs.fits._annotate import write_annotated
 from catalogs.fits._ascii import ASCII_TABLE
 from catalogs.fits._checksum import wrong_sum
-from catalogs.fits._decode import cells, field_type
-from catalogs.fits._heap import heap_cells
+from catalogs.fits._decode import cells, field_type, heap_cells
 from catalogs.fits._left_behind import headers_as_text, left_behind
 from catalogs.fits._restored import is_plain, open_tables
-from catalogs.fits._selection import Selection
 from catalogs.fits.columns import MAX_FIELDS, FitsColumn, Table, table_of
 from catalogs.fits.header import Hdu, read_hdus
+from catalogs.fits.rewrite import Selection
 from catalogs.fits.source import GZIP_MAGIC, Source
-from catalogs.metadata.fits_history import provenance_metadata
+from catalogs.metadata.fits_cards import provenance_metadata
 
 __all__ = ["FORMAT", "SUFFIXES", "FitsPartition", "open", "sniff"]
 

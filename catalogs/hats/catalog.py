@@ -1,27 +1,440 @@
-"""HATS: a sky-partitioned catalogue, a margin, or a collection of them, as Parquet files in pixels of the sky.
+"""HATS catalogues: their `properties`, their partitions of the sky, and collections with margins.
 
-A partition is a Parquet file and is read and annotated as one; `finish` writes what belongs to the catalogue as
-a whole.  Rows of margins repeat others: they are annotated, never counted.
-https://www.ivoa.net/documents/Notes/HATS/
+A copy has the files that readers expect: `properties`, `_metadata`, the map of points, the thumbnail.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import csv
+import re
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from catalogs.catalog.catalog import Catalog
+from catalogs.catalog.catalog import Catalog, OldColumns
+from catalogs.catalog.computing import in_order
+from catalogs.catalog.earlier_columns import provenance_entries
+from catalogs.catalog.new_columns import OWN, NewColumn, Provenance
 from catalogs.errors import DamagedFileError, FormatError
-from catalogs.hats._finish import HatsWhole
-from catalogs.hats._properties import COLLECTION, PROPERTIES, read_properties, words
-from catalogs.hats._table import DATASET, THUMBNAIL, Table, has_properties, table_at
-from catalogs.parquet.file import ParquetPartition, describe
-from catalogs.parquet.union import Union, View
+from catalogs.files.atomic import atomic_path, atomic_write_text
+from catalogs.files.folders import files_below
+from catalogs.parquet.dataset import Union, View
+from catalogs.parquet.file import ParquetPartition, describe, open_file
+from catalogs.parquet.writer import Kept, append_columns
 
-__all__ = ["FORMAT", "files_with_rows", "key_of", "open", "open_without", "sniff"]
+__all__ = [
+    "COLLECTION",
+    "COMMON",
+    "DATASET",
+    "FORMAT",
+    "MERGED",
+    "PARTITION_INFO",
+    "PROPERTIES",
+    "THUMBNAIL",
+    "HatsWhole",
+    "Properties",
+    "Table",
+    "files_with_rows",
+    "has_properties",
+    "key_of",
+    "merged_footers",
+    "open",
+    "open_without",
+    "read_properties",
+    "sniff",
+    "table_at",
+    "words",
+]
+
+# HATS `properties` files: Java properties, of which a copy changes some lines and keeps all others as they are.
+#
+# Keys are those of the standard (https://www.ivoa.net/documents/Notes/HATS/, section 4).
+
+PROPERTIES = ("hats.properties", "properties")
+"""Names of a table's file, the one that counts first; both say the same."""
+
+COLLECTION = "collection.properties"
+LONGEST = 1 << 20
+"""Bytes: a properties file has some dozens of lines."""
+
+ENTRY = re.compile(r"\s*((?:\\.|[^\s=:\\])+)\s*[=:\s]\s*(.*)", re.DOTALL)
+COMMENT = ("#", "!")
+
+
+@dataclass(frozen=True)
+class Properties:
+    """The lines of a file: text without its end, key, value; comments and empty lines have no key."""
+
+    lines: tuple[tuple[str, str, str], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Properties:
+        """Take a file's text; a line that ends in a backslash goes on in the next."""
+        lines: list[tuple[str, str, str]] = []
+        held = ""
+        for line in text.splitlines():
+            held += line
+            if continues(held):
+                held = f"{held}\n"
+                continue
+            lines.append(entry(held))
+            held = ""
+        return cls((*lines, entry(held)) if held else tuple(lines))
+
+    @property
+    def text(self) -> str:
+        """The text of the file."""
+        return "".join(f"{line}\n" for line, _, _ in self.lines)
+
+    def get(self, key: str, default: str = "") -> str:
+        """Return the value of a key; if it is repeated, the last one."""
+        return next((value for _, k, value in reversed(self.lines) if k == key), default)
+
+    def updated(self, changes: Mapping[str, str | None]) -> Properties:
+        """Return a copy with changed values in their places, new ones at the end, and without those of None."""
+        left, lines = dict(changes), []
+        for line in self.lines:
+            key = line[1]
+            if key not in changes:
+                lines.append(line)
+            elif (value := left.pop(key, None)) is not None:
+                lines.append(written(key, value))
+        lines += [written(key, value) for key, value in left.items() if value is not None]
+        return Properties(tuple(lines))
+
+
+def written(key: str, value: str) -> tuple[str, str, str]:
+    """Return a line; backslashes stay single, since the writers of HATS leave them so."""
+    value = " ".join(value.splitlines())
+    return f"{key}={value}", key, value
+
+
+def continues(line: str) -> bool:
+    """Say whether a line ends in an odd number of backslashes."""
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1 and not line.lstrip().startswith(COMMENT)
+
+
+def entry(line: str) -> tuple[str, str, str]:
+    """Return a line with its key and value."""
+    joined = re.sub(r"\\\n\s*", "", line)
+    match = ENTRY.fullmatch(joined + " ") if not joined.lstrip().startswith(COMMENT) else None
+    return (line, plain(match[1]), plain(match[2].rstrip())) if match else (line, "", "")
+
+
+def plain(text: str) -> str:
+    """Return a text without the escapes of Java properties."""
+    text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda m: chr(int(m[1], 16)), text)
+    return re.sub(r"\\(.)", lambda m: {"n": "\n", "t": "\t", "r": "\r"}.get(m[1], m[1]), text)
+
+
+def words(value: str) -> list[str]:
+    """Return the elements of a list, which blanks, commas or semicolons part."""
+    return [word for word in re.split(r"[\s,;]+", value) if word]
+
+
+def read_properties(path: Path) -> Properties:
+    """Read a file; FormatError where it cannot be one."""
+    with path.open("rb") as stream:
+        data = stream.read(LONGEST + 1)
+    if len(data) > LONGEST or b"\0" in data:
+        raise FormatError(
+            f"{path} is not a properties file of HATS, expected lines such as 'key=value'; fetch the catalogue again"
+        )
+    try:
+        return Properties.parse(data.decode())
+    except UnicodeDecodeError:
+        return Properties.parse(data.decode("latin-1"))
+
+
+# What belongs to a HATS catalogue as a whole, beyond its partitions: written when these have been annotated.
+#
+# `properties` with the new columns and their provenance, `_common_metadata` and `_metadata` with the new schema; maps,
+# lists of pixels, indexes and whatever else there is are copied.  Doing it again gives the same.
+
+COMMON, MERGED = "_common_metadata", "_metadata"
+STATISTICS = "per_partition_statistics.parquet"
+ESTIMATED_SIZE = "hats_estsize"
+DEFAULT_COLUMNS = "hats_cols_default"
+OURS = ".blr-"
+READERS = 8
+"""Threads that read footers: on a shared disk each waits most of its time."""
+
+
+@dataclass(frozen=True)
+class HatsWhole:
+    """A catalogue below `root`: its name, its tables with rows, and the keys of all their partitions."""
+
+    name: str
+    root: Path
+    tables: tuple[Table, ...]
+    keys: frozenset[str]
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Columns that a slim copy has to keep."""
+        return tuple(dict.fromkeys(name for t in self.tables for name in t.needed))
+
+    def finish(
+        self, folder: Path, columns: Sequence[NewColumn], provenance: Provenance, old: OldColumns
+    ) -> Sequence[str]:
+        """Write to `folder`, in which the annotated partitions lie at their keys, all else; say what is left out."""
+        target = folder / self.name
+        for source in self._others():
+            copied = target / source.relative_to(self.root)
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_path(copied) as temporary:
+                shutil.copyfile(source, temporary)
+        change = Change(columns, provenance, old)
+        left_out = [sentence for table in self.tables for sentence in change.table(table, folder)]
+        if (self.root / COLLECTION).is_file():
+            change.properties(self.root, target, (COLLECTION,))
+        return left_out
+
+    def _others(self) -> Iterator[Path]:
+        """Yield the files that are copied as they are."""
+        changed = {t.root / name for t in self.tables for name in (*PROPERTIES, STATISTICS)}
+        changed |= {t.dataset / name for t in self.tables for name in (COMMON, MERGED)}
+        changed.add(self.root / COLLECTION)
+        for path in sorted(self.root.rglob("*")):
+            key = f"{self.name}/{path.relative_to(self.root).as_posix()}"
+            ours = any(part.startswith(OURS) for part in path.relative_to(self.root).parts)
+            if path.is_file() and path not in changed and key not in self.keys and not ours:
+                yield path
+
+
+@dataclass(frozen=True)
+class Change:
+    """What an annotation changes in the files that describe a table."""
+
+    columns: Sequence[NewColumn]
+    provenance: Provenance
+    old: OldColumns
+
+    def table(self, table: Table, folder: Path) -> Sequence[str]:
+        """Write what describes a table; say what is left out."""
+        target = folder / table.key
+        (target / table.dataset.name).mkdir(parents=True, exist_ok=True)
+        annotated = [target / path.relative_to(table.root) for path in table.files]
+        left_out = self.metadata(table.dataset, target / table.dataset.name, annotated)
+        if (table.root / STATISTICS).is_file():
+            self.statistics(table.root / STATISTICS, target / STATISTICS)
+        self.properties(table.root, target, PROPERTIES)
+        return left_out
+
+    def metadata(self, source: Path, target: Path, files: Sequence[Path]) -> Sequence[str]:
+        """Write the schema, and the footers of all files as one where the old table had such and they allow it."""
+        described = [source / name for name in (COMMON, MERGED)[: 1 if files else 2]]
+        if metadata_file := next((path for path in described if path.is_file()), None):
+            self.annotated(metadata_file, target / COMMON)
+        else:
+            with atomic_path(target / COMMON) as temporary:
+                pq.write_metadata(pq.read_schema(files[0]), temporary)
+        if not (source / MERGED).is_file():
+            return ()
+        try:
+            merged = merged_footers(target / COMMON, files)
+        except RuntimeError:
+            return (
+                f"{source / MERGED} is left out: one footer cannot describe files with different columns",
+            )
+        with atomic_path(target / MERGED) as temporary:
+            merged.write_metadata_file(str(temporary))
+        return ()
+
+    def annotated(self, source: Path, out: Path) -> None:
+        """Write a file without rows with the new columns."""
+        old = open_file(source).columns
+        kept = Kept(frozenset(c.name for c in old if self.old.stays(c.name)), self.old.only is not None)
+        append_columns(source, out, self.columns, (), old=old, provenance=self.provenance, kept=kept)
+
+    def statistics(self, source: Path, out: Path) -> None:
+        """Write the statistics of the columns that stay: `<column>::<what>`, nested ones `<column>.<field>::<what>`."""
+        table = pq.read_table(source)
+        kept = [
+            name
+            for name in table.column_names
+            if "::" not in name or self.old.stays(name.partition("::")[0].partition(".")[0])
+        ]
+        with atomic_path(out) as temporary:
+            if kept == table.column_names:
+                shutil.copyfile(source, temporary)
+            else:
+                pq.write_table(table.select(kept), temporary)
+
+    def properties(self, source: Path, target: Path, names: Collection[str]) -> None:
+        """Write properties with the new size, the new columns among the default ones, and the provenance."""
+        size = sum(p.stat().st_size for p in target.rglob("*") if p.is_file() and p.name not in names)
+        for name in names:
+            if not (source / name).is_file():
+                continue
+            old = read_properties(source / name)
+            atomic_write_text(target / name, old.updated(self.changed(old, size)).text)
+
+    def changed(self, old: Properties, size: int) -> dict[str, str | None]:
+        """Return the changed properties."""
+        before = {key: value for _, key, value in old.lines if key.startswith(OWN)}
+        changed: dict[str, str | None] = dict.fromkeys(before)
+        changed |= provenance_entries(before, self.provenance, self.old.replaced)
+        if old.get(ESTIMATED_SIZE):
+            changed[ESTIMATED_SIZE] = str(size // 1024)
+        if default := words(old.get(DEFAULT_COLUMNS)):
+            new = [*(name for name in default if self.old.stays(name)), *(c.name for c in self.columns)]
+            changed[DEFAULT_COLUMNS] = " ".join(new)
+        return changed
+
+
+def merged_footers(common: Path, files: Sequence[Path]) -> pq.FileMetaData:
+    """Return the footers of all files as one, each row group with its file's place beside `common`.
+
+    RuntimeError where the files have not the same columns.
+    """
+
+    def footer(path: Path) -> pq.FileMetaData:
+        read = pq.read_metadata(path)
+        read.set_file_path(path.relative_to(common.parent).as_posix())
+        return read
+
+    merged = pq.read_metadata(common)
+    with closing(in_order(files, footer, READERS)) as footers:
+        for n_merged, footer_of_file in enumerate(footers):
+            try:
+                merged.append_row_groups(footer_of_file)
+            except RuntimeError:
+                if n_merged:
+                    raise
+                # Some writers' schema without rows is not to the letter that of their files.
+                merged = footer_of_file
+    return merged
+
+
+# One table of HATS: a folder of properties, and Parquet files each of one pixel of the sky.
+#
+# `dataset/Norder=<k>/Dir=<n>/Npix=<m><suffix>`, or folders of files where the suffix is a slash.
+
+DATASET = "dataset"
+THUMBNAIL = "data_thumbnail.parquet"
+"""Some rows of each partition, for a quick look."""
+
+PARTITION_INFO = "partition_info.csv"
+FOLDERS = "/"
+MARGIN = "margin"
+WITH_ROWS = ("object", "source", "nested", "map", MARGIN)
+
+NORDER = re.compile(r"Norder=(\d+)")
+DIR = re.compile(r"Dir=(\d+)")
+
+Pixel = tuple[int, int]
+"""Norder and Npix."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: where it is, its place below the folder that the catalogue is in, and its properties."""
+
+    root: Path
+    key: str
+    properties: Properties
+
+    @property
+    def is_margin(self) -> bool:
+        """Whether its rows repeat another table's."""
+        return self.properties.get("dataproduct_type") == MARGIN
+
+    @property
+    def dataset(self) -> Path:
+        """The folder of the Parquet files."""
+        return self.root / DATASET
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Columns that the properties name, without which it is no table of HATS."""
+        keys = ("hats_col_ra", "hats_col_dec", "hats_col_healpix")
+        return tuple(name for key in keys if (name := self.properties.get(key)))
+
+    @cached_property
+    def files(self) -> tuple[Path, ...]:
+        """The files of all pixels, in the order of Norder and Npix; each pixel is listed and each listed is there."""
+        by_pixel = sorted(self._files(), key=lambda item: (item[0], item[1].as_posix()))
+        listed = self._listed()
+        if listed is not None:
+            self._check({pixel for pixel, _ in by_pixel}, listed)
+        return tuple(path for _, path in by_pixel)
+
+    def _files(self) -> Iterator[tuple[Pixel, Path]]:
+        suffix = self.properties.get("hats_npix_suffix", ".parquet")
+        npix = re.compile(r"Npix=(\d+)" + ("" if suffix == FOLDERS else re.escape(suffix)))
+        for norder in folders(self.dataset, NORDER):
+            for directory in folders(norder, DIR):
+                for path in directory.iterdir():
+                    match = npix.fullmatch(path.name)
+                    if match is None or path.is_dir() != (suffix == FOLDERS):
+                        continue
+                    pixel = int(norder.name.partition("=")[2]), int(match[1])
+                    yield from ((pixel, p) for p in (files_below(path) if path.is_dir() else (path,)))
+
+    def _listed(self) -> set[Pixel] | None:
+        """Return the pixels of `partition_info.csv`, None where there is no such file."""
+        path = self.root / PARTITION_INFO
+        if not path.is_file():
+            return None
+        try:
+            with path.open(encoding="utf-8", newline="") as stream:
+                return {(int(row["Norder"]), int(row["Npix"])) for row in csv.DictReader(stream)}
+        except (KeyError, TypeError, ValueError, csv.Error) as error:
+            raise DamagedFileError(
+                f"{path} does not list pixels ({error!r}); expected columns Norder and Npix of whole numbers: "
+                "fetch it again"
+            ) from None
+
+    def _check(self, stored: set[Pixel], listed: set[Pixel]) -> None:
+        if stored == listed:
+            return
+        here, there = sorted(stored - listed), sorted(listed - stored)
+        odd = f"Norder={(there or here)[0][0]} Npix={(there or here)[0][1]}"
+        what = f"{len(there)} of them without a file" if there else f"but not {len(here)} of the files"
+        raise DamagedFileError(
+            f"{self.root} is not complete: {PARTITION_INFO} lists {len(listed)} pixels, {what}, the first "
+            f"{odd}; fetch the catalogue again, or correct the list"
+        )
+
+
+def folders(folder: Path, name: re.Pattern[str]) -> Iterator[Path]:
+    """Yield the folders of such names in a folder."""
+    if folder.is_dir():
+        yield from (p for p in sorted(folder.iterdir()) if name.fullmatch(p.name) and p.is_dir())
+
+
+def has_properties(folder: Path) -> bool:
+    """Say whether a folder has the properties of a table."""
+    return any((folder / name).is_file() for name in PROPERTIES)
+
+
+def table_at(root: Path, key: str) -> Table:
+    """Return the table in a folder; FormatError where it is of a kind without rows of its own."""
+    path = next((root / name for name in PROPERTIES if (root / name).is_file()), None)
+    if path is None:
+        raise FormatError(f"{root} has neither of {' and '.join(PROPERTIES)}; expected a table of HATS")
+    properties = read_properties(path)
+    kind = properties.get("dataproduct_type")
+    if kind not in WITH_ROWS:
+        raise FormatError(
+            f"{path}: dataproduct_type is '{kind}', expected one of {', '.join(WITH_ROWS)}; open the "
+            "catalogue that this index belongs to"
+        )
+    return Table(root, key, properties)
+
+
+# HATS: a sky-partitioned catalogue, a margin, or a collection of them, as Parquet files in pixels of the sky.
+#
+# A partition is a Parquet file and is read and annotated as one; `finish` writes what belongs to the catalogue as
+# a whole.  Rows of margins repeat others: they are annotated, never counted.
+# https://www.ivoa.net/documents/Notes/HATS/
 
 FORMAT = "hats"
 OLD_INFO = "catalog_info.json"

@@ -15,9 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from catalogs.files.atomic import atomic_folder
-from catalogs.hats._finish import COMMON, MERGED, merged_footers
-from catalogs.hats._properties import PROPERTIES
-from catalogs.hats._table import DATASET, PARTITION_INFO
+from catalogs.hats.catalog import COMMON, DATASET, MERGED, PARTITION_INFO, PROPERTIES, merged_footers
 
 __all__ = ["INDEX", "write_hats"]
 

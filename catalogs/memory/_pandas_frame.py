@@ -20,7 +20,7 @@ from catalogs.catalog.earlier_columns import is_provenance
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import FormatError
 from catalogs.memory._stored import Stored
-from catalogs.metadata.astropy_arrow import arrow_array, change
+from catalogs.metadata.astropy_header import arrow_array, change
 from catalogs.metadata.pandas_metadata import PANDAS
 
 __all__ = ["PandasFrame"]

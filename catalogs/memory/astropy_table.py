@@ -19,10 +19,15 @@ from catalogs.catalog.computing import NewValues
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import FormatError
 from catalogs.memory._stored import Stored
-from catalogs.metadata.astropy_arrow import arrow_array, change
-from catalogs.metadata.astropy_header import ASTROPY, ASTROPY_LENGTH
-from catalogs.metadata.astropy_masks import SERIALIZED, pairs_in
-from catalogs.metadata.fits_history import meta_provenance, with_provenance, without_provenance
+from catalogs.metadata.astropy_header import (
+    ASTROPY,
+    ASTROPY_LENGTH,
+    SERIALIZED,
+    arrow_array,
+    change,
+    pairs_in,
+)
+from catalogs.metadata.fits_cards import meta_provenance, with_provenance, without_provenance
 from catalogs.parquet.metadata import SHAPE
 
 __all__ = ["AstropyTable"]

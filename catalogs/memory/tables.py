@@ -1,7 +1,4 @@
-"""Tables in memory, pandas', astropy's and Arrow's, as catalogues: written to a temporary Parquet file once.
-
-So every function works on them as on a file; the temporary file is removed when its partition is no longer used.
-"""
+"""Tables in memory as catalogues: opened, and annotated."""
 
 from __future__ import annotations
 
@@ -10,25 +7,100 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from astropy.table import Table
 
-from catalogs.catalog.catalog import Catalog, Column
-from catalogs.catalog.computing import NewValues
-from catalogs.catalog.earlier_columns import recognised_provenance
-from catalogs.catalog.new_columns import NewColumn
-from catalogs.errors import FormatError
-from catalogs.memory._arrow_table import ArrowTable
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, Compute
+from catalogs.catalog.computing import CheckedCompute, NewValues, in_order
+from catalogs.catalog.earlier_columns import (
+    is_provenance,
+    provenance_entries,
+    recognised_provenance,
+    replaced_columns,
+    with_user_bits,
+)
+from catalogs.catalog.new_columns import NewColumn, Provenance, check_names
+from catalogs.errors import ColumnNotFoundError, FormatError, nearest
 from catalogs.memory._stored import Stored
 from catalogs.memory.astropy_table import AstropyTable
 from catalogs.parquet import dataset as parquet
+from catalogs.parquet.writer import new_table
 
-__all__ = ["FILE_NAME", "InMemory", "in_memory", "open_table", "provenance_of"]
+__all__ = [
+    "FILE_NAME",
+    "ArrowTable",
+    "InMemory",
+    "annotate_table",
+    "in_memory",
+    "open_table",
+    "provenance_of",
+]
+
+# A table of Arrow's in memory, or of a library that hands over Arrow (Polars, DuckDB): with new columns, Arrow's.
+
+
+@dataclass(frozen=True)
+class ArrowTable:
+    """A table of Arrow's."""
+
+    table: pa.Table
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names."""
+        return tuple(self.table.column_names)
+
+    @property
+    def pairs(self) -> dict[str, str]:
+        """The table's metadata."""
+        return {
+            k.decode("utf-8", "replace"): v.decode("utf-8", "replace")
+            for k, v in (self.table.schema.metadata or {}).items()
+        }
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """What earlier annotations left in the metadata."""
+        return {k: v for k, v in self.pairs.items() if is_provenance(k)}
+
+    def arrow(self, names: Sequence[str]) -> pa.Table:
+        """Return those columns."""
+        return self.table.select(list(names))
+
+    def stored(self) -> Stored:
+        """Return the table as it is."""
+        double = sorted({name for name in self.names if self.names.count(name) > 1})
+        if double:
+            raise FormatError(
+                f"got a table with several columns '{double[0]}', expected different names; rename them"
+            )
+        return Stored(self.table)
+
+    def annotated(
+        self,
+        columns: Sequence[NewColumn],
+        values: NewValues,
+        replaced: Collection[str],
+        provenance: Mapping[str, str],
+    ) -> pa.Table:
+        """Return the table without the columns `replaced`, with the new ones behind the others."""
+        kept = [i for i, name in enumerate(self.names) if name not in replaced]
+        table, new = self.table.select(kept), new_table(values, columns)
+        for field in new.schema:
+            table = table.append_column(field, new[field.name])
+        rest = {k: v for k, v in (self.table.schema.metadata or {}).items() if not is_provenance(k.decode())}
+        return table.replace_schema_metadata({**rest, **provenance})
+
+
+# Tables in memory, pandas', astropy's and Arrow's, as catalogues: written to a temporary Parquet file once.
+#
+# So every function works on them as on a file; the temporary file is removed when its partition is no longer used.
 
 FILE_NAME = "table.parquet"
 
@@ -113,3 +185,79 @@ def provenance_of(table: InMemory) -> dict[str, str]:
     Readers of FITS, Parquet and VOTable do not give all of a file's metadata to the tables that they make.
     """
     return dict(table.provenance) or recognised_provenance([Column(n, pa.null()) for n in table.names])
+
+
+# Add columns to a table in memory: a copy of it, of its own kind, with them behind its own columns.
+#
+# The old columns, the index and whatever else the library keeps of a table are never converted, so they stay as they
+# are.
+
+AnyTable = TypeVar("AnyTable")
+
+
+def annotate_table(
+    table: AnyTable,
+    columns: Sequence[NewColumn],
+    compute: Compute,
+    *,
+    read: Sequence[str],
+    provenance: Provenance | None = None,
+    rows: int = BATCH_ROWS,
+    threads: int = 1,
+) -> AnyTable:
+    """Return a copy of an astropy, pandas or Arrow table with new columns; the table itself does not change.
+
+    `compute` gets Arrow batches of at most `rows` rows with the columns `read`.  Their names are those of
+    `catalogs.open(table)`: `name.ra` for the right ascension of a SkyCoord, and the names of pandas' index levels.
+    Masked values of astropy are nulls there.  Columns of an earlier annotation are replaced; the flag bits that belong
+    to users are kept.  The provenance goes where the library's writers look for it: lines of HISTORY in astropy's
+    `meta`, pandas' `attrs`, or Arrow's schema metadata.  Other tables with an Arrow interface, such as Polars', come
+    back as Arrow tables.
+
+    Raises
+    ------
+    catalogs.CatalogError
+        If a column is missing, or a new column has the name of an old one (NameClashError).
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import pyarrow as pa
+    >>> colour = catalogs.NewColumn("b_j", pa.float64(), "phot.color", unit="mag", description="B - J")
+    >>> galaxies = pd.DataFrame({"bmag": [4.5, 9.0], "jmag": [1.0, 6.0]})
+    >>> def b_j(batch):
+    ...     return {"b_j": np.subtract(batch["bmag"], batch["jmag"])}
+    >>> catalogs.annotate_table(galaxies, [colour], b_j, read=["bmag", "jmag"])["b_j"].tolist()
+    [3.5, 3.0]
+    """
+    source = in_memory(table)
+    for name in read:
+        if name not in source.names:
+            known = nearest(name, source.names)
+            raise ColumnNotFoundError(f"the {type(table).__name__} has no column '{name}'; {known}")
+    recorded = provenance_of(source)
+    replaced = replaced_columns(source.names, recorded, columns)
+    check_names([name for name in source.names if name not in replaced], columns)
+    read, compute = with_user_bits(read, compute, replaced, columns)
+    # Without any column there is nothing to count rows by.
+    arrow_table = source.arrow(tuple(dict.fromkeys(read)) or source.names[:1])
+    values = computed(arrow_table, columns, lambda batch: compute(batch.select(list(read))), rows, threads)
+    entries = provenance_entries(recorded, (provenance or Provenance()).covering(columns), replaced)
+    annotated: AnyTable = source.annotated(columns, values, replaced, entries)
+    return annotated
+
+
+def computed(
+    table: pa.Table, columns: Sequence[NewColumn], compute: Compute, rows: int, threads: int
+) -> NewValues:
+    """Return the new columns of all rows."""
+    batches = (as_batch(table.slice(start, rows)) for start in range(0, max(1, len(table)), rows))
+    parts = list(in_order(batches, CheckedCompute(tuple(columns), compute), threads))
+    return {c.name: np.concatenate([values[c.name] for values in parts]) for c in columns}
+
+
+def as_batch(table: pa.Table) -> pa.RecordBatch:
+    """Return rows as one batch, dictionaries decoded, as batches of files are."""
+    arrays = [pa.concat_arrays(c.chunks) if c.num_chunks else pa.nulls(0, c.type) for c in table.columns]
+    plain = [a.dictionary_decode() if pa.types.is_dictionary(a.type) else a for a in arrays]
+    return pa.record_batch(plain, names=table.column_names)

@@ -1,19 +1,16 @@
-"""The YAML header that astropy gives ECSV files, and Parquet files as `table_meta_yaml`.
-
-Read with plain values only: what YAML tags as some other object is taken as the text or mapping that it
-is written as.  Additions are put into the text, so that all else in it stays as it was.
-https://github.com/astropy/astropy-APEs/blob/main/APE6.rst
-"""
+"""What astropy writes about a table in YAML: types, units, masks, mixins; read and written without astropy."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from catalogs.catalog.catalog import Column
@@ -24,17 +21,146 @@ __all__ = [
     "ASTROPY",
     "ASTROPY_LENGTH",
     "META",
+    "SERIALIZED",
     "EcsvHeaderError",
     "Entry",
     "Item",
     "add_entries",
+    "arrow_array",
+    "arrow_type",
+    "change",
     "ecsv_type",
     "entry_line",
+    "masked",
+    "masks_of",
+    "pairs_in",
     "read_entries",
     "read_items",
     "remove_entries",
     "with_items",
 ]
+
+# Masks that astropy writes to Parquet: not as nulls, but as columns of truth values beside those that they mask.
+#
+# A masked element is not a value, whatever its content; the columns of masks stay columns like others.
+
+SERIALIZED = "__serialized_columns__"
+"""Key of `meta` under which astropy says how columns are made of those that are stored."""
+
+
+@lru_cache(maxsize=64)
+def masks_of(text: str) -> Mapping[str, str]:
+    """Return, from astropy's YAML of a table, the columns that have masks, and the columns that these are."""
+    if SERIALIZED not in text or "mask:" not in text:
+        return {}
+    try:
+        items = read_items(text)
+    except EcsvHeaderError:
+        return {}
+    return {data: mask for item in items if item.key == SERIALIZED for data, mask in pairs_in(item.value)}
+
+
+def pairs_in(serialized: Any, seen: set[int] | None = None) -> Iterator[tuple[str, str]]:
+    """Yield the names of data and their masks, however deep in what a column is made of.
+
+    A mapping that is `seen` is not looked into again: YAML can hold a mapping many times, and in itself.
+    """
+    seen = set() if seen is None else seen
+    if not isinstance(serialized, dict) or id(serialized) in seen:
+        return
+    seen.add(id(serialized))
+    data, mask = (serialized.get(key) for key in ("data", "mask"))
+    if isinstance(data, dict) and isinstance(mask, dict) and {"name"} == data.keys() == mask.keys():
+        yield str(data["name"]), str(mask["name"])
+    for part in serialized.values():
+        yield from pairs_in(part, seen)
+
+
+def masked(array: pa.Array, mask: pa.Array) -> pa.Array:
+    """Return values with nulls where the mask is true; vectors element by element."""
+    if pt.is_fixed_size_list(array.type) and pt.is_fixed_size_list(mask.type):
+        values = masked(array.flatten(), mask.flatten())
+        return pa.FixedSizeListArray.from_arrays(values, type=array.type)
+    if not pt.is_boolean(mask.type) or len(mask) != len(array):
+        return array
+    return pc.if_else(mask.fill_null(False), pa.scalar(None, array.type), array)  # noqa: FBT003 -- the value
+
+
+# From the arrays of astropy's tables to Arrow: masks become nulls, vectors lists of one length.
+
+Array = np.ndarray[Any, Any]
+
+
+def arrow_array(values: Array) -> pa.Array:
+    """Return an array as Arrow: (n,) as values, (n, k) as lists of k, objects as text or lists."""
+    if values.dtype.kind == "c":
+        parts = np.stack([np.ma.getdata(values).real, np.ma.getdata(values).imag], axis=-1)
+        mask = np.stack([np.ma.getmaskarray(values)] * 2, axis=-1)
+        return arrow_array(np.ma.MaskedArray(parts, mask))
+    if values.ndim > 1:
+        inner = arrow_array(values.reshape(-1, *values.shape[2:]))
+        return pa.FixedSizeListArray.from_arrays(inner, values.shape[1])
+    mask = np.ma.getmaskarray(values)
+    data = np.ma.getdata(values)
+    if data.dtype.kind == "O":
+        return objects(data, mask)
+    if data.dtype.kind == "S":
+        return objects(data.astype(object), mask)  # as texts of one width they would take four times the room
+    if data.dtype.kind in "UT":
+        return pa.array(data.astype(object), pa.string(), mask=mask)
+    wide = data.dtype.kind == "f" and data.dtype.itemsize > 8  # Arrow has no longer floats than these
+    native = data.astype(np.float64 if wide else data.dtype.newbyteorder("="), copy=False)
+    return pa.array(native, mask=mask if mask.any() else None)
+
+
+def objects(data: Array, mask: Array) -> pa.Array:
+    """Return texts, arrays of their own lengths, or whatever else is of one kind: numbers, structures, dates."""
+    plain = [None if gone or v is None else v for v, gone in zip(data.tolist(), mask.tolist(), strict=True)]
+    if all(v is None or isinstance(v, str | bytes) for v in plain):
+        return pa.array(
+            [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in plain], pa.string()
+        )
+    if any(isinstance(v, list | tuple | np.ndarray) for v in plain):
+        return pa.array([None if v is None else arrow_array(np.ma.atleast_1d(v)).to_pylist() for v in plain])
+    if any(isinstance(v, complex) for v in plain):
+        return arrow_array(
+            np.ma.MaskedArray([v or 0j for v in plain], [v is None for v in plain], np.complex128)
+        )
+    return pa.array(plain)
+
+
+def change(values: Array) -> str | None:
+    """Return what becomes of values that Arrow has not, as `arrow_array` makes them; None where they are as before."""
+    data = np.ma.getdata(values)
+    unmasked = data[~np.ma.getmaskarray(values)].tolist() if data.dtype.kind in "OS" else []
+    if data.dtype.kind == "c" or any(np.iscomplexobj(v) for v in unmasked):
+        return "each complex number becomes a pair of its real and imaginary parts"
+    if data.dtype.kind == "f" and data.dtype.itemsize > 8:
+        return f"{data.dtype} is rounded to float64"
+    if any(isinstance(v, bytes) and not is_utf8(v) for v in unmasked):
+        return "bytes that are not UTF-8 become the replacement character, U+FFFD"
+    return None
+
+
+def is_utf8(text: bytes) -> bool:
+    """Say whether bytes are text."""
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def arrow_type(values: Array) -> pa.DataType:
+    """Return the Arrow type that an array becomes."""
+    return arrow_array(values).type
+
+
+# The YAML header that astropy gives ECSV files, and Parquet files as `table_meta_yaml`.
+#
+# Read with plain values only: what YAML tags as some other object is taken as the text or mapping that it
+# is written as.  Additions are put into the text, so that all else in it stays as it was.
+# https://github.com/astropy/astropy-APEs/blob/main/APE6.rst
 
 ASTROPY = "table_meta_yaml"
 ASTROPY_LENGTH = "table::len::"

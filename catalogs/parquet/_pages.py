@@ -13,10 +13,15 @@ from pathlib import Path
 from typing import IO
 
 from catalogs.files.stamp import Stamp, check_unchanged
-from catalogs.parquet._fields import PAGE_COMPRESSED, PAGE_CRC
-from catalogs.parquet._footer import read_chunks
-from catalogs.parquet._selection import pages_extent
-from catalogs.parquet._thrift import I32, MalformedError, outline_and_end
+from catalogs.parquet._footer import (
+    I32,
+    PAGE_COMPRESSED,
+    PAGE_CRC,
+    MalformedError,
+    outline_and_end,
+    read_chunks,
+)
+from catalogs.parquet.writer import pages_extent
 
 __all__ = ["wrong_page"]
 

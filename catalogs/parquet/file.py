@@ -16,14 +16,12 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from catalogs.arrays.values import is_text
-from catalogs.catalog.batching import exactly
-from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog
+from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, exactly
 from catalogs.catalog.computing import each_batch
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.files.folders import HiveValue, missing, require_file
 from catalogs.files.stamp import stamp
-from catalogs.metadata.astropy_header import ASTROPY
-from catalogs.metadata.astropy_masks import masked, masks_of
+from catalogs.metadata.astropy_header import ASTROPY, masked, masks_of
 from catalogs.parquet._footer import damaged, read_footer
 from catalogs.parquet._pages import wrong_page
 from catalogs.parquet.metadata import ARROW, columns_of, recorded_provenance

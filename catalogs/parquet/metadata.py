@@ -1,23 +1,23 @@
-"""What a Parquet file knows of its columns beyond names and types, and the same for an annotated copy.
-
-Three conventions, read in this order of trust and written together, so that every reader finds one:
-VOParquet (a data-less VOTable, IVOA Note 1.0), astropy's `table_meta_yaml`, and Arrow field metadata.
-"""
+"""What a Parquet file knows of its columns beyond names and types; and a new file from batches, which says the same."""
 
 from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from catalogs.catalog.catalog import Column
+from catalogs.catalog.computing import Computed
 from catalogs.catalog.earlier_columns import is_provenance, provenance_entries
 from catalogs.catalog.new_columns import OWN, NewColumn, Provenance
+from catalogs.files.atomic import atomic_path
 from catalogs.metadata.astropy_header import (
     ASTROPY,
     ASTROPY_LENGTH,
@@ -28,7 +28,7 @@ from catalogs.metadata.astropy_header import (
     read_items,
     remove_entries,
 )
-from catalogs.metadata.fits_history import meta_provenance
+from catalogs.metadata.fits_cards import meta_provenance
 from catalogs.metadata.pandas_metadata import PANDAS, attributes, with_columns
 from catalogs.metadata.votable_fields import (
     Field,
@@ -46,9 +46,15 @@ __all__ = [
     "SHAPE",
     "annotated_key_values",
     "columns_of",
+    "create",
     "new_fields",
     "recorded_provenance",
 ]
+
+# What a Parquet file knows of its columns beyond names and types, and the same for an annotated copy.
+#
+# Three conventions, read in this order of trust and written together, so that every reader finds one:
+# VOParquet (a data-less VOTable, IVOA Note 1.0), astropy's `table_meta_yaml`, and Arrow field metadata.
 
 VOTABLE = "IVOA.VOTable-Parquet.content"
 VOTABLE_VERSION = "IVOA.VOTable-Parquet.version"
@@ -262,3 +268,42 @@ def with_arrow(
     pairs = known | {k.encode(): None if v is None else v.encode() for k, v in changed.items()}
     left = {k: v for k, v in pairs.items() if v is not None}
     return base64.b64encode(pa.schema([*fields, *new_fields(new)], left).serialize()).decode()
+
+
+# A new Parquet file from Arrow batches, with all that is known of the columns: streamed, atomic.
+
+COMPRESSION = "zstd"
+
+
+def create(
+    out: Path,
+    old: Sequence[Column],
+    new: Sequence[NewColumn],
+    computed: Iterable[Computed],
+    *,
+    provenance: Provenance,
+    metadata: Mapping[str, str],
+    dropped: Sequence[str] = (),
+) -> None:
+    """Write old and new columns: whole, or not at all.  `metadata` are texts to be kept beside them."""
+    # Parquet has nulls, so no value stands for them any more.
+    columns = [replace(c, null=None) for c in old]
+    pairs = dict(metadata) | annotated_key_values(metadata, columns, new, provenance, dropped=dropped)
+    fields = [pa.field(c.name, c.datatype, metadata=described(c)) for c in columns]
+    schema = pa.schema([*fields, *new_fields(new)], {k: v for k, v in pairs.items() if v is not None})
+    text = [f.name for f in schema if not pt.is_floating(f.type)]
+    with (
+        atomic_path(out) as temporary,
+        pq.ParquetWriter(temporary, schema, compression=COMPRESSION, use_dictionary=text) as writer,
+    ):
+        for batch, values in computed:
+            arrays = [batch.column(c.name).cast(c.datatype) for c in columns]
+            arrays += [pa.array(values[c.name], c.datatype) for c in new]
+            writer.write_batch(pa.record_batch(arrays, schema=schema))
+
+
+def described(column: Column) -> dict[str, str]:
+    """Return what Arrow field metadata says of a column."""
+    shape = ",".join(map(str, column.shape)) if len(column.shape) > 1 else ""
+    known = {"unit": column.unit, "ucd": column.ucd, "description": column.description, SHAPE: shape}
+    return {key: value for key, value in known.items() if value}

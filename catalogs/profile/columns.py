@@ -1,33 +1,263 @@
-"""What the rows of a catalogue show, in one pass of bounded memory: counts a column, and a sample of the rows.
-
-Counts are exact.  What needs sorting (quantiles, distinct values, what a class depends on) comes from a sample of
-the rows, each as likely as the other: the rows whose seeded random keys are the smallest, so that the order and
-the size of batches matter only through the draw.  Few rows of many, as those with a class often are, are sampled
-by themselves too.
-"""
+"""What the values of columns look like: ranges, missing values, sentinels, numbers in texts, classes."""
 
 from __future__ import annotations
 
 import hashlib
+import re
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from catalogs.arrays.distinct import DistinctCounter, row_hashes
-from catalogs.arrays.unique_texts import shortened
-from catalogs.arrays.values import batch_values, is_text
-from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, n_bytes
-from catalogs.catalog.elements import element_columns, element_values
+from catalogs.arrays.texts import (
+    DistinctCounter,
+    name_words,
+    numbers_of,
+    row_hashes,
+    shortened,
+    stripped_texts,
+    unique_texts,
+    words_of,
+)
+from catalogs.arrays.values import NO_VALUES, batch_values, is_text
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, element_columns, element_values, n_bytes
 from catalogs.column_names import column_names
+from catalogs.errors import brief
+from catalogs.sky.positions import is_position
 
-__all__ = ["SAMPLE_ROWS", "Choice", "ColumnProfile", "Profile", "as_numbers", "profile", "readable"]
+__all__ = [
+    "ANOTHER_NOTATION",
+    "SAMPLE_ROWS",
+    "Choice",
+    "ColumnProfile",
+    "Distribution",
+    "Presence",
+    "Profile",
+    "as_number_column",
+    "as_numbers",
+    "measured",
+    "not_numbers",
+    "profile",
+    "readable",
+    "shares_of_one",
+    "suspected_texts",
+    "uneven_presence",
+    "unread_numbers",
+]
+
+# How the values of a column are distributed: counts in bins, the mean and the spread.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distribution:
+    """Values of a column over some rows, in B bins; whoever counts other rows in the same bins can compare."""
+
+    edges: tuple[float, ...]  # (B - 1,) between the bins
+    counts: tuple[int, ...]  # (B,) rows
+    mean: float
+    sd: float
+    missing: float  # share of the rows without a value
+
+
+# Text columns that are columns of numbers but for a few texts, as '-' in a CSV file, or a row of units.
+
+ANOTHER_NOTATION = "numbers in another notation"
+"""Words of `unread_numbers` for texts such as 18,179 that are numbers to people but cannot be read as such."""
+FEWEST = 2
+"""Rows with a text from which it may be a mark."""
+FEW_ODD = 0.05
+"""Share of a column's texts that a row of units, or a mark, may be."""
+MOST_TEXTS = 3
+"""Different texts among numbers, above which the column is one of texts."""
+
+
+def as_number_column(profile: Profile, name: str) -> Profile:
+    """Return the profile with a text column as one of its numbers, where all other texts stand for no value.
+
+    Its counts are then those of the sample.
+    """
+    if not suspected_texts(profile, name):
+        return profile
+    numbers = numbers_of(words_of(profile.sample[name]))
+    counts = ColumnProfile(replace(profile.columns[name].column, datatype=pa.float64()))
+    counts.add(np.where(np.isfinite(numbers), numbers, np.nan))
+    return replace(
+        profile,
+        columns={**profile.columns, name: counts},
+        sample={**profile.sample, name: numbers},
+    )
+
+
+def suspected_texts(profile: Profile, name: str) -> dict[str, int]:
+    """Return the texts, with their rows, that stand for no value in a text column of numbers: '-' in a CSV file.
+
+    None of a column whose texts are all numbers, which are codes.  Where the sample is not all there is, only those
+    that catalogues are known to write: an unknown one that it lacks would make the column one of texts again.
+    """
+    column = profile.columns[name]
+    if not is_text(column.column.datatype) or is_position(column.column):
+        return {}
+    counts = Counter(text for text in stripped_texts(profile.sample[name]) if text)
+    odd = {text: n for text, n in sorted(counts.items()) if _number(text) is None}
+    numbers = counts.total() - sum(odd.values())
+    if len(profile.sample[name]) < profile.n_rows and not all(
+        map(column_names().sentinels.text.fullmatch, odd)
+    ):
+        return {}
+    few = 0 < len(odd) <= MOST_TEXTS and all(n >= FEWEST for n in odd.values())
+    return odd if few and numbers > sum(odd.values()) else {}
+
+
+def not_numbers(profile: Profile, name: str) -> str | None:
+    """Return what keeps a text column from being one of numbers, in words: a row of units, Fortran's exponents.
+
+    None of a column of which most texts are neither numbers nor numbers written otherwise.
+    """
+    words, odd = _odd_texts(profile, name)
+    shown = ", ".join(f"'{brief(text)}'" for text, _ in odd.most_common(MOST_TEXTS))
+    if odd and sum(odd.values()) < 0.5 * len(words):
+        return f"{len(words) - sum(odd.values()):,} of {len(words):,} texts are numbers, but not {shown}"
+    if odd and all(map(_number_written_otherwise, odd)):
+        return f"{shown}: {ANOTHER_NOTATION}, expected one such as 1234.5 or 1.2345e3; convert them"
+    return None
+
+
+def unread_numbers(profile: Profile, name: str) -> bool:
+    """Say whether a text column is one of numbers but for a few rows, or for how they are written."""
+    words, odd = _odd_texts(profile, name)
+    few = sum(odd.values()) <= FEW_ODD * len(words)
+    return bool(odd) and (few or all(map(_number_written_otherwise, odd)))
+
+
+def _odd_texts(profile: Profile, name: str) -> tuple[list[str], Counter[str]]:
+    """Return the texts of a column of texts, and those that are no numbers with their rows; none of other columns."""
+    if not is_text(profile.columns[name].column.datatype):
+        return [], Counter()
+    words = [text for text in stripped_texts(profile.sample[name]) if text]
+    return words, Counter(text for text in words if _number(text) is None)
+
+
+def _number_written_otherwise(text: str) -> bool:
+    return _number(re.sub(r"[dD](?=[+-]?\d+$)", "e", text).replace(",", "")) is not None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+# Columns that were measured mainly for some classes: their presence gives the class away, whatever their values.
+#
+# A redshift that only galaxies have, or a parallax that only stars have, tells how objects were chosen.
+#
+# Columns that are shares of one whole, as fractions of votes, which sum to 1 or to 100 %, give it away too.  Their
+# names begin alike; parts of light, as bulge and disk, have names that do not.  Shapes: n rows.
+
+MOST_ANSWERS = 12
+WHOLES = (1.0, 100.0)
+CLOSE, NEARLY_ALL = 0.02, 0.95
+"""Share of the whole by which a sum may be off, and of the rows in which it is not."""
+FEWEST_ROWS = 20
+NUMBERED = re.compile(r"\d$")
+"""Ends of the names of a histogram's bins, which are measurements; answers have names."""
 
 Array = np.ndarray[Any, Any]
+
+UNEVEN = 0.5
+"""Difference of the measured shares of two classes from which a column's presence tells them apart."""
+FEWEST_PRESENT = 12
+"""Rows of a class below which its share says nothing."""
+
+
+@dataclass(frozen=True)
+class Presence:
+    """The classes in which a column is measured most and least often, with the shares of their rows."""
+
+    most: str
+    most_share: float
+    least: str
+    least_share: float
+
+    @property
+    def shown(self) -> str:
+        """The difference in words."""
+        return (
+            f"measured for {self.most_share:.0%} of class '{self.most}' and {self.least_share:.0%} of class "
+            f"'{self.least}'"
+        )
+
+
+def measured(values: Array) -> Array:
+    """Return which values (n,) are there: finite numbers, texts that are not empty."""
+    if values.dtype == NO_VALUES:
+        return np.zeros(len(values), dtype=bool)
+    there = ~np.ma.getmaskarray(values)
+    data = np.ma.getdata(values)
+    if data.dtype.kind == "f":
+        return np.asarray(there & np.isfinite(data))
+    if data.dtype.kind in "mM":
+        return np.asarray(there & ~np.isnat(data))
+    return np.asarray(there & (data != "")) if data.dtype.kind in "OUS" else there
+
+
+def uneven_presence(columns: Mapping[str, Array], labels: Array) -> dict[str, Presence]:
+    """Return the columns (n,) whose presence tells classes apart, of labels (n,), '' where it is missing."""
+    texts, inverse, counts = unique_texts(labels)
+    usable = np.flatnonzero(
+        [bool(text) and n >= FEWEST_PRESENT for text, n in zip(texts, counts, strict=True)]
+    )
+    if len(usable) < 2:
+        return {}
+    uneven = {}
+    for name, values in columns.items():
+        share = np.bincount(inverse, weights=measured(values), minlength=len(texts)) / counts
+        most, least = usable[share[usable].argmax()], usable[share[usable].argmin()]
+        if share[most] - share[least] >= UNEVEN:
+            uneven[name] = Presence(texts[most], float(share[most]), texts[least], float(share[least]))
+    return uneven
+
+
+def shares_of_one(rows: Mapping[str, NDArray[np.float64]]) -> dict[str, str]:
+    """Return the columns (n,) that sum to a whole with others of names that begin alike, each with one of these."""
+    for_whole: dict[tuple[str, float], list[str]] = {}
+    for name, values in rows.items():
+        known = values[np.isfinite(values)]
+        whole = next(
+            (w for w in WHOLES if known.size and known.min() >= 0 and known.max() <= w * (1 + CLOSE)), None
+        )
+        if whole is None or known.min() == known.max() or NUMBERED.search(name):
+            continue
+        # Every beginning may be the question's: 'smooth or featured' is answered by 'featured or disk'.
+        for beginning in list(accumulate(name_words(name), "{} {}".format))[:-1]:
+            for_whole.setdefault((beginning, whole), []).append(name)
+    shares: dict[str, str] = {}
+    for (_, whole), names in for_whole.items():
+        if 2 <= len(names) <= MOST_ANSWERS and _sums_to(whole, [rows[name] for name in names]):
+            shares |= {name: next(n for n in names if n != name) for name in names}
+    return shares
+
+
+def _sums_to(whole: float, columns: list[NDArray[np.float64]]) -> bool:
+    total = np.sum(columns, axis=0)
+    known = total[np.isfinite(total)]
+    return known.size >= FEWEST_ROWS and bool(np.mean(np.abs(known - whole) < CLOSE * whole) >= NEARLY_ALL)
+
+
+# What the rows of a catalogue show, in one pass of bounded memory: counts a column, and a sample of the rows.
+#
+# Counts are exact.  What needs sorting (quantiles, distinct values, what a class depends on) comes from a sample of
+# the rows, each as likely as the other: the rows whose seeded random keys are the smallest, so that the order and
+# the size of batches matter only through the draw.  Few rows of many, as those with a class often are, are sampled
+# by themselves too.
+
 Choice = Callable[[Mapping[str, Array]], NDArray[np.bool_]]
 """Which rows (n,) of a batch are meant, from the values (n,) of its columns."""
 

@@ -1,14 +1,4 @@
-"""Columns that give the class away: by themselves, or only together.
-
-By themselves: the column alone removes most of the class's uncertainty on rows not looked at (`information_gain`).
-
-Only together: a column that was computed from others with the class in the formula, say a surface brightness from a
-magnitude and an axis with a correction that depends on the type.  No single one says much; the residual of the
-numeric identity does.  It is found as the linear combination of the columns, or of their logarithms, that separates
-the classes best (Fisher's discriminant): its gain is compared with that of every smaller set on the same rows.
-Pairs and triples are screened by Wilks' lambda, which needs one covariance each, and the best judged on other rows.
-Shapes: n rows, d columns, K classes.
-"""
+"""Columns that give the label away: copies of it, columns made from it, and what they gain."""
 
 from __future__ import annotations
 
@@ -18,16 +8,223 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import scipy  # its modules load when used
+import scipy
 from numpy.typing import NDArray
 
-from catalogs.catalog.elements import Element
-from catalogs.profile._information_gain import SMOOTHING, Classes, binned, gain, number_of_bins, sorted_texts
+from catalogs.arrays.texts import holds_text, numbers_of, unique_texts, words_of
+from catalogs.catalog.catalog import Element
+from catalogs.profile.columns import as_numbers
 
-__all__ = ["ALONE", "Leak", "Scaled", "find_leaks", "shown_column", "single_gains", "spans_decades"]
+__all__ = [
+    "ALONE",
+    "SMOOTHING",
+    "Classes",
+    "Leak",
+    "Scaled",
+    "binned",
+    "copies_of_label",
+    "find_leaks",
+    "gain",
+    "is_number_of_votes",
+    "label_numbers",
+    "number_of_bins",
+    "shown_column",
+    "single_gains",
+    "sorted_texts",
+    "spans_decades",
+]
+
+# How much of a class a column tells: the share of the class's entropy that it removes, on rows not looked at.
+#
+# A column is cut into bins of equal count (a text column into its frequent values, what is missing into a bin of its
+# own), the classes' shares in each bin are learned on half of the rows, and the log loss is taken on the other half.
+# 1 means all of the entropy, 0 nothing; the estimate is below 0 where there is only noise.
+# Shapes: n rows, K classes.
 
 Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float64]
+Codes = NDArray[np.intp]
+
+BINS = 48
+SMOOTHING = 4.0
+"""Pseudo-rows with the overall class shares in each bin, which reduce the noise of many classes."""
+FEWEST = 12
+"""Least number of rows of a class; rarer classes are left out."""
+MOST_TEXTS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """The class index (n,) of labelled rows, their names, and which fold (n,) of two each is in."""
+
+    index: Codes
+    names: tuple[str, ...]
+    fold: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, labels: Array, rng: np.random.Generator) -> tuple[Classes, NDArray[np.bool_]]:
+        """Return the classes of labels (N,), and which rows (N,) have one: '' and rare ones have none."""
+        texts, inverse, counts = unique_texts(labels)
+        kept = (counts >= FEWEST) & np.array([text != "" for text in texts], dtype=bool)
+        rows = kept[inverse]
+        index = np.cumsum(kept)[inverse[rows]] - 1
+        fold = rng.random(int(rows.sum())) < 0.5
+        return cls(index, tuple(text for text, keep in zip(texts, kept, strict=True) if keep), fold), rows
+
+    @property
+    def entropy(self) -> float:
+        """Of the classes' shares, nats."""
+        share = np.bincount(self.index, minlength=len(self.names)) / max(1, len(self.index))
+        share = share[share > 0]
+        return float(-(share * np.log(share)).sum())
+
+    def only(self, rows: Array) -> Classes:
+        """Return the classes of some of the rows."""
+        return Classes(self.index[rows], self.names, self.fold[rows])
+
+
+def number_of_bins(classes: Classes) -> int:
+    """Return how many bins the rows can carry: five rows a class and bin."""
+    return int(np.clip(len(classes.index) / (5 * max(2, len(classes.names))), 4, BINS))
+
+
+def binned(values: Floats, bins: int = BINS) -> Codes:
+    """Return the bin (n,) of each number, bins of about equal count; what is missing has one of its own."""
+    known = np.isfinite(values)
+    codes = np.full(len(values), bins, dtype=np.intp)
+    if known.any():
+        edges = np.unique(np.quantile(values[known], np.linspace(0, 1, bins + 1)[1:-1]))
+        codes[known] = np.searchsorted(edges, values[known], side="right")
+    return codes
+
+
+def sorted_texts(values: Array) -> Codes:
+    """Return a code (n,) of each text, the rare ones sharing one."""
+    texts, inverse, counts = unique_texts(values)
+    order = np.argsort(-counts, kind="stable")
+    code = np.full(len(texts), MOST_TEXTS, dtype=np.intp)
+    frequent = order[:MOST_TEXTS][counts[order[:MOST_TEXTS]] > 1]
+    code[frequent] = np.arange(len(frequent))
+    return np.asarray(code[inverse])
+
+
+def gain(codes: Codes, classes: Classes, *, smoothing: float = SMOOTHING) -> float:
+    """Return the share of the entropy that the bins (n,) explain, each half judged by what the other taught."""
+    K, n = len(classes.names), len(codes)
+    if K < 2 or n < 4 * K or not (classes.fold.any() and (~classes.fold).any()):
+        return 0.0
+    total, baseline = 0.0, 0.0
+    for fold in (classes.fold, ~classes.fold):
+        taught, judged = ~fold, fold
+        prior = np.bincount(classes.index[taught], minlength=K) + 0.5
+        prior /= prior.sum()
+        counts = np.zeros((int(codes.max()) + 1, K))
+        np.add.at(counts, (codes[taught], classes.index[taught]), 1.0)
+        share = (counts + smoothing * prior) / (counts.sum(axis=1, keepdims=True) + smoothing)
+        total -= float(np.log(share[codes[judged], classes.index[judged]]).sum())
+        baseline -= float(np.log(prior[classes.index[judged]]).sum())
+    return 1 - total / baseline if baseline > 0 else 0.0
+
+
+# Columns that are the label in other numbers: x = a + b y to rounding, as the complement of a vote fraction.
+#
+# And the number of votes behind a fraction.  Neither can be told from a good feature by how much it says of the class
+# alone: a fraction that is cut in two classes leaves its copy a little less than all of it.  Shapes: n rows.
+
+FEWEST_ROWS = 20
+"""Rows that have both the label and the column: in fewer, two columns may agree by chance."""
+MOSTLY_NUMBERS = 0.9
+"""Share of numbers among the labels, from which they are numbers."""
+SINGLE = 1e-6
+"""Rounding of single precision, in ranges of the column."""
+COARSEST = 0.01
+"""Rounding, in ranges of the column, above which an agreement to rounding says little."""
+MOST_DECIMALS = 8
+SHORT = 1e-4
+"""Relative distance from a short number at which a coefficient is written as that."""
+FEWEST_FRACTIONS = 0.5
+"""Share of labels strictly between 0 and 1, from which they may be fractions of votes."""
+SURE_VOTES = 0.1
+"""Largest distance from a whole number of votes: by chance one row in five is as near."""
+
+
+def label_numbers(values: Array) -> Floats:
+    """Return labels (n,) as numbers, NaN elsewhere; texts and truth values may be numbers too."""
+    if holds_text(values):
+        return numbers_of(words_of(np.ma.filled(values, "")))
+    return as_numbers(values) if values.dtype.kind in "biuf" else np.full(len(values), np.nan)
+
+
+def copies_of_label(columns: Mapping[str, Array], label: str, numbers: Floats) -> dict[str, str]:
+    """Return the columns (n,) of numbers that the `numbers` (n,) in the column `label` give, each with the formula.
+
+    Labels that are hardly ever numbers have no copies.
+    """
+    if np.isfinite(numbers).mean() < MOSTLY_NUMBERS:
+        return {}
+    formulae = {
+        name: _formula_of_label(as_numbers(values), numbers, label)
+        for name, values in columns.items()
+        if values.dtype.kind in "biuf"
+    }
+    return {name: formula for name, formula in formulae.items() if formula is not None}
+
+
+def _formula_of_label(x: Floats, y: Floats, label: str) -> str | None:
+    """Return a column x (n,) as a linear function of the label's numbers y (n,); None of others."""
+    both = np.isfinite(x) & np.isfinite(y)
+    if both.sum() < FEWEST_ROWS:
+        return None
+    x, y = x[both], y[both]
+    spread, centred = float(np.ptp(x)), y - y.mean()
+    if spread == 0 or not centred.any():
+        return None
+    b = float(centred @ x / (centred @ centred))
+    a = float(x.mean() - b * y.mean())
+    rounding = _rounding(x) + abs(b) * _rounding(y)
+    # The fit to rounded numbers is itself a little beside the true line.
+    left = float(np.abs(x - a - b * y).max())
+    if left > SINGLE * spread + min(1.2 * rounding, COARSEST * spread):
+        return None
+    size = "" if abs(abs(b) - 1) < SHORT else f"{abs(b):.4g} "
+    term = f"{size}{shown_column(label)}"
+    if abs(a) < SHORT * spread + left:
+        return term if b > 0 else f"-{term}"
+    return f"{a:.4g} {'+' if b > 0 else '-'} {term}"
+
+
+def is_number_of_votes(x: Floats, fraction: Floats) -> bool:
+    """Say whether whole numbers x (n,) times fractions (n,) are whole: of so many votes the fractions are."""
+    both = np.isfinite(x) & np.isfinite(fraction)
+    x, f = x[both], fraction[both]
+    if len(f) < FEWEST_ROWS or f.min() < 0 or f.max() > 1 or np.ptp(x) == 0:
+        return False
+    if np.mean((f > 0) & (f < 1)) < FEWEST_FRACTIONS or (x != np.trunc(x)).any() or x.min() < 0:
+        return False
+    votes = x * f
+    allowed = SINGLE * x + x * _rounding(f)
+    return bool((np.abs(votes - np.round(votes)) <= np.minimum(allowed, SURE_VOTES)).all())
+
+
+def _rounding(values: Floats) -> float:
+    """Return half a unit of the last decimal that numbers (n,) are written with; 0 where they have too many."""
+    for decimals in range(MOST_DECIMALS):
+        scaled = values * 10.0**decimals
+        if (np.abs(scaled - np.round(scaled)) <= SINGLE * np.maximum(1.0, np.abs(scaled))).all():
+            return 0.5 * 10.0**-decimals
+    return 0.0
+
+
+# Columns that give the class away: by themselves, or only together.
+#
+# By themselves: the column alone removes most of the class's uncertainty on rows not looked at (`information_gain`).
+#
+# Only together: a column that was computed from others with the class in the formula, say a surface brightness from a
+# magnitude and an axis with a correction that depends on the type.  No single one says much; the residual of the
+# numeric identity does.  It is found as the linear combination of the columns, or of their logarithms, that separates
+# the classes best (Fisher's discriminant): its gain is compared with that of every smaller set on the same rows.
+# Pairs and triples are screened by Wilks' lambda, which needs one covariance each, and the best judged on other rows.
+# Shapes: n rows, d columns, K classes.
 
 ALONE = 0.6
 """Share of the class's entropy from which a column by itself is suspected."""

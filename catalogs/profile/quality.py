@@ -1,27 +1,496 @@
-"""The quality of a labelled catalogue: what is missing, constant, double, far out, or known to give the class away.
-
-Streamed, of bounded memory: counts of every row by `catalogs.profile.columns`, duplicates by the hashes of
-`catalogs.arrays.distinct` and the cells of `catalogs.sky.neighbours`, outliers and leaks in the sample.
-"""
+"""What is suspicious in a catalogue: repeated objects, wrong positions, constant columns, units that do not fit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 
-from catalogs.arrays.values import batch_values
-from catalogs.catalog.catalog import Catalog
-from catalogs.profile.columns import Choice, Profile, profile
+from catalogs.arrays.texts import name_words
+from catalogs.arrays.values import batch_values, is_real, is_text
+from catalogs.catalog.catalog import Catalog, Column, Element
+from catalogs.column_names import Naming, column_names
+from catalogs.profile.columns import Choice, ColumnProfile, Profile, as_number_column, not_numbers, profile
 from catalogs.sky.neighbours import NeighbourCounter
-from catalogs.sky.positions import PositionUnit, positions
+from catalogs.sky.positions import PositionUnit, is_position, positions
 
-__all__ = ["Places", "Quality", "outlier_share", "quality"]
+__all__ = [
+    "OtherPosition",
+    "Places",
+    "Quality",
+    "Suspected",
+    "about_a_colour",
+    "about_a_flux",
+    "about_a_magnitude",
+    "about_an_error",
+    "about_dust",
+    "about_the_distance",
+    "about_the_observation",
+    "bookkeeping",
+    "find_other_position",
+    "goes_round",
+    "naming_column",
+    "outlier_share",
+    "parts_of_positions",
+    "quality",
+    "repeating_column",
+    "suspected_identifiers",
+    "suspected_sentinels",
+    "without_unit",
+]
+
+# What a column is about, by its UCD, unit and name: a flux, an error, the distance, dust, the observation.
+#
+# All other columns are about the object itself.  Names are those of `catalogs/column_names.toml`; where they say
+# nothing, neither does this.
+
+DISTANCES = ("src.redshift", "spect.dopplerveloc", "phys.veloc", "pos.distance", "pos.parallax")
+FLUX_UNIT = re.compile(r"(nano)?maggy|nmgy|[munµμ]?jy")
+UNIT_IN_NAME = re.compile(r"(?<=\w)\s*(\([^)]*\)|\[[^\]]*\])\s*$")
+OBSERVING = ("obs.", "instr.", "time.", "meta.", "stat.snr", "stat.fit")
+
+
+def without_unit(name: str) -> str:
+    """Return a name without the unit that some catalogues write into it: 'Dist (Mpc)' is 'dist', 'W50 [km/s]' 'w50'."""
+    return UNIT_IN_NAME.sub("", name).lower()
+
+
+def about_the_distance(column: Column) -> bool:
+    """Say whether a column is a redshift, a velocity of recession or a distance: what a survey selects by."""
+    ucd = (column.ucd or "").lower()
+    named = _called(column_names().distance, column, without_unit(column.name))
+    return ucd.startswith(DISTANCES) or (named and not ucd.startswith("phot.") and not about_a_flux(column))
+
+
+def about_a_flux(column: Column) -> bool:
+    """Say whether a column is a flux, by its UCD, its unit or its name; shares of one (`FRACFLUX_G`) do not count."""
+    ucd, unit = (column.ucd or "").lower(), (column.unit or "").lower()
+    named = _called(column_names().flux, column)
+    return ucd.startswith("phot.flux") or bool(FLUX_UNIT.fullmatch(unit)) or named
+
+
+def about_a_magnitude(column: Column) -> bool:
+    """Say whether a column is called a magnitude, by UCD, unit or name; not a colour, not surface brightness."""
+    ucd, unit = (column.ucd or "").lower(), (column.unit or "").lower()
+    if ucd.startswith("phot.mag.sb") or "/" in unit or about_a_colour(column):
+        return False
+    return ucd.startswith("phot.mag") or unit == "mag" or _called(column_names().magnitude, column)
+
+
+def about_a_colour(column: Column) -> bool:
+    """Say whether a column is a colour, by its UCD or as one called by two bands: Gaia's `bp_rp`, `U-B (mag)`."""
+    if (column.ucd or "").lower().startswith("phot.color"):
+        return True
+    known = column_names().bands
+    bands = [known.wavelength(w) for w in name_words(without_unit(column.name)) if w not in known.systems]
+    return not isinstance(column.name, Element) and len(bands) == 2 and None not in bands
+
+
+def about_an_error(column: Column) -> bool:
+    """Say whether a column holds errors."""
+    name = column.name.vector if isinstance(column.name, Element) else column.name
+    return (column.ucd or "").startswith("stat.error") or column_names().error.fits(name, name_words(name))
+
+
+def about_dust(column: Column) -> bool:
+    """Say whether a column is the Galaxy's extinction, which is a matter of the place on the sky."""
+    ucd = (column.ucd or "").lower()
+    return ucd.startswith("phys.absorption") or _called(column_names().dust, column)
+
+
+def about_the_observation(column: Column) -> bool:
+    """Say whether a column is about an observation, an instrument, a date, a code or a note, by its UCD or name.
+
+    Signal-to-noise ratios, depths and the quality of fits say how an object was seen: in another survey otherwise.
+    """
+    return (column.ucd or "").lower().startswith(OBSERVING) or _called(column_names().observation, column)
+
+
+def _called(role: Naming, column: Column, name: str | None = None) -> bool:
+    """Say whether a column, or the vector that it is an element of, is called as those of a role are."""
+    own = column.name if name is None else name
+    vector = column.name.vector if isinstance(column.name, Element) else column.name
+    return role.named(vector) or role.fits(own, name_words(column.name))
+
+
+# Positions that are in other columns than a right ascension and a declination of their own.
+#
+# Catalogues of the CDS have the parts of sexagesimal angles in columns each (`RAh RAm RAs DE- DEd DEm DEs`), others
+# galactic coordinates alone, or both coordinates in one vector.  They are found and said to be positions; a
+# specification names two columns, which have to be made of them.
+
+PARTS = ("hours", "sign", "degrees", "minutes", "seconds")
+"""Parts of an angle, in order."""
+FAINTEST = 100.0
+"""Beyond any magnitude, and any mark in place of one but 999."""
+OTHER_COORDINATES = (2, 3)
+"""Elements of a vector of a position: two angles, or a direction in space."""
+
+
+@dataclass(frozen=True)
+class OtherPosition:
+    """The columns of a position, of which kind it is, and how a right ascension and a declination come of them."""
+
+    kind: str
+    columns: tuple[str, ...]
+    remedy: str
+
+
+def parts_of_positions(names: Collection[str]) -> set[str]:
+    """Return the columns, elements of vectors among them, that are parts of positions by their names together."""
+    vector = column_names().positions.vector
+    vectors = {n for n in names if isinstance(n, Element) and vector.fullmatch(n.vector)}
+    return {*_sexagesimal(names), *_galactic(names), *vectors}
+
+
+def find_other_position(catalog: Catalog) -> OtherPosition | None:
+    """Return the position of a catalogue without a column of right ascension, or None."""
+    parts = _sexagesimal(catalog.names)
+    if parts:
+        remedy = "RA = 15 (h + m / 60 + s / 3600), Dec = +-(d + m / 60 + s / 3600)"
+        return OtherPosition("parts of sexagesimal angles", parts, remedy)
+    for column in catalog.columns:
+        short = pt.is_fixed_size_list(column.datatype) and column.datatype.list_size in OTHER_COORDINATES
+        ucd = (column.ucd or "").lower()
+        if short and (
+            column_names().positions.vector.fullmatch(column.name)
+            or ucd.startswith(("pos.eq", "pos.cartesian"))
+        ):
+            return OtherPosition("a vector", (column.name,), "its elements in two columns, in degrees")
+    by_ucd = [
+        c.name for axis in ("lon", "lat") for c in catalog.columns if _said(c.ucd) == f"pos.galactic.{axis}"
+    ]
+    galactic = _galactic(catalog.names) or (tuple(by_ucd) if len(by_ucd) == len(OTHER_COORDINATES) else ())
+    if galactic:
+        return OtherPosition(
+            "galactic coordinates", galactic, "RA and Dec, by astropy's SkyCoord(l, b, frame='galactic').icrs"
+        )
+    return None
+
+
+def goes_round(seen: Profile, name: str) -> bool:
+    """Say whether 'l' goes round the sky, where a column is it or the 'b' beside it: both are bands too."""
+    longitude = next((c for n, c in seen.columns.items() if n.lower() == "l"), None)
+    return name.lower() not in {"l", "b"} or longitude is None or longitude.maximum > FAINTEST
+
+
+def _said(ucd: str | None) -> str:
+    return (ucd or "").lower().split(";")[0]
+
+
+def _sexagesimal(names: Collection[str]) -> tuple[str, ...]:
+    """Return the columns of the parts of both angles, the hours first; none where hours, degrees or minutes lack."""
+    parts = column_names().positions.parts
+    hours = {n: m for n in names for m in [parts.of_right_ascension.fullmatch(n)] if m}
+    degrees = {n: m for n in names for m in [parts.of_declination.fullmatch(n)] if m}
+    of_hours = {_part(m) for m in hours.values()}
+    of_degrees = {_part(m) for m in degrees.values()}
+    if not ({"hours", "minutes"} <= of_hours and {"degrees", "minutes"} <= of_degrees):
+        return ()
+    return (*_in_order(hours), *_in_order(degrees))
+
+
+def _part(match: re.Match[str]) -> str:
+    return next(part for part, text in match.groupdict().items() if text is not None)
+
+
+def _in_order(matches: dict[str, re.Match[str]]) -> list[str]:
+    return sorted(matches, key=lambda name: PARTS.index(_part(matches[name])))
+
+
+def _galactic(names: Collection[str]) -> tuple[str, ...]:
+    """Return the columns of galactic longitude and latitude, where both are there."""
+    plain = {re.sub(r"[^a-z0-9]", "", n.lower()): n for n in names}
+    return next(
+        (
+            (plain[lon], plain[lat])
+            for lon, lat in column_names().positions.galactic
+            if lon in plain and lat in plain
+        ),
+        (),
+    )
+
+
+# What the numbers of a catalogue look like: values that stand for none, identifiers, observing bookkeeping.
+#
+# All of this is uncertain, so no data are changed: `blr inspect` shows it, and `blr init` writes it into a
+# specification that a person reads.
 
 Array = np.ndarray[Any, Any]
+
+FEWEST = 2
+"""Rows with a number that other catalogues use as a mark, from which it may be one here."""
+FEWEST_UNUSUAL = 5
+"""The same of any other number."""
+GAP = 1.0
+"""Distance of a mark from the other values, in ranges of their middle 98 %."""
+FAR_FROM_REST = 1000.0
+"""The same from which it may be the value of most rows."""
+SHIFT = 10.0
+"""How much of extinction or offsets catalogues take off their marks, at most."""
+SPIKE = 0.003
+"""Share of the rows at an extreme value from which it may be a mark though no gap sets it apart."""
+NINES = re.compile(r"-?9+(\.9*)?(e[+-]?\d+)?")
+"""Marks that no quantity ends at: 90 is a bound of inclinations, -1 of correlations, 0 of sizes."""
+DENSE, LARGEST_COUNT = 2.0, 1e6
+"""Range of numbers a row, and their middle, from which different ones are names and no measurements."""
+MOST_CODES = 12
+"""Different values up to which a column may be one of codes."""
+FEW_REPEATS = 0.05
+"""Share of the rows that may repeat the identifier of another, or lack one, in a column that names each row."""
+MOST_REPEATS = 5.0
+"""Rows a value up to which a column that is called an identifier names objects of which each has several rows."""
+COORDINATES = ("pos.", "time.")
+
+
+@dataclass(frozen=True)
+class Suspected:
+    """A number that may stand for no value, or a range of such, '90..' or '..-90', and how many rows have it."""
+
+    value: float | str
+    count: int
+    why: str
+
+
+def suspected_sentinels(profile: Profile, name: str) -> list[Suspected]:
+    """Return the numbers of a column that look like marks: at an end, apart from the others, and repeated or alike.
+
+    Numbers are also those of a text column, without the texts among them that stand for no value.
+    """
+    profile = as_number_column(profile, name)
+    column = profile.columns[name]
+    if not column.is_number or column.minimum == column.maximum or _coordinate(column):
+        return []
+    return [*_repeated(profile, name), *_shifted(profile, name)]
+
+
+def _repeated(profile: Profile, name: str) -> list[Suspected]:
+    """Return the numbers that several rows have, or one row, where they are marks of other columns."""
+    column = profile.columns[name]
+    candidates = dict(column.marks)
+    candidates |= {column.minimum: column.n_minimum, column.maximum: column.n_maximum}
+    if column.distinct.estimate <= MOST_CODES:
+        candidates = {
+            v: n for v, n in candidates.items() if v in column.marks and _stands_for_none(v, column)
+        }
+    elsewhere = {v for v, n in candidates.items() if n < FEWEST and _marks_others(profile, name, v)}
+    if max(candidates.values(), default=0) < FEWEST and not elsewhere:
+        return []
+    sample = profile.numbers(name)
+    known = sample[np.isfinite(sample)]
+    with np.errstate(over="ignore"):  # beyond float32 all are infinite, and none a mark
+        marked = np.isin(known.astype(np.float32), np.array([*candidates], dtype=np.float32))
+    bulk = known[~marked]
+    if len(bulk) < 20:
+        return []
+    middle = float(np.subtract(*np.quantile(bulk, [0.99, 0.01])))
+    suspected = []
+    for value, count in sorted(candidates.items()):
+        apart = max(float(bulk.min()) - value, value - float(bulk.max()))
+        if apart > 0 and (count >= FEWEST or value in elsewhere):
+            why = _why_a_mark(column, value, count, apart, middle)
+            suspected += [] if why is None else [Suspected(value, count, why)]
+    return suspected
+
+
+def _why_a_mark(column: ColumnProfile, value: float, count: int, apart: float, middle: float) -> str | None:
+    """Return why a number stands for no value; None where it does not.
+
+    `apart` is its distance from the other values, `middle` the range of their middle 98 %.
+    """
+    famous = value in column.marks and _stands_for_none(value, column)
+    nines = famous and NINES.fullmatch(f"{value:g}") is not None
+    if count < FEWEST:
+        return (
+            "far from all others, and it marks missing values in other columns"
+            if apart > GAP * middle
+            else None
+        )
+    most = 0.5 if apart < FAR_FROM_REST * middle else 1.0
+    if not famous and not (FEWEST_UNUSUAL <= count < most * column.n and column.distinct.estimate > 20):
+        return None
+    if apart > GAP * middle or (nines and apart > 0.1 * middle):
+        return "repeated, and far from all other values"
+    if famous and value < 0 <= value + apart and about_an_error(column.column):
+        return "repeated, and no error is negative"
+    spike = count > SPIKE * column.n and (nines or (famous and value == 0))
+    return "many equal values at the end of the range" if spike else None
+
+
+def _marks_others(profile: Profile, name: str, value: float) -> bool:
+    """Say whether a number of nines ends the range of another column, and is repeated there."""
+    if NINES.fullmatch(f"{value:g}") is None or value not in profile.columns[name].marks:
+        return False
+    return any(other != name for other in profile.repeated_marks.get(value, ()))
+
+
+def _shifted(profile: Profile, name: str) -> list[Suspected]:
+    """Return the ranges of marks from which something was taken, as 99 less extinction: alike, and in one row each."""
+    column, marks = profile.columns[name], column_names().sentinels.shifted
+    # Of nearly all columns the extremes say that there is none: no sample is sorted.
+    signs = [
+        sign
+        for sign, extreme in ((-1, -column.minimum), (1, column.maximum))
+        if any(abs(extreme - mark) < SHIFT for mark in marks)
+    ]
+    sample = profile.numbers(name) if signs else np.empty(0)
+    known = sample[np.isfinite(sample)]
+    if len(known) < 4 * FEWEST_UNUSUAL:
+        return []
+    suspected = []
+    for sign in signs:
+        x = np.sort(sign * known)
+        above = len(x) // 2 + int(np.argmax(np.diff(x[len(x) // 2 :]))) + 1
+        rest, cloud = x[:above], x[above:]
+        apart = cloud[0] - rest[-1] > GAP * (rest[-1] - np.quantile(rest, 0.01))
+        near = any(np.abs(cloud - mark).max() < SHIFT for mark in marks)
+        if apart and near and len(np.unique(cloud)) >= FEWEST_UNUSUAL:
+            end = np.floor(cloud[0])
+            text = f"{end:.0f}.." if sign > 0 else f"..{1 - end:.0f}"
+            suspected.append(
+                Suspected(
+                    text, len(cloud), "near a usual mark for a missing value, and far from all other values"
+                )
+            )
+    return suspected
+
+
+def _stands_for_none(value: float, column: ColumnProfile) -> bool:
+    """Say whether one of the numbers that other catalogues use as marks may be one in a column of this kind.
+
+    0 is a value but of magnitudes, and -1 a code beside few others: stars and galaxies are -1 and 1 in VISTA's tables.
+    """
+    if value == 0:
+        return is_real(column.column.datatype) and about_a_magnitude(column.column)
+    return value != -1 or column.distinct.estimate > MOST_CODES
+
+
+def _coordinate(column: ColumnProfile) -> bool:
+    return (column.column.ucd or "").lower().startswith(COORDINATES)
+
+
+def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
+    """Return the columns that may name the objects, the likeliest first, each with what speaks for it or against.
+
+    A column of numbers with fractions names nothing, and integers above 2^53 in floating point were rounded.
+    """
+    identifiers = []
+    for place, (name, c) in enumerate(profile.columns.items()):
+        if isinstance(name, Element):
+            continue
+        word, ucd = name.lower(), (c.column.ucd or "").lower()
+        by_ucd, by_name = ucd.startswith("meta.id"), _names_an_object(word)
+        if is_real(c.column.datatype):
+            if by_name and c.is_number and c.maximum > 2**53:
+                identifiers.append(
+                    (9, place, name, "identifiers are stored as floating-point numbers, which rounds them")
+                )
+            continue
+        unique = c.distinct.n > 0 and c.distinct.repeated == 0 and c.missing == 0
+        if unique and not (by_ucd or by_name or is_text(c.column.datatype) or _numbered(profile, name)):
+            continue  # measurements in whole numbers, of which few rows have no two alike
+        if pt.is_boolean(c.column.datatype) or is_position(c.column) or not (by_ucd or by_name or unique):
+            continue
+        if not (by_ucd or by_name) and not_numbers(profile, name):
+            continue  # measurements that differ in every row, below a row of units
+        if unique:
+            rank = (
+                0
+                if "meta.main" in ucd
+                else 1
+                if by_ucd or by_name
+                else 3
+                if is_text(c.column.datatype)
+                else 4
+            )
+            identifiers.append((rank, place, name, "different in every row"))
+        else:
+            identifiers += [(rank, place, name, why) for rank, why in _with_repeats(c)]
+    return [(name, why) for _, _, name, why in sorted(identifiers)]
+
+
+def _with_repeats(column: ColumnProfile) -> list[tuple[int, str]]:
+    """Return the rank of an identifier with repeats, and what speaks for it; none of a column of codes."""
+    missing, repeated = column.missing, column.distinct.repeated
+    if _names_repeats(column):
+        known = column.n - missing
+        return [(7, f"{column.distinct.estimate:,} values in {known:,} rows: an object has several rows")]
+    if repeated < FEW_REPEATS * column.n and missing < FEW_REPEATS * column.n:
+        return [(6, f"{repeated:,} rows repeat the value of another row, and {missing:,} rows have none")]
+    return []
+
+
+def _numbered(profile: Profile, name: str) -> bool:
+    """Say whether whole numbers count the rows, rise from row to row, or are larger than what is counted."""
+    values = profile.numbers(name)
+    known = values[np.isfinite(values)]
+    if len(known) < FEWEST:
+        return False
+    dense = float(np.ptp(known)) < DENSE * profile.columns[name].n
+    return dense or bool((np.diff(known) > 0).all()) or float(np.median(known)) > LARGEST_COUNT
+
+
+def naming_column(profile: Profile) -> str | None:
+    """Return the column to take for the objects' names: different in every row, or repeated where objects are."""
+    suspected = [profile.columns[name] for name, _ in suspected_identifiers(profile)]
+    named = [
+        c for c in suspected if not c.missing and not is_real(c.column.datatype) and not _names_repeats(c)
+    ]
+    unique = (c.column.name for c in named if not c.distinct.repeated)
+    repeated = (c.column.name for c in named if c.distinct.repeated)
+    return next(unique, None) or next(repeated, None)
+
+
+def repeating_column(profile: Profile) -> str | None:
+    """Return the column that names objects of which each has several rows: what splits should keep together."""
+    suspected = (profile.columns[name] for name, _ in suspected_identifiers(profile))
+    return next(
+        (c.column.name for c in suspected if not is_real(c.column.datatype) and _names_repeats(c)),
+        None,
+    )
+
+
+def _names_repeats(column: ColumnProfile) -> bool:
+    """Say whether a column that is called an identifier has several rows a value, and not as many as codes have."""
+    known, distinct = column.n - column.missing, column.distinct
+    return (
+        distinct.repeated >= FEW_REPEATS * column.n
+        and column.missing < FEW_REPEATS * column.n
+        and distinct.estimate > MOST_CODES
+        and known <= MOST_REPEATS * distinct.estimate
+    )
+
+
+def _names_an_object(word: str) -> bool:
+    return column_names().identifier.fits(word, word.replace("-", "_").split("_"))
+
+
+def bookkeeping(profile: Profile, name: str) -> bool:
+    """Say whether a column is about the observation: whole numbers of no unit, of instruments, fields and dates.
+
+    Such columns tell how objects were selected, not what they are.
+    """
+    c = profile.columns[name]
+    if is_text(c.column.datatype) or pt.is_boolean(c.column.datatype) or c.column.unit:
+        return False
+    if not isinstance(name, Element) and without_unit(name) != name.lower():
+        return False
+    if (c.column.ucd or "").lower().startswith(("phot.", "phys.", "src.")):
+        return False
+    values = profile.numbers(name)
+    known = values[np.isfinite(values)]
+    return bool(known.size and (known == np.trunc(known)).all())
+
+
+# The quality of a labelled catalogue: what is missing, constant, double, far out, or known to give the class away.
+#
+# Streamed, of bounded memory: counts of every row by `catalogs.profile.columns`, duplicates by the hashes of
+# `catalogs.arrays.texts` and the cells of `catalogs.sky.neighbours`, outliers and leaks in the sample.
 
 SAME_PLACE = 1.0
 """Arcseconds within which two rows are one object, or two in the same place."""

@@ -16,10 +16,19 @@ from typing import Any
 
 from catalogs.errors import CatalogError, FormatError
 from catalogs.remote._http import web_client
-from catalogs.remote._tag import state_of, tag_of
-from catalogs.remote.errors import speaking_of
 from catalogs.remote.remote_file import RemoteFile
-from catalogs.remote.urls import file_name, is_below, is_web, key_below, scheme_of, scrubbed, shown
+from catalogs.remote.urls import (
+    file_name,
+    is_below,
+    is_web,
+    key_below,
+    scheme_of,
+    scrubbed,
+    shown,
+    speaking_of,
+    state_of,
+    tag_of,
+)
 
 __all__ = ["Listing", "Place", "as_it_is_now", "local_path", "remote_listing"]
 

@@ -16,8 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from catalogs.errors import CatalogError
-from catalogs.remote.errors import speaking_of
-from catalogs.remote.urls import has_secret, is_chained, key_below, scheme_of, shown
+from catalogs.remote.urls import has_secret, is_chained, key_below, scheme_of, shown, speaking_of
 
 __all__ = ["STORES", "ObjectStore", "Stored", "why_not"]
 

@@ -17,9 +17,7 @@ from typing import Any
 
 from catalogs.errors import CatalogError, DamagedFileError
 from catalogs.files.atomic import atomic_path, check_free_space
-from catalogs.remote._tag import RemoteState
-from catalogs.remote.errors import speaking_of
-from catalogs.remote.urls import file_name, is_web, key_below, shown
+from catalogs.remote.urls import RemoteState, file_name, is_web, key_below, shown, speaking_of
 
 __all__ = ["RemoteFile"]
 

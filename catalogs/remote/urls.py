@@ -1,16 +1,22 @@
-"""URLs as texts: what is one, what of one may be written down, and which lie below others.
-
-Passwords and signatures are in the user part and in the query.  Neither is ever shown: not in errors, not in files.
-"""
+"""URLs of files: their schemes, their secrets, the state of what they name (ETag), and errors of their servers."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import PurePath, PurePosixPath
+from typing import Any
 from urllib.parse import unquote
 
+from catalogs.errors import CatalogError, FormatError
+
 __all__ = [
+    "RemoteState",
+    "UnreachableError",
     "file_name",
     "has_secret",
     "is_below",
@@ -21,8 +27,166 @@ __all__ = [
     "scheme_of",
     "scrubbed",
     "shown",
+    "speaking_of",
+    "state_of",
+    "tag_of",
     "url_of",
 ]
+
+# Errors in reaching a URL, translated into our own; drivers of file systems raise many kinds.
+
+NOT_THERE = {404, 410}
+NOT_ALLOWED = {401, 402, 403, 407}
+
+
+class UnreachableError(CatalogError):
+    """The file may be there, but did not come: no answer, an error of the server's, a broken connection."""
+
+
+@contextmanager
+def speaking_of(url: str) -> Iterator[None]:
+    """Say in our words what goes wrong on the way to a URL."""
+    try:
+        yield
+    except CatalogError:
+        raise
+    except Exception as error:  # noqa: BLE001 -- of each driver's own kinds
+        reworded = in_our_words(url, error)
+        if reworded is error.__cause__:
+            raise reworded from None
+        raise reworded from (
+            None if has_secret(url) or tells_secrets(error) else error
+        )  # a traceback would show it
+
+
+def tells_secrets(error: BaseException | None) -> bool:
+    """Say whether an error, or what it came of, names a URL that may not be shown: a signed one, led on to."""
+    while error is not None:
+        if scrubbed(str(error)) != str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def in_our_words(url: str, error: Exception) -> CatalogError:
+    """Return what a driver's error means."""
+    cause = error.__cause__
+    if isinstance(cause, CatalogError):
+        return cause
+    if isinstance(error, FileNotFoundError) and isinstance(cause, Exception):
+        error = cause  # The driver of http reports every failure as a missing file.
+    place, status = shown(url), getattr(error, "status", None)
+    if isinstance(error, FileNotFoundError) or status in NOT_THERE:
+        return CatalogError(f"there is no {place}; correct the URL")
+    if isinstance(error, PermissionError) or status in NOT_ALLOWED:
+        why = f"the server answered {status}" if status else scrubbed(str(error))
+        return CatalogError(f"{place} may not be read: {why}; check the credentials that its driver uses")
+    if isinstance(error, NotADirectoryError | IsADirectoryError):
+        return FormatError(
+            f"{place} is a folder instead of a file, or a file instead of a folder; correct the URL"
+        )
+    if isinstance(status, int):
+        return UnreachableError(f"{place} cannot be read: the server answered {status}; try again later")
+    why = scrubbed(" ".join(str(error).split())) or type(error).__name__
+    return UnreachableError(f"{place} cannot be read: {why}; try again later")
+
+
+# Tags by which a server identifies the state of a file: the same tag means the same bytes.
+#
+# Only reliable tags are used. An entity tag is used unless it is weak: servers give weak tags to content that they
+# consider equivalent (RFC 9110, 8.8.1). The time of the last change is used together with the size, where it has parts
+# of a second or is a minute past: within the second that it names, the file may change again (8.8.2.2).
+
+CONTENT = (
+    "ETag",
+    "etag",
+    "e_tag",
+    "md5Hash",
+    "md5",
+    "Content-MD5",
+    "content_md5",
+    "Digest",
+    "sha",
+    "generation",
+)
+TIMES = ("Last-Modified", "LastModified", "last_modified", "updated", "mtime", "modified", "created")
+"""What fsspec's drivers call them."""
+SETTLED = 60.0
+"""Seconds."""
+
+
+def tag_of(info: Mapping[str, Any], *, now: datetime | None = None) -> str:
+    """Return the tag from a file system's information on a file, empty where there is no reliable one."""
+    for key in CONTENT:
+        value = str(info.get(key) or "")
+        if value and not value.startswith("W/"):
+            return f"{key}: {value}, {info['size']} bytes"
+    for key in TIMES:
+        changed = time_of(info.get(key))
+        if changed is None:
+            continue
+        age = ((now or datetime.now(UTC)) - changed).total_seconds()
+        return (
+            f"{key}: {changed.isoformat()}, {info['size']} bytes"
+            if changed.microsecond or age > SETTLED
+            else ""
+        )
+    return ""
+
+
+@dataclass(frozen=True)
+class RemoteState:
+    """What a file system says of a file's state, to be compared with what it says later.
+
+    `tags` are strong ones, of the content; `hints` are weak tags and the times of changes, as instants: a listing and
+    a question about one file may give the same instant in two zones.
+    """
+
+    size: int = 0
+    tags: Mapping[str, str] = field(default_factory=dict)
+    hints: Mapping[str, str] = field(default_factory=dict)
+
+    def agrees_with(self, other: RemoteState) -> bool:
+        """Say whether both may be of the same bytes, by what both say; equal tags count more than any hint."""
+        if self.size != other.size:
+            return False
+        tags = self.tags.keys() & other.tags.keys()
+        if tags:
+            return all(self.tags[key] == other.tags[key] for key in tags)
+        return all(self.hints[key] == other.hints[key] for key in self.hints.keys() & other.hints.keys())
+
+
+def state_of(info: Mapping[str, Any]) -> RemoteState:
+    """Return what a file system says of a file's state: while the file is read, none of that should change."""
+    words = {key: str(info[key]) for key in CONTENT if info.get(key)}
+    weak = {key: word for key, word in words.items() if word.startswith("W/")}
+    # Azure's listings leave out the quotation marks.
+    tags = {key: word.strip('"') for key, word in words.items() if key not in weak}
+    times = {key: info[key] for key in TIMES if info.get(key)}
+    instants = {key: time_of(value) for key, value in times.items()}
+    hints = {key: time.isoformat() if time else str(times[key]) for key, time in instants.items()}
+    return RemoteState(int(info["size"]), tags, weak | hints)
+
+
+def time_of(value: Any) -> datetime | None:
+    """Return a time that a driver tells, in UTC, None where it is not understood."""
+    try:
+        if isinstance(value, datetime):
+            time = value
+        elif isinstance(value, int | float):
+            time = datetime.fromtimestamp(value, UTC)
+        elif isinstance(value, str) and "," in value:
+            time = parsedate_to_datetime(value)
+        else:
+            time = datetime.fromisoformat(str(value))
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+# URLs as texts: what is one, what of one may be written down, and which lie below others.
+#
+# Passwords and signatures are in the user part and in the query.  Neither is ever shown: not in errors, not in files.
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]*://")
 PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.:-]*)://([^/?#\\]*)(.*)", re.DOTALL)

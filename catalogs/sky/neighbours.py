@@ -17,7 +17,7 @@ import numpy as np
 import scipy  # its modules load when used
 from numpy.typing import NDArray
 
-from catalogs.arrays.distinct import FULL, hashed
+from catalogs.arrays.texts import FULL, hashed
 
 __all__ = ["NeighbourCounter"]
 

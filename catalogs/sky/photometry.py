@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from catalogs.arrays.text_numbers import holds_text, is_mark, numbers_of, words_of
+from catalogs.arrays.texts import holds_text, is_mark, numbers_of, words_of
 from catalogs.arrays.values import NO_VALUES, with_missing
 from catalogs.errors import CatalogError, nearest
 

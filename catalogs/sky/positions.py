@@ -15,8 +15,7 @@ import numpy as np
 import scipy  # its modules load when used
 from numpy.typing import NDArray
 
-from catalogs.arrays.name_words import name_words
-from catalogs.arrays.text_numbers import holds_text, numbers_of, words_of
+from catalogs.arrays.texts import holds_text, name_words, numbers_of, words_of
 from catalogs.arrays.values import is_real, is_text
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.column_names import column_names

@@ -1,21 +1,25 @@
-"""Text tables as lines: where records begin and end, and how a file is written (its dialect).
-
-A record is a line, or several where a quoted field holds line ends.  Lines keep their ends, so that a copy
-is the same to the byte; LF, CR LF and CR alone all occur.
-"""
+"""Text tables as records: where they begin and end, whether the first holds names, and annotated copies of them."""
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import DamagedFileError, FormatError, brief
-from catalogs.text._names import has_no_names, is_value, unnamed, words_of_line
+from catalogs.files.atomic import atomic_path
+from catalogs.files.compressed import reading, writing_like
 
 __all__ = [
     "COMMENT",
@@ -23,12 +27,88 @@ __all__ = [
     "HEAD_BYTES",
     "Block",
     "Dialect",
+    "Values",
+    "append_values",
     "blocks",
     "common_width",
     "fields",
     "find_dialect",
+    "has_no_names",
     "is_data",
+    "is_value",
+    "quoted",
+    "unnamed",
+    "value_lines",
+    "words_of_line",
 ]
+
+# Whether the first line of a text table holds names, or is an object like the others.
+
+FEW = 0.2
+"""Share of a line's words up to which names may look like numbers."""
+WORD = re.compile(r'"(?:[^"]|"")*"|\S+')
+VALUE = re.compile(
+    r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eEdD][-+]?\d+)?|[-+]?(?:nan|inf)"  # a number
+    r"|[-+]?\d+:\d+(?::\d+(?:\.\d*)?)?",  # an angle or a time
+    re.IGNORECASE,
+)
+
+
+def has_no_names(rows: Sequence[Sequence[str]]) -> bool:
+    """Say whether the first of the rows is an object like the others.
+
+    Names may be whole numbers, as wavelengths are, and one or two of many may look like any number (`1e5`, `nan`); then
+    the other words of the line tell.
+    """
+    first, second = rows[0], rows[1] if len(rows) > 1 else []
+    values = [word for word in first if is_value(word)]
+    if not values:
+        return False
+    whole = all(re.fullmatch(r"\s*\d+\s*", word) for word in values)
+    if len(values) == len(first) or not (whole or _few_above_numbers(first, second)):
+        return True
+    texts = [(a, b) for a, b in zip(first, second, strict=False) if a.strip() and not is_value(a)]
+    return any(a == b or (re.search(r"\d", a) and pattern_of(a) == pattern_of(b)) for a, b in texts)
+
+
+def _few_above_numbers(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Say whether hardly any word is a value, and more of the others stand above one: then they are names."""
+    n = sum(map(is_value, first))
+    pairs = zip(first, second, strict=False)
+    names = sum(not is_value(a) and bool(a.strip()) and is_value(b) for a, b in pairs)
+    return n <= FEW * len(first) and names > 2 * n
+
+
+def pattern_of(word: str) -> str:
+    """Return a word with its digits alike: 'NGC 224' and 'NGC 598' are of one pattern."""
+    return re.sub(r"\d+", "0", word)
+
+
+def is_value(word: str) -> bool:
+    """Say whether a word is a number or an angle."""
+    return VALUE.fullmatch(word.strip()) is not None
+
+
+def words_of_line(line: str) -> list[str]:
+    """Return the words between blanks, those in quotation marks as one and without these."""
+    return [word[1:-1].replace('""', '"') if word[:1] == '"' else word for word in WORD.findall(line)]
+
+
+def unnamed(path: Path, line: str, n: int, delimiter: str = " ") -> FormatError:
+    """Return the error for a table whose first line is an object of `n` values."""
+    example = delimiter.join(f"name{i}" for i in range(1, min(n, 3) + 1)) + (
+        f"{delimiter}..." if n > 3 else ""
+    )
+    return FormatError(
+        f"{path} has no line of column names: its first line holds values, '{brief(line.strip())}'; expected {n} "
+        f"names above it; write a line such as '{example}' there (of a CDS table, put its ReadMe beside the file)"
+    )
+
+
+# Text tables as lines: where records begin and end, and how a file is written (its dialect).
+#
+# A record is a line, or several where a quoted field holds line ends.  Lines keep their ends, so that a copy
+# is the same to the byte; LF, CR LF and CR alone all occur.
 
 COMMENT = b"#"
 DELIMITERS = ",;\t|"
@@ -262,3 +342,112 @@ def commented_header(lines: list[str], delimiter: str, path: Path) -> tuple[int,
     if all(NUMBER.fullmatch(f) for f in first):
         raise unnamed(path, row, len(first), delimiter)
     return len(comments), first
+
+
+# Annotated copies of text tables: every record as it was, with its new values behind it.
+
+LEAD = re.compile(rb"(?:\xef\xbb\xbf)?(?:#[# ]*)?")
+"""A byte-order mark, and what makes a comment of the line of names."""
+
+Values = Mapping[str, np.ndarray[Any, Any]]
+
+
+def append_values(
+    source: Path,
+    out: Path,
+    dialect: Dialect,
+    columns: Sequence[NewColumn],
+    values: Iterator[bytes],
+    *,
+    header: Callable[[list[bytes]], list[bytes]],
+    kept: Collection[str] | None = None,
+    slim: bool = False,
+) -> None:
+    """Write a copy of `source` to `out`: one of `values` behind each row, `header` for what stands above.
+
+    `kept` are the old columns that stay, all where it is None; a `slim` copy has no comments.
+    """
+    cut = Cut(dialect, None if kept is None else [i for i, n in enumerate(dialect.names) if n in kept])
+    names = dialect.delimiter.join(quoted(c.name, dialect.delimiter) for c in columns).encode()
+    above: list[bytes] | None = []
+    with atomic_path(out) as temporary, reading(source) as old, writing_like(temporary, source) as new:
+        for block in blocks(old, dialect, source):
+            if above is None and cut.stay is None and block.plain and block.end is not None:
+                new.write(beside(block.data, block.end, dialect.delimiter.encode(), values, source))
+                continue
+            written = []
+            for record in block.records:
+                if above is not None and len(above) < dialect.header:
+                    above.append(record)
+                elif above is not None:
+                    written += [*header(above), cut.appended(record, names)]
+                    above = None
+                elif is_data(record):
+                    written.append(cut.appended(record, *taken(values, 1, source)))
+                elif not slim:
+                    written.append(record)
+            new.write(b"".join(written))
+        if next(values, None) is not None:
+            raise ValueError(f"compute returned more rows than {source} has")
+
+
+def beside(lines: bytes, end: bytes, mark: bytes, values: Iterator[bytes], source: Path) -> bytes:
+    """Return lines that are rows, each with its values behind it."""
+    rows = lines.splitlines()
+    written = end.join(map(mark.join, zip(rows, taken(values, len(rows), source), strict=True)))
+    return written + end if lines.endswith(end) else written
+
+
+def taken(values: Iterator[bytes], n: int, source: Path) -> list[bytes]:
+    """Return the next n values; DamagedFileError where there are fewer."""
+    block = list(islice(values, n))
+    if len(block) < n:
+        raise DamagedFileError(
+            f"{source} has more rows than when it was opened, expected it to stay unchanged; open it again "
+            "when it is complete"
+        )
+    return block
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Which fields of a record stay: all where `stay` is None."""
+
+    dialect: Dialect
+    stay: Sequence[int] | None
+
+    def appended(self, record: bytes, text: bytes) -> bytes:
+        """Return a record's fields that stay, with text behind them; what begins and ends the line is kept."""
+        end = len(record.rstrip(b"\r\n"))
+        mark = self.dialect.delimiter.encode()
+        if self.stay is None:
+            return record[:end] + mark + text + record[end:]
+        start = next(m.end() for m in LEAD.finditer(record))  # it matches nothing, if nothing is there
+        fields = self.dialect.raw_fields(record[start:end])
+        return record[:start] + mark.join([*(fields[i] for i in self.stay), text]) + record[end:]
+
+
+def value_lines(values: Values, columns: Sequence[NewColumn], delimiter: str, *, nan: str) -> list[bytes]:
+    """Return each row's new values, as they stand behind the old ones."""
+    texts = [written(values[c.name], c.datatype, delimiter, nan) for c in columns]
+    lines: list[bytes] = pc.cast(pc.binary_join_element_wise(*texts, delimiter), pa.binary()).to_pylist()
+    return lines
+
+
+def written(values: np.ndarray[Any, Any], datatype: pa.DataType, delimiter: str, nan: str) -> pa.Array:
+    """Return values as text: the shortest that reads back as the same number."""
+    if pt.is_string(datatype):
+        words = {word: quoted(word, delimiter) for word in set(values.tolist())}
+        return pa.array([words[word] for word in values.tolist()], pa.string())
+    if pt.is_boolean(datatype):
+        return pa.array(np.where(values, "True", "False"))
+    array = pa.array(values, datatype)
+    texts = pc.cast(array, pa.string())
+    return pc.if_else(pc.is_nan(array), nan, texts) if pt.is_floating(datatype) else texts
+
+
+def quoted(word: str, delimiter: str) -> str:
+    """Return a word in quotation marks where it needs them."""
+    special = {'"', "\r", "\n", "#", delimiter} & set(word)
+    needed = special or (delimiter == " " and not word)
+    return '"' + word.replace('"', '""') + '"' if needed else word

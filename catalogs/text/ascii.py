@@ -1,24 +1,158 @@
-"""Blank-separated and fixed-width text tables (CDS, MRT, IPAC, SExtractor): read through astropy, copied as ECSV."""
+"""Blank-separated and fixed-width text tables (CDS, MRT, IPAC, SExtractor): read by astropy, copied as ECSV.
+
+Such a table is read whole, so up to a stated size.
+"""
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
+from astropy.io import ascii as astropy_ascii
+from astropy.io.ascii import convert_numpy
+from astropy.table import MaskedColumn, Table
 
 from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Column
 from catalogs.catalog.computing import computed_batches
 from catalogs.catalog.earlier_columns import recognised_provenance
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
+from catalogs.files.compressed import reading
+from catalogs.memory.astropy_table import AstropyTable
 from catalogs.metadata.astropy_header import ASTROPY
-from catalogs.text import ecsv_create
-from catalogs.text._ascii_read import read_table
+from catalogs.text import ecsv
+from catalogs.text._records import is_data, words_of_line
 from catalogs.text.ascii_layout import ASCII, SUFFIXES, Layout, layout_of
 
-__all__ = ["ASCII", "SUFFIXES", "AsciiPartition", "open", "sniff"]
+__all__ = ["ASCII", "LARGEST_BYTES", "SUFFIXES", "AsciiPartition", "open", "read_table", "sniff"]
+
+# Tables laid out by blanks or places, read through astropy's readers into Arrow: whole, so up to a stated size.
+
+LARGEST_BYTES = 1 << 27
+"""Lines times the longest one: astropy gives all texts of a column the room of the longest."""
+
+LONGEST_WORDS = 160
+"""Characters of astropy's message that an error shows."""
+ZERO_IN_FRONT = re.compile(r"(?:^|\s)[-+]?0\d+(?=\s|$)", re.MULTILINE)
+NAME_OF_NUMBER = re.compile(r"[-+]?0\d+")
+
+
+def read_table(path: Path, layout: Layout, missing: tuple[str, ...] = ()) -> pa.Table:
+    """Return the whole table, its metadata with astropy's words on it; the last two that were read are kept.
+
+    FormatError where it is too large or has two columns of a name, DamagedFileError where it is no such table.
+    """
+    seen = path.stat()
+    return _read(path, layout, missing, (seen.st_size, seen.st_mtime_ns, seen.st_ino))
+
+
+@lru_cache(maxsize=2)
+def _read(path: Path, layout: Layout, missing: tuple[str, ...], _state: tuple[int, ...]) -> pa.Table:
+    lines = _lines(path)
+    with _explained(path), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # units that are not standard pass through as they are spelt
+        table = _by_astropy(path, layout, lines, missing)
+    for column in table.columns.values():
+        if column.dtype.kind == "U" and isinstance(column, MaskedColumn):
+            table[column.name] = column.filled("")  # no text is the empty one, as in all text tables
+    return AstropyTable(table).stored().table
+
+
+def _lines(path: Path) -> list[str]:
+    """Return the lines; FormatError where they are too many or too long."""
+    with reading(path) as stream:
+        data = stream.read(LARGEST_BYTES + 1)
+    lines = data.splitlines()
+    room = max(len(data), len(lines) * max(map(len, lines), default=0))
+    if room > LARGEST_BYTES:
+        raise FormatError(
+            f"{path}: got {len(lines):,} lines of up to {max(map(len, lines)):,} characters, expected at "
+            f"most {LARGEST_BYTES >> 20} MB of text in total, since such tables are read into memory at "
+            "once; write it as CSV, FITS or Parquet, or in several files"
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    return re.split(r"\r\n|\n|\r", text)
+
+
+def _by_astropy(path: Path, layout: Layout, lines: list[str], missing: Sequence[str]) -> Any:
+    """Return astropy's table."""
+    fill = [(text, "0") for text in missing]
+    if layout.kind == "blanks":
+        return _by_blanks(layout, lines, fill)
+    if layout.kind == "sextractor" and not any(is_data(line.encode()) for line in lines):
+        raise FormatError(
+            f"{path} holds no line of data; expected a line of column names, then rows: fetch it again"
+        )
+    if layout.kind != "cds":
+        return astropy_ascii.read(lines, format=layout.kind, guess=False, fill_values=fill or [("", "0")])
+    reader = astropy_ascii.get_reader(
+        astropy_ascii.Cds, readme=None if layout.readme is None else str(layout.readme)
+    )
+    if layout.readme is not None:
+        reader.data.table_name = re.sub(r"\.(gz|bz2)$", "", path.name)
+    reader.data.fill_values = [*reader.data.fill_values, *fill]
+    return reader.read([line for line in lines if line.strip()])
+
+
+def _by_blanks(layout: Layout, lines: list[str], fill: Sequence[tuple[str, str]]) -> Any:
+    """Return astropy's table of rows of as many words each; the comments, but for the names, go into its `meta`."""
+    rows = [line for line in lines[layout.header + 1 :] if is_data(line.encode()) and line.strip()]
+    table = Table(names=list(layout.names), dtype=["U1"] * len(layout.names))
+    if rows:
+        table = astropy_ascii.read(
+            rows,
+            format="no_header",
+            names=list(layout.names),
+            guess=False,
+            delimiter=" ",
+            fast_reader=True,
+            fill_values=fill,
+            converters=_texts(rows, layout.names),
+        )
+    comments = [
+        line.lstrip("# ") for i, line in enumerate(lines) if i != layout.header and line.startswith("#")
+    ]
+    if comments:
+        table.meta["comments"] = comments
+    return table
+
+
+def _texts(rows: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+    """Return the converters of columns of numbers with a zero in front, which are names: texts, as in CSV."""
+    odd: set[str] = set()
+    for row in rows:
+        if ZERO_IN_FRONT.search(row):
+            odd |= {
+                n
+                for n, word in zip(names, words_of_line(row), strict=False)
+                if NAME_OF_NUMBER.fullmatch(word)
+            }
+    return {name: [convert_numpy(str)] for name in odd}
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Return our own words for astropy's message that the rows do not fit the header."""
+    try:
+        yield
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, AssertionError) as error:
+        said = " ".join(str(error).split())[:LONGEST_WORDS]
+        raise DamagedFileError(
+            f"{path} is damaged or not a table: {said}; expected rows as its header describes them: correct "
+            "it, or fetch it again"
+        ) from None
+
+
+# Blank-separated and fixed-width text tables (CDS, MRT, IPAC, SExtractor): read through astropy, copied as ECSV.
 
 
 @dataclass(frozen=True)
@@ -51,7 +185,7 @@ class AsciiPartition:
         read = list(annotation.read)
         needed = list(dict.fromkeys([*(c.name for c in self.columns), *read]))
         whole = replace(annotation, read=needed, compute=lambda batch: annotation.compute(batch.select(read)))
-        ecsv_create.create(
+        ecsv.create(
             out,
             self.columns,
             annotation.columns,

@@ -15,10 +15,9 @@ from typing import Literal
 
 from catalogs.errors import FormatError
 from catalogs.files.compressed import COMPRESSED_SUFFIXES, first_bytes
-from catalogs.text._ecsv import ECSV_MARK
-from catalogs.text._names import has_no_names, is_value, unnamed, words_of_line
-from catalogs.text._records import is_data
+from catalogs.text._records import has_no_names, is_data, is_value, unnamed, words_of_line
 from catalogs.text._sniff import FOREIGN, HEAD_BYTES, head_lines, is_delimited
+from catalogs.text.ecsv import ECSV_MARK
 
 __all__ = ["ASCII", "SUFFIXES", "Layout", "is_readme", "layout_of"]
 

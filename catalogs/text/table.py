@@ -17,13 +17,14 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from catalogs.catalog.batching import exactly
-from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Column
+from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Column, exactly
 from catalogs.catalog.computing import each_batch
 from catalogs.catalog.earlier_columns import recognised_provenance
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.files.compressed import COMPRESSED_SUFFIXES, reading
-from catalogs.text._ecsv import (
+from catalogs.text._records import COMMENT, Dialect, append_values, blocks, find_dialect, is_data, value_lines
+from catalogs.text._sniff import HEAD_BYTES, convert, head_lines, infer_types, require_table, sniff
+from catalogs.text.ecsv import (
     ECSV_MARK,
     annotated_header,
     ecsv_columns,
@@ -33,10 +34,6 @@ from catalogs.text._ecsv import (
     own_meta,
     vectors,
 )
-from catalogs.text._records import COMMENT, Dialect, blocks, find_dialect, is_data
-from catalogs.text._sniff import HEAD_BYTES, head_lines, require_table, sniff
-from catalogs.text._types import convert, infer_types
-from catalogs.text._writer import append_values, value_lines
 
 __all__ = ["CSV", "ECSV", "SUFFIXES", "TextPartition", "commented_out", "open", "sniff"]
 

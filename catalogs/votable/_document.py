@@ -1,26 +1,48 @@
-"""The document of a VOTable without the rows of its tables, and where in the file these are.
+"""The document of a VOTable: parsed without the rows of its tables, changed, and given back its own elements.
 
-One pass of expat over the whole file, a piece at a time; astropy is given the elements as its own parser would give
-them, but tables without rows.  What points out of the file, or makes text grow within it, is refused.
+The rows stay in the file; their places are known.  Changes remove columns, add columns and write provenance.  What
+astropy would write in another form is put back as the document had it.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from xml.parsers import expat
+from xml.sax.saxutils import escape, quoteattr
 
-from astropy.io.votable.tree import TableElement, VOTableFile
+from astropy.io.votable.tree import Field, FieldRef, Group, Info, Resource, TableElement, VOTableFile
+from astropy.utils.xml.check import fix_id
 
+from catalogs.catalog.earlier_columns import provenance_entries
+from catalogs.catalog.new_columns import OWN, NewColumn, Provenance
 from catalogs.errors import DamagedFileError, FormatError
 from catalogs.files.compressed import reading
-from catalogs.votable._originals import Originals
+from catalogs.metadata.votable_fields import field_type
 
-__all__ = ["LONGEST_ROW", "Data", "parse_document"]
+__all__ = [
+    "LONGEST_ROW",
+    "Data",
+    "Originals",
+    "add_columns",
+    "check_own_fields",
+    "column_names",
+    "drop_columns",
+    "drop_other_tables",
+    "own_infos",
+    "parse_document",
+    "replace_provenance",
+    "says_more",
+]
+
+# The document of a VOTable without the rows of its tables, and where in the file these are.
+#
+# One pass of expat over the whole file, a piece at a time; astropy is given the elements as its own parser would give
+# them, but tables without rows.  What points out of the file, or makes text grow within it, is refused.
 
 BLOCK_BYTES = 1 << 18
 MOST_BESIDE_ROWS = 1 << 26
@@ -318,3 +340,232 @@ def without_prefix(tag: str) -> str:
 def is_ascii(block: bytes) -> bool:
     """Say whether part of a document surely has no other characters: in whatever encoding, or by number."""
     return block.isascii() and b"\0" not in block and b"&#" not in block and not block.endswith(b"&")
+
+
+# Elements of a VOTable as its document has them, put back into the copy that astropy writes.
+#
+# Astropy reads the value of a PARAM by its type and refuses those that it does not know, as the arrays of texts that
+# STILTS makes of HISTORY cards.  It spells units and numbers anew, and breaks the lines of descriptions within words.
+# So it is given marks in their place, and the originals go where the marks are written.
+
+ORIGINAL_MARK = "blr: as it was "
+ELEMENT = re.compile(
+    rb'<(FIELD|PARAM)\b(?=[^<>]* utype="blr: as it was (\d+)")[^<>]*?(?:/>|(?<!/)>.*?</\1>)', re.DOTALL
+)
+TEXT = re.compile(rb"(?<=<DESCRIPTION>)\s*blr: as it was (\d+)\s*(?=</DESCRIPTION>)")
+UNIT = re.compile(rb'(?<= unit=)"blr: as it was (\d+)"')
+
+LINE_ENDS = {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
+
+
+@dataclass(frozen=True)
+class Element:
+    """A FIELD or a PARAM: its attributes, and the XML of what is inside it."""
+
+    name: str
+    attributes: Mapping[str, str]
+    inside: list[str] = field(default_factory=list)
+
+    def xml(self, changed: Mapping[str, str]) -> str:
+        """Return the element, with those attributes changed."""
+        tag = self.name + attributes_xml({**self.attributes, **changed})
+        return f"<{tag}>{''.join(self.inside)}</{self.name}>" if self.inside else f"<{tag}/>"
+
+
+class Originals:
+    """Follows a document and keeps its FIELDs, its PARAMs, and other elements' descriptions and units."""
+
+    def __init__(self) -> None:
+        self.elements: list[Element] = []
+        self.texts: list[str] = []
+        self.depth = 0
+        self.is_leaf = False
+
+    def start(self, name: str, attributes: dict[str, str]) -> dict[str, str] | None:
+        """Begin an element; return the attributes that astropy gets, None where it does not get the element."""
+        self.is_leaf = True
+        if self.depth:
+            self.depth += 1
+            self.elements[-1].inside.append(f"<{name}{attributes_xml(attributes)}>")
+            return attributes if self.elements[-1].name == "FIELD" else None
+        if name not in {"FIELD", "PARAM"}:
+            unit = attributes.get("unit")
+            return attributes if unit is None else {**attributes, "unit": self.mark(unit)}
+        self.depth = 1
+        mark = f"{ORIGINAL_MARK}{len(self.elements)}"
+        self.elements.append(Element(name, attributes))
+        if name == "FIELD":
+            return {**attributes, "utype": mark}
+        known = {key: value for key, value in attributes.items() if key in {"ID", "name"}}
+        return {"name": "", **known, "datatype": "unicodeChar", "arraysize": "*", "value": "", "utype": mark}
+
+    def end(self, name: str, text: str) -> str | None:
+        """End an element that has the text; return the text for astropy, None where it does not get the element."""
+        was_leaf, self.is_leaf = self.is_leaf, False
+        if not self.depth:
+            if name != "DESCRIPTION":
+                return text
+            return self.mark(text)
+        self.depth -= 1
+        if not self.depth:
+            return text
+        inside = self.elements[-1].inside
+        if was_leaf and not text.strip():
+            inside[-1] = f"{inside[-1].removesuffix('>')}/>"
+        else:
+            inside.append(f"{escape(text) if was_leaf else ''}</{name}>")
+        return text if self.elements[-1].name == "FIELD" else None
+
+    def mark(self, text: str) -> str:
+        """Keep a text; return what astropy gets in its place."""
+        self.texts.append(text)
+        return f"{ORIGINAL_MARK}{len(self.texts) - 1}"
+
+    def mark_new(self, file: VOTableFile) -> None:
+        """Put marks in the place of the descriptions of new fields."""
+        for element in file.iter_fields_and_params():
+            if element.description and not str(element.utype or "").startswith(ORIGINAL_MARK):
+                element.description = self.mark(element.description)
+
+    def restored(self, document: bytes, file: VOTableFile) -> bytes:
+        """Return a document that astropy wrote of the file, with the originals where their marks are.
+
+        Types and sizes of fields are the file's: they describe the rows that are written.
+        """
+        types = {f.utype: f for f in file.iter_fields_and_params()}
+
+        def element(match: re.Match[bytes]) -> bytes:
+            number = int(match[2])
+            original, changed = self.elements[number], {}
+            if original.name == "FIELD":
+                now = types[f"{ORIGINAL_MARK}{number}"]
+                changed = {"datatype": str(now.datatype)}
+                changed |= {"arraysize": str(now.arraysize)} if now.arraysize else {}
+            return original.xml(changed).encode()
+
+        def text(match: re.Match[bytes]) -> bytes:
+            return escape(self.texts[int(match[1])]).encode()
+
+        def unit(match: re.Match[bytes]) -> bytes:
+            return quoteattr(self.texts[int(match[1])], LINE_ENDS).encode()
+
+        return UNIT.sub(unit, TEXT.sub(text, ELEMENT.sub(element, document)))
+
+
+def attributes_xml(attributes: Mapping[str, str]) -> str:
+    """Return attributes as XML, without those of other namespaces, whose prefixes the copy does not know."""
+    own = {key: value for key, value in attributes.items() if ":" not in key and key != "xmlns"}
+    return "".join(f" {key}={quoteattr(value, LINE_ENDS)}" for key, value in own.items())
+
+
+# Changes to a parsed VOTable without its rows: remove columns, add columns, write provenance.
+
+
+def column_names(table: TableElement) -> list[str]:
+    """Return the names of the fields, or their IDs."""
+    return [f.name or f.ID for f in table.fields]
+
+
+def check_own_fields(path: Path, file: VOTableFile, table: TableElement) -> None:
+    """Refuse a table that shares its fields with another one: they cannot part within one document."""
+    if sum(t.fields is table.fields for t in file.iter_tables()) > 1:
+        raise FormatError(
+            f"{path} has several tables with the same fields (by ref), which cannot be changed for one table "
+            "alone; save this table to a file of its own first"
+        )
+
+
+def own_infos(table: TableElement) -> dict[str, str]:
+    """Return the provenance that an earlier annotation left."""
+    return {i.name: str(i.value) for i in table.infos if i.name and i.name.startswith(OWN)}
+
+
+def replace_provenance(table: TableElement, provenance: Provenance, dropped: Sequence[str]) -> None:
+    """Put the new provenance, and what is left of earlier ones, in the place of the old."""
+    pairs = provenance_entries(own_infos(table), provenance, dropped)
+    table.infos[:] = [i for i in table.infos if not (i.name and i.name.startswith(OWN))]
+    table.infos.extend(Info(name=key, value=value) for key, value in pairs.items())
+
+
+def drop_columns(table: TableElement, kept: frozenset[str] | None) -> tuple[list[int], list[str]]:
+    """Take the fields out that do not stay; return the numbers of those that do, and the names of the others."""
+    names = column_names(table)
+    stay = [i for i, name in enumerate(names) if kept is None or name in kept]
+    if len(stay) < len(names):
+        gone = {field.ID for i, field in enumerate(table.fields) if i not in stay}
+        table.fields[:] = [table.fields[i] for i in stay]
+        table.groups[:] = [group for group in table.groups if not refers(group, gone)]
+    return stay, [name for name in names if kept is not None and name not in kept]
+
+
+def refers(group: Group, fields: Collection[str]) -> bool:
+    """Say whether a group, or one inside it, refers to a field of these IDs."""
+    return any(
+        refers(entry, fields)
+        if isinstance(entry, Group)
+        else isinstance(entry, FieldRef) and entry.ref in fields
+        for entry in group.entries
+    )
+
+
+def drop_other_tables(file: VOTableFile, table: TableElement) -> None:
+    """Take all other tables out of a document."""
+    pending = list(file.resources)
+    while pending:
+        resource = pending.pop()
+        resource.tables[:] = [t for t in resource.tables if t is table]
+        pending.extend(resource.resources)
+
+
+def add_columns(file: VOTableFile, table: TableElement, columns: Sequence[NewColumn]) -> None:
+    """Add fields to a table."""
+    taken = {f.ID for f in table.fields}
+    table.fields.extend([new_field(file, c, taken) for c in columns])
+
+
+def new_field(file: VOTableFile, column: NewColumn, taken: set[str]) -> Field:
+    """Return a field for a new column."""
+    kind, size = field_type(column.datatype)
+    identifier = fix_id(column.name)
+    while identifier in taken:
+        identifier += "_"
+    taken.add(identifier)
+    field = Field(
+        file,
+        ID=identifier,
+        name=column.name,
+        datatype=kind,
+        arraysize=size or None,
+        unit=column.unit,
+        ucd=column.ucd,
+    )
+    field.description = column.description
+    return field
+
+
+def says_more(file: VOTableFile) -> list[str]:
+    """Return in words what a file holds beside the rows of one table: one text, or none where there is nothing."""
+    tables = list(file.iter_tables())
+    places = [file, *_resources(file), *tables]
+    kinds = {
+        "parameters": "params",
+        "groups": "groups",
+        "coordinates": "coordinate_systems",
+        "time systems": "time_systems",
+        "links": "links",
+    }
+    more = [word for word, name in kinds.items() if any(len(getattr(place, name, ())) for place in places)]
+    if any(not (i.name and i.name.startswith(OWN)) for place in places for i in place.infos):
+        more.append("INFO elements")
+    if any(place.description for place in places):
+        more.append("descriptions")
+    named = ["other tables", *more] if len(tables) > 1 else more
+    return [", ".join(named)] if named else []
+
+
+def _resources(file: VOTableFile) -> list[Resource]:
+    """Return the resources of a file, those inside others too."""
+    every = list(file.resources)
+    for resource in every:  # which grows
+        every.extend(resource.resources)
+    return every

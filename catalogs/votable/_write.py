@@ -18,12 +18,10 @@ import numpy as np
 from astropy.io.votable.tree import Field, Resource, TableElement, VOTableFile
 
 from catalogs.catalog.computing import Computed, NewValues
-from catalogs.votable._base64_stream import encoded
-from catalogs.votable._binary import row_bytes, stored_type
-from catalogs.votable._columns import Array, Cells
-from catalogs.votable._originals import Originals
+from catalogs.votable._binary import Array, Cells, encoded, row_bytes, stored_type
+from catalogs.votable._document import Originals
 from catalogs.votable._rows import Rows
-from catalogs.votable._text_rows import is_one_bit, text_rows
+from catalogs.votable._tabledata import is_one_bit, text_rows
 
 __all__ = ["Content", "NewRows", "prepare_bits", "prepare_texts", "write"]
 

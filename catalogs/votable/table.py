@@ -24,28 +24,28 @@ import pyarrow as pa
 import pyarrow.types as pt
 from astropy.io.votable.tree import Field, TableElement, VOTableFile
 
-from catalogs.catalog.batching import exactly
-from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Column
+from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Column, exactly
 from catalogs.catalog.computing import each_batch
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.files.atomic import atomic_path
 from catalogs.files.compressed import first_bytes, writing_like
 from catalogs.files.stamp import Stamp, check_unchanged, stamp
-from catalogs.votable._changes import (
+from catalogs.votable._binary import arrow_type, memory_bytes, memory_type
+from catalogs.votable._document import (
+    LONGEST_ROW,
+    Data,
+    Originals,
     add_columns,
     check_own_fields,
     column_names,
     drop_columns,
     drop_other_tables,
     own_infos,
+    parse_document,
     replace_provenance,
     says_more,
 )
-from catalogs.votable._columns import arrow_type, memory_bytes, memory_type
-from catalogs.votable._document import LONGEST_ROW, Data, parse_document
-from catalogs.votable._fits import FitsRows
-from catalogs.votable._originals import Originals
-from catalogs.votable._rows import BinaryRows, Rows
+from catalogs.votable._rows import BinaryRows, FitsRows, Rows
 from catalogs.votable._tabledata import TextRows
 from catalogs.votable._write import Content, NewRows, prepare_bits, prepare_texts, write
 

@@ -12,14 +12,14 @@ from catalogs.catalog.catalog import (
     BATCH_ROWS,
     Annotation,
     Catalog,
+    Checksums,
     Compute,
     OldColumns,
     Progress,
+    verified,
 )
-from catalogs.catalog.checksums import Checksums, verified
 from catalogs.catalog.computing import CheckedCompute, Computed, NewValues, computed_batches
-from catalogs.catalog.earlier_columns import with_user_bits
-from catalogs.catalog.kept_columns import Mode, old_columns
+from catalogs.catalog.earlier_columns import Mode, old_columns, with_user_bits
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.writing.conversion import copies
 from catalogs.writing.destination import (

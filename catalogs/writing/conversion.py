@@ -13,7 +13,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.types as pt
 
-from catalogs.catalog.batching import cell_bytes
 from catalogs.catalog.catalog import (
     Annotation,
     Catalog,
@@ -22,11 +21,11 @@ from catalogs.catalog.catalog import (
     Copyable,
     OldColumns,
     Partition,
+    Summed,
+    cell_bytes,
 )
-from catalogs.catalog.checksums import Summed
 from catalogs.catalog.computing import NewValues, computed_batches
-from catalogs.catalog.earlier_columns import levels, provenance_entries
-from catalogs.catalog.kept_columns import copying
+from catalogs.catalog.earlier_columns import copying, levels, provenance_entries
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError
 from catalogs.fits import create as fits_create
@@ -35,10 +34,9 @@ from catalogs.fits.rewrite import NewField
 from catalogs.fits.values import Survey, fits_names, kind_of, losses, settled
 from catalogs.metadata import pandas_metadata as pandas_words
 from catalogs.metadata.astropy_header import ASTROPY
-from catalogs.metadata.fits_cards import comment_cards
-from catalogs.metadata.fits_history import block_cards
-from catalogs.parquet import create as parquet_create
-from catalogs.text import ecsv_create
+from catalogs.metadata.fits_cards import block_cards, comment_cards
+from catalogs.parquet import metadata as parquet_create
+from catalogs.text import ecsv
 
 __all__ = ["TARGETS", "USUAL", "converted_key", "copied", "copies"]
 
@@ -138,7 +136,7 @@ class Converting:
             )
             return
         if self.form == "ecsv":
-            ecsv_create.create(
+            ecsv.create(
                 out,
                 self.columns,
                 new,

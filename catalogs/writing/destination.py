@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from catalogs.catalog.batching import cell_bytes
-from catalogs.catalog.catalog import Catalog, Column, Copyable, OldColumns, n_bytes
+from catalogs.catalog.catalog import Catalog, Column, Copyable, OldColumns, cell_bytes, n_bytes
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, OutputExistsError
 from catalogs.files.atomic import StorageError, atomic_folder, check_free_space, sweep

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.expressions.bins import even_edges, names_between, places_between
-from catalogs.expressions.expression import Expression, parse
+from catalogs.expressions.expression import Expression, even_edges, names_between, parse, places_between
 from flows.errors import SpecificationError
 from flows.models.model import Model
 

@@ -10,8 +10,7 @@ import numpy as np
 from blr.decisions import entropy
 from blr.predictive.scores import Scores
 from catalogs.catalog.catalog import Catalog
-from catalogs.catalog.earlier_columns import check_columns
-from catalogs.catalog.kept_columns import old_columns
+from catalogs.catalog.earlier_columns import check_columns, old_columns
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.writing.conversion import copies
 from flows.features.column_mapping import ColumnMapping

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, OutputExistsError
-from catalogs.remote.errors import UnreachableError
+from catalogs.remote.urls import UnreachableError
 from flows.classification._disk_space import check_room
 from flows.classification._hashing import Hashes, hashes_here
 from flows.classification._jobs import Job, Looker, Policy

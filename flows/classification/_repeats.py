@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.arrays.distinct import FULL, hashed
+from catalogs.arrays.texts import FULL, hashed
 from catalogs.arrays.values import batch_values
 from catalogs.errors import brief
 from catalogs.files.atomic import atomic_path, sweep

@@ -10,8 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from blr.threads import single_threaded_blas
-from catalogs.catalog.catalog import Catalog
-from catalogs.catalog.checksums import verified
+from catalogs.catalog.catalog import Catalog, verified
 from catalogs.files.atomic import StorageError
 from catalogs.text.table import commented_out
 from catalogs.writing.annotate import annotate

@@ -14,13 +14,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.arrays.name_words import name_words
+from catalogs.arrays.texts import name_words
 from catalogs.arrays.values import is_real, is_text
-from catalogs.catalog.catalog import Column
-from catalogs.catalog.elements import Element
+from catalogs.catalog.catalog import Column, Element
 from catalogs.column_names import column_names
 from catalogs.profile.leaks import spans_decades
-from catalogs.profile.subjects import about_a_flux, about_a_magnitude
+from catalogs.profile.quality import about_a_flux, about_a_magnitude
 
 __all__ = [
     "Colour",

@@ -17,13 +17,12 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.catalog.elements import Element
+from catalogs.catalog.catalog import Element
 from catalogs.column_names import column_names
 from catalogs.expressions.expression import parse
-from catalogs.profile.columns import Profile
+from catalogs.profile.columns import Profile, unread_numbers
 from catalogs.profile.leaks import Leak, spans_decades
-from catalogs.profile.numbers_in_texts import unread_numbers
-from catalogs.profile.subjects import about_a_flux, about_an_error
+from catalogs.profile.quality import about_a_flux, about_an_error
 from flows.draft._bands import colours, kinds, magnitudes_among, most_bands
 from flows.draft._exclusions import Evidence, Reason, reason_against, suspicion_of
 from flows.draft._expressions import columns_of, evaluated, quoted

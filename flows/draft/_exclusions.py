@@ -13,14 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catalogs.arrays.values import is_text
-from catalogs.catalog.elements import Element
+from catalogs.catalog.catalog import Element
 from catalogs.column_names import column_names
-from catalogs.profile.columns import Profile
+from catalogs.profile.columns import Presence, Profile, not_numbers
 from catalogs.profile.leaks import ALONE, Leak
-from catalogs.profile.numbers_in_texts import not_numbers
-from catalogs.profile.other_positions import goes_round, parts_of_positions
-from catalogs.profile.presence import Presence
-from catalogs.profile.subjects import about_a_flux, about_a_magnitude, about_the_distance
+from catalogs.profile.quality import (
+    about_a_flux,
+    about_a_magnitude,
+    about_the_distance,
+    goes_round,
+    parts_of_positions,
+)
 from catalogs.sky.positions import is_position
 from flows.draft._bands import is_magnitude
 from flows.draft._names import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.catalog.elements import Element
+from catalogs.catalog.catalog import Element
 from catalogs.expressions.expression import expression_name, parse
 from flows.draft._exclusions import Evidence
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from catalogs.arrays.name_words import name_words
+from catalogs.arrays.texts import name_words
 from catalogs.arrays.values import is_real
 from catalogs.catalog.catalog import Column
 from catalogs.column_names import column_names
 from catalogs.profile.columns import Profile
-from catalogs.profile.subjects import about_a_flux, about_an_error, about_dust
+from catalogs.profile.quality import about_a_flux, about_an_error, about_dust
 from catalogs.sky.photometry import (
     ZERO_POINT,
     asinh_magnitude,

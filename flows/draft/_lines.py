@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.catalog.catalog import Column
-from catalogs.catalog.elements import Element
+from catalogs.catalog.catalog import Column, Element
 from catalogs.column_names import column_names
-from catalogs.profile.subjects import about_a_flux, about_an_error
+from catalogs.profile.quality import about_a_flux, about_an_error
 from flows.draft._expressions import quoted
 
 __all__ = ["line_ratios"]

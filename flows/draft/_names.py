@@ -14,12 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import mid_ranks
-from catalogs.arrays.name_words import name_words
-from catalogs.catalog.catalog import Column
-from catalogs.catalog.elements import Element
-from catalogs.column_names import column_names
-from catalogs.column_roles import Naming
-from catalogs.profile.subjects import about_a_flux, about_an_error, about_dust
+from catalogs.arrays.texts import name_words
+from catalogs.catalog.catalog import Column, Element
+from catalogs.column_names import Naming, column_names
+from catalogs.profile.quality import about_a_flux, about_an_error, about_dust
 from flows.draft._bands import band_and_kind, is_magnitude
 
 __all__ = [

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.arrays.unique_texts import stripped_texts
-from catalogs.catalog.elements import Element
+from catalogs.arrays.texts import stripped_texts
+from catalogs.catalog.catalog import Element
 from catalogs.profile.columns import Profile
 from flows.draft._columns import Chosen, Offered
 from flows.draft._exclusions import Evidence

@@ -10,14 +10,12 @@ from itertools import count
 from pathlib import Path
 
 from blr.candidates.candidate import default_candidates
-from catalogs.catalog.catalog import Catalog
-from catalogs.catalog.elements import Element
+from catalogs.catalog.catalog import Catalog, Element
 from catalogs.column_names import column_names
 from catalogs.expressions.expression import parse
 from catalogs.formats import annotated_columns
-from catalogs.profile.columns import Profile
-from catalogs.profile.numbers_in_texts import suspected_texts
-from catalogs.profile.suspicions import (
+from catalogs.profile.columns import Profile, suspected_texts
+from catalogs.profile.quality import (
     naming_column,
     repeating_column,
     suspected_identifiers,

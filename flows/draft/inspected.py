@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from catalogs.profile.suspicions import Suspected
+from catalogs.profile.quality import Suspected
 from catalogs.sky.positions import PositionUnit
 
 __all__ = [

@@ -13,16 +13,24 @@ from pathlib import Path
 
 import numpy as np
 
-from catalogs.catalog.catalog import Catalog
-from catalogs.catalog.elements import element_columns
+from catalogs.catalog.catalog import Catalog, element_columns
 from catalogs.errors import CatalogError, nearest
-from catalogs.profile.columns import Choice, ColumnProfile, Profile, profile, readable
+from catalogs.profile.columns import (
+    Choice,
+    ColumnProfile,
+    Profile,
+    as_number_column,
+    not_numbers,
+    profile,
+    readable,
+    suspected_texts,
+    uneven_presence,
+)
 from catalogs.profile.leaks import Leak
-from catalogs.profile.numbers_in_texts import as_number_column, not_numbers, suspected_texts
-from catalogs.profile.other_positions import find_other_position, goes_round
-from catalogs.profile.presence import uneven_presence
-from catalogs.profile.suspicions import (
+from catalogs.profile.quality import (
     bookkeeping,
+    find_other_position,
+    goes_round,
     suspected_identifiers,
     suspected_sentinels,
 )

@@ -17,21 +17,20 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from blr.selection.folds import assign_folds
-from catalogs.catalog.catalog import Catalog, Column
-from catalogs.catalog.elements import Element
+from catalogs.catalog.catalog import Catalog, Column, Element
 from catalogs.errors import brief
 from catalogs.formats import annotated_columns
 from catalogs.profile import split
-from catalogs.profile.columns import Profile, as_numbers
-from catalogs.profile.label_copies import is_number_of_votes, label_numbers
-from catalogs.profile.numbers_in_texts import ANOTHER_NOTATION, suspected_texts
-from catalogs.profile.presence import shares_of_one, uneven_presence
-from catalogs.profile.subjects import about_a_magnitude
-from catalogs.profile.suspicions import (
-    naming_column,
-    repeating_column,
-    suspected_identifiers,
+from catalogs.profile.columns import (
+    ANOTHER_NOTATION,
+    Profile,
+    as_numbers,
+    shares_of_one,
+    suspected_texts,
+    uneven_presence,
 )
+from catalogs.profile.leaks import is_number_of_votes, label_numbers
+from catalogs.profile.quality import about_a_magnitude, naming_column, repeating_column, suspected_identifiers
 from catalogs.sky.positions import positions
 from flows.draft._classes import StartingClasses, can_name, fewest_rows, starting_classes
 from flows.draft._columns import Chosen, choose_columns

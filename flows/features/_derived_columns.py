@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.arrays.text_numbers import numbers_or_texts, words_of
+from catalogs.arrays.texts import numbers_or_texts, words_of
 from catalogs.catalog.catalog import Catalog
 from catalogs.expressions.expression import Expression, parse
 from catalogs.sky.photometry import (

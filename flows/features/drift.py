@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from catalogs.profile.distribution import Distribution
+from catalogs.profile.columns import Distribution
 from flows.runs.counts import FeatureCounts
 from flows.runs.summary import FeatureDrift
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from catalogs.catalog.catalog import Catalog
-from catalogs.profile.columns import Profile, as_numbers
-from catalogs.profile.label_copies import copies_of_label, label_numbers
-from catalogs.profile.leaks import Leak, find_leaks
-from catalogs.profile.numbers_in_texts import suspected_texts
-from catalogs.profile.subjects import about_a_flux, about_an_error, about_the_observation
-from catalogs.profile.suspicions import (
+from catalogs.profile.columns import Profile, as_numbers, suspected_texts
+from catalogs.profile.leaks import Leak, copies_of_label, find_leaks, label_numbers
+from catalogs.profile.quality import (
+    about_a_flux,
+    about_an_error,
+    about_the_observation,
     bookkeeping,
     suspected_identifiers,
     suspected_sentinels,

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from catalogs.arrays.text_numbers import holds_text, numbers_of, numbers_or_texts, words_of
+from catalogs.arrays.texts import holds_text, numbers_of, numbers_or_texts, words_of
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import ExpressionError, brief
 from catalogs.expressions.expression import Expression, parse
-from catalogs.profile.presence import measured
+from catalogs.profile.columns import measured
 from catalogs.sky import photometry
 from catalogs.sky.photometry import State, floats
 from flows.features._derived_columns import DerivedColumns

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from catalogs.arrays.text_numbers import numbers_of
+from catalogs.arrays.texts import numbers_of
 from catalogs.arrays.values import is_real
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import nearest

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from catalogs.catalog.catalog import BATCH_ROWS, Catalog
-from catalogs.catalog.checksums import Checksums, verified
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Checksums, verified
 from catalogs.formats import joined, open_listing
 from catalogs.parquet import dataset as parquet
 from catalogs.remote.listing import Listing

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from catalogs.arrays.distinct import hashed
+from catalogs.arrays.texts import hashed
 from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import Catalog
 from flows.inputs.pieces import Piece, Workers

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.arrays.unique_texts import unique_texts
+from catalogs.arrays.texts import unique_texts
 from catalogs.arrays.values import NO_VALUES
 from catalogs.errors import brief, nearest
 from flows.errors import TrainingError

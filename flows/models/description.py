@@ -12,7 +12,7 @@ from typing import Literal
 
 from blr.candidates.candidate import CandidateRow
 from blr.selection.grouping import Grouping
-from catalogs.profile.distribution import Distribution
+from catalogs.profile.columns import Distribution
 from catalogs.profile.quality import Quality
 from catalogs.profile.split import SplitSummary
 from flows.models.history import Promotion

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogs.arrays.distinct import hashed
+from catalogs.arrays.texts import hashed
 from catalogs.arrays.values import column_values
 from catalogs.table_choice import TableChoice
 from flows.errors import UsageError

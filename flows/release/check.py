@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from catalogs.catalog.catalog import BATCH_ROWS, Catalog
-from catalogs.catalog.checksums import verified
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, verified
 from catalogs.errors import CatalogError
 from catalogs.table_choice import TableChoice, annotated_table
 from flows.classification.scoring import Scorer

@@ -17,8 +17,7 @@ from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import ColumnNotFoundError
-from catalogs.expressions.bins import even_edges, names_between, places_between
-from catalogs.expressions.expression import Expression
+from catalogs.expressions.expression import Expression, even_edges, names_between, places_between
 from catalogs.sky.positions import positions
 from flows.errors import UsageError
 from flows.labels.reader import label_texts, require_exact

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from catalogs.catalog.checksums import Checksums
+from catalogs.catalog.catalog import Checksums
 from flows.specification._fields import Paths, PositionUnit, SpecificationTable, listed
 from flows.specification.photometry import Expression
 from flows.specification.ranges import number_range

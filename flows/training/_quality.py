@@ -12,11 +12,9 @@ import numpy as np
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from catalogs.expressions.expression import parse
-from catalogs.profile.columns import Profile, readable
+from catalogs.profile.columns import Profile, readable, uneven_presence
 from catalogs.profile.leaks import Leak
-from catalogs.profile.presence import uneven_presence
-from catalogs.profile.quality import Places, quality
-from catalogs.profile.subjects import about_a_magnitude, about_the_distance
+from catalogs.profile.quality import Places, about_a_magnitude, about_the_distance, quality
 from catalogs.sky.positions import unit_of_position
 from catalogs.text.table import commented_out
 from flows.features.leaks import found_leaks, without_sentinels

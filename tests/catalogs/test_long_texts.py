@@ -13,16 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogs
-from catalogs.arrays.unique_texts import LONGEST_TEXT, shortened, unique_texts
+from catalogs.arrays.texts import LONGEST_TEXT, shortened, unique_texts
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError
 from catalogs.fits.create import LONG_TEXT, encoded_text
 from catalogs.fits.rewrite import NewField
-from catalogs.metadata.astropy_arrow import arrow_array
-from catalogs.profile._information_gain import Classes, sorted_texts
-from catalogs.profile.columns import profile
-from catalogs.profile.numbers_in_texts import not_numbers
-from catalogs.profile.presence import uneven_presence
+from catalogs.metadata.astropy_header import arrow_array
+from catalogs.profile.columns import not_numbers, profile, uneven_presence
+from catalogs.profile.leaks import Classes, sorted_texts
 from catalogs.profile.split import held_out
 from flows.draft.inspection import inspect_file
 from flows.labels.reader import LabelledRows

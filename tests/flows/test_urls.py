@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from catalogs.errors import CatalogError
-from catalogs.remote.errors import UnreachableError
+from catalogs.remote.urls import UnreachableError
 from flows.classification.census_taking import take_census
 from flows.classification.request import CensusRequest
 from flows.cli.app import run

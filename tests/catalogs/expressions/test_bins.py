@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from catalogs.expressions.bins import even_edges, names_between, places_between
+from catalogs.expressions.expression import even_edges, names_between, places_between
 
 
 def test_bins_hold_as_many_values_each_and_say_which() -> None:

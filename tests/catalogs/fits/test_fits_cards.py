@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from catalogs.fits._checksum import OnesSum, encoded
 from catalogs.fits.header import STRING, Header, _parse
-from catalogs.metadata.fits_cards import history_cards, text_cards
-from catalogs.metadata.fits_history import lines
+from catalogs.metadata.fits_cards import history_cards, lines, text_cards
 
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=300))

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 from astropy.io import fits as astropy_fits
 
-from catalogs.catalog.catalog import Catalog
-from catalogs.catalog.checksums import verified
+from catalogs.catalog.catalog import Catalog, verified
 from catalogs.catalog.new_columns import Provenance, standard_columns
 from catalogs.errors import FormatError
 from catalogs.files.stamp import stamp

@@ -17,7 +17,7 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import Provenance, standard_columns
 from catalogs.errors import CatalogError, DamagedFileError, FormatError, OutputExistsError
 from catalogs.hats import catalog as hats
-from catalogs.hats._properties import Properties
+from catalogs.hats.catalog import Properties
 from catalogs.writing.annotate import annotate, finish
 from tests.catalogs.hats_samples import MARGIN, PIXELS, N, write_collection, write_table
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalogs.parquet._thrift import (
+from catalogs.parquet._footer import (
     BINARY,
     I32,
     I64,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from catalogs.profile.label_copies import copies_of_label, is_number_of_votes, label_numbers
+from catalogs.profile.leaks import copies_of_label, is_number_of_votes, label_numbers
 
 RNG = np.random.default_rng(0)
 TOTAL = RNG.integers(5, 40, 3000).astype(np.float64)

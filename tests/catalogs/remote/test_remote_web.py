@@ -17,9 +17,9 @@ import pytest
 import catalogs
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.remote import remote_file as remote
-from catalogs.remote.errors import UnreachableError
 from catalogs.remote.listing import Listing, remote_listing
 from catalogs.remote.remote_file import RemoteFile
+from catalogs.remote.urls import UnreachableError
 from tests.catalogs.web import CUT, Web, serving
 
 aiohttp = pytest.importorskip("aiohttp", reason="fsspec reads http with aiohttp")

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from catalogs.remote._tag import state_of, tag_of
 from catalogs.remote.urls import (
     file_name,
     has_secret,
@@ -17,6 +16,8 @@ from catalogs.remote.urls import (
     key_below,
     scrubbed,
     shown,
+    state_of,
+    tag_of,
     url_of,
 )
 

@@ -18,7 +18,7 @@ import catalogs
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
 from catalogs.errors import DamagedFileError, FormatError
-from catalogs.text import _ascii_read as ascii_read
+from catalogs.text import ascii as ascii_read
 
 EXAMPLES = Path(astropy_ascii.__file__).parent / "tests" / "data"
 LINEAR = Path(__file__).parents[4] / "shared" / "data" / "labelled" / "LINEARattributesFinalApr2013.dat"

@@ -17,7 +17,7 @@ import pytest
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import DamagedFileError
 from catalogs.files.stamp import Stamp, stamp
-from catalogs.votable import _base64_stream as votable_stream
+from catalogs.votable import _binary as votable_stream
 from catalogs.votable import _document as votable_document
 from catalogs.votable import _tabledata as votable_tabledata
 from catalogs.votable import table as votable

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogs
-from catalogs.profile.other_positions import find_other_position, parts_of_positions
+from catalogs.profile.quality import find_other_position, parts_of_positions
 from flows.cli.app import run
 from flows.draft.inspection import inspect_catalog
 from flows.draft.specification import starting_specification

@@ -12,7 +12,7 @@ from astropy.io import fits
 from astropy.table import Table
 
 import catalogs
-from catalogs.profile.presence import uneven_presence
+from catalogs.profile.columns import uneven_presence
 from flows.cli._inspect import run_inspect
 from flows.draft._bands import band_and_kind, colours, kinds
 from flows.draft._classes import starting_classes

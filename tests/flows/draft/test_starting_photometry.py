@@ -14,7 +14,7 @@ import pytest
 
 import catalogs
 from catalogs.catalog.catalog import Column
-from catalogs.profile.subjects import about_an_error, about_the_distance, about_the_observation
+from catalogs.profile.quality import about_an_error, about_the_distance, about_the_observation
 from flows.draft._bands import band_and_kind, is_magnitude, kinds
 from flows.draft.inspection import inspect_catalog
 from flows.draft.specification import Start, starting_specification

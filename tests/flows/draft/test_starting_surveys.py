@@ -14,7 +14,7 @@ from astropy.table import Column as TableColumn
 from astropy.table import Table
 
 import catalogs
-from catalogs.catalog.elements import Element, element_columns
+from catalogs.catalog.catalog import Element, element_columns
 from flows.draft._bands import kinds
 from flows.draft.inspection import inspect_catalog
 from flows.draft.specification import Start, starting_specification
