@@ -17,7 +17,7 @@ from typing import Any
 
 __all__ = ["ENTRY", "FLOWS"]
 
-FLOWS = ("classify", "promote", "reprocess", "train")
+FLOWS = ("classify", "promote", "publish", "reprocess", "train")
 """What may follow the colon: each a flow, in the module of that name."""
 
 ENTRY = Path(__file__).resolve()

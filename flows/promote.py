@@ -12,10 +12,8 @@ from typing import Literal, cast
 
 from prefect import flow
 from prefect.context import FlowRunContext
-from prefect.flow_runs import pause_flow_run, suspend_flow_run
 from prefect.input import RunInput, create_flow_run_input, read_flow_run_input
 from prefect.logging import get_run_logger
-from prefect.runtime import deployment
 from pydantic import Field
 
 from flows.classification.release_changes import in_release
@@ -30,7 +28,7 @@ from flows.orchestration.messages import short_label
 from flows.orchestration.results import RESULTS
 from flows.orchestration.run_log import run_logged
 from flows.orchestration.run_page import keep_markdown
-from flows.orchestration.run_state import completed, run_name
+from flows.orchestration.run_state import answer_of, completed, run_name
 from flows.orchestration.signature import takes
 from flows.reports.comparison_tables import comparison_tables
 from flows.reports.report_table import ReportTable
@@ -38,8 +36,6 @@ from flows.reports.tables import literal, to_markdown
 
 __all__ = ["Approval", "promote"]
 
-BETWEEN_LOOKS = 10
-"""Seconds between looks for the answer, of a run that waits in its process."""
 SHOWN = "blr-shown"
 """Key under which the server keeps what the person is shown."""
 NOBODY = "not named (a run of Prefect)"
@@ -118,19 +114,12 @@ def _asked(request: PromoteRequest) -> PromotionResult | RejectedPromotion:
         log.info(
             "%s", f"asking a person about {comparison.challenger}: on this page, in the menu ⋮, choose Resume"
         )
-    answer = _answer(Approval.with_initial_data(description=shown["text"]), request.timeout)
+    answer = answer_of(Approval.with_initial_data(description=shown["text"]), request.timeout)
     log.info("%s", f"{answer.who} says {answer.decision}: {answer.why}")
     decided = replace(request, model=shown["challenger"], how="now", why=answer.why, by=answer.who)
     if answer.decision != "promote":
         return reject(decided)
     return put_in_place(decided, instead_of=shown["champion"])
-
-
-def _answer(asked: type[Approval], timeout: int) -> Approval:
-    """Return what the person says; a run that can be started again ends here first."""
-    if deployment.id is None:
-        return pause_flow_run(wait_for_input=asked, timeout=timeout, poll_interval=BETWEEN_LOOKS)
-    return suspend_flow_run(wait_for_input=asked, timeout=timeout)
 
 
 def _form(comparison: Comparison, tables: list[ReportTable]) -> str:

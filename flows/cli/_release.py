@@ -8,10 +8,12 @@ from flows.cli._options import PrintOptions
 from flows.cli._printing import plain_table, print_tables, say, show
 from flows.release.check import Checked
 from flows.release.draft import draft
+from flows.release.patch import patch
 from flows.release.record import ReleaseState, Verified, check, publish, rollback, sign, verify
 from flows.release.replay import ReplayResult, replay_file
 from flows.release.request import (
     DraftRequest,
+    PatchRequest,
     PublishRequest,
     ReleaseRequest,
     ReplayRequest,
@@ -20,7 +22,16 @@ from flows.release.request import (
     VerifyRequest,
 )
 
-__all__ = ["run_check", "run_draft", "run_publish", "run_replay", "run_rollback", "run_sign", "run_verify"]
+__all__ = [
+    "run_check",
+    "run_draft",
+    "run_patch",
+    "run_publish",
+    "run_replay",
+    "run_rollback",
+    "run_sign",
+    "run_verify",
+]
 
 STOPPED = 1
 
@@ -51,6 +62,11 @@ def run_publish(request: PublishRequest, options: PrintOptions) -> None:
 def run_rollback(request: RollbackRequest, options: PrintOptions) -> None:
     """Make an earlier version the latest again."""
     show(rollback(request), _show_state, json=options.json)
+
+
+def run_patch(request: PatchRequest, options: PrintOptions) -> None:
+    """Draft a patch."""
+    show(patch(request), _show_state, json=options.json)
 
 
 def run_verify(request: VerifyRequest, options: PrintOptions) -> None:

@@ -49,6 +49,7 @@ from flows.draft.request import InitRequest, InspectRequest
 from flows.models.request import PromoteRequest
 from flows.release.request import (
     DraftRequest,
+    PatchRequest,
     PublishRequest,
     ReleaseRequest,
     ReplayRequest,
@@ -288,6 +289,14 @@ def release_rollback(request: RollbackRequest, options: PrintOptions) -> None:
     from flows.cli._release import run_rollback
 
     run_rollback(request, options)
+
+
+@verb(release, PatchRequest, PrintOptions, name="patch")
+def release_patch(request: PatchRequest, options: PrintOptions) -> None:
+    """Draft a point release of listed rows that a run changes; refused where other rows change."""
+    from flows.cli._release import run_patch
+
+    run_patch(request, options)
 
 
 @verb(release, VerifyRequest, PrintOptions, name="verify")

@@ -8,16 +8,22 @@ from typing import Any, TypeVar, cast
 
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
+from prefect.flow_runs import pause_flow_run, suspend_flow_run
+from prefect.input import RunInput
 from prefect.logging.handlers import APILogHandler
-from prefect.runtime import flow_run, task_run
+from prefect.runtime import deployment, flow_run, task_run
 from prefect.states import Completed, Failed
 
 from flows.orchestration.messages import words_of
 
-__all__ = ["QUARANTINED", "completed", "failing_in_words", "rename_run", "run_name", "task_name"]
+__all__ = ["QUARANTINED", "answer_of", "completed", "failing_in_words", "rename_run", "run_name", "task_name"]
 
 Request = TypeVar("Request")
 T = TypeVar("T")
+Answer = TypeVar("Answer", bound=RunInput)
+
+BETWEEN_LOOKS = 10
+"""Seconds between looks for the answer, of a run that waits in its process."""
 
 MOST_CHARACTERS = 200
 """Length at which a name is cut; lists of runs show one line of it."""
@@ -100,3 +106,10 @@ def _is_no_users_traceback(record: logging.LogRecord) -> bool:
 
 def _cut(name: str) -> str:
     return name if len(name) <= MOST_CHARACTERS else f"{name[: MOST_CHARACTERS - 1]}…"
+
+
+def answer_of(asked: type[Answer], timeout: int) -> Answer:
+    """Return what a person says on the page of the run; a run that can be started again ends here first."""
+    if deployment.id is None:
+        return pause_flow_run(wait_for_input=asked, timeout=timeout, poll_interval=BETWEEN_LOOKS)
+    return suspend_flow_run(wait_for_input=asked, timeout=timeout)

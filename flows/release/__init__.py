@@ -3,6 +3,7 @@
 - `check`: The checks of a release: one pass over all of its rows, beside those of its inputs and of the last release.
 - `draft`: Drafts of releases: a finished run that is adopted, or catalogues that are classified where no reader sees
   them.
+- `patch`: Patches: the rows that a run changes in the latest release, as a small table that is a release of its own.
 - `record`: The record of a release: drafted, checked, signed, published, rolled back.
 - `replay`: Published rows scored again by the model that they name, and rows that must not get a confident class.
 - `request`: The parameters of `release draft`, `check`, `sign`, `publish`, `rollback`, `patch`, `verify` and `replay`.
@@ -19,4 +20,4 @@ For this folder alone:
 - `_truth`: Objects whose class is known, given at check time: purity, completeness and calibration of a release.
 """
 
-__all__ = ["check", "draft", "record", "replay", "request"]
+__all__ = ["check", "draft", "patch", "record", "replay", "request"]

@@ -17,13 +17,13 @@ from flows.plots.sky import plot_sky
 from flows.plots.style import CLASSES
 from flows.release._contract import PROFILE, Check, Contract, Opened, Profile
 from flows.release._rows import CELL_ORDER
-from flows.release.check import Checked
+from flows.release.check import Checked, check_table
 from flows.reports.answers import Answer, Finding
 from flows.reports.html import Page, Picture, TableGroup, drawn, made_words, render_page
 from flows.reports.picture_data import Made
 from flows.reports.report_table import ReportTable
 
-__all__ = ["check_table", "write_release_documents"]
+__all__ = ["write_release_documents"]
 
 KINDS = ("conservation", "contract", "replay", "negative controls", "differences", "truth")
 QUESTIONS = {
@@ -32,25 +32,6 @@ QUESTIONS = {
     "replay": "Did the named model make these rows?",
     "differences": "What changed since the last release?",
 }
-
-
-def check_table(checked: Checked) -> ReportTable:
-    """Return the checks as a table, the worst first."""
-    rows = tuple(
-        (c.verdict, c.name, c.found, c.place, _number(c.number), _number(c.limit), c.source)
-        for c in checked.checks
-    )
-    columns = ("verdict", "check", "found", "where", "number", "limit", "limit from")
-    return ReportTable(
-        title=f"Checks of {checked.name} {checked.version}",
-        columns=columns,
-        rows=rows,
-        numeric=frozenset({4, 5}),
-    )
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
 
 
 def write_release_documents(

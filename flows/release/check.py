@@ -38,11 +38,12 @@ from flows.release._metadata import check_files, check_metadata, check_summaries
 from flows.release._rows import Gathered, RowChecks, add_to_sample, differing, ledger_rows
 from flows.release._truth import Truth, identifiers
 from flows.release.replay import Replayed, negative_controls
+from flows.reports.report_table import ReportTable
 from flows.runs.difference import ReleasedObject, Transition
 from flows.runs.manifest import MANIFEST
 from flows.runs.outputs import Output, file_sha256
 
-__all__ = ["Checked", "check_release"]
+__all__ = ["Checked", "check_release", "check_table", "map_identifiers"]
 
 Array = np.ndarray[Any, Any]
 
@@ -82,6 +83,25 @@ class Checked:
     def looks(self) -> tuple[str, ...]:
         """The names of the checks that say look."""
         return tuple(dict.fromkeys(c.name for c in self.checks if c.verdict == "look"))
+
+
+def check_table(checked: Checked) -> ReportTable:
+    """Return the checks as a table, the worst first."""
+    rows = tuple(
+        (c.verdict, c.name, c.found, c.place, _shown(c.number), _shown(c.limit), c.source)
+        for c in checked.checks
+    )
+    columns = ("verdict", "check", "found", "where", "number", "limit", "limit from")
+    return ReportTable(
+        title=f"Checks of {checked.name} {checked.version}",
+        columns=columns,
+        rows=rows,
+        numeric=frozenset({4, 5}),
+    )
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
 
 
 def check_release(

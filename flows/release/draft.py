@@ -31,7 +31,7 @@ from flows.runs.outputs import file_sha256
 from flows.specification.specification import specification_hash
 from flows.specification.toml_file import load_specification, specification_toml
 
-__all__ = ["draft"]
+__all__ = ["copy_file", "draft", "finished_run"]
 
 
 def draft(request: DraftRequest) -> ReleaseState:
@@ -62,7 +62,7 @@ def draft(request: DraftRequest) -> ReleaseState:
         store = Store.named(request.store)
         stored = store.find(manifest.model)
         model = store.read(stored)
-        _copy(stored.path, folder / MODEL)
+        copy_file(stored.path, folder / MODEL)
         settings = settings_of(model, manifest, stated)
         atomic_write_text(folder / SETTINGS, specification_toml(settings))
         if specification_hash(load_specification(folder / SETTINGS)) != manifest.specification_hash:
@@ -101,10 +101,11 @@ def _classified(request: DraftRequest, folder: Path) -> Manifest:
     """Classify the catalogues of a specification into a draft; the same command goes on where it was killed."""
     assert request.specification is not None  # noqa: S101  the caller asked
     reprocess(ReprocessRequest(request.specification, request.store, request.model, out=folder / DATA))
-    return _manifest(folder / DATA)
+    return finished_run(folder / DATA)
 
 
-def _manifest(folder: Path) -> Manifest:
+def finished_run(folder: Path) -> Manifest:
+    """Return the manifest of a finished run; UsageError where the folder has none."""
     manifest = Manifest.read(folder)
     if manifest is None or not manifest.outputs:
         raise UsageError(
@@ -115,7 +116,7 @@ def _manifest(folder: Path) -> Manifest:
 
 def _adopted(run: Path, folder: Path) -> Manifest:
     """Copy a finished run into a draft; its bytes are compared with the manifest's hashes in the check."""
-    manifest = _manifest(run)
+    manifest = finished_run(run)
     data = folder / DATA
     if data.exists():
         shutil.rmtree(data)
@@ -126,7 +127,7 @@ def _adopted(run: Path, folder: Path) -> Manifest:
                 f"--run: got a symbolic link {path}, expected files of the run's own; replace it by the file"
             )
         if path.is_file() and not any(part.startswith(".") for part in relative.parts):
-            _copy(path, data / relative)
+            copy_file(path, data / relative)
     outputs = tuple(replace(o, input_path=_relative(run, o.input_path, data)) for o in manifest.outputs)
     adopted = replace(manifest, outputs=outputs)
     adopted.write(data)
@@ -138,7 +139,8 @@ def _relative(run: Path, path: str, data: Path) -> str:
     return path if "://" in path else os.path.relpath((run / path).resolve(), data.resolve())
 
 
-def _copy(source: Path, target: Path) -> None:
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file, whole or not at all."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(target) as temporary:
         shutil.copyfile(source, temporary)
@@ -156,7 +158,7 @@ def _companions(request: DraftRequest, folder: Path) -> list[str]:
             raise UsageError(
                 f"--companion: got '{path}', which is not a file, expected a table with the objects of the release"
             )
-        _copy(path, folder / COMPANIONS / path.name)
+        copy_file(path, folder / COMPANIONS / path.name)
         if file_sha256(path) != file_sha256(folder / COMPANIONS / path.name):
             raise UsageError(f"--companion: {path} changed while it was copied; draft again")
         names.append(f"{COMPANIONS}/{path.name}")

@@ -61,9 +61,10 @@ from flows.runs.outputs import file_sha256
 from flows.runs.release_store import check_store, folder_here
 
 __all__ = [
+    "CHECKS",
     "COMPANIONS",
-    "PROFILE",
     "RECORD",
+    "SUMS",
     "ReleaseRecord",
     "ReleaseRefusedError",
     "ReleaseState",
@@ -71,10 +72,14 @@ __all__ = [
     "Verified",
     "base_release",
     "check",
+    "content_digest",
+    "digest_of",
     "publish",
     "rollback",
     "sign",
     "signer",
+    "sums_of",
+    "sums_text",
     "utc_now",
     "verify",
 ]
@@ -419,6 +424,10 @@ def check(request: ReleaseRequest) -> Checked:
     series = Series.of(request.releases, request.name)
     with series.alone():
         folder, record = opened_draft(series, request.version)
+        if record.kind == "patch":
+            raise UsageError(
+                f"VERSION: got the patch '{request.version}', which was checked as it was made; sign it"
+            )
         for name in (SIGNATURE, SUMS, CHECKS):
             (folder / name).unlink(missing_ok=True)
         log, _ = series.read_log()
@@ -462,6 +471,10 @@ def sign(request: SignRequest) -> ReleaseState:
     with series.alone():
         folder, _ = opened_draft(series, request.version)
         checked = checked_draft(folder, series.name, request.version)
+        if request.digest not in {None, digest_of(folder)}:
+            raise ReleaseRefusedError(
+                f"{series.name} {request.version}: it was checked again since it was looked at; look again"
+            )
         overridden = tuple(dict.fromkeys(request.override or ()))
         unknown = [name for name in overridden if name not in checked.stops]
         if unknown:

@@ -12,6 +12,7 @@ from flows.runs.parameters import STORE, Parameter
 __all__ = [
     "DraftRequest",
     "PatchRequest",
+    "ProposeRequest",
     "PublishRequest",
     "ReleaseRequest",
     "ReplayRequest",
@@ -33,6 +34,8 @@ WHY = Parameter(words="The reason, which the record keeps.", metavar="TEXT")
 RUN = Parameter(
     words="Folder that `blr classify` or `blr reprocess` has finished.", flag="--run", metavar="OUT"
 )
+TRUTH = Parameter(words="Table of objects whose class is known, such as from spectra.", metavar="FILE")
+TRUTH_COLUMN = Parameter(words="Column of the classes in that table.", metavar="COLUMN")
 
 
 @dataclass(frozen=True)
@@ -72,23 +75,25 @@ class DraftRequest:
 
 
 @dataclass(frozen=True)
+class ProposeRequest(DraftRequest):
+    """What is to become a release, the labels that it is checked against, and how long a person has to sign."""
+
+    truth: Annotated[Path | None, TRUTH] = None
+    truth_column: Annotated[str, TRUTH_COLUMN] = "label"
+    timeout: Annotated[
+        int, Parameter(words="Seconds that the person has for an answer.", least=1, flag=None)
+    ] = 7 * 86_400
+
+
+@dataclass(frozen=True)
 class ReleaseRequest:
     """Which draft to check, against which labels."""
 
     name: Annotated[str, NAME]
     version: Annotated[str, VERSION]
     releases: Annotated[Path, RELEASES] = Path("releases")
-    truth: Annotated[
-        Path | None,
-        Parameter(
-            words="Table of objects whose class is known, such as from spectra.",
-            flag="--truth",
-            metavar="FILE",
-        ),
-    ] = None
-    truth_column: Annotated[
-        str, Parameter(words="Column of the classes in that table.", flag="--truth-column", metavar="COLUMN")
-    ] = "label"
+    truth: Annotated[Path | None, TRUTH] = None
+    truth_column: Annotated[str, TRUTH_COLUMN] = "label"
     seed: Annotated[int, Parameter(words="Seed of the random rows that are scored again.", metavar="N")] = 0
 
 
@@ -109,6 +114,9 @@ class SignRequest:
         ),
     ] = None
     refuse: Annotated[bool, Parameter(words="Refuse to sign, with a reason in --why.")] = False
+    digest: Annotated[
+        str | None, Parameter(words="Digest that was looked at; another one is not signed.", metavar="SHA256")
+    ] = None
     key: Annotated[
         Path | None, Parameter(words="Private Ed25519 key in PEM, to sign with.", metavar="FILE")
     ] = None
@@ -145,13 +153,10 @@ class PatchRequest:
     version: Annotated[str, VERSION]
     rows: Annotated[
         Path,
-        Parameter(
-            words="Table with the identifiers of the rows that may change.", metavar="FILE", required=True
-        ),
+        Parameter(words="Table with the identifiers of the rows that may change.", metavar="FILE"),
     ]
-    run: Annotated[
-        Path, Parameter(words="Folder of the run that has all rows again.", metavar="OUT", required=True)
-    ]
+    run: Annotated[Path, Parameter(words="Folder of the run that has all rows again.", metavar="OUT")]
+    store: Annotated[Path, STORE] = Path("models")
     releases: Annotated[Path, RELEASES] = Path("releases")
     why: Annotated[str | None, WHY] = None
 

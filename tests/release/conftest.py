@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from flows.cli.app import run
 from flows.demo.openngc import write_parquet
+from tests.flows.conftest import s3, s3_endpoint  # noqa: F401 - fixtures
 from tests.flows.verbs import reprocess, train
 from tests.release.fields import SPECIFICATION, galaxies, season, write_fields
 
@@ -38,10 +39,22 @@ def survey(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def work(survey: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Return a folder of one's own with the model and the runs, as the working folder."""
-    shutil.copytree(survey, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BLR_SIGNER", "Ada Lovelace")
-    return SimpleNamespace(folder=tmp_path, releases=tmp_path / "releases")
+def publish(name: str, version: str, run_folder: Path, store: Path) -> None:
+    """Draft, check, sign and publish a release below the working folder."""
+    assert run(["release", "draft", name, version, "--run", str(run_folder), "--store", str(store)]) == 0
+    assert run(["release", "check", name, version]) == 0
+    assert run(["release", "sign", name, version, "--by", "Ada Lovelace"]) == 0
+    assert run(["release", "publish", name, version]) == 0
+
+
+@pytest.fixture(scope="session")
+def published(survey: Path) -> Path:
+    """Return a folder of releases: version 1 of the survey as FITS and as Parquet."""
+    before = Path.cwd()
+    os.chdir(survey)
+    try:
+        for form in ("fits", "parquet"):
+            publish(form, "1", survey / f"{form}-1" / "run", survey / "models")
+    finally:
+        os.chdir(before)
+    return survey / "releases"

@@ -66,12 +66,12 @@ def write_fields(
         write(table.filter(pa.array(of == k)), folder / f"field-{k}.{form}")
 
 
-def season(table: pa.Table, seed: int) -> pa.Table:
+def season(table: pa.Table, seed: int, *, noise: float | None = None) -> pa.Table:
     """Return the galaxies as another season sees them: noise, small zero points, a few more or fewer, some missing."""
     rng = np.random.default_rng(seed)
     of = field_of(table)
     zero = rng.normal(0, 0.02, (len(MAGNITUDES), FIELDS))
-    noise = rng.uniform(0.01, 0.05)
+    noise = noise or rng.uniform(0.01, 0.05)
     for b, name in enumerate(MAGNITUDES):
         values = table[name].to_numpy(zero_copy_only=False).astype(float)
         values = np.round(values + zero[b][of] + rng.normal(0, noise, len(values)), 3)
@@ -91,3 +91,8 @@ def deeper(table: pa.Table, field: int, magnitudes: float = 1.0) -> pa.Table:
     """Return the galaxies without a field's faint ones: what a shallower release had."""
     faint = (field_of(table) == field) & (table["bmag"].to_numpy(zero_copy_only=False) > 15.5 - magnitudes)
     return table.filter(pa.array(~faint))
+
+
+def without_field(table: pa.Table, field: int) -> pa.Table:
+    """Return the galaxies of all other fields: what a smaller release had."""
+    return table.filter(pa.array(field_of(table) != field))

@@ -1,0 +1,121 @@
+"""The flow `publish`: a release drafted, checked, signed by a person on the run's page, and published.
+
+A run of a deployment is suspended while it asks, as that of `promote` is.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+from prefect import flow
+from prefect.input import RunInput, create_flow_run_input, read_flow_run_input
+from prefect.logging import get_run_logger
+from pydantic import Field
+
+from flows.orchestration.links import page_of
+from flows.orchestration.results import RESULTS
+from flows.orchestration.run_log import run_logged
+from flows.orchestration.run_page import keep_link, keep_markdown
+from flows.orchestration.run_state import answer_of, completed, run_name
+from flows.orchestration.signature import takes
+from flows.release import record
+from flows.release.check import Checked, check_table
+from flows.release.draft import draft
+from flows.release.record import ReleaseState
+from flows.release.request import (
+    DraftRequest,
+    ProposeRequest,
+    PublishRequest,
+    ReleaseRequest,
+    SignRequest,
+)
+from flows.reports.tables import literal, to_markdown
+
+__all__ = ["SignOff", "publish"]
+
+SHOWN = "blr-shown"
+"""Key under which the server keeps what the person is shown."""
+
+
+class SignOff(RunInput):
+    """What the person says who is asked."""
+
+    decision: Literal["sign", "refuse"] = Field(
+        default="refuse", description="Sign the release and publish it?"
+    )
+    who: str = Field(min_length=1, max_length=100, description="Your name, for the record")
+    why: str = Field(min_length=1, max_length=500, description="The reason, for those who ask later")
+    override: list[str] = Field(default=[], description="Checks that say stop and are overridden, by name")
+
+
+def _name(request: ProposeRequest) -> str:
+    return f"publish {request.name} {request.version}"
+
+
+@flow(
+    name="publish",
+    flow_run_name=run_name(ProposeRequest, _name, "publish"),
+    persist_result=True,
+    result_serializer=RESULTS,
+)
+@takes(ProposeRequest)
+def publish(request: ProposeRequest) -> ReleaseState:
+    """Draft and check a release, ask a person, and publish it once it is signed."""
+    with run_logged():
+        shown = cast(
+            "dict[str, str] | None", read_flow_run_input(SHOWN)
+        )  # it would be awaited in an asynchronous flow
+        if shown is None:
+            shown = _prepared(request)
+            create_flow_run_input(SHOWN, shown)
+        answer = answer_of(SignOff.with_initial_data(description=shown["text"]), request.timeout)
+        get_run_logger().info("%s", f"{answer.who} says {answer.decision}: {answer.why}")
+        signed = record.sign(
+            SignRequest(
+                request.name,
+                request.version,
+                request.releases,
+                by=answer.who,
+                why=answer.why,
+                override=answer.override,
+                refuse=answer.decision == "refuse",
+                digest=shown["digest"],
+            )
+        )
+        result = signed
+        if signed.status == "signed":
+            result = record.publish(
+                PublishRequest(request.name, request.version, request.releases, by=answer.who)
+            )
+    return completed(
+        result, f"{result.name} {result.version}: {result.status}, by {answer.who}: {answer.why}."
+    )
+
+
+def _prepared(request: ProposeRequest) -> dict[str, str]:
+    """Draft and check a release; return the digest and what stands above the form."""
+    fields = {
+        name: getattr(request, name)
+        for name in ("run", "specification", "model", "store", "releases", "companion")
+    }
+    drafted = draft(DraftRequest(request.name, request.version, **fields))
+    checked = record.check(
+        ReleaseRequest(request.name, request.version, request.releases, request.truth, request.truth_column)
+    )
+    folder = record.Series.of(request.releases, request.name).draft(request.version)
+    key, title = f"{request.name}-release", f"Sign {request.name} {request.version}?"
+    keep_link(f"{key}-report", folder / "report.html", title)
+    text = _form(checked, page_of((folder / "report.html").resolve()))
+    keep_markdown(key, f"{text}\n\n{to_markdown(check_table(checked))}", title)
+    get_run_logger().info(
+        "%s", f"asking a person about {drafted.folder}: on this page, in the menu ⋮, choose Resume"
+    )
+    return {"digest": record.digest_of(folder), "text": text}
+
+
+def _form(checked: Checked, link: str) -> str:
+    """Return what stands above the form, in Markdown: what stops the release, what to look at, the report."""
+    bad = [c for c in checked.checks if c.verdict != "pass"]
+    said = f"{len(checked.stops)} checks say stop" if checked.stops else "No check says stop"
+    lines = [f"- {c.verdict}, {c.name}: {literal(c.found)} {literal(c.place)}" for c in bad[:20]]
+    return "\n".join([f"**{said}.** [Report]({link})", "", *lines])

@@ -1,0 +1,305 @@
+"""The errors of published catalogues, planted into a draft or into its inputs; `FAULTS` has all of them.
+
+What changes a file after it was written stamps the manifest again, so that not its checksum gives it away.
+"""
+
+# ruff: noqa: E501 -- a fault a line
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from astropy.io import fits
+
+from flows.runs.manifest import Manifest
+from flows.runs.outputs import file_sha256
+
+Edit = Callable[["File"], None]
+
+
+class File:
+    """An annotated file, or an input, that is changed: its columns as arrays, and what it says of itself."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.is_fits = path.suffix == ".fits"
+        if self.is_fits:
+            with fits.open(path, memmap=False) as hdus:
+                self.primary = hdus[0].header.copy()
+                self.header, data = hdus[1].header.copy(), hdus[1].data
+                self.formats = {c.name: c for c in hdus[1].columns}
+                self.columns: dict[str, Any] = {c.name: np.array(data[c.name]) for c in hdus[1].columns}
+        else:
+            table = pq.read_table(path)
+            self.schema = table.schema
+            self.columns = {
+                name: table[name].to_numpy(zero_copy_only=False).copy() for name in table.column_names
+            }
+            self.nulls = {name: table[name].is_null().to_numpy() for name in table.column_names}
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def take(self, rows: Any) -> None:
+        """Keep rows, in this order."""
+        self.columns = {name: values[rows] for name, values in self.columns.items()}
+        if not self.is_fits:
+            self.nulls = {name: values[rows] for name, values in self.nulls.items()}
+
+    def set(self, name: str, rows: Any, value: Any) -> None:
+        """Set values."""
+        self.columns[name][rows] = value
+        if not self.is_fits:
+            self.nulls[name][rows] = False
+
+    def write(self) -> None:
+        """Write the file again."""
+        if self.is_fits:
+            self._write_fits()
+            return
+        arrays, fields = [], []
+        for name, column in self.columns.items():
+            values = column
+            field = self.schema.field(name) if name in self.schema.names else self.renamed(name)
+            if values.dtype == np.int8:
+                field = field.with_type(pa.int8())
+            mask = self.nulls[name]
+            if pa.types.is_integer(field.type):
+                values = np.where(mask, 0, np.nan_to_num(values.astype(float))).astype(
+                    field.type.to_pandas_dtype()
+                )
+            arrays.append(pa.array(values, field.type, mask=mask))
+            fields.append(field)
+        pq.write_table(
+            pa.Table.from_arrays(arrays, schema=pa.schema(fields, self.schema.metadata)), self.path
+        )
+
+    def renamed(self, name: str) -> pa.Field:
+        old = next(old for old in self.schema.names if old.upper() == name)
+        self.nulls[name] = self.nulls[old]
+        return self.schema.field(old).with_name(name)
+
+    def _write_fits(self) -> None:
+        made = []
+        for name, column in self.columns.items():
+            values = column
+            old = self.formats[name] if name in self.formats else self.formats[name.lower()]
+            code = "B" if values.dtype == np.int8 else old.format
+            values = values.astype(np.uint8) if values.dtype == np.int8 else values
+            made.append(fits.Column(name, code, unit=old.unit, null=old.null, array=values))
+        hdu = fits.BinTableHDU.from_columns(made)
+        for card in self.header.cards:
+            key = card.keyword
+            if key.startswith(("TUCD", "TCOMM")):
+                name = self.header[f"TTYPE{key.lstrip('TUCDOM')}"]
+                place = [*self.columns].index(name) + 1 if name in self.columns else 0
+                if place:
+                    hdu.header[f"{key.rstrip('0123456789')}{place}"] = card.value
+            elif key in {"HISTORY", "EXTNAME", "ORIGIN", "NROWS"}:
+                hdu.header.append((key, card.value), end=True)
+        fits.HDUList([fits.PrimaryHDU(header=self.primary), hdu]).writeto(
+            self.path, overwrite=True, checksum=True
+        )
+
+    def set_metadata(self, key: str, value: str) -> None:
+        """Say something of the file: blr.KEY of our provenance, or another key."""
+        if not self.is_fits:
+            self.schema = self.schema.with_metadata(
+                {**(self.schema.metadata or {}), key.encode(): value.encode()}
+            )
+        elif key.startswith("blr."):
+            lines = [str(line) for line in self.header["HISTORY"]]
+            start = f"blr {key[4:]} = "
+            del self.header["HISTORY"]
+            for line in lines:
+                self.header.add_history(start + value if line.startswith(start) else line)
+        else:
+            self.header[key.upper()] = int(value)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An error: where it is planted, and which check names it with which words in which file."""
+
+    number: int
+    what: str
+    check: str
+    words: str
+    place: str = "field-4"
+    output: Callable[[File], None] | None = None
+    source: Callable[[File], None] | None = None
+    fields: tuple[int, ...] = (4,)
+    folder: Callable[[Path], None] | None = None
+    companion: bool = False
+
+
+def stamp(data: Path) -> None:
+    """Let the manifest have the hashes of the files as they are."""
+    manifest = Manifest.read(data)
+    assert manifest is not None
+    outputs = tuple(
+        replace(o, sha256=file_sha256(data / o.name), size=(data / o.name).stat().st_size)
+        for o in manifest.outputs
+    )
+    replace(manifest, outputs=outputs).write(data)
+
+
+def other_model(file: File) -> None:
+    """Give rows the probabilities that a model with other weights would have."""
+    logit = file.columns["blr_logit_mean"] * 0.6 + 0.3
+    late = 1 / (1 + np.exp(-logit))
+    early = (
+        "blr_p_early"
+        if np.corrcoef(file.columns["blr_p_early"], file.columns["blr_logit_mean"])[0, 1] < 0
+        else "blr_p_late"
+    )
+    other = "blr_p_late" if early == "blr_p_early" else "blr_p_early"
+    for name, values in ((early, 1 - late), (other, late)):
+        file.columns[name] = values.astype(np.float32)
+    p = np.stack([file.columns["blr_p_early"], file.columns["blr_p_late"]], axis=1)
+    file.columns["blr_p_max"] = p.max(axis=1)
+    file.columns["blr_logit_mean"] = logit.astype(np.float32)
+    named = np.array(["early", "late"])[p.argmax(axis=1)]
+    file.columns["blr_class"] = named.astype(file.columns["blr_class"].dtype)
+    two = np.sort(p, axis=1)
+    flags = file.columns["blr_flags"] & ~3
+    flags |= np.where(two[:, 1] < 0.7, 1, 0) | np.where(two[:, 1] - two[:, 0] <= 0.1, 2, 0)
+    file.columns["blr_flags"] = flags.astype(file.columns["blr_flags"].dtype)
+
+
+def blank_rows(file: File) -> None:
+    for name in ("bmag", "jmag", "kmag", "minax", "majax"):
+        file.columns[name][:12] = np.nan
+        if not file.is_fits:
+            file.nulls[name][:12] = True
+
+
+def peak(file: File) -> None:
+    file.set("blr_p_early", slice(12), np.float32(0.3))
+    file.set("blr_p_late", slice(12), np.float32(0.7))
+    file.set("blr_p_max", slice(12), np.float32(0.7))
+    file.set("blr_class", slice(12), "late")
+    file.set("blr_flags", slice(12), 16)
+    for name in ("blr_logit_mean", "blr_logit_std", "blr_mutual_info"):
+        file.set(name, slice(12), np.float32(0.5))
+
+
+def overflow(file: File) -> None:
+    values = file.columns["radvel"]
+    known = values > -1_000_000 if file.is_fits else ~file.nulls["radvel"]
+    file.columns["radvel"][np.flatnonzero(known)[:20]] -= 65_536
+
+
+def missing(file: File) -> None:
+    rows = np.arange(0, len(file), 3)
+    file.columns["bmag"][rows] = np.nan
+    if not file.is_fits:
+        file.nulls["bmag"][rows] = True
+
+
+def filled(file: File) -> None:
+    gone = file.columns["radvel"] < -1_000_000 if file.is_fits else file.nulls["radvel"].copy()
+    file.set("radvel", gone, 0)
+
+
+def southern(file: File) -> None:
+    south = file.columns["dec"] < 0
+    file.columns["kmag"][south] += 0.9
+
+
+def inverted(file: File) -> None:
+    p = file.columns["blr_p_early"].copy()
+    file.columns["blr_p_early"], file.columns["blr_p_late"] = file.columns["blr_p_late"], p
+    early = np.array([str(c).strip() == "early" for c in file.columns["blr_class"]])
+    file.columns["blr_class"] = np.where(early, "late", "early").astype(file.columns["blr_class"].dtype)
+
+
+def swapped(file: File) -> None:
+    names = file.columns["name"].copy()
+    file.columns["name"][[0, len(file) - 1]] = names[[len(file) - 1, 0]]
+
+
+def cut(file: File) -> None:
+    file.columns["blr_class"] = np.array([str(c).strip()[:3] for c in file.columns["blr_class"]])
+
+
+def upper(file: File) -> None:
+    file.columns = {("BMAG" if name == "bmag" else name): v for name, v in file.columns.items()}
+
+
+def unit_gone(file: File) -> None:
+    if file.is_fits:
+        file.formats["bmag"].unit = None
+        return
+    kept = {
+        k: v for k, v in (file.schema.metadata or {}).items() if b"IVOA" not in k and b"table_meta" not in k
+    }
+    fields = [f.remove_metadata() if f.name == "bmag" else f for f in file.schema]
+    file.schema = pa.schema(fields, kept)
+
+
+def corrupt(data: Path) -> None:
+    (path,) = data.glob("field-4.*")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+def miscount(data: Path) -> None:
+    document = json.loads((data / "summary.json").read_text())
+    document["classes"]["early"]["assigned"] += 100
+    (data / "summary.json").write_text(json.dumps(document))
+
+
+def earlier_flags(file: File) -> None:
+    file.columns["blr_flags"] = np.roll(file.columns["blr_flags"], 7)
+
+
+def doubled(file: File) -> None:
+    file.take(np.r_[np.arange(len(file)), np.arange(10)])
+
+
+def edges(file: File) -> None:
+    file.take(np.r_[np.arange(len(file) - 8), np.arange(4), np.arange(4)])
+
+
+def negative(file: File) -> None:
+    file.set("name", slice(6), "-1")
+
+
+FAULTS: Mapping[str, Fault] = {
+    f.what: f
+    for f in (
+        Fault(1, "probabilities of another model", "replay", "gives other values of", output=other_model),
+        Fault(2, "objects at edges twice or never", "identifiers", "are there again", source=edges),
+        Fault(3, "rows of NaN with a score", "flags", "rows without any feature have probabilities", source=blank_rows, output=peak),
+        Fault(4, "a companion with other rows", "companion shapes.parquet", "identifiers that must be there are not", place="field", companion=True),
+        Fault(5, "flags of an earlier stage", "flags", "is not that of the", output=earlier_flags),
+        Fault(6, "an overflow of 16 bits", "values", "overflowed", source=overflow),
+        Fault(7, "another zero point", "values", "'bmag'", source=lambda f: f.set("bmag", slice(None), f.columns["bmag"] - 22.5)),
+        Fault(8, "a class patched, its probabilities stale", "classes", "not that of the largest probability", output=lambda f: f.set("blr_class", slice(40), "late")),
+        Fault(9, "duplicates after a resume", "identifiers", "are there again", output=doubled),
+        Fault(10, "a file of another version", "versions", "version", output=lambda f: f.set_metadata("blr.version", "0.0.1")),
+        Fault(11, "a file damaged by input/output", "checksums", "bytes", folder=corrupt),
+        Fault(12, "a column left out", "columns", "'vmag' is absent", output=lambda f: f.columns.pop("vmag")),
+        Fault(12, "a boolean became int8", "types", "'notngc' is", output=lambda f: f.columns.update(notngc=np.asarray(f.columns["notngc"]).astype(np.int8))),
+        Fault(13, "a wrong summary of right rows", "summaries", "summary.json says", place="summary.json", folder=miscount),
+        Fault(14, "identifiers that are not unique", "identifiers", "are there again", source=negative),
+        Fault(15, "a unit that is absent", "units", "the unit of 'bmag' is 'absent'", output=unit_gone, fields=tuple(range(10)), place="field"),
+        Fault(16, "an identifier with another position", "positions", "have another position", source=swapped),
+        Fault(17, "a column in upper case in one file", "columns", "is spelt 'BMAG'", output=upper),
+        Fault(18, "class names cut short", "class names", "'ear'", output=cut),
+        Fault(19, "missing values in one field", "missing values", "'bmag'", source=missing),
+        Fault(20, "classes inverted", "replay", "gives other values of", output=inverted),
+        Fault(20, "null stored as 0", "missing values", "are now 0", source=filled, fields=tuple(range(10)), place="field"),
+        Fault(21, "a count of rows of another file", "metadata", "nrows", output=lambda f: f.set_metadata("nrows", "99999")),
+        Fault(22, "northern photometry for southern fields", "values", "'kmag'", source=southern, fields=tuple(range(10)), place="HEALPix cell"),
+    )
+}  # fmt: skip

@@ -1,0 +1,268 @@
+"""A release from its draft to a rollback, by the command line: who signs, what is visible when, what never changes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from flows.cli.app import run
+from flows.runs.lock import exclusive
+from tests.flows.verbs import reprocess
+from tests.release.conftest import publish
+from tests.release.faults import File
+
+
+@pytest.fixture
+def here(survey: Path, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a working folder with version 1 published, and with a link to nothing outside."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BLR_SIGNER", "Ada Lovelace")
+    shutil.copytree(published, tmp_path / "releases")
+    return survey
+
+
+def drafted(survey: Path, version: str = "2", name: str = "parquet") -> Path:
+    words = ["release", "draft", name, version, "--run", str(survey / f"{name}-2" / "run")]
+    assert run([*words, "--store", str(survey / "models")]) == 0
+    return Path("releases") / name / f".{version}.draft"
+
+
+def checked_and_signed(survey: Path, *more: str) -> Path:
+    draft = drafted(survey)
+    assert run(["release", "check", "parquet", "2"]) == 0
+    assert run(["release", "sign", "parquet", "2", *more]) == 0
+    return draft
+
+
+def log() -> Any:
+    return json.loads(Path("releases/parquet/releases.json").read_text())
+
+
+def test_two_releases_and_a_rollback(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checked_and_signed(here)
+    assert log()["latest"] == "1"
+    assert run(["release", "publish", "parquet", "2"]) == 0
+    assert log()["latest"] == "2"
+    assert run(["release", "publish", "parquet", "2"]) == 0  # again: nothing changes
+    assert len(log()["events"]) == 2
+    folder = Path("releases/parquet/2")
+    names = {"README.md", "columns.csv", "CITATION.cff", "provenance.json", "KNOWN_ISSUES.md", "report.html"}
+    assert names <= {path.name for path in folder.iterdir()}
+    assert not any(path.stat().st_mode & 0o222 for path in folder.rglob("*") if path.is_file())
+    assert run(["release", "verify", str(folder)]) == 0
+    moved = shutil.copytree(folder, "elsewhere")
+    assert run(["release", "verify", str(moved)]) == 0
+    checks = json.loads((folder / "checks.json").read_text())
+    assert checks["attributed"] == {"features": checks["class_changed"]}
+    assert run(["release", "rollback", "parquet"]) == 2
+    assert run(["release", "rollback", "parquet", "--why", "noise in field 4", "--by", "Grace"]) == 0
+    told = log()
+    assert (told["latest"], told["events"][-1]["who"], told["events"][-1]["why"]) == (
+        "1",
+        "Grace",
+        "noise in field 4",
+    )
+    assert folder.is_dir()
+    capsys.readouterr()
+    assert run(["release", "rollback", "parquet", "--why", "again"]) == 2
+    assert "--to: got 'nothing', expected one of: 1, 2" in capsys.readouterr().err
+
+
+def test_who_signs(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    drafted(here)
+    assert run(["release", "sign", "parquet", "2"]) == 1  # not checked
+    assert run(["release", "check", "parquet", "2"]) == 0
+    assert run(["release", "publish", "parquet", "2"]) == 1  # not signed
+    monkeypatch.delenv("BLR_SIGNER")
+    monkeypatch.setenv("LOGNAME", "root")
+    capsys.readouterr()
+    assert run(["release", "sign", "parquet", "2"]) == 2
+    assert "--by: got no name, and the user is root" in capsys.readouterr().err
+    assert run(["release", "sign", "parquet", "2", "--by", "Ada", "--refuse"]) == 2  # without a reason
+    assert run(["release", "sign", "parquet", "2", "--by", "Ada", "--refuse", "--why", "too noisy"]) == 0
+    capsys.readouterr()
+    assert run(["release", "publish", "parquet", "2"]) == 1
+    assert "Ada has refused it: too noisy" in capsys.readouterr().err
+    assert log()["latest"] == "1"
+
+
+def test_a_stop_is_overridden_by_name_and_with_a_reason(here: Path) -> None:
+    draft = drafted(here)
+    file = File(draft / "data" / "field-4.parquet")
+    file.take(slice(0, len(file) - 1))
+    file.write()
+    assert run(["release", "check", "parquet", "2"]) == 1
+    stops = {
+        c["name"] for c in json.loads((draft / "checks.json").read_text())["checks"] if c["verdict"] == "stop"
+    }
+    assert {"checksums", "rows", "identifiers of the inputs"} <= stops
+    words = ["release", "sign", "parquet", "2"]
+    assert run(words) == 1
+    overrides = [word for name in sorted(stops) for word in ("--override", name)]
+    assert run([*words, *overrides]) == 2  # no reason
+    assert run([*words, *overrides, "--override", "positions", "--why", "known"]) == 2  # says no stop
+    assert run([*words, *overrides, "--why", "the last row is a ghost"]) == 0
+    signature = json.loads((draft / "signature.json").read_text())
+    assert (set(signature["overridden"]), signature["why"]) == (stops, "the last row is a ghost")
+
+
+def test_what_changes_after_the_signature_is_not_published(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draft = checked_and_signed(here)
+    with (draft / "README.md").open("a") as file:
+        file.write("PS\n")
+    capsys.readouterr()
+    assert run(["release", "publish", "parquet", "2"]) == 1
+    assert "README.md: other bytes than were signed" in capsys.readouterr().err
+    assert log()["latest"] == "1"
+
+
+def test_a_published_version_never_changes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["release", "draft", "parquet", "1", "--run", str(here / "parquet-2" / "run")]) == 2
+    folder = Path("releases/parquet/1")
+    for path in (folder / "data" / "field-3.parquet", folder / "columns.csv"):
+        path.chmod(0o644)
+        path.write_bytes(path.read_bytes() + b" ")
+    (folder / "extra.txt").write_text("x")
+    (folder / "CITATION.cff").unlink()
+    capsys.readouterr()
+    assert run(["release", "verify", str(folder), "--json"]) == 1
+    faults = " ".join(json.loads(capsys.readouterr().out)["faults"])
+    for said in (
+        "data/field-3.parquet: other bytes",
+        "columns.csv: other",
+        "extra.txt: it was added",
+        "CITATION.cff: it is missing",
+    ):
+        assert said in faults
+
+
+def test_a_key_signs_and_verifies(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key, other = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    plain = serialization.NoEncryption()
+    Path("key.pem").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    )
+    for name, one in (("public.pem", key), ("other.pem", other)):
+        form = serialization.PublicFormat.SubjectPublicKeyInfo
+        Path(name).write_bytes(one.public_key().public_bytes(serialization.Encoding.PEM, form))
+    checked_and_signed(here, "--key", "key.pem")
+    assert run(["release", "publish", "parquet", "2"]) == 0
+    assert run(["release", "verify", "releases/parquet/2", "--key", "public.pem"]) == 0
+    assert run(["release", "verify", "releases/parquet/2", "--key", "other.pem"]) == 1
+    assert (
+        run(["release", "verify", "releases/parquet/1", "--key", "public.pem"]) == 1
+    )  # signed without a key
+    path = Path("releases/parquet/2/signature.json")
+    path.chmod(0o644)
+    path.write_text(path.read_text().replace("Ada Lovelace", "Charles Babbage"))
+    capsys.readouterr()
+    assert run(["release", "verify", "releases/parquet/2"]) == 1
+    assert "its Ed25519 signature does not fit" in capsys.readouterr().out
+
+
+def test_a_killed_publication_goes_on(here: Path) -> None:
+    """Killed after the draft got its name, and before the release was visible."""
+    draft = checked_and_signed(here)
+    draft.rename("releases/parquet/2")
+    assert log()["latest"] == "1"
+    assert run(["release", "publish", "parquet", "2"]) == 0
+    assert log()["latest"] == "2"
+
+
+def test_a_killed_draft_is_begun_again(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    draft = drafted(here)
+    (draft / "release.json").unlink()  # it is written last
+    (draft / "data" / "field-1.parquet").write_bytes(b"half")
+    capsys.readouterr()
+    assert run(["release", "check", "parquet", "2"]) == 2
+    assert "which has no draft" in capsys.readouterr().err
+    drafted(here)
+    assert run(["release", "check", "parquet", "2"]) == 0
+
+
+def test_the_second_of_two_at_once_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checked_and_signed(here)
+    with exclusive(Path("releases/parquet")):
+        assert run(["release", "publish", "parquet", "2"]) == 1
+    assert "another run is writing to" in capsys.readouterr().err
+    assert log()["latest"] == "1"
+
+
+def test_a_file_and_a_model_are_enough_for_a_replay(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (model,) = (here / "models" / "types").glob("*/model.asdf")
+    shutil.copy(here / "parquet-2" / "run" / "field-2.parquet", "one.parquet")
+    assert run(["release", "replay", "one.parquet", "--model", str(model)]) == 0
+    file = File(Path("one.parquet"))
+    file.columns["blr_p_early"][3], file.columns["blr_p_late"][3] = 0.5, 0.5
+    file.write()
+    capsys.readouterr()
+    assert run(["release", "replay", "one.parquet", "--model", str(model), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["differ"] == {"blr_p_early": 1, "blr_p_late": 1}
+
+
+def test_labels_that_are_known(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = pq.read_table(here / "labelled.parquet", columns=["name", "hubble"])
+    early, late = {"E", "E-S0", "S0", "S0-a"}, {"Sb", "Sc", "SBb", "SBc", "Sa"}
+    labels = ["early" if h in early else "late" if h in late else "" for h in table["hubble"].to_pylist()]
+    drafted(here)
+    for name, words in (
+        ("right", labels),
+        ("inverted", [{"early": "late", "late": "early"}.get(x, "") for x in labels]),
+    ):
+        pq.write_table(pa.table({"name": table["name"], "label": words}), f"{name}.parquet")
+    capsys.readouterr()
+    assert run(["release", "check", "parquet", "2", "--truth", "right.parquet", "--json"]) == 0
+    truth = json.loads(capsys.readouterr().out)["truth"]
+    value, low, high = truth["completeness of early"]
+    assert 0.5 < low < value < high < 1
+    assert "right since the last release" in truth
+    assert run(["release", "check", "parquet", "2", "--truth", "inverted.parquet", "--json"]) == 1
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert any(c["name"] == "truth" and c["verdict"] == "stop" for c in checks)
+
+
+def test_a_patch_changes_listed_rows_only(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(here / "parquet-1" / "survey", "mended/survey")
+    file = File(Path("mended/survey/field-5.parquet"))
+    names = [str(name) for name in file.columns["name"][:3]]
+    file.columns["bmag"][:3] = file.columns["jmag"][:3] + 1.5
+    file.write()
+    shutil.copy(here / "spec.toml", "mended/spec.toml")
+    reprocess(Path("mended/spec.toml"), here / "models", out=Path("mended/run"), quiet_seconds=0)
+    words = [
+        "release",
+        "patch",
+        "parquet",
+        "1.1",
+        "--run",
+        "mended/run",
+        "--store",
+        str(here / "models"),
+        "--rows",
+    ]
+    pq.write_table(pa.table({"name": names[:2]}), "few.parquet")
+    assert run([*words, "few.parquet"]) == 1
+    assert "1 rows change that are not listed, first row 2" in capsys.readouterr().err
+    pq.write_table(pa.table({"name": names}), "rows.parquet")
+    assert run([*words, "rows.parquet", "--why", "wrong B"]) == 0
+    assert run(["release", "sign", "parquet", "1.1"]) == 0
+    assert run(["release", "publish", "parquet", "1.1"]) == 0
+    table = pq.read_table("releases/parquet/1.1/data/patch.parquet")
+    assert table["name"].to_pylist() == names
+    assert "bmag" in table.column_names
+    assert "vmag" not in table.column_names
+    assert run(["release", "verify", "releases/parquet/1.1"]) == 0
+    publish(
+        "parquet", "2", here / "parquet-2" / "run", here / "models"
+    )  # compared with 1, which the patch is of
+    assert json.loads(Path("releases/parquet/2/checks.json").read_text())["last"] == "1"
