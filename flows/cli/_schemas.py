@@ -59,6 +59,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = MappingProxyType(
         "release-sign": ReleaseState,
         "release-publish": ReleaseState,
         "release-rollback": ReleaseState,
+        "release-patch": ReleaseState,
         "release-verify": Verified,
         "release-replay": ReplayResult,
         "deployments-automate": AutomationsResult,

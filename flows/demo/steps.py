@@ -21,6 +21,9 @@ from flows.classification.request import ClassifyRequest
 from flows.demo.openngc import ATTRIBUTION, write_catalogues
 from flows.demo.summary import DemoCandidate, DemoResult, DemoTask, HeldOutPerformance
 from flows.documents import write_document
+from flows.release.draft import draft
+from flows.release.record import check
+from flows.release.request import DraftRequest, ReleaseRequest
 from flows.reports.answers import training_answers
 from flows.reports.census import census_words
 from flows.reports.data import Classification, TrainReport
@@ -77,6 +80,7 @@ def run_demo(
     catalogues = write_catalogues(folder / "catalogues")
     show(Text(INTRODUCTION))
     tasks = {task: _run_task(task, folder, catalogues, train, classify, show) for task in TASKS}
+    show(_checked(folder))
     show(_closing(folder))
     return DemoResult(
         catalogues=tuple(map(str, catalogues)),
@@ -179,6 +183,18 @@ def _show_task(task: str, report: TrainReport, census: Census | None, show: Show
         counts = "" if census is None else census_words(census)
         said = counts or "how many of each class cannot be said"
         show(Text(f"  Of {found.n_rows:,} galaxies: {said}. {odd.short}"))
+
+
+def _checked(out: OutputFolder) -> Text:
+    """Draft a release of the binary run and check it, as `blr release check` does; return what it says."""
+    releases, version = out / "releases", "1.0"
+    run = out / "binary" / COPIES[".parquet"]
+    draft(DraftRequest("openngc", version, run=run, store=out / "models", releases=releases))
+    checked = check(ReleaseRequest("openngc", version, releases=releases))
+    stops = f"these say stop: {', '.join(checked.stops)}" if checked.stops else "none says stop"
+    report = releases / "openngc" / f".{version}.draft" / "report.html"
+    rows = f"{checked.n_rows:,} rows, {checked.n_replayed:,} scored again"
+    return Text(f"Release check: {len({c.name for c in checked.checks})} checks of {rows}; {stops}: {report}")
 
 
 def _closing(out: OutputFolder) -> Text:

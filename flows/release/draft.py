@@ -87,11 +87,10 @@ def draft(request: DraftRequest) -> ReleaseState:
         )
         write_document(folder / CONTRACT, contract)
         write_document(folder / RECORD, record)
-    return ReleaseState(
-        name=series.name,
-        version=request.version,
-        status="drafted",
-        folder=str(folder),
+    return series.state(
+        request.version,
+        "drafted",
+        folder,
         latest=log.latest,
         remarks=(f"contract: {folder / CONTRACT}", f"compared with: {last or 'no release before'}"),
     )

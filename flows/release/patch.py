@@ -120,11 +120,10 @@ def patch(request: PatchRequest) -> ReleaseState:
         copy_file(base_folder / CONTRACT, folder / CONTRACT)
         _write(series, request, folder, base, base_folder, found, model, opened)
     changed = sum(found.moves.values())
-    return ReleaseState(
-        name=series.name,
-        version=request.version,
-        status="drafted",
-        folder=str(folder),
+    return series.state(
+        request.version,
+        "drafted",
+        folder,
         latest=log.latest,
         remarks=(
             f"{table.num_rows:,} rows change in {len(found.columns)} columns: {', '.join(found.columns)}",

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Any, Literal
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
@@ -186,13 +186,16 @@ class ReleaseLog:
         return ReleaseLog(latest=event.version, events=(*self.events, event))
 
 
+Status = Literal["drafted", "signed", "refused", "published", "rolled back", "is published"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReleaseState:
     """What was done to a release: its state, its folder, its digest, and what stops it."""
 
     name: str
     version: str
-    status: Literal["drafted", "checked", "signed", "refused", "published", "rolled back", "is published"]
+    status: Status
     folder: str
     digest: str = ""
     latest: str | None = None
@@ -233,6 +236,10 @@ class Series:
             return cls(name, check_output(Path(releases) / name, key="releases"))
         place = f"{url.rstrip('/')}/{name}"
         return cls(name, folder_here(place), ObjectStore.at(check_store(place, key="releases")))
+
+    def state(self, version: str, status: Status, folder: Path, **more: Any) -> ReleaseState:
+        """Return the state of a version."""
+        return ReleaseState(name=self.name, version=version, status=status, folder=str(folder), **more)
 
     def draft(self, version: str) -> Path:
         """Return the hidden folder of a draft, which readers of folders pass over."""
@@ -505,17 +512,8 @@ def sign(request: SignRequest) -> ReleaseState:
         if request.key is not None:
             signature = with_key(signature, check_inside(request.key, key="--key"))
         write_document(folder / SIGNATURE, signature)
-    return ReleaseState(
-        name=series.name,
-        version=request.version,
-        status=decision,
-        folder=str(folder),
-        digest=signature.digest,
-        who=who,
-        why=signature.why,
-        stops=checked.stops,
-        looks=checked.looks,
-    )
+    about = {"digest": signature.digest, "who": who, "why": signature.why}
+    return series.state(request.version, decision, folder, **about, stops=checked.stops, looks=checked.looks)
 
 
 class ReleaseRefusedError(OutputFolderError):
@@ -566,24 +564,16 @@ def publish(request: PublishRequest) -> ReleaseState:
         event = log.published(version)
         # A killed run may have given the draft its name already.
         folder = draft if draft.is_dir() and (event is None or not final.is_dir()) else final
-        if (
-            event is not None
-            and draft.is_dir()
-            and (not (draft / SUMS).is_file() or digest_of(draft) != event.digest)
-        ):
+        other = draft.is_dir() and (
+            not (draft / SUMS).is_file() or digest_of(draft) != (event and event.digest)
+        )
+        if event is not None and other:
             raise ReleaseRefusedError(
                 f"{series.name} {version} is published with other bytes ({event.digest[:12]}), and never changes; "
                 "draft another version"
             )
         if event is not None:
-            return ReleaseState(
-                name=series.name,
-                version=version,
-                status="is published",
-                folder=str(final),
-                digest=event.digest,
-                latest=log.latest,
-            )
+            return series.state(version, "is published", final, digest=event.digest, latest=log.latest)
         if folder == final and not (final / SUMS).is_file():
             opened_draft(series, version)
         if folder == draft and final.exists():
@@ -611,15 +601,7 @@ def publish(request: PublishRequest) -> ReleaseState:
             why=signature.why,
         )
         series.commit(log.with_event(published), before)
-    return ReleaseState(
-        name=series.name,
-        version=version,
-        status="published",
-        folder=str(final),
-        digest=signature.digest,
-        latest=version,
-        who=who,
-    )
+    return series.state(version, "published", final, digest=signature.digest, latest=version, who=who)
 
 
 def signed(folder: Path, name: str, version: str) -> Signature:
@@ -663,17 +645,9 @@ def rollback(request: RollbackRequest) -> ReleaseState:
             )
         rolled = replace(event, what="rolled back", who=who, when=utc_now(), why=request.why)
         series.commit(log.with_event(rolled), before)
-    return ReleaseState(
-        name=series.name,
-        version=target,
-        status="rolled back",
-        folder=str(series.folder / target),
-        digest=event.digest,
-        latest=target,
-        who=who,
-        why=request.why,
-        remarks=(f"{log.latest} stays published",),
-    )
+    about = {"digest": event.digest, "latest": target, "who": who, "why": request.why}
+    remarks = (f"{log.latest} stays published",)
+    return series.state(target, "rolled back", series.folder / target, **about, remarks=remarks)
 
 
 def verify(request: VerifyRequest) -> Verified:
@@ -685,14 +659,7 @@ def verify(request: VerifyRequest) -> Verified:
         signature = read_document(Signature, folder / SIGNATURE)
     except (FileNotFoundError, DocumentError):
         signature = Signature(
-            name="",
-            version=folder.name,
-            digest=digest,
-            decision="signed",
-            who="",
-            why="",
-            when="",
-            overridden=(),
+            name="", version=folder.name, digest=digest, decision="signed", who="", why="", when=""
         )
         faults.append(f"{SIGNATURE}: nobody has signed it, or the file is damaged")
     if signature.digest != digest:

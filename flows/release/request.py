@@ -39,11 +39,18 @@ TRUTH_COLUMN = Parameter(words="Column of the classes in that table.", metavar="
 
 
 @dataclass(frozen=True)
-class DraftRequest:
-    """What is to become a release: a finished run, or catalogues that a specification and a model classify."""
+class _Version:
+    """Which version of which name, and where releases are."""
 
     name: Annotated[str, NAME]
     version: Annotated[str, VERSION]
+    releases: Annotated[Path, RELEASES] = Path("releases")
+
+
+@dataclass(frozen=True)
+class DraftRequest(_Version):
+    """What is to become a release: a finished run, or catalogues that a specification and a model classify."""
+
     run: Annotated[Path | None, RUN] = None
     specification: Annotated[
         Path | None,
@@ -61,7 +68,6 @@ class DraftRequest:
         ),
     ] = None
     store: Annotated[Path, STORE] = Path("models")
-    releases: Annotated[Path, RELEASES] = Path("releases")
     companion: Annotated[
         list[str] | None,
         Parameter(
@@ -86,24 +92,18 @@ class ProposeRequest(DraftRequest):
 
 
 @dataclass(frozen=True)
-class ReleaseRequest:
+class ReleaseRequest(_Version):
     """Which draft to check, against which labels."""
 
-    name: Annotated[str, NAME]
-    version: Annotated[str, VERSION]
-    releases: Annotated[Path, RELEASES] = Path("releases")
     truth: Annotated[Path | None, TRUTH] = None
     truth_column: Annotated[str, TRUTH_COLUMN] = "label"
     seed: Annotated[int, Parameter(words="Seed of the random rows that are scored again.", metavar="N")] = 0
 
 
 @dataclass(frozen=True)
-class SignRequest:
+class SignRequest(_Version):
     """Who signs a checked draft, or refuses it, and why."""
 
-    name: Annotated[str, NAME]
-    version: Annotated[str, VERSION]
-    releases: Annotated[Path, RELEASES] = Path("releases")
     by: Annotated[str | None, BY] = None
     why: Annotated[str | None, WHY] = None
     override: Annotated[
@@ -123,12 +123,9 @@ class SignRequest:
 
 
 @dataclass(frozen=True)
-class PublishRequest:
+class PublishRequest(_Version):
     """Which signed draft becomes visible."""
 
-    name: Annotated[str, NAME]
-    version: Annotated[str, VERSION]
-    releases: Annotated[Path, RELEASES] = Path("releases")
     by: Annotated[str | None, BY] = None
 
 

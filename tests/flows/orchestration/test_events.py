@@ -378,8 +378,9 @@ def test_a_person_is_asked(
     prefect_server: str, challenged: tuple[Store, str], monkeypatch: pytest.MonkeyPatch, decision: str
 ) -> None:
     from flows import promote
+    from flows.orchestration import run_state
 
-    monkeypatch.setattr(promote, "BETWEEN_LOOKS", 1)
+    monkeypatch.setattr(run_state, "BETWEEN_LOOKS", 1)
     store, champion = challenged
     why = f"looked at it, {decision}"
     with ThreadPoolExecutor(1) as person:
@@ -407,9 +408,37 @@ def test_nobody_answers(challenged: tuple[Store, str], monkeypatch: pytest.Monke
     from prefect.exceptions import FlowPauseTimeout
 
     from flows import promote
+    from flows.orchestration import run_state
 
-    monkeypatch.setattr(promote, "BETWEEN_LOOKS", 1)
+    monkeypatch.setattr(run_state, "BETWEEN_LOOKS", 1)
     store, champion = challenged
     with pytest.raises(FlowPauseTimeout):
         promote.promote("morphology", store=store.root, how="ask", timeout=1)
     assert store.find("morphology").label == champion
+
+
+@pytest.mark.parametrize("decision", ["sign", "refuse"])
+def test_a_person_signs_a_release(
+    prefect_server: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decision: str
+) -> None:
+    from flows import publish
+    from flows.orchestration import run_state
+    from flows.release.record import Series
+    from tests.flows.verbs import classify
+
+    monkeypatch.setattr(run_state, "BETWEEN_LOOKS", 1)
+    store, run, releases = trained / "models", tmp_path / "run", tmp_path / "releases"
+    classify([str(trained / "survey.parquet")], model="morphology", store=store, out=run)
+    with ThreadPoolExecutor(1) as person:
+        said = person.submit(
+            answered, prefect_server, decision=decision, why="looked at it", who="A. Astronomer"
+        )
+        state = publish.publish(
+            "types", "1.0", run=run, store=store, releases=releases, timeout=600, return_state=True
+        )
+    assert said.result().startswith("**No check says stop.**")
+    assert state.result().who == "A. Astronomer"
+    latest = Series.of(releases, "types").read_log()[0].latest
+    assert (state.result().status, latest) == (
+        ("published", "1.0") if decision == "sign" else ("refused", None)
+    )
