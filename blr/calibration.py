@@ -17,11 +17,13 @@ from blr.arrays import Matrix, Vector, require_finite
 
 __all__ = [
     "BrierParts",
+    "CalibrationLine",
     "ReliabilityCurve",
     "brier_parts",
     "brier_score",
     "calibration_error",
     "calibration_error_interval",
+    "calibration_line",
     "log_loss",
     "log_losses",
     "reliability_curve",
@@ -139,6 +141,88 @@ def calibration_error_interval(
         replicas[b] = _calibration_error(P, T, drawn / drawn.sum(), places)
     low, high = 2 * estimate - np.quantile(replicas, [(1 + level) / 2, (1 - level) / 2])
     return max(float(low), 0.0), max(float(high), 0.0)
+
+
+@dataclass(frozen=True)
+class CalibrationLine:
+    """How stated logits relate to those seen: the `slope` with its interval, and the class that is stated too often.
+
+    A slope below 1: probabilities are too sure; above 1: too cautious.  An interval ends at 1/8 or 8 at the most.
+    `excess` is the mean stated less the seen share of the class `excess_of` whose excess is largest in standard errors;
+    `excess_error` is one of these.
+    """
+
+    slope: float
+    low: float
+    high: float
+    excess: float
+    excess_error: float
+    excess_of: int
+
+
+_SLOPES = 2.0 ** np.linspace(-3, 3, 37)
+_MOST_ROWS = 5000  # of a calibration line; of more, every n-th
+_OFFSET_SPREAD = (
+    1.0  # standard deviation of the offsets' prior: of rows without an error they would be infinite
+)
+
+
+def calibration_line(
+    p: ArrayLike, t: ArrayLike, *, group: ArrayLike | None = None, level: float = 0.95, fewest: int = 10
+) -> CalibrationLine:
+    """Return the slope and the offset of calibration (Cox 1958, doi:10.1093/biomet/45.3-4.562).
+
+    The true classes have the logits b ln p_k + c_k, with one slope b and an offset c_k a class.  The slope's interval
+    is that of the profile likelihood, which holds where rows without an error make the best slope infinite.
+
+    Parameters
+    ----------
+    p, t
+        Probabilities (N, K) of rows that no fit saw, and class indices (N,) or shares (N, K).
+    group
+        Labels (N,): rows of equal label count as one.
+    fewest
+        Classes of fewer rows are pooled for the slope.
+    """
+    P, T, _ = _checked(p, t, None)
+    labels = np.arange(len(P)) if group is None else np.asarray(group)
+    step = -(-len(P) // _MOST_ROWS)
+    P, T, labels = P[::step], T[::step], labels[::step]
+    place = np.unique(labels, return_inverse=True)[1].ravel()
+    independent = (place.max() + 1) / len(P)
+    excess = (P - T).mean(axis=0)
+    sums = np.stack([np.bincount(place, weights=column) for column in (P - T - excess).T])
+    error = np.sqrt((sums**2).sum(axis=1)) / len(P)
+    k = int(np.argmax(np.abs(excess) / np.maximum(error, 1e-12)))
+    rare = T.sum(axis=0) < fewest
+    if rare.sum() > 1 and len(rare) > 2:
+        P, T = (np.column_stack([x[:, ~rare], x[:, rare].sum(axis=1)]) for x in (P, T))
+    best = 2 * independent * _profile(np.log(np.maximum(P, 1e-12)), T)
+    near = best > best.max() - ndtri((1 + level) / 2) ** 2
+    ends = np.flatnonzero(near)[[0, -1]]
+    low, high = _SLOPES[np.clip(ends + np.array([-1, 1]), 0, len(_SLOPES) - 1)] * 0.5 + _SLOPES[ends] * 0.5
+    slope = _SLOPES[int(best.argmax())]
+    return CalibrationLine(float(slope), float(low), float(high), float(excess[k]), float(error[k]), k)
+
+
+def _profile(Z: Matrix, T: Matrix) -> Vector:
+    """Return the log likelihood of each slope at its best offsets, with logits Z (N, K) and shares T (N, K)."""
+    K = Z.shape[1]
+    found, c = np.empty(len(_SLOPES)), np.zeros(K)
+    for i, slope in enumerate(_SLOPES):
+        for _ in range(30):
+            a = slope * Z + c
+            a -= a.max(axis=1, keepdims=True)
+            p = np.exp(a)
+            p /= p.sum(axis=1, keepdims=True)
+            gradient = (T - p).sum(axis=0) - c / _OFFSET_SPREAD**2
+            H = np.diag(p.sum(axis=0) + _OFFSET_SPREAD**-2) - p.T @ p
+            move = np.linalg.solve(H, gradient)
+            c = c + move * min(1.0, 2.0 / max(np.abs(move).max(), 1e-12))
+            if np.abs(move).max() < 1e-5:
+                break
+        found[i] = (T * np.log(np.maximum(p, 1e-300))).sum() - 0.5 * c @ c / _OFFSET_SPREAD**2
+    return found
 
 
 @dataclass(frozen=True, eq=False)

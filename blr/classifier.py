@@ -39,6 +39,7 @@ _MANY_MEMBERS = 3  # from which each member's softmax has fewer Sobol points
 _FEW_NODES, _FEWEST_NODES = 512, 128  # of a member; at each of the nodes over what is missing
 _MOST = 0.5  # share of the integral, from which the point at the conditional mean counts little
 _ERROR_EFFECT = 0.1  # in probability, from which errors are flagged
+_WRONG = 0.05  # typical error of a probability, above which a row of an untrusted model is flagged
 _COUNT_DRAWS = 64  # of the weights, for the error of class counts that all objects share
 _COUNTED_ROWS = 128  # of a block, evenly spaced, that are counted under each draw and stand for all
 _DOMAIN_QUANTILE = 0.999
@@ -64,7 +65,7 @@ class Classifier:
     low_confidence, close_call
         Thresholds of the flags.
     untrusted
-        Whether the model's own verdict is red.
+        Whether the model's probabilities are not computed rightly; rows that may be wrong are flagged.
     support
         (2, F) the least and the largest value of each feature in the training set.  Beyond them labels say nothing, and
         the prediction is mixed of the models' extrapolation and that at the nearest value within.  None for the first.
@@ -204,13 +205,20 @@ class Classifier:
             (Flag.UNCERTAIN_INPUT, moved),
             (Flag.NOT_DETECTED, undetected),
             (Flag.BEYOND_LABELS, beyond),
-            (Flag.UNTRUSTED_MODEL, np.full(len(X), self.untrusted)),
+            (Flag.UNTRUSTED_MODEL, self._wrong(filled)),
         ):
             flags[where] |= int(flag)
         draws = count_draws(p[~gone].sum(axis=0), counts, _COUNT_DRAWS)
         scores = Scores.of(prediction, plugin, flags, gone, draws)
         link = self.members[0].posterior.link
         return scores if credible is None else scores.with_intervals(prediction, credible, link=link)
+
+    def _wrong(self, X: Matrix) -> Mask:
+        """Return the rows (N,) whose probabilities may be computed wrongly; none of a model that is trusted."""
+        if not self.untrusted:
+            return np.zeros(len(X), dtype=bool)
+        typical = sum(m.weight * m.posterior.typical_error(Phi) for m, Phi in self._designs(X))
+        return np.asarray(typical > _WRONG)
 
     def _point(
         self, X: Matrix, counted: Mask | None = None, rough: Mask | None = None

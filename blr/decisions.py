@@ -68,7 +68,7 @@ FLAG_MEANINGS: Mapping[Flag, str] = MappingProxyType(
         Flag.OUT_OF_DOMAIN: "unlike the training set, by its features or by the variance of its logit",
         Flag.MISSING_INPUT: "some feature was missing and was integrated out",
         Flag.UNCLASSIFIABLE: "no probabilities: no feature is measured, or it is outside the selection",
-        Flag.UNTRUSTED_MODEL: "the model's own trust verdict is red",
+        Flag.UNTRUSTED_MODEL: "its probabilities may be computed wrongly by more than 0.05",
         Flag.UNCERTAIN_INPUT: "measurement errors moved a probability by more than 0.1",
         Flag.NOT_DETECTED: "the object was observed in some band and not detected there",
         Flag.BEYOND_LABELS: "some feature is beyond the range of the labelled rows",

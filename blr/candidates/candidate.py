@@ -130,8 +130,6 @@ class PosteriorCheck:
     log_evidence_error: float | None  # one sigma, nats
     mean_difference: float | None
     reason: str  # why it is served in this way
-    reasons: tuple[str, ...]  # of the verdict
-    verdict: str  # on what is served: "green", "amber" or "red"
     way: str  # "unchanged", "confirmed", "matched", "sampled", "unchecked" or "failed"
 
 
@@ -159,7 +157,7 @@ class JudgedCandidate:
     parts: tuple[CandidatePart, ...]  # the best first; empty in models of earlier versions
     verdict: (
         str | None
-    )  # on the Gaussian approximation: "green", "amber" or "red"; None where nothing asked for it
+    )  # on the best part's Laplace fit: "green", "amber" or "red"; None where nothing asked for it
     reasons: tuple[str, ...]
     numbers: Mapping[str, float | None]  # the diagnostics behind the verdict
     converged: bool

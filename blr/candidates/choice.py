@@ -1,9 +1,9 @@
-"""The choice of the candidates that make the model, and the verdict on it.
+"""The choice of the candidates that make the model.
 
 Candidates are ranked by their rows of the table, or mixed so that rows left out of the fits are predicted best.  A row
 that lacks features has two predictions: with these at their conditional means, as training rows are fitted, and with
 these integrated out.  The model serves a mixture of both, in which the integral has the share that left-out rows ask
-for.  The verdict on a model is on the posteriors that it uses.  Shapes: N training rows, K classes, P parts.
+for.  Shapes: N training rows, K classes.
 """
 
 from __future__ import annotations
@@ -14,21 +14,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from blr.arrays import Matrix
-from blr.candidates.candidate import JudgedCandidate, PosteriorCheck
+from blr.candidates.candidate import JudgedCandidate
 from blr.likelihood.confusion import recorded_probability
 from blr.selection import compare as selection
 from blr.selection.stacking import stacking_weights
-from blr.trust.verdict import Trust
+from blr.trust.verdict import second_order_holds
 
 __all__ = [
     "LeftOut",
     "Ranking",
     "Selection",
-    "checked_parts",
     "choose",
     "integrated_share",
     "mixed",
-    "served_trust",
 ]
 
 ENOUGH = 0.05
@@ -37,13 +35,6 @@ MOST_ROUNDS = 4
 """Times that the candidates' shares and the integral's are sought in turn."""
 LEAST_WEIGHT = 1e-3
 """Smallest share of a candidate in a mixture: a smaller one costs as much time, and changes no prediction."""
-LEAST_CHECKED = 1 / 6
-"""Smallest share of a part that is checked.
-
-A refined posterior that needs another in its place errs by some 0.03 in probability.  Of a smaller part that moves the
-served probabilities by less than 0.005.
-"""
-LEVELS = ("green", "amber", "red")
 _WHOLE = (0.1, 0.9)
 """Prior probabilities of the prediction at the conditional means, and of the integral."""
 _TINY = np.finfo(float).tiny
@@ -154,13 +145,13 @@ class Ranking:
 def choose(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut], *, by: str) -> Ranking:
     """Return the ranking of candidates by "evidence", "bic" or "loo", where higher is better, or as a mixture.
 
-    The second-order term is included for all candidates if all verdicts are green, otherwise for none.  An "average"
+    The second-order term is included for all candidates if it holds for all, otherwise for none.  An "average"
     mixes candidates by their posterior probabilities; a "stack" predicts left-out rows best.
     """
     order = selection.rank(
         [candidate.log_evidence for candidate in candidates],
         [candidate.second_order or 0.0 for candidate in candidates],
-        [candidate.verdict or "unknown" for candidate in candidates],
+        [second_order_holds(candidate.numbers) for candidate in candidates],
         [candidate.prior_probability for candidate in candidates],
     )
     weights = order.weight
@@ -195,38 +186,3 @@ def _stacked(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut])
         if abs(integrated - before) < ENOUGH:
             break
     return shares
-
-
-def checked_parts(
-    members: Sequence[tuple[int, float]], candidates: Sequence[JudgedCandidate]
-) -> dict[int, dict[int, float]]:
-    """Return, by candidate and part, the share of each part that is checked: the large ones, the largest at least.
-
-    `members` are pairs of a candidate's index and its share.
-    """
-    shares = {index: [share * part.weight for part in candidates[index].parts] for index, share in members}
-    least = min(LEAST_CHECKED, max(max(of_parts) for of_parts in shares.values()))
-    return {
-        index: {number: share for number, share in enumerate(of_parts) if share >= least}
-        for index, of_parts in shares.items()
-    }
-
-
-def served_trust(laplace: Trust, shares: Sequence[float], checks: Sequence[PosteriorCheck | None]) -> Trust:
-    """Return the verdict on a model whose parts have these shares (P,) and checks (P,).
-
-    Where nothing was checked, it is the verdict on the Gaussian at the mode of the selected candidate, `laplace`.
-    """
-    done = [(share, check) for share, check in zip(shares, checks, strict=True) if check is not None]
-    if not done:
-        return laplace
-    verdict = max((check.verdict for _, check in done), key=LEVELS.index)
-    worst = [(share, r) for share, check in done if check.verdict == verdict for r in check.reasons]
-    worst += [(share, check.reason) for share, check in done if check.way != "unchanged"]
-    reasons = [r if share > 1 - 1e-9 else f"{share:.0%} of the mixture: {r}" for share, r in worst]
-    seen = sum(share for share, _ in done)
-    if seen < 1 - 1e-9 and any(check.way != "unchanged" for _, check in done):
-        reasons.append(
-            f"small parts with {1 - seen:.0%} of the mixture in total were not compared with the exact posterior"
-        )
-    return Trust(verdict, tuple(dict.fromkeys(reasons)), laplace.numbers)

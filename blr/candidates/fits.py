@@ -11,10 +11,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from types import MappingProxyType
 from typing import Any, Protocol, Self, TypedDict
 
 import numpy as np
@@ -36,7 +35,8 @@ from blr.likelihood.prior import GaussianPrior
 from blr.likelihood.targets import resolve_targets
 from blr.missing.domain import Domain
 from blr.missing.excess import excess_spread
-from blr.posterior.kinds import LaplacePosterior, RefinedPosterior
+from blr.posterior.ensemble import averaged
+from blr.posterior.kinds import LaplacePosterior, RefinedPosterior, SampledPosterior
 from blr.posterior.laplace import fit
 from blr.posterior.posterior import Posterior
 from blr.posterior.repair import Served, served
@@ -47,7 +47,7 @@ from blr.selection.evidence import fit_evidence
 from blr.selection.prior_scale import fit_scales
 from blr.selection.relevance import with_relevant_heights, with_relevant_widths
 from blr.sums import Rows
-from blr.trust.verdict import Trust, named_reasons
+from blr.trust.verdict import named_reasons
 
 __all__ = [
     "SILENT",
@@ -68,6 +68,8 @@ SAMPLED_AT_ONCE = 16_384
 """Rows of a sample whose design matrix is held in memory at once."""
 MOST_INCOMPLETE = 5000
 """Rows that are predicted with missing features integrated out, evenly spaced: each takes tens of predictions."""
+NEGLIGIBLE = 0.001
+"""Typical error of a part times its share, below which it is not compared with its exact posterior."""
 CHECK_WORK = 1.5e8
 """Operations that all checks may take, shared out by the parts' shares: about two seconds."""
 MOST_NUMBERS = 2**22
@@ -314,14 +316,23 @@ class FittedCandidate:
 
 @dataclass(frozen=True, eq=False)
 class FinalMember:
-    """A member of the model, and the check of its posterior against the exact one; None where it was not checked.
+    """A member of the model, and its probabilities (P, K) at the rows where they are compared with exact ones.
 
-    `trust` is the verdict on its Laplace fit, where it was asked for.
+    `off` (P, K) are these less the exact ones, as far as that is known, and `error` (P,) the standard error of it where
+    a `check` or chains tell it, else the typical difference.
     """
 
     member: Member
     check: PosteriorCheck | None
-    trust: Trust | None = None
+    probability: Matrix
+    off: Matrix
+    error: Vector
+
+    @property
+    def checked(self) -> bool:
+        """Whether `error` is what chance leaves, and nothing typical."""
+        ways = ("confirmed", "matched", "sampled")
+        return self.member.posterior.kind == "sampled" or (self.check is not None and self.check.way in ways)
 
 
 def fit_candidate(
@@ -497,8 +508,8 @@ def refit_candidate(
     selection: Selection,
     *,
     same_rows: bool,
-    checked: Mapping[int, float] = MappingProxyType({}),
-    judged: bool = False,
+    share: float = 1.0,
+    compared: Matrix | None = None,
     seed: int = 0,
     threads: int | None = None,
     what: str = "the candidate",
@@ -507,8 +518,8 @@ def refit_candidate(
     """Return the members of a candidate, with the posterior that the selection asks for.
 
     The refinement of a part starts at its draft.  With the `same_rows` as before, fits that are in memory are used.
-    The refined posteriors of the `checked` parts (index: share in the model) are compared with the exact ones where the
-    verdict on their Laplace fits is red.  `judged` asks for the verdict on the first part.
+    Where there are rows `compared` (P, F), the parts that matter in a model in which the candidate has this `share` are
+    compared with the exact ones there.
     """
     kind, step = selection.posterior, partial(progress.advance, 1)
     done = "refining" if kind == "refined" else "sampling the posterior of"
@@ -522,18 +533,27 @@ def refit_candidate(
             basis = problem.basis(part.width, known=part.widths or part.heights)
             laplace = problem.at_scale(basis, part.scale)
         (rng,) = problem.generator().spawn(1)
-        functions = basis.names(problem.names)
         q, check = _final(kind, laplace, _start(laplace, fitted.drafts[number : number + 1]), rng, step), None
+        if compared is None:
+            nothing = np.zeros((0, len(data.classes)))
+            members.append(
+                FinalMember(
+                    Member(basis, q, problem.columns, part.weight), None, nothing, nothing, nothing[:, 0]
+                )
+            )
+            continue
+        Phi, weight = basis(compared[:, problem.columns]), share * part.weight
+        off, error = _typical_difference(q, Phi)
         # Chains read all rows thousands of times.
-        if isinstance(q, RefinedPosterior) and number in checked and data.streamed is None:
+        matters = weight * float(error.mean()) > NEGLIGIBLE and data.streamed is None
+        if isinstance(q, RefinedPosterior) and matters:
             progress.start(f"checking {what} against the exact posterior", 0, "steps")
-            exact = served(laplace, q, rng=rng, work=CHECK_WORK * checked[number])
-            q, check = exact.posterior, posterior_check(exact, functions, data.classes)
-        trust = None
-        if number in checked or (judged and not number):
-            reasons = named_reasons(laplace.trust.reasons, functions, data.classes)
-            trust = replace(laplace.trust, reasons=reasons)
-        members.append(FinalMember(Member(basis, q, problem.columns, part.weight), check, trust))
+            exact = served(laplace, q, rng=rng, rows=Phi, work=CHECK_WORK * weight)
+            q, check = exact.posterior, posterior_check(exact)
+            if exact.left is not None and exact.left_error is not None:
+                off, error = exact.left, exact.left_error
+        p = q.prediction(Phi).probability
+        members.append(FinalMember(Member(basis, q, problem.columns, part.weight), check, p, off, error))
     return members
 
 
@@ -559,18 +579,28 @@ def _final(
     return refine(laplace, start=start, on_step=step)
 
 
-def posterior_check(result: Served, functions: Sequence[str], classes: Sequence[str]) -> PosteriorCheck:
-    """Return a check as a model stores it, with the log evidence in nats and its error where sampling estimated it.
+def _typical_difference(q: Posterior, Phi: Matrix) -> tuple[Matrix, Vector]:
+    """Return what is known of the difference of probabilities from exact ones (P, K), and a typical rest (P,).
 
-    `functions` (M,) and `classes` (K,) are the names in its reasons.
+    Of a Laplace posterior the refined one tells the difference, but for its own typical error.
     """
+    p = q.prediction(Phi).probability
+    if isinstance(q, SampledPosterior):
+        if q.trust.verdict == "red":
+            return np.zeros_like(p), np.abs(p - q.laplace.prediction(Phi).probability).max(axis=1)
+        return np.zeros_like(p), averaged(q.problem, Phi, q.draws)[1].max(axis=1)
+    if isinstance(q, LaplacePosterior):
+        refined = refine(q)
+        return p - refined.prediction(Phi).probability, refined.typical_error(Phi)
+    return np.zeros_like(p), q.typical_error(Phi)
+
+
+def posterior_check(result: Served) -> PosteriorCheck:
+    """Return a check as a model stores it, with the log evidence in nats and its error where sampling estimated it."""
     evidence, error = result.evidence or (math.nan, math.nan)
-    trust = result.posterior.trust
     return PosteriorCheck(
         way=result.way,
         reason=result.reason,
-        verdict=trust.verdict,
-        reasons=named_reasons(trust.reasons, functions, classes),
         mean_difference=_finite(result.mean_difference),
         largest_difference=_finite(result.largest_difference),
         log_evidence=_finite(evidence),

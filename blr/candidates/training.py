@@ -30,7 +30,7 @@ from blr.arrays import (
     without_names,
 )
 from blr.basis.kinds import fit_basis, known_kind
-from blr.calibration import log_loss
+from blr.calibration import calibration_line, log_loss
 from blr.candidates.candidate import (
     Candidate,
     CandidatePart,
@@ -38,9 +38,10 @@ from blr.candidates.candidate import (
     PosteriorCheck,
     default_candidates,
 )
-from blr.candidates.choice import LEVELS, Ranking, Selection, checked_parts, choose, mixed, served_trust
+from blr.candidates.choice import Ranking, Selection, choose, mixed
 from blr.candidates.fits import SILENT, FinalMember, FittedCandidate, Progress, fit_candidate, refit_candidate
 from blr.candidates.rows import LabelledRows, TrainingSet, density_weights, overdispersion, wrong_labels
+from blr.candidates.verdict import calibrated, compared_rows, computed, known, logistic_loss, verdict_of
 from blr.classifier import Classifier, Member
 from blr.explanation.contributions import Contributions, contributions
 from blr.likelihood.confusion import as_confusion, recorded_probability
@@ -139,7 +140,7 @@ class Training:
         self, index: int, fitted: Sequence[FittedCandidate], ranking: Ranking
     ) -> dict[str, list[FinalMember]]:
         """Give a candidate the posterior that the selection asks for; return its members, by their fit."""
-        checked = checked_parts(ranking.members, [one.row for one in fitted])
+        share = dict(ranking.members)[index]
         return {
             which: refit_candidate(
                 self.candidates[index],
@@ -147,8 +148,8 @@ class Training:
                 fitted[index],
                 self.selection,
                 same_rows=which == "judged",
-                checked=checked[index] if data is self.kept else {},
-                judged=data is self.kept and index == ranking.selected,
+                share=share,
+                compared=compared_rows(data, self.target) if data is self.kept else None,
                 seed=self.seed,
                 threads=self.threads,
                 what=self._what(index),
@@ -163,10 +164,9 @@ class Training:
         """Return the classifier that the chosen candidates make, and the numbers that judge it."""
         which, shares = [*self.fits][-1], dict(ranking.members)
         rows, judged_share = self.judged.rows, self.judged.class_share
-        kept = [final for index in finals for final in finals[index][which]]
         table = tuple(
             CandidateRow(
-                **vars(one.row) | _verdict(finals.get(i, {}).get(which, ())),
+                **vars(one.row),
                 weight=weight,
                 share=shares.get(i, 0.0),
                 checks=tuple(final.check for final in finals[i][which]) if i in finals else (),
@@ -179,14 +179,14 @@ class Training:
         if self.selection.temperature == "estimated" and rows.confusion is None:
             temperature = estimate_temperature(p, mixture.share)
         p = p if temperature is None else temperature.scaled(p)
-        trust = _trust(table[ranking.selected], self._members(finals, shares, which), kept)
+        is_computed, numbers = computed(self._finals(finals, shares, which), temperature)
 
         def build(fits: str) -> Classifier:
             return _classifier(
-                self._members(finals, shares, fits),
+                [final.member for final in self._finals(finals, shares, fits)],
                 self.fits[fits],
                 self.selection,
-                untrusted=trust.verdict == "red",
+                untrusted=is_computed.colour == "red",
                 temperature=temperature,
                 integrated=ranking.integrated,
             )
@@ -202,17 +202,25 @@ class Training:
         else:
             self.progress.start("judging the model by left-out rows", len(p), "rows")
         self.progress.advance(len(p))
+        group, outcome = None if rows.group is None else rows.group[seen], _outcome(rows, seen)
+        shown = np.where(np.isfinite(p[:, :1]), p, judged_share)
+        simple = logistic_loss(self.judged, outcome)
+        is_calibrated, of_line = calibrated(
+            calibration_line(shown, outcome, group=group), self.judged.classes
+        )
+        is_known = known(skill(shown, outcome, class_shares=judged_share, group=group), simple)
         return TrainedClassifier(
             classifier=self._corrected(judged if which == "judged" else build(which), self.kept.class_share),
             judged=None if which == "judged" else self._corrected(judged, judged_share),
             candidates=table,
             selected=ranking.selected,
-            trust=trust,
+            trust=verdict_of((is_computed, is_calibrated, is_known), numbers | of_line),
+            log_loss_logistic=simple,
             seen=seen,
             probability=p,
             plugin=plugin,
-            outcome=_outcome(rows, seen),
-            group=None if rows.group is None else rows.group[seen],
+            outcome=outcome,
+            group=group,
             class_share=judged_share,
             class_share_kept=self.kept.class_share,
             noise={}
@@ -230,9 +238,10 @@ class Training:
             finals = {index: self.refine(index, fitted, ranking) for index, _ in ranking.members}
             return self.trained(fitted, ranking, finals)
 
-    def _members(self, finals: Finals, shares: Mapping[int, float], which: str) -> list[Member]:
+    def _finals(self, finals: Finals, shares: Mapping[int, float], which: str) -> list[FinalMember]:
+        """Return the members of a fit, each with its weight in the model."""
         return [
-            replace(final.member, weight=shares[index] * final.member.weight)
+            replace(final, member=replace(final.member, weight=shares[index] * final.member.weight))
             for index in finals
             for final in finals[index][which]
         ]
@@ -284,25 +293,6 @@ def _classifier(
     )
 
 
-def _verdict(finals: Sequence[FinalMember]) -> dict[str, object]:
-    """Return the verdict on a candidate's first part as fields of its row; nothing where none was asked for."""
-    if not finals or finals[0].trust is None:
-        return {}
-    trust = finals[0].trust
-    numbers = {name: float(x) if np.isfinite(x) else None for name, x in trust.numbers.items()}
-    return {"verdict": trust.verdict, "reasons": tuple(trust.reasons), "numbers": numbers}
-
-
-def _trust(selected: CandidateRow, members: Sequence[Member], finals: Sequence[FinalMember]) -> Trust:
-    """Return the verdict on the posteriors of the model: that of the checked parts, or of its chains if it has some."""
-    checks = [final.check for final in finals]
-    if any(check is not None for check in checks) or members[0].posterior.kind != "sampled":
-        numbers = {name: np.nan if x is None else x for name, x in selected.numbers.items()}
-        laplace = Trust(selected.verdict or "red", selected.reasons, numbers)
-        return served_trust(laplace, [m.weight for m in members], checks)
-    return max((m.posterior.trust for m in members), key=lambda trust: LEVELS.index(trust.verdict))
-
-
 def _outcome(rows: LabelledRows, seen: NDArray[np.bool_]) -> Any:
     """Return the classes (n,) of the rows in a mask, or the shares (n, K) of their votes."""
     if rows.votes is None:
@@ -322,7 +312,9 @@ class TrainedClassifier:
     candidates, selected
         The table of the candidates, and the row that became the model, or the largest part of it.
     trust
-        The verdict on its posteriors, with its reasons and numbers.
+        The verdict on its probabilities, with its reasons, numbers and answers.
+    log_loss_logistic
+        The log loss of a cross-validated logistic regression on the rows that judge; None where labels may be wrong.
     seen, probability, plugin
         The labelled rows (N,) that judge: the held-out ones or, without any, all of them, each left out of the fits.
         Their probabilities (n, K), moderated and with the weights at the mode.  Where labels may be wrong, they are
@@ -356,6 +348,7 @@ class TrainedClassifier:
     candidates: tuple[CandidateRow, ...]
     selected: int
     trust: Trust
+    log_loss_logistic: float | None
     seen: NDArray[np.bool_]
     probability: Matrix
     plugin: Matrix
@@ -459,6 +452,7 @@ class TrainedClassifier:
             "candidates": [asdict(row) for row in self.candidates],
             "selected": self.selected,
             "trust": self.trust.to_dict(),
+            "log_loss_logistic": self.log_loss_logistic,
             "noise": dict(self.noise),
             "labels": None if self.labels is None else self.labels.tolist(),
             "comparison": None if self.comparison is None else vars(self.comparison),
@@ -475,6 +469,7 @@ class TrainedClassifier:
             candidates=tuple(_row(row) for row in d["candidates"]),
             selected=d["selected"],
             trust=Trust.from_dict(d["trust"]),
+            log_loss_logistic=d["log_loss_logistic"],
             noise=dict(d["noise"]),
             labels=None if d["labels"] is None else np.array(d["labels"]),
             comparison=None if d["comparison"] is None else DensityRatio(**d["comparison"]),
@@ -490,9 +485,7 @@ def _row(d: Mapping[str, Any]) -> CandidateRow:
     for part in d["parts"]:
         arrays: dict[str, Any] = {n: tuple(x) if isinstance(x, list) else x for n, x in part.items()}
         parts.append(CandidatePart(**arrays))
-    checks = tuple(
-        None if c is None else PosteriorCheck(**{**c, "reasons": tuple(c["reasons"])}) for c in d["checks"]
-    )
+    checks = tuple(None if c is None else PosteriorCheck(**c) for c in d["checks"])
     own = {
         "parts": tuple(parts),
         "checks": checks,

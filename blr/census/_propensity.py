@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # its modules load when used
 from scipy.special import expit
 
 from blr.arrays import Matrix, Vector
 from blr.census.rows import LabelledRows, TargetRows
 
-__all__ = ["Propensity", "propensity", "standardised"]
+__all__ = ["Novelty", "Propensity", "novelty", "propensity", "standardised"]
 
 FOLDS = 5
 PRECISION = 100.0
@@ -24,6 +25,11 @@ MOST_ROWS = 1000
 """Most rows of each set that are compared; more would not change the answer."""
 MOST_PRODUCTS = 12
 """Most features whose products are taken; of more, the squares alone."""
+EXPECTED = 0.05
+"""Share of the labelled rows that are farthest from the others."""
+MUCH, FAR = 0.1, 0.6
+"""Share of a target so far from labelled rows, and area under the curve of the distances, below which it is no new
+class: mildly biased labels have these too."""
 _NEWTON_STEPS, _TOLERANCE = 30, 1e-6
 FARTHEST = 5.0
 """Standard deviations at which a feature is cut: one extreme row must not dominate."""
@@ -67,6 +73,38 @@ def propensity(labelled: LabelledRows, target: TargetRows, row_weight: Vector) -
         ratio = np.interp(np.arange(len(ratio)), near, ratio[near])
     error = float(np.sqrt((1 / worth[0] + 1 / worth[1]) / 12))
     return Propensity(area, error, ratio / ratio.mean())
+
+
+@dataclass(frozen=True)
+class Novelty:
+    """Whether the target has objects that are unlike every labelled one, as those of a class without labels are.
+
+    `share` of the target lies farther from its nearest labelled row than `EXPECTED` of the labelled rows do from
+    theirs; `errors` is by how many standard errors that, or the distance of all, is too much; 0 if it is little.
+    """
+
+    share: float
+    errors: float
+
+
+def novelty(labelled: LabelledRows, target: TargetRows, row_weight: Vector) -> Novelty:
+    """Return whether the target lies farther from labelled rows, which count by `row_weight` (n,), than these do."""
+    near, far = _spaced(len(labelled.y)), _spaced(len(target.weight))
+    Z, missing = standardised(labelled.X[near], target.X[far])
+    points, n = np.column_stack([Z, missing]), len(near)
+    tree = scipy.spatial.cKDTree(points[:n])
+    own, other = tree.query(points[:n], k=2)[0][:, 1], tree.query(points[n:], k=1)[0]
+    weight, of_target = row_weight[near], target.weight[far]
+    order = np.argsort(own, kind="stable")
+    below = np.cumsum(weight[order]) / weight.sum()
+    limit = own[order][min(int(np.searchsorted(below, 1 - EXPECTED)), n - 1)]
+    share = float(of_target @ (other > limit) / of_target.sum())
+    worth = sum(float((w**2).sum() / w.sum() ** 2) for w in (weight, of_target))
+    tail = (share - EXPECTED) / np.sqrt(EXPECTED * (1 - EXPECTED) * worth)
+    is_target = np.arange(len(points)) >= n
+    area = _area(np.concatenate([own, other]), is_target, np.concatenate([weight / n, of_target]))
+    found = [tail] * (share > MUCH) + [(area - 0.5) / np.sqrt(worth / 12)] * (area > FAR)
+    return Novelty(share, float(max(found, default=0.0)))
 
 
 def _spaced(n: int) -> np.ndarray:

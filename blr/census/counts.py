@@ -13,7 +13,7 @@ import numpy as np
 
 from blr.arrays import Vector
 from blr.census._means_test import means_test
-from blr.census._propensity import Propensity, propensity
+from blr.census._propensity import EXPECTED, Propensity, novelty, propensity
 from blr.census.results import Assumption, StatedAssumption
 from blr.census.rows import LabelledRows, TargetRows
 from blr.census.shares import (
@@ -40,6 +40,8 @@ TOLD_APART = 0.6
 TOO_FAR = 0.75
 """Area from which biased labels do not carry a count: with labels of the brightest third (areas of 0.76 to 0.92)
 intervals of 95 % held 61 % on eight sets, for the model is extrapolated and nothing shows by how much it errs."""
+MOST_NOVELTY = 3.5
+"""Standard errors by which objects may be farther from labelled ones than these are from each other."""
 MOST_CHANGE = 6.0
 """Factor by which a class's labelled rows may count more or less: a few rows must not represent all."""
 FALSE_ALARMS = 0.005
@@ -111,16 +113,9 @@ def count_classes(
     change = np.clip(shares.mean / labelled.shares, 1 / MOST_CHANGE, MOST_CHANGE)
     weight = labelled.weight * change[labelled.y]
     alike = propensity(labelled, target, weight)
-    if _differs(alike):
-        given = "" if assumes is None else f'"{assumes}" is contradicted: '
-        return Counted(
-            None,
-            assumes,
-            f"{given}whatever share each class has, the labelled objects do not look like these: {_area(alike)}. "
-            f"So they do not tell the counts; {_remedy_of_bias(labelled, target)}",
-            alike,
-            contradicted=True,
-        )
+    refused = _refusal(labelled, target, weight, alike, assumes)
+    if refused:
+        return Counted(None, assumes, refused, alike, contradicted=True)
     seen = _contradiction(labelled, target, shares, alike)
     if assumes is None and seen:
         return _spanning(labelled, target, shares, alike, seen)
@@ -140,6 +135,31 @@ def _contradiction(labelled: LabelledRows, target: TargetRows, shares: ShareDraw
             f"({p}, expected {FALSE_ALARMS} or more)"
         )
     return _area(alike) if alike.auc - _AREA_APART * alike.error > 0.5 else ""
+
+
+def _refusal(
+    labelled: LabelledRows,
+    target: TargetRows,
+    weight: Vector,
+    alike: Propensity,
+    assumes: StatedAssumption | None,
+) -> str:
+    """Return in words why nothing can be said, where labelled rows count by `weight` (n,); '' where something can."""
+    if _differs(alike):
+        given = "" if assumes is None else f'"{assumes}" is contradicted: '
+        return (
+            f"{given}whatever share each class has, the labelled objects do not look like these: {_area(alike)}. "
+            f"So they do not tell the counts; {_remedy_of_bias(labelled, target)}"
+        )
+    new = novelty(labelled, target, weight)
+    if assumes is not None or new.errors <= MOST_NOVELTY:
+        return ""
+    return (
+        f"some objects are unlike every labelled one: {100 * new.share:.1f} % of the target are farther from the "
+        f"labels than {100 * EXPECTED:.0f} % of these are from each other ({new.errors:.1f} standard errors too many). "
+        "They may be of a class that has no labels, or the labels are biased; label some of them (OUT_OF_DOMAIN) and "
+        "train again, or audit the output"
+    )
 
 
 def _remedy_of_bias(labelled: LabelledRows, target: TargetRows) -> str:

@@ -245,6 +245,14 @@ class WeightPosterior(Described):
         moments = self.problem.class_moments(*self._outputs(matrix, single=single and self._single))
         return predicted(*moments, link=self.link, shift=shift, most_nodes=most_nodes)
 
+    def typical_error(self, Phi: ArrayLike) -> Vector:
+        """Return by how much probabilities (N,) of rows typically differ from exact ones: 0 of a posterior from chains.
+
+        One where nothing tells it, as of a Laplace fit alone, or of chains that did not mix.
+        """
+        unknown = self.verdict is not None and self.verdict.verdict == "red"
+        return np.full(len(np.atleast_2d(Phi)), float(unknown))
+
     def output_probability(self, mean: Matrix, covariance: Matrix) -> Matrix:
         """Return probabilities (N, K) of the predictive integral over outputs with given moments.
 

@@ -25,7 +25,7 @@ from blr.gaussian import Gaussian
 from blr.posterior._weights import WeightPosterior
 from blr.posterior.ensemble import averaged
 from blr.predictive.mixture import Prediction, require_shift
-from blr.trust.verdict import Trust, assess
+from blr.trust.verdict import Trust, assess, of_probabilities, some_rows
 
 __all__ = [
     "KINDS",
@@ -38,6 +38,12 @@ __all__ = [
     "ShiftedPosterior",
     "posterior_from_dict",
 ]
+
+
+TYPICAL_ERROR = 0.05
+"""Mean error of refined probabilities, as a share of how far refining moved them from the Laplace fit's."""
+LARGEST_OVER_MEAN = 3.0
+"""The same share of the largest errors, over that of the mean."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -107,9 +113,13 @@ class LaplacePosterior(WeightPosterior):
             return self.verdict
         return assess(self.problem, self.gaussian, converged=self.converged, status=self.status)
 
+    def typical_error(self, Phi: ArrayLike) -> Vector:
+        """Return ones (N,): nothing tells how far the probabilities of rows Phi (N, M) differ from exact ones."""
+        return np.ones(len(np.atleast_2d(Phi)))
+
     @property
     def second_order(self) -> float:
-        """Second-order term to add to the log evidence, in nats; the sum is good to 0.015 where trust is green."""
+        """Second-order term to add to the log evidence, in nats; see `trust.second_order_holds`."""
         return self.trust.numbers["second_order"]
 
     def plugin(self, Phi: ArrayLike) -> Matrix:
@@ -215,6 +225,28 @@ class RefinedPosterior(_ImprovedPosterior):
     kind: ClassVar[str] = "refined"
 
     elbo: float
+
+    def typical_error(self, Phi: ArrayLike) -> Vector:
+        """Return by how much probabilities (N,) of rows Phi (N, M) typically differ from those of the exact posterior.
+
+        A share of how far they moved from the Laplace fit's, the same for all problems: `docs/accuracy.md` has it.
+        Zero where a check has compared them.
+        """
+        if self.verdict is not None and "standard_error" in self.verdict.numbers:
+            return super().typical_error(Phi)
+        moved = self.prediction(Phi).probability - self.laplace.prediction(Phi).probability
+        return np.asarray(TYPICAL_ERROR * np.abs(moved).max(axis=1))
+
+    @cached_property
+    def _trust(self) -> Trust:
+        if self.verdict is not None:
+            return self.verdict
+        laplace = self.laplace.trust
+        error = self.typical_error(some_rows(self.problem.require_data()))
+        numbers = {"mean_error": float(error.mean()), "largest_error": float(error.max()) * LARGEST_OVER_MEAN}
+        remedy = "compare it with the exact posterior (blr.served), or sample that (blr.sample_posterior)"
+        of_laplace = [] if self.laplace.converged else [("red", reason) for reason in laplace.reasons[:1]]
+        return Trust.of([*of_laplace, of_probabilities(numbers, remedy)], {**laplace.numbers, **numbers})
 
     def _own_tree(self) -> dict[str, Any]:
         return super()._own_tree() | {"elbo": self.elbo}

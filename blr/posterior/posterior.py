@@ -136,6 +136,10 @@ class Posterior(Protocol, metaclass=_CheckedByName):
         """
         ...
 
+    def typical_error(self, Phi: ArrayLike) -> Vector:
+        """Return by how much probabilities (N,) of rows Phi (N, M) typically differ from exact ones; 1 for unknown."""
+        ...
+
     def prediction(
         self,
         Phi: ArrayLike,

@@ -1,9 +1,9 @@
 """The posterior that is served: the refined one where it holds, else what chains put in its place.
 
-A red verdict condemns the Gaussian at the mode.  The refined Gaussian often serves all the same, and where it does not,
-the Gaussian with the exact posterior's mean and covariance mostly does, at no cost in prediction: of activations, which
-are sums of many weights, it errs less than the refined one, whose covariance is too small.  Only where that fails too
-are draws served.  (Mixtures of four to sixteen Gaussians fitted to the draws were no better than one.)
+The refined Gaussian mostly serves, and where it does not, the Gaussian with the exact posterior's mean and covariance
+mostly does, at no cost in prediction: of activations, which are sums of many weights, it errs less than the refined
+one, whose covariance is too small.  Only where that fails too are draws served.  (Mixtures of four to sixteen
+Gaussians fitted to the draws were no better than one.)
 Shapes: P rows, M columns, K classes, S draws.
 """
 
@@ -34,13 +34,14 @@ from blr.posterior.variational import refine
 from blr.predictive.output_moments import OutputMoments
 from blr.sums import Terms
 from blr.threads import single_threaded_blas
-from blr.trust.verdict import Finding, Trust
+from blr.trust.verdict import Finding, Trust, of_probabilities
 
 __all__ = ["Served", "served"]
 
 MEAN_DIFFERENCE, LARGEST_DIFFERENCE = 0.005, 0.03
 """Bounds of the difference in probability between what is served and the exact posterior: mean and largest of rows."""
 
+_TOO_SMALL = 0.001  # typical mean error of refined probabilities, below which nothing is checked
 _ERROR = 1e-3  # wanted standard error of a probability, in the mean over rows
 _NOISE = 2.0  # standard errors of a row that are allowed on top of the largest difference
 _WORK = 6e7, 0.45  # operations for a hundred rows, and the power of rows by which they grow
@@ -49,19 +50,19 @@ _ROWS = 128  # training rows of which points are made, twice as many, where prob
 _BEYOND = 0.5  # how far points lie beyond a pair's ends, in units of its distance
 _R_HAT = 1.05, 1.1  # of probabilities: green below the first, red from the second on
 _EFFECTIVE = 100.0  # independent draws for the worst row, below which the chains have not mixed
-_COARSE = 0.005  # standard error in the mean over rows from which the verdict is amber
 
 
 @dataclass(frozen=True, eq=False)
 class Served:
     """The posterior to be served, and how it was arrived at.
 
-    `way`: "unchanged" (the Laplace verdict is not red), "confirmed" (the refined posterior holds), "matched" (the
-    Gaussian with the exact posterior's moments), "sampled" (draws), "unchecked" (a check would take more work than was
-    allowed: the refined one, amber) or "failed" (chains did not mix: the refined one, red).
+    `way`: "unchanged" (refined probabilities typically err too little to look), "confirmed" (the refined posterior
+    holds), "matched" (the Gaussian with the exact posterior's moments), "sampled" (draws), "unchecked" (a check would
+    take more work than was allowed: the refined one) or "failed" (chains did not mix: the refined one, red).
     `reason` says it in words.  `mean_difference` and `largest_difference`: of the refined probabilities
-    from the exact ones over rows, NaN where unchecked.  `chains`: the exact posterior's draws, for `bridge_evidence`;
-    None where no chains were run.
+    from the exact ones over rows, NaN where unchecked.  `left` (P, K): the probabilities that are served less the exact
+    ones, at the rows of the check, and `left_error` (P,) its standard error; None where unchecked.  `chains`: the exact
+    posterior's draws, for `bridge_evidence`; None where no chains were run.
     """
 
     posterior: Posterior
@@ -72,6 +73,8 @@ class Served:
     chains: SampledPosterior | None = None
     importance: tuple[float, float] | None = None
     refined: Gaussian | None = None
+    left: Matrix | None = None
+    left_error: Vector | None = None
 
     @cached_property
     def evidence(self) -> tuple[float, float] | None:
@@ -89,7 +92,7 @@ def served(
     rows: ArrayLike | None = None,
     work: float | None = None,
 ) -> Served:
-    """Return the posterior to predict with; a Laplace fit `q` with a red verdict is checked, and replaced if it fails.
+    """Return the posterior to predict with: the refined one, which is checked, and replaced if it fails.
 
     Parameters
     ----------
@@ -124,12 +127,12 @@ def served(
     """
     laplace = q.fitted
     refined = refine(laplace) if refined is None else refined
-    if laplace.trust.verdict != "red":
-        return Served(refined, "unchanged", "the refined posterior is used: the Gaussian approximation holds")
     rng = np.random.default_rng(0) if rng is None else rng
     problem, start = laplace.problem, refined.gaussian
     n_rows, training = _training(problem)
     points = _around(training, rng) if rows is None else problem.design(rows)
+    if refined.converged and float(refined.typical_error(points).mean()) < _TOO_SMALL:
+        return Served(refined, "unchanged", "refined probabilities typically err by less than 0.001 here")
     bound = work
     if bound is None:
         by_rows = _WORK[0] * max(1.0, n_rows / 100.0) ** _WORK[1]
@@ -189,15 +192,19 @@ def _differences(p: Matrix, exact: Exact) -> tuple[float, float, bool]:
 
 def _gaussian(refined: RefinedPosterior, points: Matrix, exact: Exact) -> Served | None:
     """Return what is served if a Gaussian holds: the refined one, else that of the exact moments; None if neither."""
-    mean, largest, holds = _differences(refined.prediction(points).probability, exact)
+    p = refined.prediction(points).probability
+    mean, largest, holds = _differences(p, exact)
     how = "chains confirm" if exact.weight is None else "importance draws confirm"
     if holds:
-        reason = (
-            f"the Gaussian approximation at the mode fails here, but {how} the refined posterior: "
-            f"probabilities differ by at most {largest:.3f}, {mean:.4f} on average"
-        )
+        said = f"its probabilities differ by {mean:.4f} on average, at most by {largest:.3f}"
+        reason = f"{how} the refined posterior: {said}"
         return _served(
-            replace(refined, verdict=_trust(exact, reason)), "confirmed", (mean, largest), refined, exact
+            replace(refined, verdict=_trust(exact, reason, p)),
+            "confirmed",
+            p,
+            refined,
+            exact,
+            (mean, largest),
         )
     moments = _moments(refined, exact)
     outputs = OutputMoments(moments, refined.problem.likelihood.n_outputs)
@@ -211,8 +218,8 @@ def _gaussian(refined: RefinedPosterior, points: Matrix, exact: Exact) -> Served
         f"and covariance of {source} is used: its probabilities differ by at most {largest_left:.3f}, "
         f"{mean_left:.4f} on average"
     )
-    posterior = _with_moments(refined, moments, _trust(exact, reason))
-    return _served(posterior, "matched", (mean, largest), refined, exact)
+    posterior = _with_moments(refined, moments, _trust(exact, reason, p))
+    return _served(posterior, "matched", p, refined, exact, (mean, largest))
 
 
 def _with_moments(refined: RefinedPosterior, moments: Gaussian, verdict: Trust) -> MatchedPosterior:
@@ -231,7 +238,8 @@ def _sampled(refined: RefinedPosterior, points: Matrix, exact: Exact) -> Served:
     """Return the fewest draws that give the probabilities of all of them."""
     mean, largest, _ = _differences(refined.prediction(points).probability, exact)
     for n in _THINNED:
-        draws, thinned = _thinned(refined.problem, points, exact, n)
+        draws, p = _thinned(refined.problem, points, exact, n)
+        thinned = float(np.abs(p - exact.probability).max(axis=1).mean())
         if thinned <= _ERROR:
             break
     error = float(exact.error.max(axis=1).mean())
@@ -240,8 +248,8 @@ def _sampled(refined: RefinedPosterior, points: Matrix, exact: Exact) -> Served:
         f"{largest:.3f}): {len(draws)} draws from Markov chains are used, whose probabilities have a "
         f"standard error of {np.hypot(thinned, error):.4f} on average"
     )
-    posterior = _with_draws(refined, exact, draws, _trust(exact, reason))
-    return _served(posterior, "sampled", (mean, largest), refined, exact)
+    posterior = _with_draws(refined, exact, draws, _trust(exact, reason, p))
+    return _served(posterior, "sampled", p, refined, exact, (mean, largest))
 
 
 def _with_draws(refined: RefinedPosterior, exact: Exact, draws: Matrix, verdict: Trust) -> SampledPosterior:
@@ -257,20 +265,17 @@ def _with_draws(refined: RefinedPosterior, exact: Exact, draws: Matrix, verdict:
     )
 
 
-def _thinned(problem: Problem, points: Matrix, exact: Exact, n: int) -> tuple[Matrix, float]:
-    """Return about n of the draws, and the error of their probabilities at the points, in the mean.
+def _thinned(problem: Problem, points: Matrix, exact: Exact, n: int) -> tuple[Matrix, Matrix]:
+    """Return about n of the draws, and their probabilities (P, K) at the points.
 
     They are moved to the mean of all, or to their covariance too, whichever errs less: the latter is a linear map,
     which mixes weights of skewed distributions, and of few draws a weight makes the error twice as large.
     """
     some = exact.draws[np.unique(np.linspace(0, len(exact.draws) - 1, n).round().astype(int))]
     choices = (centred_at(some, exact.mean), matched(some, exact.mean, exact.covariance))
-    errors = [
-        float(np.abs(averaged(problem, points, d)[0].probability - exact.probability).max(axis=1).mean())
-        for d in choices
-    ]
-    best = int(np.argmin(errors))
-    return choices[best], errors[best]
+    found = [averaged(problem, points, d)[0].probability for d in choices]
+    best = int(np.argmin([np.abs(p - exact.probability).max(axis=1).mean() for p in found]))
+    return choices[best], found[best]
 
 
 def _moments(refined: RefinedPosterior, exact: Exact) -> Gaussian:
@@ -284,28 +289,42 @@ def _moments(refined: RefinedPosterior, exact: Exact) -> Gaussian:
 
 
 def _served(
-    posterior: Posterior, way: str, difference: tuple[float, float], refined: RefinedPosterior, exact: Exact
+    posterior: Posterior,
+    way: str,
+    p: Matrix,
+    refined: RefinedPosterior,
+    exact: Exact,
+    difference: tuple[float, float],
 ) -> Served:
+    """Return what is served in one of the ways, with its probabilities p (P, K) at the rows of the check."""
     (reason,) = posterior.trust.reasons[:1]
-    if exact.weight is not None:
-        return Served(posterior, way, reason, *difference, importance=exact.log_evidence)
-    chains = _with_draws(refined, exact, exact.draws, posterior.trust)
-    return Served(posterior, way, reason, *difference, chains=chains, refined=refined.gaussian)
+    chains = None if exact.weight is not None else _with_draws(refined, exact, exact.draws, posterior.trust)
+    return Served(
+        posterior,
+        way,
+        reason,
+        *difference,
+        chains=chains,
+        importance=exact.log_evidence,
+        refined=refined.gaussian,
+        left=p - exact.probability,
+        left_error=exact.error.max(axis=1),
+    )
 
 
-def _trust(exact: Exact, reason: str) -> Trust:
-    """Return the verdict of what is served: green, or amber where chains are short."""
-    findings: list[Finding] = [("green", reason)]
-    error = float(exact.error.max(axis=1).mean())
+def _trust(exact: Exact, reason: str, p: Matrix) -> Trust:
+    """Return the verdict of what is served, with probabilities p (P, K): green, or amber where chains are short."""
+    off = np.hypot(np.abs(p - exact.probability), exact.error).max(axis=1)
+    numbers = {"mean_error": float(off.mean()), "largest_error": float(off.max())}
+    findings: list[Finding] = [
+        ("green", reason),
+        of_probabilities(numbers, "sample the posterior (blr.sample_posterior)"),
+    ]
     if not exact.r_hat < _R_HAT[0]:
         findings.append(
             ("amber", f"the chains disagree a little (R-hat {exact.r_hat:.3f}, above {_R_HAT[0]})")
         )
-    if not error < _COARSE:
-        findings.append(
-            ("amber", f"the limited computing time leaves the probabilities a standard error of {error:.3f}")
-        )
-    ordered = Trust.of(findings, _numbers(exact))
+    ordered = Trust.of(findings, _numbers(exact) | numbers)
     return replace(ordered, reasons=(reason, *(r for r in ordered.reasons if r != reason)))
 
 
@@ -319,21 +338,19 @@ def _numbers(exact: Exact) -> dict[str, float]:
 
 
 def _unchecked(refined: RefinedPosterior) -> Served:
-    """Return the refined posterior, its verdict amber: to compare it with the exact one would take too long."""
-    reason = "the Gaussian approximation at the mode fails here; to compare the refined one with the exact posterior "
-    trust = Trust.of([("amber", reason + "would take too long")], {})
-    return Served(replace(refined, verdict=trust), "unchecked", trust.reasons[0])
+    """Return the refined posterior as it is: to compare it with the exact one would take too long."""
+    return Served(
+        refined, "unchecked", "to compare the refined posterior with the exact one would take too long"
+    )
 
 
 def _failed(refined: RefinedPosterior, exact: Exact | None) -> Served:
-    """Return the refined posterior, its verdict red: nothing that could be afforded says how wrong it is."""
-    if exact is None:
-        reason = "the Gaussian approximation at the mode fails here, and a check by Markov chains would take too long"
-        trust = Trust.of([("red", reason)], {})
-    else:
+    """Return the refined posterior, its verdict red: chains were run, and do not say how wrong it is."""
+    reason = "Markov chains that should check the refined posterior would take too long"
+    if exact is not None:
         reason = (
-            "the Gaussian approximation at the mode fails here, and the Markov chains that should replace it "
-            f"did not mix (R-hat {exact.r_hat:.3f}, {exact.effective:.0f} independent draws)"
+            "Markov chains that should check the refined posterior did not mix "
+            f"(R-hat {exact.r_hat:.3f}, {exact.effective:.0f} independent draws)"
         )
-        trust = Trust.of([("red", reason)], _numbers(exact))
+    trust = Trust.of([("red", reason)], {})
     return Served(replace(refined, verdict=trust), "failed", reason)

@@ -35,7 +35,7 @@ class Comparison:
     """The table, and which candidate each criterion puts first (an index into it).
 
     `second_order_applied`: whether evidences were ranked with the second-order term, which they are where all
-    verdicts are green.
+    of these hold.
     """
 
     rows: tuple[Row, ...]
@@ -109,25 +109,25 @@ class Ranking:
 def rank(
     log_evidence: ArrayLike,
     second_order: ArrayLike,
-    verdicts: Sequence[str],
+    holds: Sequence[bool],
     prior_probability: ArrayLike | None = None,
 ) -> Ranking:
-    """Return the ranking of candidates by log evidence (n,), their verdicts, and their probability before the data.
+    """Return the ranking of candidates by log evidence (n,), and their probability before the data.
 
-    The second-order terms (n,) count where all verdicts are green.
+    The second-order terms (n,) count where all of them hold (`trust.second_order_holds`).
 
     Raises
     ------
     ValueError
         If there are no candidates, or the prior probabilities are not one positive number each.
     """
-    n = len(verdicts)
+    n = len(holds)
     if n == 0:
         raise ValueError("got nothing to compare; give at least one posterior")
     prior = np.ones(n) if prior_probability is None else np.asarray(prior_probability, dtype=np.float64)
     if prior.shape != (n,) or not np.all(prior > 0):
         raise ValueError(f"prior_probability must be {n} positive numbers, got {prior.tolist()!r}")
-    applied = all(verdict == "green" for verdict in verdicts)
+    applied = all(holds)
     ranked = np.asarray(log_evidence, dtype=np.float64)
     if applied:
         ranked = ranked + np.asarray(second_order, dtype=np.float64)

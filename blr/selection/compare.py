@@ -154,7 +154,7 @@ def _ranked(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None
     return rank(
         [fit.log_evidence for fit in fits],
         [fit.second_order for fit in fits],
-        [fit.trust.verdict for fit in fits],
+        [fit.trust.second_order_holds for fit in fits],
         prior_probability,
     )
 

@@ -1,9 +1,10 @@
-"""Can a Laplace approximation be trusted?  A verdict, its reasons in words, and the numbers behind them.
+"""Can the probabilities of a fit be trusted?  A verdict, its reasons in words, and the numbers behind them.
 
-What is measured: the shift of the mean in posterior sd and the second-order term of the evidence (`_corrections`), what
-that leaves (`_remainder`), the Pareto shape and effective sample size of importance draws (`importance`), separation,
-collinear columns, and how the search for the mode ended.
-Green: the approximation serves.  Amber: refine it or sample.  Red: sample.
+The verdict is on probabilities: by how much they differ from those of the exact posterior, over training rows.  Of a
+Laplace fit this is how far its probabilities move when its mean is moved to that of the posterior (`_corrections`).
+Green: they err by less than 0.01 on average.  Amber: by less than 0.03.  Red: by more, or there is no posterior.
+The shift in posterior sd, the second-order term of the evidence, what that leaves (`_remainder`), the Pareto shape and
+effective sample size of importance draws (`importance`), separation and collinear columns are numbers beside it.
 """
 
 from __future__ import annotations
@@ -22,22 +23,35 @@ from blr.fitting.separation import Separation, find_separation
 from blr.gaussian import Gaussian
 from blr.likelihood.confusion import most_likely_class
 from blr.likelihood.likelihoods import Categorical
+from blr.predictive.mixture import predicted
+from blr.predictive.output_moments import OutputMoments
 from blr.sums import ChunkFunction, Data, Terms
 from blr.threads import single_threaded_blas
 from blr.trust._corrections import Corrections, corrections
 from blr.trust._remainder import evidence_left
-from blr.trust.importance import Importance, laplace_ratios, smooth
+from blr.trust.importance import laplace_ratios, smooth
 
-__all__ = ["Trust", "assess", "named_reasons"]
+__all__ = [
+    "Trust",
+    "TrustAnswer",
+    "assess",
+    "named_reasons",
+    "of_probabilities",
+    "second_order_holds",
+    "some_rows",
+]
 
-_SHIFT = 0.8, 3.0  # in posterior sd: green below the first, red from the second on
-_SECOND_ORDER = 0.12, 0.8  # nats, likewise; what is left beyond it is about its square, here 0.015
+MEAN_ERROR = 0.01, 0.03
+"""Mean error of probabilities from which a verdict is amber, and from which it is red."""
+_SHIFT = 0.8  # in posterior sd, above which the second-order term does not hold
+_SECOND_ORDER = 0.12  # nats, likewise; what is left beyond it is about its square, here 0.015
 # Nats, of a term of the evidence's expansion: what is left beyond smaller ones is nothing.
 _LOOK_CLOSER = 0.02
 _CLOSER_ROWS = 5000
-_LEFT = 0.01  # nats beyond the second-order term: 0.015 are promised where it is green
+_LEFT = 0.01  # nats beyond the second-order term: 0.015 are promised where it holds
 _K_HAT = 0.7
 _EFFECTIVE = 0.05
+_ROWS = 256  # training rows whose probabilities are compared
 _SEPARATION = {"none": 0.0, "quasi": 1.0, "complete": 2.0, "unknown": -1.0}
 _LEVELS = ("green", "amber", "red")
 _NAMED = 5  # columns or classes in a message
@@ -48,17 +62,34 @@ Finding = tuple[str, str]
 """A level and what led to it, in words."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrustAnswer:
+    """A question that decides whether probabilities may be used: the answer, a number and a sentence."""
+
+    name: str  # "computed", "calibrated" or "known"
+    colour: str  # "green", "amber" or "red"
+    value: float | None  # the number that decides; None where it is not known
+    low: float | None  # its 95 % interval
+    high: float | None
+    says: str
+    advice: str  # the one thing to do about it; "" where it is green
+
+
 @dataclass(frozen=True)
 class Trust:
     """The verdict "green", "amber" or "red", its reasons in words, and numbers by name.
 
-    Numbers: `shift` (posterior sd), `second_order` (nats), `k_hat`, `effective_draws` (a share), `separation` (0 none,
+    Of a model it is the worst of the `answers`; a single fit has none.
+
+    Numbers: `mean_error` and `largest_error` of probabilities; and of a Laplace fit `shift` (posterior sd),
+    `second_order` (nats), `evidence_left` beyond it (nats), `k_hat`, `effective_draws` (a share), `separation` (0 none,
     1 quasi, 2 complete, -1 too large to tell), `redundant_columns`, `jitter`, `condition` of A scaled to unit diagonal.
     """
 
     verdict: str
     reasons: tuple[str, ...]
     numbers: Mapping[str, float]
+    answers: tuple[TrustAnswer, ...] = ()
 
     @classmethod
     def of(cls, findings: list[Finding], numbers: Mapping[str, float]) -> Trust:
@@ -67,14 +98,25 @@ class Trust:
         verdict = ordered[0][0] if ordered else "green"
         return cls(verdict, tuple(text for _, text in ordered), dict(numbers))
 
+    @property
+    def second_order_holds(self) -> bool:
+        """Whether the log evidence with its second-order term is good to 0.015 nats."""
+        return second_order_holds(self.numbers)
+
     def to_dict(self) -> dict[str, Any]:
         """Return strings, lists and numbers."""
-        return {"verdict": self.verdict, "reasons": list(self.reasons), "numbers": dict(self.numbers)}
+        return {
+            "verdict": self.verdict,
+            "reasons": list(self.reasons),
+            "numbers": dict(self.numbers),
+            "answers": [dict(vars(one)) for one in self.answers],
+        }
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Trust:
         """Return the verdict of `to_dict`."""
-        return cls(d["verdict"], tuple(d["reasons"]), {k: float(v) for k, v in d["numbers"].items()})
+        answers = tuple(TrustAnswer(**one) for one in d.get("answers", ()))
+        return cls(d["verdict"], tuple(d["reasons"]), {k: float(v) for k, v in d["numbers"].items()}, answers)
 
 
 def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str) -> Trust:
@@ -86,8 +128,10 @@ def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str
         separation = _separation(problem, gaussian)
         columns = find_collinearity(data)
     numbers = {
+        **_errors(problem, gaussian, beyond.shift),
         "shift": beyond.shift_norm,
         "second_order": beyond.second_order,
+        "evidence_left": 0.0,
         "k_hat": draws.k_hat,
         "effective_draws": draws.effective,
         "separation": _SEPARATION[separation.kind],
@@ -95,12 +139,56 @@ def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str
         "jitter": gaussian.jitter,
         "condition": _condition(gaussian),
     }
-    findings = [*_of_search(status, converged=converged), *_of_shape(beyond, draws)]
+    if converged and second_order_holds(numbers):
+        numbers["evidence_left"] = _left(problem, gaussian, beyond)
+    remedy = "refine the fit (blr.refine), or sample its posterior (blr.sample_posterior)"
+    findings = [*_of_search(status, converged=converged), of_probabilities(numbers, remedy)]
     findings += _of_separation(separation, problem)
     findings += _of_columns(columns.empty, columns.dependent, gaussian.jitter, problem)
-    if all(level == "green" for level, _ in findings):
-        findings += _of_what_is_left(problem, gaussian, beyond)
     return Trust.of(findings, numbers)
+
+
+def of_probabilities(numbers: Mapping[str, float], remedy: str) -> Finding:
+    """Return what the errors of probabilities say of a fit; `remedy` is what to do where they are not small."""
+    mean, largest = numbers["mean_error"], numbers["largest_error"]
+    # Written so that NaN is red.
+    level = "green" if mean < MEAN_ERROR[0] else "amber" if mean < MEAN_ERROR[1] else "red"
+    said = f"probabilities of this fit err by {mean:.3f} on average, at most by {largest:.2f}"
+    return level, said if level == "green" else f"{said}: {remedy}"
+
+
+def second_order_holds(numbers: Mapping[str, float | None]) -> bool:
+    """Say whether the numbers of a Laplace fit are those of a nearly Gaussian posterior; not where one is not known."""
+
+    def within(name: str, most: float) -> bool:
+        value = numbers.get(name)
+        return value is not None and abs(value) < most
+
+    effective = numbers.get("effective_draws") or 0.0
+    gaussian = within("shift", _SHIFT) and within("second_order", _SECOND_ORDER) and within("jitter", 1e-300)
+    return gaussian and within("k_hat", _K_HAT) and effective >= _EFFECTIVE and within("evidence_left", _LEFT)
+
+
+def some_rows(data: Data) -> Matrix:
+    """Return the design of some 256 training rows, evenly spread, (n, M)."""
+
+    def terms(Phi: Matrix, _t: Matrix, _weight: Vector | None) -> Terms:
+        return ([Phi[:: max(1, len(Phi) // _ROWS)]],)
+
+    rows = np.concatenate(data.accumulate(terms)[0])
+    return rows[:: max(1, len(rows) // _ROWS)][:_ROWS]
+
+
+def _errors(problem: Problem, gaussian: Gaussian, shift: Vector) -> dict[str, float]:
+    """Return how far probabilities of training rows move, on average and at most, when the mean does."""
+    Phi, likelihood = some_rows(problem.require_data()), problem.likelihood
+    link = "logistic" if not problem.binary else likelihood.name
+    found = [
+        predicted(*problem.class_moments(*OutputMoments(q, likelihood.n_outputs)(Phi)), link=link).probability
+        for q in (gaussian, Gaussian(gaussian.mean + shift, gaussian.precision))
+    ]
+    moved = np.abs(found[0] - found[1]).max(axis=1)
+    return {"mean_error": float(moved.mean()), "largest_error": float(moved.max())}
 
 
 def named_reasons(
@@ -127,16 +215,14 @@ def _named(reason: str, functions: Sequence[str], classes: Sequence[str]) -> str
     )
 
 
-def _of_what_is_left(problem: Problem, gaussian: Gaussian, beyond: Corrections) -> list[Finding]:
-    """Look closer at a green fit whose second-order term may be small only because its parts cancel."""
+def _left(problem: Problem, gaussian: Gaussian, beyond: Corrections) -> float:
+    """Return what the evidence lacks beyond a second-order term that may be small only because its parts cancel."""
     largest = max(abs(beyond.second_order), 0.5 * beyond.shift_norm**2)
     if largest < _LOOK_CLOSER or beyond.n_rows > _CLOSER_ROWS:
-        return []
+        return 0.0
     with single_threaded_blas():
         left, _ = evidence_left(problem, gaussian, beyond.second_order, _LEFT, beyond.n_rows)
-    if abs(left) < _LEFT:
-        return []
-    return [("amber", f"the evidence has an error of {left:.2g} nats beyond its second-order term")]
+    return float(left)
 
 
 def _separation(problem: Problem, gaussian: Gaussian) -> Separation:
@@ -179,50 +265,10 @@ def _condition(gaussian: Gaussian) -> float:
     return float(values[-1] / max(values[0], np.finfo(float).eps))
 
 
-def _level(value: float, limits: tuple[float, float]) -> str:
-    # Written so that NaN is red.
-    return "green" if value < limits[0] else "amber" if value < limits[1] else "red"
-
-
 def _of_search(status: str, *, converged: bool) -> list[Finding]:
     if converged:
         return []
     return [("red", f"the search for the mode did not converge: {status}")]
-
-
-def _of_shape(beyond: Corrections, draws: Importance) -> list[Finding]:
-    findings = []
-    level = _level(beyond.shift_norm, _SHIFT)
-    if level != "green":
-        findings.append(
-            (
-                level,
-                f"the posterior mean lies {beyond.shift_norm:.2g} posterior sd from the mode: the posterior is skewed",
-            )
-        )
-    level = _level(abs(beyond.second_order), _SECOND_ORDER)
-    if level != "green":
-        findings.append(
-            (
-                level,
-                f"the second-order term of the evidence is {beyond.second_order:.2g} nats, which is not small",
-            )
-        )
-    if draws.k_hat > _K_HAT:
-        findings.append(
-            (
-                "amber",
-                f"the posterior has tails that its Gaussian misses (Pareto k-hat {draws.k_hat:.2f}, above {_K_HAT})",
-            )
-        )
-    if draws.effective < _EFFECTIVE:
-        findings.append(
-            (
-                "amber",
-                f"the importance draws have an effective sample size of {draws.effective:.1%} of their number",
-            )
-        )
-    return findings
 
 
 def _of_separation(separation: Separation, problem: Problem) -> list[Finding]:

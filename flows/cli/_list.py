@@ -98,7 +98,7 @@ def show_models(listing: ModelListing) -> None:
     if not rows:
         say(f"No models in {listing.store}: `blr train SPEC --store {listing.store}` makes one")
         return
-    columns = ("name", "version", "trained (UTC)", "log loss, 95%", "skill", "trust in the approximation", "")
+    columns = ("name", "version", "trained (UTC)", "log loss, 95%", "skill", "verdict", "")
     print_tables(plain_table(f"Models in {listing.store}", columns, rows))
     for m in listing.models:
         if m.rejected:

@@ -49,9 +49,7 @@ def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
         )
         for sentence in (*noise_words(result.training.label_noise), *shift_words(result.training.shift)):
             say(sentence)
-    say(
-        f"{result.model} {STATUS_WORDS[result.status]}; trust verdict on the approximation: {result.trust.verdict}"
-    )
+    say(f"{result.model} {STATUS_WORDS[result.status]}; verdict on its probabilities: {result.trust.verdict}")
     for line in (*answer_lines(training_answers(report)), *grouping_lines(result)):
         say(line)
     if result.path:

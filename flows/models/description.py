@@ -12,6 +12,7 @@ from typing import Literal
 
 from blr.candidates.candidate import CandidateRow
 from blr.selection.grouping import Grouping
+from blr.trust.verdict import TrustAnswer
 from catalogs.profile.columns import Distribution
 from catalogs.profile.quality import Quality
 from catalogs.profile.split import SplitSummary
@@ -83,11 +84,16 @@ class RiskCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class TrustSummary:
-    """The verdict on the posterior approximation that a model predicts with; it does not say how good the model is."""
+    """The verdict on the probabilities that a model serves: the worst of its answers."""
 
-    verdict: str  # "green": the approximation serves; "amber": with doubts; "red": it does not
-    reasons: tuple[str, ...]  # in words
-    numbers: Mapping[str, float | None]  # as of `blr.trust.verdict.Trust`; None where one is not known
+    verdict: str  # "green", "amber" or "red"
+    reasons: tuple[str, ...]  # the sentences that decide, and what to do
+    numbers: Mapping[str, float | None]  # of the answers; None where one is not known
+    answers: tuple[TrustAnswer, ...] = ()  # none in models of earlier versions
+
+    def answer(self, name: str) -> TrustAnswer | None:
+        """Return the answer of a name; None where it was not asked."""
+        return next((one for one in self.answers if one.name == name), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +121,8 @@ class Metrics:
     confusion: tuple[tuple[int, ...], ...]
     # Classes that the features cannot tell apart; None of two classes, and of votes.
     grouping: Grouping | None = None
+    # Of a logistic regression with the features as they are, cross-validated on the same rows; None where not tried.
+    log_loss_logistic: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

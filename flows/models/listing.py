@@ -51,7 +51,7 @@ class ListedModel:
     path: str  # of the model file
     has_skill: bool | None  # whether it is known to predict better than the class shares alone
     skill: SkillSummary | None  # None for models of earlier versions too
-    trust: str | None  # verdict on the posterior approximation: "green", "amber" or "red"
+    trust: str | None  # verdict on the probabilities: "green", "amber" or "red"
     trained: str | None = None  # ISO 8601, UTC
     log_loss: float | None = None  # nats an object, on rows that the judging fits have not seen
     log_loss_low: float | None = None  # its 95 % interval

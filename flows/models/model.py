@@ -134,12 +134,6 @@ class Model:
 
     def to_tree(self) -> Tree:
         """Return the tree that the model file holds, its digest included."""
-        rows, trust = [to_document(row) for row in self.candidates], to_document(self.trust)
-        # What the verdict has from the selected candidate is one object, which the file holds once.
-        checked = any(check is not None for row in self.candidates for check in row.checks)
-        for key in ("numbers",) if checked else ("numbers", "reasons"):
-            if trust[key] == rows[self.selected][key]:
-                trust[key] = rows[self.selected][key]
         tree: Tree = {
             "format": "blr-model",
             "schema_version": SCHEMA_VERSION,
@@ -152,9 +146,9 @@ class Model:
             "specification": specification_toml(self.specification),
             "specification_hash": specification_hash(self.specification),
             "classifier": self.classifier.to_dict(),
-            "candidates": rows,
+            "candidates": [to_document(row) for row in self.candidates],
             "selected": self.selected,
-            "trust": trust,
+            "trust": to_document(self.trust),
             "metrics": to_document(self.metrics),
             "training": to_document(self.training),
             "columns": {name: to_document(column) for name, column in self.columns.items()},

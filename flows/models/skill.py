@@ -1,6 +1,6 @@
 """A model's skill in words: whether, and by how much, it predicts better than the class shares alone.
 
-The trust verdict is about the approximation alone; a green model may predict nothing.
+It is one of the questions of a model's verdict (`flows.models.description.TrustSummary`).
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from flows.models.description import Metrics
+from blr.trust.verdict import TrustAnswer
+from flows.models.description import Metrics, TrustSummary
 from flows.models.skill import has_skill
 from flows.reports._per_class import Share
 from flows.reports.data import Classification
@@ -67,55 +68,60 @@ class Answer:
     reason: str = ""
 
 
-COMPUTED: Final[dict[str, tuple[Level, str, str, str]]] = {
-    "green": (
-        "good",
-        "Yes: this was checked, and errors of the computation are too small to matter.",
-        "",
-        "",
-    ),
-    "amber": (
-        "care",
-        "Not surely: some of its checks did not pass.",
-        "its probabilities may be off by a few hundredths where labels are few",
-        'To be sure, train with posterior = "sampled" under [select] and compare.',
-    ),
-    "red": (
-        "bad",
-        "No: the checks failed. Every object carries the flag UNTRUSTED_MODEL.",
-        "its probabilities may be far off",
-        'Train with posterior = "sampled" under [select], with fewer features, or with more labels.',
-    ),
-}
-"""Level, answer, reason and advice by the verdict on the approximation."""
+LEVELS: Final[dict[str, Level]] = {"green": "good", "amber": "care", "red": "bad"}
+"""Level of an answer by its colour."""
+HEADS: Final = {"green": "Yes", "amber": "Not surely", "red": "No"}
 
 
-def computed_answer(verdict: str | None) -> Answer:
-    """Return whether the probabilities are computed rightly, from the verdict on the approximation."""
-    question = "Are its probabilities computed rightly?"
-    if verdict not in COMPUTED:
+def computed_answer(trust: TrustSummary) -> Answer:
+    """Return whether the probabilities are computed rightly."""
+    question, found = "Are its probabilities computed rightly?", trust.answer("computed")
+    if found is None:
         said = "it is not known whether its probabilities are computed rightly"
         return Answer(question=question, short="Not known.", level="care", reason=said)
-    level, short, reason, advice = COMPUTED[verdict]
-    findings = (Finding(what=plain_end(advice)),) if advice else ()
-    return Answer(question=question, short=short, level=level, findings=findings, reason=reason)
+    flagged = (
+        " Objects for which it may matter carry the flag UNTRUSTED_MODEL." if found.colour == "red" else ""
+    )
+    return _answered(question, found, f"{HEADS[found.colour]}: {found.says}.{flagged}")
 
 
-def calibrated_answer(metrics: Metrics) -> Answer:
+def calibrated_answer(metrics: Metrics, trust: TrustSummary) -> Answer:
     """Return whether stated probabilities are those seen on objects that no fit saw."""
-    bins = metrics.reliability
-    agree = sum(b.low <= b.predicted <= b.high for b in bins)
+    question, found, bins = "Does 70 % mean 70 %?", trust.answer("calibrated"), metrics.reliability
+    if found is None:
+        agree = sum(b.low <= b.predicted <= b.high for b in bins)
+        seen = (
+            f"In {agree} of {len(bins)} groups of objects the share seen agrees with the probability that it states "
+            "(90 % intervals; by chance, one in ten does not). "
+            f"They differ by {metrics.calibration_error:.1%} on average."
+        )
+        return Answer(question=question, short=seen)
+    return _answered(question, found, f"{HEADS[found.colour]}: {found.says}.")
+
+
+def _answered(question: str, found: TrustAnswer, short: str) -> Answer:
+    advice = (Finding(what=_capital(found.advice)),) if found.advice else ()
     return Answer(
-        question="Does 70 % mean 70 %?",
-        short=f"In {agree} of {len(bins)} groups of objects the share seen agrees with the probability that it states "
-        f"(90 % intervals; by chance, one in ten does not). They differ by {metrics.calibration_error:.1%} on average.",
+        question=question,
+        short=short,
+        level=LEVELS[found.colour],
+        findings=advice,
+        reason="" if found.colour == "green" else found.says,
     )
 
 
-def known_finding(metrics: Metrics, objects: str, most: float) -> Answer:
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def known_finding(metrics: Metrics, trust: TrustSummary, objects: str, most: float) -> Answer:
     """Return whether the model knows more than the class shares; `most` is the share of the most frequent class."""
     right = Share.of(round(metrics.accuracy * metrics.n), metrics.n)
-    skilled = has_skill(metrics.skill, log_loss=metrics.log_loss, baseline=metrics.log_loss_baseline)
+    found = trust.answer("known")
+    if found is None:
+        skilled = has_skill(metrics.skill, log_loss=metrics.log_loss, baseline=metrics.log_loss_baseline)
+    else:
+        skilled = found.colour == "green"
     worse = metrics.skill is not None and metrics.skill.verdict == "worse"
     head = "Yes" if skilled else "No" if worse or metrics.skill is None else "Not shown"
     short = (
@@ -139,9 +145,13 @@ def _doubt_findings(metrics: Metrics, *, skilled: bool) -> Iterator[Finding]:
         if skill is None or skill.low is None or skill.high is None
         else f" ({skill.low / base:.0%} to {skill.high / base:.0%} at {skill.level:.0%})".replace("-", "−")
     )
-    gain = 1 - metrics.log_loss / base
+    gain, simple = 1 - metrics.log_loss / base, metrics.log_loss_logistic
+    beside = ""
+    if simple is not None:
+        share = f"{1 - simple / base:.0%}".replace("-", "−")
+        beside = f"; a cross-validated logistic regression on the same objects removes {share}"
     if gain > 0:
-        yield Finding(what=f"It removes {gain:.0%}{ends} of the doubt that class shares alone leave")
+        yield Finding(what=f"It removes {gain:.0%}{ends} of the doubt that class shares alone leave{beside}")
     else:
         yield Finding(what=f"It adds {-gain:.0%} to the doubt that class shares alone leave")
     if not skilled:

@@ -13,7 +13,8 @@ from flows.reports.report_table import ReportTable
 __all__ = ["TERMS", "check_tables", "term_table"]
 
 SERVED = {
-    "unchanged": "refined Gaussian; the verdict asked for no check",
+    "unchanged": "refined Gaussian; it errs too little to check",
+    "unchecked": "refined Gaussian; a check would take too long",
     "confirmed": "refined Gaussian, confirmed",
     "matched": "Gaussian of the exact mean and covariance, in place of the refined one",
     "sampled": "draws of chains, in place of the refined Gaussian",

@@ -39,9 +39,9 @@ def training_answers(report: TrainReport) -> tuple[Answer, ...]:
     model, training = report.model, report.model.training
     most = max(training.training_counts, default=0) / max(1, report.n_training)
     four = (
-        computed_answer(model.trust.verdict),
-        calibrated_answer(model.metrics),
-        known_finding(model.metrics, judged_objects(report), most),
+        computed_answer(model.trust),
+        calibrated_answer(model.metrics, model.trust),
+        known_finding(model.metrics, model.trust, judged_objects(report), most),
         _holds(report),
     )
     unknown = "" if training.shift.difference else " Of objects unlike the labelled ones nothing is known."

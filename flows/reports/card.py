@@ -45,7 +45,6 @@ def model_card(model: Model, report: TrainReport) -> str:
         *check_tables(report),
         *(table(report) for table in (performance_table, review_table)),
     )
-    reasons = model.trust.reasons or ["no check speaks against the Gaussian approximation"]
     return "\n".join(
         [
             f"# {model.label}",
@@ -54,9 +53,9 @@ def model_card(model: Model, report: TrainReport) -> str:
             "",
             f"Classes, in order: {', '.join(literal(c) for c in model.classes)}. Made by blr {model.code_version}.",
             f"`blr_model` is {model.id} in the rows that it made.",
-            f"Trust verdict, of the approximation alone: **{model.trust.verdict}**.",
+            f"Verdict on its probabilities: **{model.trust.verdict}**.",
             "",
-            *(f"- {literal(reason)}" for reason in reasons),
+            *(f"- {literal(one.says)} ({one.colour})" for one in model.trust.answers),
             "",
             *(f"- The features use {literal(words)}." for words in report.leaks.values()),
             *([""] if report.leaks else []),

@@ -61,9 +61,9 @@ def classification_answers(
     metrics = model.metrics
     most = max(found.label_shares.values(), default=0.0)
     four = (
-        computed_answer(model.trust.verdict),
-        calibrated_answer(metrics),
-        known_finding(metrics, f"{metrics.judged_by} objects", most),
+        computed_answer(model.trust),
+        calibrated_answer(metrics, model.trust),
+        known_finding(metrics, model.trust, f"{metrics.judged_by} objects", most),
         _holds(found),
     )
     good = "Yes: the probabilities are computed rightly, and these objects look like the labelled ones."

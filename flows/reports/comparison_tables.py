@@ -49,7 +49,7 @@ def _models_table(comparison: Comparison) -> ReportTable:
         changed = f"{change.changed:,} of {change.compared:,}"
         rows.append((f"would change class in release {change.release}", changed, ""))
     rows.append(
-        ("verdict on the approximation", comparison.verdict, comparison.champion_verdict or "–"),
+        ("verdict on the probabilities", comparison.verdict, comparison.champion_verdict or "–"),
     )
     rule = (
         "By rule it would be promoted."

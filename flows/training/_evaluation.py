@@ -39,6 +39,7 @@ def evaluate(
     votes: Floats | None = None,
     group: NDArray[np.uint64] | None = None,
     judged_by: Literal["held-out", "left-out"] = "held-out",
+    log_loss_logistic: float | None = None,
 ) -> Metrics:
     """Return the performance on rows that no fit saw.
 
@@ -71,6 +72,7 @@ def evaluate(
             plugin=tuple(errors_caught(q.max(axis=1), wrong, CURVE).tolist()),
         ),
         judged_by=judged_by,
+        log_loss_logistic=log_loss_logistic,
         skill=SkillSummary.of(skill(p, outcome, class_shares=class_shares, group=group)),
         confusion=_confusion(truth, p.argmax(axis=1), len(classes)),
         grouping=group_classes(p, truth) if len(classes) > 2 and votes is None else None,

@@ -70,6 +70,7 @@ def save_model(store: Store, staged: StagedTraining, trained: TrainedClassifier)
             verdict=trained.trust.verdict,
             reasons=tuple(trained.trust.reasons),
             numbers={n: float(x) if np.isfinite(x) else None for n, x in trained.trust.numbers.items()},
+            answers=trained.trust.answers,
         ),
         metrics=evaluate(
             trained.probability,
@@ -80,6 +81,7 @@ def save_model(store: Store, staged: StagedTraining, trained: TrainedClassifier)
             votes=None if rows.votes is None else rows.votes[seen],
             group=trained.group,
             judged_by="held-out" if rows.held_out.any() else "left-out",
+            log_loss_logistic=trained.log_loss_logistic,
         ),
         training=replace(
             noted,

@@ -2,8 +2,8 @@
 
 Run `python tests/reference/coverage.py` to make `coverage.json` anew; it takes some ten minutes of a processor.
 Weights are drawn from the prior, labels from the weights; whoever then believes the prior is right on average, if the
-posterior is computed right (Talts et al. 2018, arXiv:1804.06788).  Only problems whose verdict is green count: the
-verdict is known before the truth is, so the exact posterior covers just as well there.
+posterior is computed right (Talts et al. 2018, arXiv:1804.06788).  Only problems that are nearly Gaussian count: the
+diagnosis is known before the truth is, so the exact posterior covers just as well there.
 
 Of each interval we keep u, the posterior's distribution function at the truth, which is uniform if all is right: the
 central 90 % interval holds the truth where 0.05 < u < 0.95.  Chains are dear and are run on the first problems only;
@@ -52,7 +52,7 @@ def simulated(name: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarr
 def levels(name: str, i: int, kinds: tuple[str, ...]) -> dict[str, np.ndarray]:
     """Return each kind's u (ROWS,) of the i-th problem, the logit of the second class against the first at new rows.
 
-    None where the verdict is not green.
+    None where the posterior is not nearly Gaussian: `trust.second_order_holds`.
     """
     rng = np.random.default_rng([CLASSES[name], N_ROWS[name], i])
     Phi, t, w = simulated(name, rng)
@@ -60,7 +60,7 @@ def levels(name: str, i: int, kinds: tuple[str, ...]) -> dict[str, np.ndarray]:
     K = CLASSES[name]
     likelihood = "logistic" if K == 2 else "softmax"
     q = fit(Phi, t, GaussianPrior(0.0, 1.0), likelihood, classes=range(K), threads=1)
-    if q.trust.verdict != "green":
+    if not q.trust.second_order_holds:
         return None
     truth = new @ (w if K == 2 else w[1] - w[0])
     made = {

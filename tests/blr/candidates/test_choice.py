@@ -1,7 +1,8 @@
-"""The choice of candidates, which is that of `blr.selection.compare`, and the verdict on what they make."""
+"""The choice of candidates, which is that of `blr.selection.compare`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,15 +10,28 @@ import numpy as np
 import pytest
 
 import blr
-from blr.candidates.candidate import CandidatePart, PosteriorCheck
-from blr.candidates.choice import LeftOut, checked_parts, choose, integrated_share, mixed, served_trust
+from blr.candidates.choice import LeftOut, choose, integrated_share, mixed
 from blr.selection.compare import compare
-from blr.trust.verdict import Trust
 from tests.flows.candidates import CANDIDATE
+
+GAUSSIAN = {
+    "shift": 0.1,
+    "second_order": 0.01,
+    "evidence_left": 0.0,
+    "k_hat": 0.2,
+    "effective_draws": 0.9,
+    "jitter": 0.0,
+}
 
 
 def row(
-    evidence: Any, *, verdict: str = "green", second_order: float = 0.0, bic: float = 0.0, prior: float = 1.0
+    evidence: Any,
+    *,
+    verdict: str = "green",
+    second_order: float | None = 0.0,
+    bic: float = 0.0,
+    prior: float = 1.0,
+    **numbers: float,
 ) -> Any:
     return replace(
         CANDIDATE,
@@ -25,8 +39,13 @@ def row(
         second_order=second_order,
         bic=bic,
         verdict=verdict,
+        numbers=GAUSSIAN | numbers,
         prior_probability=prior,
     )
+
+
+def kept(numbers: Mapping[str, float]) -> dict[str, float]:
+    return {name: numbers[name] for name in GAUSSIAN if name != "second_order"}
 
 
 NOTHING_LEARNT = LeftOut(np.full((4, 2), 0.5), np.eye(2)[[0, 1, 0, 1]])
@@ -58,8 +77,8 @@ def test_a_red_verdict_bars_no_candidate() -> None:
 def test_the_second_order_term_counts_for_all_candidates_or_for_none() -> None:
     rows = [row(-10.0, second_order=0.1), row(-9.95)]
     assert rank(rows, by="evidence").selected == 0
-    assert rank([*rows, row(-50.0, verdict="amber")], by="evidence").selected == 1
-    assert rank([*rows, row(-50.0, verdict="red", second_order=None)], by="evidence").selected == 1
+    assert rank([*rows, row(-50.0, shift=1.2)], by="evidence").selected == 1
+    assert rank([*rows, row(-50.0, k_hat=0.9, second_order=None)], by="evidence").selected == 1
 
 
 def test_an_average_leaves_out_candidates_of_small_weight() -> None:
@@ -92,68 +111,13 @@ def test_the_table_alone_ranks_as_the_posteriors_do() -> None:
     prior = [1.0, 2.0, 0.5]
     expected = compare(posteriors, prior)
     rows = [
-        row(q.log_evidence, verdict=q.trust.verdict, second_order=q.second_order, bic=q.bic, prior=p)
+        row(q.log_evidence, second_order=q.second_order, bic=q.bic, prior=p, **kept(q.trust.numbers))
         for q, p in zip(posteriors, prior, strict=True)
     ]
     found = rank(rows, by="evidence")
     assert found.weights == pytest.approx([r.weight for r in expected.rows])
     assert found.second_order_applied == expected.second_order_applied
     assert rank(rows, by="bic").selected == expected.best["bic"]
-
-
-OWN = Trust("red", ("the posterior is skewed",), {"shift": 4.0})
-
-
-def check(verdict: str = "green", way: str = "confirmed", reason: str = "it holds") -> Any:
-    return PosteriorCheck(
-        verdict=verdict,
-        way=way,
-        reason=reason,
-        reasons=(reason,),
-        mean_difference=None,
-        largest_difference=None,
-        log_evidence=None,
-        log_evidence_error=None,
-    )
-
-
-def test_parts_of_large_shares_are_checked() -> None:
-    mixture = (0.7, 0.3), (1.0,)
-    rows = [
-        replace(CANDIDATE, parts=tuple(CandidatePart(scale=1.0, weight=w, width=0) for w in weights))
-        for weights in mixture * 2
-    ]
-    chosen = checked_parts([(0, 0.5), (1, 0.2), (2, 0.25), (3, 0.05)], rows)
-    assert chosen == {0: {0: 0.35}, 1: {0: 0.2}, 2: {0: 0.175}, 3: {}}
-    of_small = checked_parts([(i, 0.01) for i in range(4)], rows)
-    assert [*of_small.values()] == [{}, {0: 0.01}, {}, {0: 0.01}]
-
-
-def test_reasons_name_the_share_of_their_part() -> None:
-    found = served_trust(
-        OWN,
-        (0.6, 0.3, 0.1),
-        (check("green", "confirmed", "it holds"), check("red", "failed", "no mixing"), None),
-    )
-    assert found.verdict == "red"
-    assert found.reasons == (
-        "30% of the mixture: no mixing",
-        "60% of the mixture: it holds",
-        "small parts with 10% of the mixture in total were not compared with the exact posterior",
-    )
-
-
-def test_a_part_that_is_the_model_has_no_share() -> None:
-    assert served_trust(OWN, (1.0,), (check("green", "matched", "moments"),)).reasons == ("moments",)
-
-
-def test_a_green_fit_says_nothing_of_what_was_not_checked() -> None:
-    found = served_trust(OWN, [0.5, 0.5], [check(way="unchanged", reason="fine"), None])
-    assert (found.verdict, found.reasons) == ("green", ("50% of the mixture: fine",))
-
-
-def test_without_a_check_the_candidates_own_verdict_stands() -> None:
-    assert served_trust(OWN, [1.0], [None]) == OWN
 
 
 def simulated(truth: float, n: int = 4000) -> LeftOut:

@@ -207,3 +207,26 @@ def test_missing_features_and_rows_without_a_test_leave_shares() -> None:
     few = LabelledRows(*(a[:20] for a in (labelled.probability, labelled.y, labelled.weight, labelled.X)))
     constant = [replace(rows, X=np.zeros_like(rows.X)) for rows in (few, target)]
     assert count_classes(constant[0], constant[1]).assumes == "shares"  # type: ignore[arg-type]
+
+
+def of_three_classes(seed: int, *, labelled_classes: int, n: int = 150) -> tuple[LabelledRows, TargetRows]:
+    """Return labelled rows of the first classes of three, which lie apart in four features, and a target of all."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, 2000)
+    X = rng.normal(size=(2000, 4)) + 4.0 * np.eye(3, 4)[y]
+    distance = ((X[:, None] - 4.0 * np.eye(3, 4)[None, :labelled_classes]) ** 2).sum(axis=2)
+    P = np.exp(-0.5 * (distance - distance.min(axis=1, keepdims=True)))
+    P = np.clip(P / P.sum(axis=1, keepdims=True), 1e-6, 1.0)
+    P /= P.sum(axis=1, keepdims=True)
+    chosen = np.flatnonzero(y < labelled_classes)[:n]
+    others = np.setdiff1d(np.arange(2000), chosen)
+    labelled = LabelledRows(P[chosen], y[chosen].astype(np.intp), np.ones(n), X[chosen])
+    return labelled, TargetRows(P[others], np.ones(len(others)), X[others], len(others))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_class_without_labels_is_noticed(seed: int) -> None:
+    counted = count_classes(*of_three_classes(seed, labelled_classes=2))
+    assert counted.shares is None
+    assert "label some of them" in counted.reason or "do not look like these" in counted.reason
+    assert count_classes(*of_three_classes(seed, labelled_classes=3)).shares is not None

@@ -67,7 +67,7 @@ def test_probabilities_of_the_reference_posteriors(reference: dict[str, Any]) ->
     largest, mean = errors(r, reference)
     assert r.converged
     if reference["name"] in HARD:
-        assert q.trust.verdict != "green" or reference["name"] == "one row of a class"
+        assert not q.trust.second_order_holds or reference["name"] == "one row of a class"
         assert largest < 0.07
         assert mean < errors(q, reference)[1]
     else:
@@ -84,14 +84,15 @@ def test_the_bound_is_one_and_the_evidence_stays_laplaces(reference: dict[str, A
     assert r.elbo > reference["log_evidence"] - 1.5
     for name in ("log_evidence", "log_likelihood", "bic", "effective_parameters", "n_effective"):
         assert getattr(r, name) == getattr(q, name)
-    assert r.trust == q.trust
+    assert r.trust.numbers["shift"] == q.trust.numbers["shift"]
+    assert r.trust.numbers["mean_error"] < 0.5 * q.trust.numbers["mean_error"]
     assert (r.kind, q.kind, r.laplace) == ("refined", "laplace", q)
 
 
 @each
-def test_green_evidence_of_the_references(reference: dict[str, Any]) -> None:
+def test_evidence_of_the_references_where_the_second_order_holds(reference: dict[str, Any]) -> None:
     q = fitted(reference)
-    if q.trust.verdict == "green":
+    if q.trust.second_order_holds:
         error = 0.015 + 4 * reference["log_evidence_error"]
         assert q.log_evidence + q.second_order == pytest.approx(reference["log_evidence"], abs=error)
 
@@ -165,7 +166,7 @@ def test_the_shift_is_cheap_and_good_where_laplace_is(dense: Twin) -> None:
     Phi, t = dense.binary(3, N=150, M=4)
     q = fit_evidence(Phi, t)
     s, r = mean_shift(q), refine(q)
-    assert q.trust.verdict == "green"
+    assert q.trust.second_order_holds
     laplace, shifted = (np.abs(x.predict_proba(Phi) - r.predict_proba(Phi)).max() for x in (q, s))
     assert shifted < 0.2 * laplace
     assert np.array_equal(s.precision, q.precision)

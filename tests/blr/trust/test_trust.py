@@ -1,6 +1,8 @@
-"""Verdicts: green where the Laplace approximation is good, amber and red where it is not, each with its reason."""
+"""Verdicts: green where the probabilities of a fit are right, amber and red where they are not, with the reason."""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from blr.likelihood.prior import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.posterior.posterior import Posterior
+from blr.posterior.variational import refine
 from blr.selection.evidence import fit_evidence
 from blr.trust.verdict import Trust, named_reasons
 from tests.blr.conftest import Twin
@@ -22,7 +25,9 @@ def reasons(q: LaplacePosterior) -> str:
 def test_plenty_of_data_is_green(dense: Twin) -> None:
     Phi, t = dense.binary(0, N=2000, M=4)
     trust = fit(Phi, t, GaussianPrior(0.0, 1.0)).trust
-    assert (trust.verdict, trust.reasons) == ("green", ())
+    assert trust.verdict == "green"
+    assert trust.reasons == ("probabilities of this fit err by 0.001 on average, at most by 0.00",)
+    assert trust.second_order_holds
     assert trust.numbers["shift"] < 0.1
     assert abs(trust.numbers["second_order"]) < 0.01
     assert trust.numbers["effective_draws"] > 0.95
@@ -32,8 +37,11 @@ def test_plenty_of_data_is_green(dense: Twin) -> None:
 def test_few_rows_are_amber(dense: Twin) -> None:
     Phi, t = dense.binary(3, N=30, M=6, scale=2.0)
     q = fit(Phi, t, GaussianPrior(0.0, 10.0))
-    assert q.trust.verdict == "amber"
-    assert "posterior sd from the mode" in reasons(q)
+    assert q.trust.verdict != "green"
+    assert re.match(
+        r"probabilities of this fit err by 0\.0\d\d on average, at most by 0\.\d\d: refine", reasons(q)
+    )
+    assert not q.trust.second_order_holds
 
 
 def test_separable_with_a_broad_prior_is_red(dense: Twin) -> None:
@@ -63,7 +71,7 @@ def test_reasons_with_names_of_functions_and_classes(dense: Twin) -> None:
 def test_separable_with_a_firm_prior_is_told_and_not_condemned(dense: Twin) -> None:
     Phi, _ = dense.binary(0, N=200, M=3)
     q = fit(Phi, (Phi[:, 1] > 0).astype(float), GaussianPrior(0.0, 0.05))
-    assert q.trust.verdict == "green"
+    assert q.trust.verdict in {"green", "amber"}
     assert "complete separation" in reasons(q)
 
 
@@ -105,7 +113,8 @@ def test_a_softmax_of_two_classes_has_the_logistic_verdict(dense: Twin, *, separ
     Phi, t = dense.binary(0, N=60, M=3)
     t = (Phi[:, 1] > 0).astype(int) if separable else t.astype(int)
     one, two = fit(Phi, t, GaussianPrior(0.0, 4.0)), fit(Phi, t, GaussianPrior(0.0, 2.0), "softmax")
-    assert (one.trust.verdict, one.trust.reasons) == (two.trust.verdict, two.trust.reasons)
+    assert one.trust.verdict == two.trust.verdict
+    assert one.trust.numbers["mean_error"] == pytest.approx(two.trust.numbers["mean_error"], abs=1e-4)
     assert one.trust.numbers["separation"] == (2.0 if separable else 0.0)
     for name in ("shift", "second_order", "separation", "redundant_columns"):
         assert two.trust.numbers[name] == pytest.approx(one.trust.numbers[name], rel=1e-9)
@@ -115,7 +124,7 @@ def test_softmax_with_a_prior_that_couples_classes(dense: Twin) -> None:
     Phi, t = dense.softmax(0, N=300, M=3, K=3)
     S = dense.covariance(np.random.default_rng(0), 9)
     q = fit(Phi, t, GaussianPrior(np.arange(9) / 9, S), "softmax")
-    assert q.trust.verdict == "green"
+    assert q.trust.verdict in {"green", "amber"}
 
 
 def test_a_stream_has_the_rows_verdict(dense: Twin) -> None:
@@ -125,7 +134,8 @@ def test_a_stream_has_the_rows_verdict(dense: Twin) -> None:
     ours, theirs = fit(chunks, None, prior).trust, fit(Phi, t, prior).trust
     assert ours.verdict == theirs.verdict
     for name, value in theirs.numbers.items():
-        assert ours.numbers[name] == pytest.approx(value, rel=1e-6)
+        if name not in ("mean_error", "largest_error"):  # of other rows
+            assert ours.numbers[name] == pytest.approx(value, rel=1e-6)
 
 
 def test_votes_and_weights_count(dense: Twin) -> None:
@@ -158,20 +168,20 @@ def _two_weights(seed: int) -> tuple[LaplacePosterior, float]:
 
 
 @pytest.mark.parametrize("seed", [6, 17, 23, 144])
-def test_a_second_order_term_that_is_small_and_wrong_is_not_green(seed: int) -> None:
+def test_a_second_order_term_that_is_small_and_wrong_does_not_hold(seed: int) -> None:
     """Its parts cancel, or three rows are too few for any order: by itself the term would pass."""
     q, log_evidence = _two_weights(seed)
     assert abs(q.second_order) < 0.12
     assert abs(q.log_evidence + q.second_order - log_evidence) > 0.015
-    assert q.trust.verdict == "amber"
-    assert "beyond its second-order term" in reasons(q)
+    assert not q.trust.second_order_holds
+    assert abs(q.trust.numbers["evidence_left"]) > 0.01
 
 
 @pytest.mark.parametrize("seed", range(30, 40))
-def test_green_evidence_of_small_problems(seed: int) -> None:
+def test_evidence_of_small_problems_where_the_second_order_holds(seed: int) -> None:
     q, log_evidence = _two_weights(seed)
     left = abs(q.log_evidence + q.second_order - log_evidence)
-    assert left < 0.015 or q.trust.verdict != "green"
+    assert left < 0.015 or not q.trust.second_order_holds
 
 
 def test_survives_saving_once_computed(dense: Twin) -> None:
@@ -189,7 +199,7 @@ def test_survives_saving_once_computed(dense: Twin) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_green_evidence_is_right_with_its_second_order(dense: Twin, seed: int) -> None:
+def test_evidence_is_right_where_its_second_order_holds(dense: Twin, seed: int) -> None:
     """Against a long importance sample, within 0.015 nats."""
     Phi, t = dense.softmax(seed, N=120, M=2, K=3) if seed % 2 else dense.binary(seed, N=60, M=3)
     likelihood = "softmax" if seed % 2 else "logistic"
@@ -212,4 +222,25 @@ def test_green_evidence_is_right_with_its_second_order(dense: Twin, seed: int) -
     log_prior = 0.5 * np.linalg.slogdet(prior.precision / (2 * np.pi))[1]
     log_evidence = logsumexp(log_p - log_q) - np.log(S) - norm + log_prior
     left = abs(q.log_evidence + q.second_order - log_evidence)
-    assert left < 0.015 or q.trust.verdict != "green"
+    assert left < 0.015 or not q.trust.second_order_holds
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_stated_error_is_that_of_the_probabilities(seed: int) -> None:
+    """Against the trapezoid rule over both weights, at new rows: within a factor of two, for separable rows too."""
+    rng = np.random.default_rng(seed)
+    N = int(rng.integers(8, 40))
+    Phi = np.column_stack([np.ones(N), 2 * rng.normal(size=N)])
+    t = Phi[:, 1] > 0.1 if seed % 4 == 0 else rng.random(N) < 1 / (1 + np.exp(-Phi[:, 1]))
+    q = fit(Phi, t, GaussianPrior(0.0, 10.0))
+    L = np.linalg.inv(q.cholesky).T
+    z = np.linspace(-14, 14, 281)
+    W = q.mean + np.stack(np.meshgrid(z, z, indexing="ij"), axis=-1).reshape(-1, 2) @ L.T
+    log_p = -np.logaddexp(0.0, np.where(t, -1, 1) * (W @ Phi.T)).sum(axis=1) - 0.05 * (W**2).sum(axis=1)
+    new = np.column_stack([np.ones(25), np.linspace(-5, 5, 25)])
+    exact = np.exp(log_p - logsumexp(log_p)) @ (1 / (1 + np.exp(-(W @ new.T))))
+    error = np.abs(q.predict_proba(new) - exact).mean()
+    assert 0.5 < q.trust.numbers["mean_error"] / error < 2.0
+    r = refine(q)
+    assert r.trust.numbers["mean_error"] < 0.2 * q.trust.numbers["mean_error"]
+    assert np.abs(r.predict_proba(new) - exact).mean() < 4 * r.trust.numbers["mean_error"] + 1e-3

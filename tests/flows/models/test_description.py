@@ -30,13 +30,6 @@ def test_the_file_has_the_keys_of_the_types(model: Model) -> None:
     assert Model.from_tree(tree).columns == model.columns
 
 
-def test_numbers_that_two_parts_share_are_one_object(model: Model) -> None:
-    """ASDF writes them once, and the bytes of a model do not depend on how often somebody copied them."""
-    selected = model.candidates[model.selected]
-    tree = replace(model, trust=replace(model.trust, numbers=dict(selected.numbers))).to_tree()
-    assert tree["trust"]["numbers"] is tree["candidates"][model.selected]["numbers"]
-
-
 def test_a_part_of_another_type_is_named(trained: Path, tmp_path: Path) -> None:
     tree = dict(read_tree(Store(trained / "models").find("morphology").path))
     with pytest.raises(DocumentError, match=r"a model: got 'many' for 'n'"):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from blr.census.results import Census, ClassCensus, SelectionCensus
+from blr.trust.verdict import TrustAnswer
 from flows.models.description import CatalogueQuality, TrustSummary
 from flows.models.shift import ComparedTarget, SetDifference, TargetShift
 from flows.reports._per_class import class_performance
@@ -49,12 +50,29 @@ def report(**values: object) -> TrainReport:
         "labels": labels,
         "objects": (NotableObject(name="NGC1", ra=10.0, dec=-3.0, why="labelled early"),),
         "made": Made("2026-11-23T05:00:00+00:00", "ann"),
+        "trust": verdict("green"),
     }
     return changed(whole, **{**given, **values})
 
 
 def verdict(colour: str, *reasons: str) -> TrustSummary:
-    return TrustSummary(verdict=colour, reasons=reasons, numbers={})
+    """Return a verdict whose first answer has the colour, and whose others are green."""
+    answers = tuple(
+        TrustAnswer(
+            name=name,
+            colour=one,
+            value=0.02,
+            low=0.01,
+            high=0.03,
+            says=says,
+            advice="" if one == "green" else "label more objects",
+        )
+        for name, one, says in (
+            ("computed", colour, "probabilities err by 0.020 ± 0.005 on average"),
+            ("calibrated", "green", "probabilities are as sure as they may be"),
+        )
+    )
+    return TrustSummary(verdict=colour, reasons=reasons, numbers={}, answers=answers)
 
 
 def with_suspects(**suspects: str) -> TrainReport:
@@ -124,8 +142,12 @@ def test_completeness_and_purity_are_those_of_the_counts() -> None:
         ({}, "Yes:", "Of objects unlike the labelled ones nothing is known"),
         ({"shift": target(0.9)}, "Yes, with care:", "unlike the training set"),
         ({"leaks": {"disk": "disk, which tells 97% of the class by itself"}}, "Yes, with care:", "(disk)"),
-        ({"trust": verdict("amber", "The shift is 1.2 sd.")}, "Yes, with care:", "a few hundredths"),
-        ({"trust": verdict("red", "it is separable")}, "Its classes, yes; its probabilities", "far off"),
+        (
+            {"trust": verdict("amber", "The shift is 1.2 sd.")},
+            "Yes, with care:",
+            "err by 0.020 ± 0.005 on average",
+        ),
+        ({"trust": verdict("red", "it is separable")}, "Its classes, yes; its probabilities", "err by 0.020"),
         ({"log_loss": 0.7}, "No:", "not known to predict better"),
     ],
 )
@@ -349,7 +371,7 @@ def flagged(**shares: float) -> dict[str, FlagCount]:
     ("colour", "drifted", "says"),
     [
         ("green", (), "yes."),
-        ("amber", (), "yes, with care: its probabilities may be off by a few hundredths"),
+        ("amber", (), "yes, with care: probabilities err by 0.020 ± 0.005 on average"),
         ("red", (), "its classes, yes; its probabilities, not yet:"),
         ("green", ("b_j",), "yes, with care: these objects are unlike the training set in b_j."),
     ],

@@ -408,8 +408,6 @@ def checked_report() -> TrainReport:
     check = PosteriorCheck(
         way="matched",
         reason="moments",
-        verdict="green",
-        reasons=(),
         mean_difference=0.0052,
         largest_difference=0.0612,
         log_evidence=-4210.456,

@@ -1,4 +1,4 @@
-"""A model that predicts nothing says so first and in words, wherever a reader meets it; its verdict may be green."""
+"""A model that predicts nothing says so first and in words, wherever a reader meets it; its verdict is amber."""
 
 from __future__ import annotations
 
@@ -52,13 +52,14 @@ def useless(useless_once: Any, tmp_path: Path) -> Any:
 
 def test_no_skill_is_said_first_and_in_words(useless: Any, capsys: pytest.CaptureFixture[str]) -> None:
     told, store = useless
-    assert told.trust.verdict == "green"
+    assert told.trust.verdict == "amber"
+    assert told.trust.answer("computed").colour == "green"
     assert told.metrics.skill.verdict != "better"
     model, report = store.load("morphology"), train_report(told)
     show_trained(told)
     first, *others = capsys.readouterr().out.splitlines()
     assert first.startswith("No skill")
-    assert [line for line in others if "trust verdict on the approximation" in line]
+    assert [line for line in others if "verdict on its probabilities" in line]
     assert model_card(model, report).splitlines()[2].startswith("**No skill")
     assert "**Can I use it?** No:" in tables.markdown_report(report)
     page = render_report(report)

@@ -1,4 +1,4 @@
-"""A posterior that is compared with the exact one in a training, and the verdict that comes of it."""
+"""The verdict on a model: probabilities computed rightly, calibrated, and better than class shares."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from blr.calibration import calibration_line
+from blr.candidates.verdict import calibrated
 from flows.models.store import Store
+from flows.tables import classify_table
 from tests.flows.verbs import train
 
 SPECIFICATION = """
@@ -44,19 +47,54 @@ def separable(tmp_path: Path) -> Any:
     return tmp_path
 
 
-def test_a_separable_training_uses_the_posterior_of_the_check(*, separable: bool) -> None:
-    told = train(separable / "spec.toml", separable / "models")
-    best = told.candidates[told.selected]
-    assert best.verdict == "red"  # of the Gaussian at the mode
-    said = [reason for row in told.candidates for reason in row.reasons]
-    assert any("tell galaxy and star apart" in r or "tell star and galaxy apart" in r for r in said)
-    assert not any("column" in reason for reason in said)
+def with_posterior(folder: Path, kind: str) -> Any:
+    (folder / "kind.toml").write_text(
+        (folder / "spec.toml")
+        .read_text()
+        .replace("[features]", f'[select]\nposterior = "{kind}"\n[features]')
+    )
+    return train(folder / "kind.toml", folder / kind)
+
+
+def test_a_separable_training_uses_the_posterior_of_the_check(separable: Path) -> None:
+    told = with_posterior(separable, "refined")
     ways = {found.way for row in told.candidates for found in row.checks if found}
-    assert ways & {"confirmed", "matched", "sampled"}  # other scales may be less skewed
-    assert "failed" not in ways
-    assert told.trust.verdict != "red"
-    model = Store(separable / "models").load("separable")
-    assert not model.classifier.untrusted
-    found = [x.log_evidence for row in told.candidates for x in row.checks if x]
-    assert all(abs(x - best.log_evidence) < 20 for x in found if x is not None)
-    assert any(x is not None for x in found)  # chains give the evidence, too
+    assert ways & {"confirmed", "matched", "sampled"}
+    assert told.trust.answer("computed").colour == "green"
+    assert told.trust.numbers["mean_error"] < 0.01
+    assert 0 < told.trust.numbers["checked"] <= 1
+    assert not Store(separable / "refined").load("separable").classifier.untrusted
+    assert any(x.log_evidence is not None for row in told.candidates for x in row.checks if x)
+
+
+def test_a_textbook_posterior_that_is_wrong_is_red_and_flags_the_rows_that_it_may_be_wrong_for(
+    separable: Path,
+) -> None:
+    told = with_posterior(separable, "laplace")
+    computed = told.trust.answer("computed")
+    assert (computed.colour, told.trust.verdict) == ("red", "red")
+    assert "sampled" in computed.advice
+    found = classify_table(
+        pq.read_table(separable / "survey.parquet"), model=told.model, store=separable / "laplace"
+    )
+    assert (found["blr_flags"].to_numpy() & 64).any()
+
+
+def test_the_answers_say_what_a_logistic_regression_reaches(separable: Path) -> None:
+    told = with_posterior(separable, "refined")
+    known = told.trust.answer("known")
+    assert known.low < known.value < known.high
+    assert 0 < told.metrics.log_loss_logistic < told.metrics.log_loss_baseline
+    assert "logistic regression removes" in known.says
+
+
+@pytest.mark.parametrize(("power", "colour"), [(1.0, "green"), (0.6, "amber"), (0.3, "red")])
+def test_probabilities_that_are_too_sure_are_not_green(power: float, colour: str) -> None:
+    rng = np.random.default_rng(5)
+    logits = 2.0 * rng.normal(size=3000)
+    t = rng.random(3000) < 1 / (1 + np.exp(-power * logits))
+    p = 1 / (1 + np.exp(-logits))
+    line = calibration_line(np.column_stack([1 - p, p]), t.astype(int))
+    assert line.low < power < line.high
+    answer, numbers = calibrated(line, ("star", "galaxy"))
+    assert (answer.colour, numbers["slope"]) == (colour, line.slope)

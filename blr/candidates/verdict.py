@@ -1,0 +1,205 @@
+"""The verdict on a model: whether its probabilities are computed rightly, calibrated, and better than class shares.
+
+Whether they are computed rightly is asked of the whole mixture: served probabilities less those of the exact posteriors
+of its parts, at the same rows.  Parts that matter are compared with their exact posterior (`blr.posterior.repair`).  A
+part that is not enters with its share, times the typical error of a refined posterior.
+Shapes: N labelled rows, n of them, T rows of the target, P compared rows, F features, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blr.arrays import Matrix
+from blr.basis.kinds import fit_basis
+from blr.calibration import CalibrationLine, log_loss
+from blr.candidates.fits import FinalMember
+from blr.candidates.rows import TrainingSet
+from blr.likelihood.prior import GaussianPrior
+from blr.posterior.laplace import fit
+from blr.predictive.temperature import Temperature
+from blr.selection.skill import Skill
+from blr.trust.verdict import MEAN_ERROR, Trust, TrustAnswer
+
+__all__ = ["calibrated", "compared_rows", "computed", "known", "logistic_loss", "verdict_of"]
+
+Mask = NDArray[np.bool_]
+
+ROWS = 256
+"""Rows at which probabilities are compared."""
+BEYOND = 0.5
+"""How far they lie beyond a pair of training rows, in units of its distance."""
+SPREAD_OF_TYPICAL = 0.6
+"""Standard deviation of a part's error about the typical one, as a share of it."""
+SLOPES = (0.8, 1.25), (0.5, 2.0)
+"""Slopes of calibration that are right, and those beyond which probabilities are wrong."""
+ONE_SIDED = 1.645
+"""Standard errors by which a gain over the class shares is above zero at 95 %."""
+FOLDS = 5
+"""Folds of the logistic regression that a model is compared with."""
+PRECISIONS = (0.03, 0.3, 3.0, 30.0)
+"""Precisions of its weights that are tried."""
+MOST_FITTED = 5000
+"""Rows that it is fitted to at most."""
+COLOURS = ("green", "amber", "red")
+
+
+def compared_rows(data: TrainingSet, target: tuple[Matrix, Mask] | None) -> Matrix:
+    """Return features (P, F) at which probabilities are compared, missing ones at their conditional means.
+
+    They are rows of the target, within the range of the labels.  Without a target they lie on the lines through pairs
+    of training rows: of training rows themselves every posterior knows more than of new ones.
+    """
+    rng, rows = np.random.default_rng(0), data.filled[data.rows.training]
+    limits = rows.min(axis=0), rows.max(axis=0)
+    if target is None:
+        first, second = rng.integers(0, len(rows), (2, ROWS))
+        share = rng.uniform(-BEYOND, 1 + BEYOND, (ROWS, 1))
+        return np.clip(share * rows[first] + (1 - share) * rows[second], *limits)
+    X, missing = target
+    some = np.unique(np.linspace(0, len(X) - 1, ROWS).round().astype(int))
+    return np.clip(data.moments.impute(X[some], missing[some]), *limits)
+
+
+def computed(
+    members: Sequence[FinalMember], temperature: Temperature | None
+) -> tuple[TrustAnswer, dict[str, float]]:
+    """Return whether the probabilities of a mixture of `members` are computed rightly, and the numbers of it.
+
+    What chance leaves of the checks adds up as errors do; typical differences add up as they are.
+    """
+    served, off = (
+        np.sum([one.member.weight * part for one, part in pairs], axis=0)
+        for pairs in ([(m, m.probability) for m in members], [(m, m.off) for m in members])
+    )
+    zero = np.zeros(len(served))
+    noise = np.sqrt(sum(((m.member.weight * m.error) ** 2 for m in members if m.checked), zero))
+    doubt = sum((m.member.weight * m.error for m in members if not m.checked), zero)
+    exact = np.clip(served - off, 1e-12, 1.0)
+    exact /= exact.sum(axis=1, keepdims=True)
+    if temperature is not None:
+        served, exact = temperature.scaled(served), temperature.scaled(exact)
+        noise, doubt = (x * max(1.0, temperature.mean_power) for x in (noise, doubt))
+    by_row = np.hypot(np.abs(served - exact).max(axis=1), noise) + doubt
+    mean, high = float(by_row.mean()), float(np.quantile(by_row, 0.99))
+    error = float(np.hypot(noise.mean(), SPREAD_OF_TYPICAL * doubt.mean()))
+    checked = sum(m.member.weight for m in members if m.checked)
+    sampled = all(m.member.posterior.kind == "sampled" for m in members)
+    colour = COLOURS[sum(mean >= limit for limit in MEAN_ERROR)]
+    says = (
+        f"probabilities err by {mean:.3f} ± {error:.3f} on average through the computation, and by less than "
+        f"{high:.2f} for 99 of 100 objects"
+    )
+    return TrustAnswer(
+        name="computed",
+        colour=colour,
+        value=mean,
+        low=max(0.0, mean - 1.96 * error),
+        high=mean + 1.96 * error,
+        says=says,
+        advice=""
+        if colour == "green"
+        else "use fewer features, or label more objects"
+        if sampled
+        else 'train with posterior = "sampled" under [select]',
+    ), {"mean_error": mean, "mean_error_error": error, "error_99": high, "checked": checked}
+
+
+def calibrated(line: CalibrationLine, classes: Sequence[str]) -> tuple[TrustAnswer, dict[str, float]]:
+    """Return whether probabilities are calibrated on rows that no fit saw, and the numbers of it."""
+    inside = [line.low <= most and line.high >= least for least, most in SLOPES]
+    colour = COLOURS[0 if inside[0] else 1 if inside[1] else 2]
+    how = "as sure as they may be" if inside[0] else "too sure" if line.slope < 1 else "too cautious"
+    says = (
+        f"probabilities are {how} (slope {line.slope:.2f}, {line.low:.2f} to {line.high:.2f} at 95 %); "
+        f"{classes[line.excess_of]} is expected {abs(line.excess):.1%} ± {line.excess_error:.1%} too "
+        f"{'often' if line.excess > 0 else 'seldom'}"
+    )
+    return TrustAnswer(
+        name="calibrated",
+        colour=colour,
+        value=line.slope,
+        low=line.low,
+        high=line.high,
+        says=says,
+        advice="" if colour == "green" else "label more objects, drawn as the target is",
+    ), {
+        "slope": line.slope,
+        "slope_low": line.low,
+        "slope_high": line.high,
+        "excess": line.excess,
+        "excess_error": line.excess_error,
+    }
+
+
+def known(skill: Skill, log_loss_logistic: float | None) -> TrustAnswer:
+    """Return whether the model knows more than the class shares, beside a logistic regression on the same rows."""
+    base, gain = skill.baseline, skill.gain
+    finite = bool(np.isfinite([skill.low, skill.high]).all())
+    errors = gain / max((skill.high - skill.low) / 3.92, 1e-12) if finite else 0.0
+    colour = "green" if errors > ONE_SIDED else "amber" if errors > -ONE_SIDED else "red"
+    ends = f" ({_share(skill.low, base)} to {_share(skill.high, base)} at 95 %)" if finite else ""
+    beside = (
+        ""
+        if log_loss_logistic is None
+        else f"; cross-validated logistic regression removes {_share(base - log_loss_logistic, base)}"
+    )
+    return TrustAnswer(
+        name="known",
+        colour=colour,
+        value=gain,
+        low=skill.low if finite else None,
+        high=skill.high if finite else None,
+        says=f"the model removes {_share(gain, base)}{ends} of the doubt that class shares leave{beside}",
+        advice="" if colour == "green" else "add labels, or features that tell the classes apart",
+    )
+
+
+def _share(gain: float, base: float) -> str:
+    return f"{gain / base:.0%}".replace("-", "−") if base > 0 else "nothing"
+
+
+def verdict_of(answers: Sequence[TrustAnswer], numbers: dict[str, float]) -> Trust:
+    """Return the verdict: the worst of the answers; its reasons are their sentences, with what to do."""
+    worst = max((one.colour for one in answers), key=COLOURS.index)
+    deciding = [one for one in answers if one.colour == worst]
+    reasons = [f"{one.says}: {one.advice}" if one.advice else one.says for one in deciding]
+    return Trust(worst, tuple(reasons), numbers, tuple(answers))
+
+
+def logistic_loss(data: TrainingSet, outcome: ArrayLike) -> float | None:
+    """Return the log loss of a logistic regression on the rows that judge, in nats; None where labels may be wrong.
+
+    `outcome` are the classes (n,) of these rows, or the shares (n, K) of their votes.
+
+    It has the features as they are, missing ones at conditional means, and plug-in probabilities; the precision of its
+    weights is the one of four that predicts best.  Where no rows are held out, each fifth of the rows is predicted by a
+    fit to the others.
+    """
+    rows, K = data.rows, len(data.classes)
+    if rows.confusion is not None:
+        return None
+    judging = rows.held_out if rows.held_out.any() else np.ones(len(rows.target), dtype=bool)
+    label = np.arange(len(judging)) if rows.group is None else rows.group
+    fold = np.where(rows.held_out, FOLDS, np.unique(label, return_inverse=True)[1].ravel() % FOLDS)
+    every = np.flatnonzero(rows.training)
+    every = every[:: -(-len(every) // MOST_FITTED)]
+    p = np.empty((len(PRECISIONS), len(fold), K))
+    for number in np.unique(fold[judging]):
+        seen, unseen = every[fold[every] != number], fold == number
+        basis = fit_basis("linear", data.filled[seen])
+        Phi, new = basis(data.filled[seen]), basis(data.filled[unseen])
+        for i, precision in enumerate(PRECISIONS):
+            q = fit(
+                Phi,
+                rows.response[seen],
+                GaussianPrior.isotropic(Phi.shape[1], precision=precision, intercept=0),
+                likelihood="logistic" if K == 2 else "softmax",
+                sample_weight=None if rows.weight is None else rows.weight[seen],
+                classes=range(K),
+            )
+            p[i, unseen] = q.plugin(new)
+    return min(log_loss(one[judging], outcome) for one in p)
