@@ -162,9 +162,8 @@ class CalibrationLine:
 
 _SLOPES = 2.0 ** np.linspace(-3, 3, 37)
 _MOST_ROWS = 5000  # of a calibration line; of more, every n-th
-_OFFSET_SPREAD = (
-    1.0  # standard deviation of the offsets' prior: of rows without an error they would be infinite
-)
+# Standard deviation of the offsets' prior: of rows without an error they would be infinite.
+_OFFSET_SPREAD = 1.0
 
 
 def calibration_line(

@@ -6,8 +6,11 @@
 - `fits`: How a candidate is fitted to the training rows, judged on rows that its fits have not seen, and refined.
 - `rows`: The labelled rows that candidates are fitted to and judged on, in memory or streamed.
 - `training`: The default run as numerics: arrays in, a classifier out.
-- `verdict`: The verdict on a model: whether its probabilities are computed rightly, calibrated, and better than class
+
+For this folder alone:
+
+- `_verdict`: The verdict on a model: whether its probabilities are computed rightly, calibrated, and better than class
   shares.
 """
 
-__all__ = ["candidate", "choice", "fits", "rows", "training", "verdict"]
+__all__ = ["candidate", "choice", "fits", "rows", "training"]

@@ -31,6 +31,7 @@ from blr.arrays import (
 )
 from blr.basis.kinds import fit_basis, known_kind
 from blr.calibration import calibration_line, log_loss
+from blr.candidates._verdict import calibrated, compared_rows, computed, known, logistic_loss, verdict_of
 from blr.candidates.candidate import (
     Candidate,
     CandidatePart,
@@ -41,7 +42,6 @@ from blr.candidates.candidate import (
 from blr.candidates.choice import Ranking, Selection, choose, mixed
 from blr.candidates.fits import SILENT, FinalMember, FittedCandidate, Progress, fit_candidate, refit_candidate
 from blr.candidates.rows import LabelledRows, TrainingSet, density_weights, overdispersion, wrong_labels
-from blr.candidates.verdict import calibrated, compared_rows, computed, known, logistic_loss, verdict_of
 from blr.classifier import Classifier, Member
 from blr.explanation.contributions import Contributions, contributions
 from blr.likelihood.confusion import as_confusion, recorded_probability

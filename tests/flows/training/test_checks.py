@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from blr.calibration import calibration_line
-from blr.candidates.verdict import calibrated
 from flows.models.store import Store
 from flows.tables import classify_table
 from tests.flows.verbs import train
@@ -88,13 +87,12 @@ def test_the_answers_say_what_a_logistic_regression_reaches(separable: Path) -> 
     assert "logistic regression removes" in known.says
 
 
-@pytest.mark.parametrize(("power", "colour"), [(1.0, "green"), (0.6, "amber"), (0.3, "red")])
-def test_probabilities_that_are_too_sure_are_not_green(power: float, colour: str) -> None:
+@pytest.mark.parametrize("power", [1.0, 0.6, 0.3, 2.0])
+def test_the_slope_of_calibration_is_that_of_the_logits(power: float) -> None:
     rng = np.random.default_rng(5)
     logits = 2.0 * rng.normal(size=3000)
     t = rng.random(3000) < 1 / (1 + np.exp(-power * logits))
     p = 1 / (1 + np.exp(-logits))
     line = calibration_line(np.column_stack([1 - p, p]), t.astype(int))
-    assert line.low < power < line.high
-    answer, numbers = calibrated(line, ("star", "galaxy"))
-    assert (answer.colour, numbers["slope"]) == (colour, line.slope)
+    assert line.low < power < line.high < 1.3 * line.low
+    assert abs(line.excess) < 4 * line.excess_error
