@@ -158,7 +158,7 @@ def _test_features(
     """Return features (P, F) of test rows within the range of the labels; whether no row was left out."""
     some = test[:ROWS]
     pq.write_table(labelled.file(some, labelled=False), folder / "test.parquet")
-    asked = staged.specification
+    asked = staged.described.specification
     target = asked.target.model_copy(update={"paths": (str(folder / "test.parquet"),)})
     there = read_target(asked.model_copy(update={"target": target}), staged.described.columns)
     if there is None:
