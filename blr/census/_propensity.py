@@ -93,7 +93,8 @@ def novelty(labelled: LabelledRows, target: TargetRows, row_weight: Vector) -> N
     Z, missing = standardised(labelled.X[near], target.X[far])
     points, n = np.column_stack([Z, missing]), len(near)
     tree = scipy.spatial.cKDTree(points[:n])
-    own, other = tree.query(points[:n], k=2)[0][:, 1], tree.query(points[n:], k=1)[0]
+    own = np.asarray(tree.query(points[:n], k=2)[0])[:, 1]
+    other = np.asarray(tree.query(points[n:], k=1)[0])
     weight, of_target = row_weight[near], target.weight[far]
     order = np.argsort(own, kind="stable")
     below = np.cumsum(weight[order]) / weight.sum()
