@@ -66,8 +66,11 @@ COMMON_WIDTH = 0.7
 """Width at which the search for one width a feature starts, divided by the square root of the number of features."""
 SAMPLED_AT_ONCE = 16_384
 """Rows of a sample whose design matrix is held in memory at once."""
-MOST_INCOMPLETE = 5000
-"""Rows that are predicted with missing features integrated out, evenly spaced: each takes tens of predictions."""
+MOST_INCOMPLETE, FEWEST_INCOMPLETE, INCOMPLETE_WORK = 5000, 1000, 15_000
+"""Rows that are predicted with missing features integrated out, evenly spaced: at most, at least, and times classes.
+
+Each takes tens of predictions.
+"""
 NEGLIGIBLE = 0.001
 """Typical error of a part times its share, below which it is not compared with its exact posterior."""
 CHECK_WORK = 1.5e8
@@ -442,7 +445,8 @@ class IncompleteRows:
         moments = replace(data.moments, spread=excess_spread(data.moments, X, missing, weight))
         frame = Classifier(data.features, data.classes, (), moments, Domain(moments, np.inf))
         left = np.flatnonzero(lacking)
-        step = -(-len(left) // MOST_INCOMPLETE)
+        most = int(np.clip(INCOMPLETE_WORK // len(data.classes), FEWEST_INCOMPLETE, MOST_INCOMPLETE))
+        step = -(-len(left) // most)
         chosen = np.zeros(len(X), dtype=bool)
         chosen[left[::step]] = True
         return cls(frame, X, data.filled[training][:, columns], missing & chosen[:, None], columns)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from blr.arrays import Matrix, Vector
-from blr.covariances import output_covariances
+from blr.covariances import class_covariances
 from blr.fitting.newton import SolverPrior, maximise
 from blr.gaussian import cholesky_of_precision
 from blr.likelihood.likelihoods import Bernoulli, Categorical, Likelihood
@@ -133,13 +133,14 @@ def _overlaps(
 def _outside(likelihood: Likelihood, theta: Vector, step: Vector, U: Matrix) -> ChunkFunction:
     """Return how many rows leave the simplex, the largest variance of an activation, and Σ |φ| (M,)."""
     C = likelihood.n_outputs
+    covariances = class_covariances(U, C)
 
     def terms(Phi: Matrix, _t: Matrix, weight: Vector | None) -> Terms:
         X = Phi[_counted(weight)]
         y = _probabilities(likelihood, activations(X, theta, C))
         d = class_activations(likelihood, activations(X, step, C))
         relative = 1 + d - np.einsum("nk,nk->n", y, d)[:, None]  # y + R d, as a multiple of y
-        variance = np.einsum("ncc->n", output_covariances(X, U, C))
+        variance = np.einsum("ncc->n", covariances(X))
         widest = _Largest(variance.max(initial=0.0))
         return int(np.count_nonzero(relative < _INSIDE)), widest, np.abs(X).sum(axis=0)
 

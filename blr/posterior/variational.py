@@ -25,7 +25,7 @@ from blr.gaussian import Gaussian
 from blr.posterior.kinds import RefinedPosterior, ShiftedPosterior
 from blr.posterior.posterior import Posterior
 from blr.predictive.expectations import expected_terms
-from blr.sums import Rows, Terms, skewness_term
+from blr.sums import Rows, Terms, many_classes, skewness_term
 from blr.threads import single_threaded_blas
 
 __all__ = ["mean_shift", "refine"]
@@ -42,6 +42,8 @@ _COARSE = 0.3  # nats gained by a step, at which it goes on with all of its node
 # Nats a weight that three steps gain, below which a search that was ever halved ends: 0.014 sd of each weight, in a
 # draft 0.03.
 _SLOW, _SLOW_DRAFT = 1e-4, 5e-4
+# Nats a weight that a whole step gains, below which a search of many classes ends: 0.0045 sd of each, in a draft 0.045.
+_LITTLE, _LITTLE_DRAFT = 1e-5, 1e-3
 _MAX_ITER = 200
 _MAX_HALVINGS = 12
 _NEAR_END = 0.1  # nats gained by a step of a draft, below which the next one is halved a few times only
@@ -101,6 +103,7 @@ def refine(
     with single_threaded_blas():
         most_nodes = _most_nodes(problem, draft=draft)
         search = _Search(problem, most_nodes, slowest=_SLOW_DRAFT if draft else _SLOW)
+        many = many_classes(problem.likelihood)
         coarse = draft and start is None and problem.n_classes > 2 and (most_nodes or 0) > _COARSE_NODES
         if coarse:
             search.most_nodes = _COARSE_NODES
@@ -121,6 +124,8 @@ def refine(
                 continue
             # A step that had to be halved for so little is at the end of what expectations at nodes can tell.
             least = max(_DRAFT if draft else _TOLERANCE, _STALLED if length < 1 else 0.0)
+            if many:
+                least = max(least, length * (_LITTLE_DRAFT if draft else _LITTLE) * problem.n_solved)
             idle = idle + 1 if gain < least else 0
             if (idle and length in {0.0, 1.0}) or idle > _IDLE or search.slow(gain):
                 status = "converged"

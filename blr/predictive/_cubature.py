@@ -10,6 +10,8 @@ positions of two classes (tests/reference/cubature_rules.py).  Shapes: n rows, K
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -24,7 +26,9 @@ __all__ = [
     "REACHES",
     "RULES",
     "STRETCH",
+    "Leading",
     "axis_rule",
+    "leading_axes",
     "principal_axes",
     "product_rule",
     "sobol_rule",
@@ -73,6 +77,8 @@ _SOBOL: tuple[tuple[int, tuple[tuple[int, float], ...]], ...] = (
 _PRODUCT_ELEMENTS = 2**15  # float64, so that a node's arrays stay in a core's cache
 _SOBOL_ELEMENTS = 2**17
 _SOBOL_NODES = 4096
+_WIDTHS = (5, 9, 14, 20, 30, 45, 70, 1 << 30)  # numbers of axes that rows are done together with
+_NO_MATTER = 1e-3  # largest expected probability of a class whose spread does not ask for nodes
 _NARROW = 12.0  # contrast sd up to which e^a cannot overflow float32
 
 
@@ -239,6 +245,66 @@ def principal_axes(covariance: Matrix) -> Matrix:
     sign = np.where((B * B * B).sum(axis=1) < 0, -1.0, 1.0)
     B *= (sign * np.sqrt(np.maximum(variance, 0.0)))[:, None]
     return B
+
+
+@dataclass(frozen=True, eq=False)
+class Leading:
+    """The axes that matter of some `rows` (r,) of many classes: a = mean + axes z, and what is left of a's variance.
+
+    `axes` (d, K, r); `mean` (K of each row) includes half of the variance `left` (r, K), since that of e^a counts.
+    `spread` (r,) is the largest sd of a contrast of classes that matter.
+    """
+
+    rows: NDArray[np.intp]
+    mean: Matrix
+    axes: Matrix
+    left: Matrix
+    spread: Vector
+
+
+def leading_axes(mean: Matrix, covariance: Matrix, most_left: float) -> Iterator[Leading]:
+    """Yield the rows of mean (n, K) and covariance (n, K, K), those of like many axes together.
+
+    The axes are columns of a pivoted Cholesky factor.  A class counts by S, what its expected probability is at most.
+    Axes are added until Σ S² of the variance that is left is below `most_left`: a class that is hardly ever probable
+    enters by E e^a alone, which is exact to first order in S.
+    """
+    n, K = mean.shape
+    log_p = mean - mean.max(axis=1, keepdims=True)
+    log_p -= np.log(np.exp(log_p).sum(axis=1, keepdims=True))
+    p = np.exp(log_p)
+    Vp = np.matmul(covariance, p[:, :, None])[:, :, 0]
+    C = covariance - Vp[:, :, None]
+    C -= (Vp - (p * Vp).sum(axis=1, keepdims=True))[:, None, :]
+    left = np.maximum(np.einsum("nkk->nk", C), 0.0)
+    S = np.exp(np.minimum(log_p + 0.5 * left, 0.0))
+    spread = _spread_of(C, S > _NO_MATTER)
+    axes, count, some = np.zeros((K - 1, n, K)), np.full(n, K - 1), np.arange(n)
+    for d in range(K - 1):
+        enough = (S[some] ** 2 * left[some]).sum(axis=1) < most_left
+        count[some[enough]] = d
+        some = some[~enough]
+        if not some.size:
+            break
+        pivot = np.argmax(S[some] * left[some], axis=1)
+        axis = C[some, :, pivot] - np.einsum("ink,in->nk", axes[:d, some], axes[:d, some, pivot])
+        axis /= np.sqrt(left[some, pivot])[:, None]
+        axes[d, some] = axis
+        left[some] = np.maximum(left[some] - axis**2, 0.0)
+        left[some, pivot] = 0.0
+    width = np.minimum(np.array(_WIDTHS)[np.searchsorted(_WIDTHS, count)], K - 1)
+    for d in np.unique(width):
+        rows = np.flatnonzero(width == d)
+        moved = mean[rows] + 0.5 * left[rows]
+        yield Leading(rows, moved, axes[:d, rows].transpose(0, 2, 1), left[rows], spread[rows])
+
+
+def _spread_of(C: Matrix, counts: NDArray[np.bool_]) -> Vector:
+    """Return the largest sd (n,) of a difference of two classes that count (n, K), under covariances C (n, K, K)."""
+    v = np.where(counts, np.einsum("nkk->nk", C), -np.inf)
+    contrast = v[:, :, None] + v[:, None, :]
+    contrast -= 2 * C
+    return np.sqrt(np.maximum(contrast.max(axis=(1, 2)), 0.0))
 
 
 def _rotated(C: Matrix, T: Matrix) -> tuple[Matrix, Matrix]:

@@ -28,6 +28,7 @@ from blr.likelihood.graded import graded_nodes
 from blr.likelihood.likelihoods import Bernoulli, Categorical, Likelihood, pairs
 from blr.likelihood.links import LOGISTIC
 from blr.likelihood.mislabelled import MislabelledBernoulli, MislabelledCategorical, log_odds
+from blr.predictive._cubature import leading_axes
 from blr.predictive._sobol import normal_nodes
 from blr.predictive._softmax_series import expanded_derivatives
 from blr.predictive.binary import MIXTURE_SCALES, MIXTURE_WEIGHTS
@@ -57,6 +58,9 @@ _REACH = 80.0  # of activations about their means: up to here exponentials are f
 _EXPANSION, _ROUGH_EXPANSION = 1e-4, 1e-3  # error of an expansion up to which there are no nodes
 _FEW_NODES = 1024  # asked for, up to which the rough one serves
 _NUMBERS = 2**18  # activations at nodes held at a time
+_MOST_BY_PRINCIPAL = 9  # classes up to which nodes are along all principal axes
+# Variance beyond the axes that matter, in expected squares of probability, and where nodes are few.
+_MOST_LEFT, _MOST_LEFT_ROUGH = 1e-4, 1e-3
 
 # Gauss-Hermite nodes along each axis up to an sd of the widest, for 2, 3 and 4 contrasts; then Sobol points.
 _PRODUCT: dict[int, tuple[tuple[float, int], ...]] = {
@@ -206,13 +210,17 @@ def _at_all_nodes(
 ) -> tuple[Vector, Matrix, Matrix]:
     """Return value (N,), and gradient (N, K) and curvature (N, K, K) by the class activations."""
     K = likelihood.n_classes
+    mislabelled = isinstance(likelihood, MislabelledCategorical)
+    if K > _MOST_BY_PRINCIPAL and not mislabelled:
+        T = likelihood.transform
+        own = (a, V) if likelihood.n_outputs == K else (a @ T.T, T @ V @ T.T)
+        return _along_leading_axes(*own, t, most_nodes)
     H = helmert(K)
     to_contrasts = H.T @ likelihood.transform  # the identity where outputs are contrasts already
     m = a @ to_contrasts.T
     variance, axes = np.linalg.eigh(to_contrasts @ V @ to_contrasts.T)
     B = axes * np.sqrt(np.maximum(variance, 0.0))[:, None, :]
     spread = np.sqrt(np.maximum(variance[:, -1], 0.0))
-    mislabelled = isinstance(likelihood, MislabelledCategorical)
     value, gradient, R = np.empty(len(a)), np.empty((len(a), K)), np.empty((len(a), K, K))
     for rows, (z, w) in _by_spread(spread, K - 1, most_nodes):
         # Single precision errs by some 1e-6: less than the nodes do where rows are wide, or nodes few.
@@ -231,6 +239,24 @@ def _at_all_nodes(
             value[block] -= log_sum
             gradient[block] = shares - y
     return value, gradient, R
+
+
+def _along_leading_axes(
+    a: Matrix, V: Matrix, t: Matrix, most_nodes: int | None
+) -> tuple[Vector, Matrix, Matrix]:
+    """Return what `_at_all_nodes` does of many classes: at Sobol points along the axes that matter in each row."""
+    n, K = a.shape
+    value, y, R = np.empty(n), np.empty((n, K)), np.empty((n, K, K))
+    size = max(_MANY_NODES, _NUMBERS // K**2)
+    for start in range(0, n, size):
+        part = slice(start, start + size)
+        for some in leading_axes(a[part], V[part], _MOST_LEFT if most_nodes is None else _MOST_LEFT_ROUGH):
+            loads = some.axes.transpose(2, 1, 0)
+            for chosen, (z, w) in _by_spread(some.spread, len(some.axes), most_nodes):
+                for i in _blocks(chosen, len(z) * K):
+                    rows = start + some.rows[i]
+                    value[rows], y[rows], R[rows] = _at_many_nodes(some.mean[i], loads[i], z, w)
+    return np.einsum("nk,nk->n", t, a) - value, t - y, R
 
 
 def _by_spread(

@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blr.arrays import Matrix
-from blr.covariances import output_covariances, squared_lengths
+from blr.covariances import Covariances, class_covariances, squared_lengths
 from blr.gaussian import Gaussian
 
 __all__ = ["OutputMoments"]
@@ -60,32 +59,42 @@ class OutputMoments:
         return mean, covariance
 
     def _covariance(self, Phi: Matrix, *, single: bool) -> Matrix:
-        C, U = self.n_outputs, self.gaussian.inverse_cholesky
+        C = self.n_outputs
         if not single:
-            return output_covariances(Phi, U, C)
+            return self._exact(Phi)
         if C == 1:
             return self._variance(Phi)
         near = np.einsum("nm,nm->n", Phi, Phi) <= self._reach**2
         if near.all():
-            return output_covariances(Phi.astype(np.float32), self._single, C)
+            return self._rough(Phi.astype(np.float32))
         V = np.empty((len(Phi), C, C))
-        V[near] = output_covariances(Phi[near].astype(np.float32), self._single, C)
-        V[~near] = output_covariances(Phi[~near], U, C)
+        V[near] = self._rough(Phi[near].astype(np.float32))
+        V[~near] = self._exact(Phi[~near])
         return V
 
     def _variance(self, Phi: Matrix) -> Matrix:
         """Return the variance (N, 1, 1) of one output, in single precision where that serves."""
-        U, reach = self.gaussian.inverse_cholesky, self._reach_of_one
+        reach = self._reach_of_one
         if reach < _SHORT:
-            return output_covariances(Phi, U, 1)
+            return self._exact(Phi)
         rows = Phi.astype(np.float32)
         far = ~(squared_lengths(rows) <= np.float32(reach**2))  # also where single precision overflows
         if not far.any():
-            return output_covariances(rows, self._single, 1)
+            return self._rough(rows)
         V = np.empty((len(Phi), 1, 1))
-        V[~far] = output_covariances(rows[~far], self._single, 1)
-        V[far] = output_covariances(Phi[far], U, 1)
+        V[~far] = self._rough(rows[~far])
+        V[far] = self._exact(Phi[far])
         return V
+
+    @cached_property
+    def _exact(self) -> Covariances:
+        """The covariances of rows: of many outputs kept, since few rows are predicted at a time where values lack."""
+        return class_covariances(self.gaussian.inverse_cholesky, self.n_outputs)
+
+    @cached_property
+    def _rough(self) -> Covariances:
+        """The covariances of rows in single precision."""
+        return class_covariances(self.gaussian.inverse_cholesky.astype(np.float32), self.n_outputs)
 
     @cached_property
     def _reach_of_one(self) -> float:
@@ -95,11 +104,6 @@ class OutputMoments:
         size, moved = float(np.linalg.norm(U, 2)), unit * float(np.linalg.norm(np.abs(U), 2))
         error = (2 * size + moved) * moved + unit * size**2  # of the variance, for |φ| = 1
         return (1 - unit) * float(np.sqrt(_VARIANCE_ERROR / error))
-
-    @cached_property
-    def _single(self) -> NDArray[np.float32]:
-        """L⁻¹ in single precision."""
-        return self.gaussian.inverse_cholesky.astype(np.float32)
 
     @cached_property
     def _reach(self) -> float:

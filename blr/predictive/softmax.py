@@ -17,7 +17,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Matrix, Vector, require_finite
-from blr.predictive._cubature import REACHES, RULES, principal_axes, product_rule, sobol_rule, sobol_size
+from blr.predictive._cubature import (
+    REACHES,
+    RULES,
+    leading_axes,
+    principal_axes,
+    product_rule,
+    sobol_rule,
+    sobol_size,
+)
 from blr.predictive._softmax_series import error_by_class, softmax_series
 from blr.predictive.binary import binary_exact, binary_expected_entropy
 
@@ -29,6 +37,8 @@ _COVARIANCES = 2**22  # numbers in a block
 _SERIES_ERROR = {3: 2e-5, 4: 2e-5}
 _SERIES_ERROR_MANY = 6e-4
 _MANY = 8  # classes, beyond which some of a row mostly hardly count
+_SERIES_ERROR_FEW = 2e-3  # of many classes, where nodes are few
+_MOST_LEFT = 2e-4  # of variance beyond the axes that matter, in expected squares of probability
 _PAIRWISE_SD = 0.7  # of a contrast: up to here the pairwise formula errs by 0.03 at most
 _FAST_NODES = 256
 _MOST_PRODUCT_NODES = 10_000  # beyond, Sobol points are as accurate and cheaper
@@ -101,6 +111,8 @@ def softmax_exact(
         return p, binary_expected_entropy(logit, variance)
     probability, expected_entropy = np.empty((N, K)), np.empty(N)
     tolerance = _SERIES_ERROR.get(K, _SERIES_ERROR_MANY)
+    if K > _MANY and most_nodes is not None:
+        tolerance = _SERIES_ERROR_FEW
     size = max(64, min(_BLOCK, _COVARIANCES // K**2))
     for start in range(0, N, size):
         block = slice(start, start + size)
@@ -132,6 +144,8 @@ def softmax_monte_carlo(activation: ArrayLike) -> tuple[Matrix, Matrix]:
 def _integrated(m: Matrix, V: Matrix, spread: Vector, most_nodes: int | None) -> tuple[Matrix, Vector]:
     """Return both expectations by nodes; rows that take the same ones are done together."""
     n, K = m.shape
+    if K > _MANY:
+        return _integrated_many(m, V, most_nodes)
     axes = principal_axes(V)
     digits, plan = _plan(axes, spread, most_nodes)
     probability, expected_entropy = np.empty((n, K)), np.empty(n)
@@ -144,6 +158,25 @@ def _integrated(m: Matrix, V: Matrix, spread: Vector, most_nodes: int | None) ->
             # The most nodes go on the innermost axis.
             expectations = product_rule(m[rows], chosen[::-1], tuple(digits[::-1, rows[0]].tolist()))
         probability[rows], expected_entropy[rows] = expectations
+    return probability, expected_entropy
+
+
+def _integrated_many(m: Matrix, V: Matrix, most_nodes: int | None) -> tuple[Matrix, Vector]:
+    """Return both expectations of many classes, by Sobol points along the axes that matter."""
+    probability, expected_entropy = np.empty(m.shape), np.empty(len(m))
+    size = max(64, _COVARIANCES // (4 * m.shape[1] ** 2))
+    for start in range(0, len(m), size):
+        block = slice(start, start + size)
+        for some in leading_axes(m[block], V[block], _MOST_LEFT):
+            nodes = sobol_size(some.spread, len(some.axes))
+            nodes = nodes if most_nodes is None else np.minimum(nodes, most_nodes)
+            for number in np.unique(nodes):
+                i = np.flatnonzero(nodes == number)
+                chosen = np.take(some.axes, i, axis=2)
+                p, entropy = sobol_rule(some.mean[i], chosen, int(number), spread=float(some.spread[i].max()))
+                rows = start + some.rows[i]
+                probability[rows] = p
+                expected_entropy[rows] = entropy - 0.5 * (p * some.left[i]).sum(axis=1)
     return probability, expected_entropy
 
 

@@ -29,7 +29,10 @@ __all__ = ["Corrections", "corrections"]
 
 _FLOPS = 3e9  # for the tensor's slices: beyond, rows are drawn
 _DIRECTIONS = 64  # slices of the tensor: all of them up to here, beyond a random orthonormal set
-_SLICE_COLUMNS = 256  # of each slice, likewise
+_SLICE_COLUMNS, _FEWEST_COLUMNS = (
+    256,
+    16,
+)  # of each slice, likewise; of very many weights as few as the work allows
 _CUBE = 10  # products that a cube of a pair of rows costs beside its scalar product
 _HELD = 2**22  # numbers of the tensor held at a time, by a thread
 
@@ -112,11 +115,14 @@ class _Triple:
         m = min(D, _DIRECTIONS)
         of_slices = 2.0 * n * m * self.numbers_per_direction
         step = max(1, int(np.ceil(of_slices / _FLOPS)))
+        columns = D
+        if D > _SLICE_COLUMNS:
+            columns = int(np.clip(_FLOPS / (4.0 * m * D**2), _FEWEST_COLUMNS, _SLICE_COLUMNS))
         of_pairs = (n * self._cubes_per_row) ** 2 * (D + _CUBE)
-        if of_pairs < min(of_slices, _FLOPS) + 4.0 * m * D**2 * min(D, _SLICE_COLUMNS):
+        if of_pairs < min(of_slices, _FLOPS) + 4.0 * m * D**2 * columns:
             return self._over_pairs(data), n
         rng = np.random.default_rng(0)
-        first, second = _frame(D, m, rng), _frame(D, min(D, _SLICE_COLUMNS), rng)
+        first, second = _frame(D, m, rng), _frame(D, columns, rng)
         block = max(1, _HELD // self.numbers_per_direction)
         total, drawn, used = 0.0, 0.0, 0
         for start in range(0, m, block):
