@@ -36,8 +36,8 @@ from blr.posterior.laplace import fit
 from blr.selection.evidence import fit_evidence
 from blr.sums import ChunkFunction, Terms
 from flows.engines._threads import ThreadEngine
+from flows.training._rows import ArrayWriter, StoredRows
 from flows.training._shards import DesignShards, TrainingShards
-from flows.training._stored_rows import ArrayWriter, StoredRows
 
 RESULT = Path(__file__).parent / "results" / "scale.json"
 FEATURES = 8

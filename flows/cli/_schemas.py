@@ -29,7 +29,7 @@ from flows.runs.release import ReleaseReport
 from flows.runs.results import ClassificationResult, ReleaseResult
 from flows.runs.status import FolderStatus
 from flows.runs.summary import Summary
-from flows.training.results import TrainingResult
+from flows.training.report import TrainingResult
 
 __all__ = ["DOCUMENTS", "run_schema", "schema_of"]
 

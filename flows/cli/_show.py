@@ -21,8 +21,7 @@ from flows.reports.tables import (
     review_table,
     split_words,
 )
-from flows.training.report import review_words, train_report
-from flows.training.results import TrainingPlan, TrainingResult
+from flows.training.report import TrainingPlan, TrainingResult, review_words, train_report
 
 __all__ = ["show_model", "show_trained"]
 

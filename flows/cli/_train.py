@@ -17,8 +17,8 @@ from flows.models.description import ModelDescription
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training import steps as training
+from flows.training.report import TrainingPlan, TrainingResult
 from flows.training.request import TrainRequest
-from flows.training.results import TrainingPlan, TrainingResult
 
 __all__ = ["run_train"]
 

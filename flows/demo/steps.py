@@ -21,6 +21,7 @@ from flows.classification.request import ClassifyRequest
 from flows.demo.openngc import ATTRIBUTION, write_catalogues
 from flows.demo.summary import DemoCandidate, DemoResult, DemoTask, HeldOutPerformance
 from flows.documents import write_document
+from flows.models.description import ModelDescription
 from flows.release.draft import draft
 from flows.release.record import check
 from flows.release.request import DraftRequest, ReleaseRequest
@@ -36,7 +37,6 @@ from flows.runs.summary import AnnotatedFile
 from flows.training import steps as training
 from flows.training.report import train_report
 from flows.training.request import TrainRequest
-from flows.training.results import ModelDescription
 
 __all__ = ["REMARKS", "TASKS", "Classify", "Train", "run_demo"]
 

@@ -1,22 +1,56 @@
-"""The labelled rows of a training, which are the same for all candidates.
+"""Labelled rows: in memory or, if they are too many, on the disk with a sample in memory.
 
-Each array is a `.npy` file, so that no candidate has to parse a catalogue again.
-Shapes: N rows, F features.
+Each array is a `.npy` file, so that no candidate has to parse a catalogue again.  A shard is a range of consecutive
+rows on the disk; its boundaries depend on the number of rows alone, not on the engine.  The sample is drawn by a hash
+of the objects' names: it does not depend on the order of the rows, and most of its objects are drawn again when the
+catalogue grows.  Where objects have no names, the rows' numbers are hashed.
+Shapes: N rows, n of a shard, batch or piece, F features, K classes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import ctypes
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from functools import cache, cached_property, reduce
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import IO, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blr.candidates.rows import LabelledRows, TrainingSet
-from catalogs.files.atomic import atomic_path
+from catalogs.files.atomic import StorageError, atomic_path
+from catalogs.profile.split import SplitSummary
+from flows.errors import EngineError
+from flows.features.split import sides
+from flows.labels.annotators import AnnotatorNames
+from flows.specification.specification import Specification
 
-__all__ = ["TrainingRows", "read_rows", "rows_of", "write_array", "write_rows"]
+__all__ = [
+    "MOST_IN_MEMORY",
+    "WEIGHT_OF_ALL",
+    "ArrayWriter",
+    "Collected",
+    "NamedRows",
+    "Part",
+    "RowCounts",
+    "Shard",
+    "StoredRows",
+    "TrainingRows",
+    "check_seen",
+    "held_out_function",
+    "joined",
+    "named_pieces",
+    "read_rows",
+    "rows_of",
+    "shards_of",
+    "write_array",
+    "write_rows",
+    "write_split",
+]
 
 Floats = NDArray[np.float64]
 
@@ -65,3 +99,431 @@ def read_rows(folder: Path) -> TrainingRows:
     return TrainingRows(
         **{name: np.load(path, allow_pickle=False) for name, path in paths.items() if path.exists()}
     )
+
+
+Array = np.ndarray[Any, Any]
+
+SHARD_ROWS = 65_536
+"""Rows of a shard: about ten megabytes, which fit into the memory of any worker."""
+
+WEIGHT_OF_ALL = "weight_of_all"
+"""Array of the weights for fits to all rows, where they are not those for fits to the training rows."""
+
+Shard = tuple[int, int]
+"""The number of a shard's first row, and of the row after its last."""
+
+
+def shards_of(n_rows: int) -> list[Shard]:
+    """Return the shards of so many rows, in order."""
+    return [(i, min(i + SHARD_ROWS, n_rows)) for i in range(0, n_rows, SHARD_ROWS)]
+
+
+def check_seen(folder: Path) -> None:
+    """Raise EngineError where this process, a worker, does not see the folder of the rows."""
+    if not folder.is_dir():
+        raise EngineError(
+            f"{folder}: a worker does not see this folder, expected a model store on a disk that all "
+            "machines share under one path; choose such a store with --store"
+        )
+
+
+class ArrayWriter:
+    """Writes a `.npy` file row by row; the header gets the number of rows when the writer is closed.
+
+    The file is open only while rows are written, so that a run that fails leaves no open file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._dtype: np.dtype[Any] = np.dtype(float)
+        self._begun = False
+        self._row: tuple[int, ...] = ()
+        self._n = 0
+
+    def append(self, rows: Array) -> None:
+        """Add rows; all get the type of the first ones.
+
+        Raises
+        ------
+        StorageError
+            If there is no room on the disk.
+        """
+        first, self._begun = not self._begun, True
+        if first:
+            self._dtype, self._row = rows.dtype, rows.shape[1:]
+        try:
+            with self._path.open("wb" if first else "ab") as stream:
+                if first:
+                    self._write_header(stream)
+                stream.write(np.ascontiguousarray(rows, dtype=self._dtype).tobytes())
+        except OSError as error:
+            raise StorageError(
+                f"{self._path.parent}: got '{error.strerror}' after {self._n:,} labelled rows, expected enough space "
+                "for all of them; free some space, or choose a model store on another disk with --store"
+            ) from error
+        self._n += len(rows)
+
+    def close(self) -> None:
+        """Write the header with the final number of rows; without rows, no file is made."""
+        if self._begun:
+            with self._path.open("r+b") as stream:
+                self._write_header(stream)
+
+    def _write_header(self, stream: IO[bytes]) -> None:
+        # NumPy pads the header, so that a larger number of rows fits into the same bytes.
+        described = {
+            "descr": np.lib.format.dtype_to_descr(self._dtype),
+            "fortran_order": False,
+            "shape": (self._n, *self._row),
+        }
+        np.lib.format.write_array_header_1_0(stream, described)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """All labelled rows in a folder, a `.npy` file for each array."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        """Keep the memory of this process small from now on."""
+        return_freed_arrays()
+
+    @cached_property
+    def n_rows(self) -> int:
+        """N, the number of rows."""
+        return len(self._mapped("target"))
+
+    @property
+    def shards(self) -> list[Shard]:
+        """The shards of all rows, in order."""
+        return shards_of(self.n_rows)
+
+    def has(self, name: str) -> bool:
+        """Say whether there is an array of that name."""
+        return (self.folder / f"{name}.npy").is_file()
+
+    def read(self, name: str, shard: Shard) -> Array:
+        """Return a copy of a shard's rows: a memory map that stays open would count as memory in use."""
+        return np.array(self._mapped(name)[slice(*shard)])
+
+    def at(self, name: str, numbers: Array) -> Array:
+        """Return a copy of the rows with these numbers (n,)."""
+        return np.array(self._mapped(name)[numbers])
+
+    def weights(self, shard: Shard, *, held_out_too: bool = False) -> Array:
+        """Return the weights of a shard's rows: ones where rows have none.
+
+        If `held_out_too`, they are those for a fit to all rows.
+        """
+        name = WEIGHT_OF_ALL if held_out_too and self.has(WEIGHT_OF_ALL) else "weight"
+        return self.read(name, shard) if self.has(name) else np.ones(shard[1] - shard[0])
+
+    def _mapped(self, name: str) -> Array:
+        mapped: Array = np.load(self.folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        return mapped
+
+    def rows(self, shard: Shard, *, held_out_too: bool = False) -> TrainingRows:
+        """Return a shard's rows in the form of rows in memory, with the arrays that fits and their judgement need.
+
+        If `held_out_too`, their weights are those for a fit to all rows.
+        """
+        return TrainingRows(
+            X=self.read("X", shard),
+            missing=self.read("missing", shard),
+            target=self.read("target", shard).astype(np.intp),
+            held_out=self.read("held_out", shard),
+            weight=self.weights(shard, held_out_too=held_out_too) if self.has("weight") else None,
+            votes=self.read("votes", shard) if self.has("votes") else None,
+            annotator=self.read("annotator", shard) if self.has("annotator") else None,
+        )
+
+    def each(self, *, held_out_too: bool = False) -> Iterator[TrainingRows]:
+        """Yield the rows of each shard; `held_out_too` as for `rows`."""
+        return (self.rows(shard, held_out_too=held_out_too) for shard in self.shards)
+
+    def add(self, name: str, of: Callable[[Shard], Array]) -> None:
+        """Write an array, shard by shard; it replaces an array of the same name."""
+        path = self.folder / f"{name}.npy"
+        unfinished = path.with_suffix(".part")
+        with ArrayWriter(unfinished) as written:
+            for shard in self.shards:
+                written.append(of(shard))
+        unfinished.replace(path)
+
+    def remove(self, name: str) -> None:
+        """Remove an array that is not needed any more."""
+        (self.folder / f"{name}.npy").unlink()
+
+    def moved(self, folder: Path) -> StoredRows:
+        """Move the rows to another folder on the same disk, and return them there."""
+        return StoredRows(self.folder.rename(folder))
+
+
+_M_MMAP_THRESHOLD = -3
+"""The name of the bound in glibc's malloc.h."""
+_LARGE = 1 << 20
+
+
+@cache
+def return_freed_arrays() -> None:
+    """Have the C library give arrays of a megabyte or more back to the system when they are freed.
+
+    glibc raises this bound to 32 megabytes by itself, and keeps what smaller arrays leave between others.  A training
+    of 300,000 rows with the default candidates took 640 MB so, and takes 530.  Where the C library has no such bound,
+    nothing changes.
+    """
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE)
+
+
+@dataclass(frozen=True, eq=False)
+class RowCounts:
+    """Numbers of training rows (K,) and held-out rows (K,) by class, and the missing and extreme values of features.
+
+    `training_weight` (K,) sums the weights of the training rows.  `missing` (F,) counts rows without the feature,
+    `missing_in_training` (F,) training rows without it.  `low` and `high` (F,) are its smallest and largest value; inf
+    and -inf for a feature without values.
+    """
+
+    training: NDArray[np.intp]
+    held_out: NDArray[np.intp]
+    training_weight: Floats
+    missing: NDArray[np.intp]
+    missing_in_training: NDArray[np.intp]
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def of(cls, rows: TrainingRows, n_classes: int) -> RowCounts:
+        """Return the counts of rows in memory."""
+        training, target = rows.training, rows.target
+        weight = None if rows.weight is None else rows.weight[training]
+        return cls(
+            np.bincount(target[training], minlength=n_classes),
+            np.bincount(target[rows.held_out], minlength=n_classes),
+            np.bincount(target[training], weights=weight, minlength=n_classes).astype(np.float64),
+            rows.missing.sum(axis=0),
+            rows.missing[training].sum(axis=0),
+            np.where(rows.missing, np.inf, rows.X).min(axis=0, initial=np.inf),
+            np.where(rows.missing, -np.inf, rows.X).max(axis=0, initial=-np.inf),
+        )
+
+    @classmethod
+    def of_all(cls, shards: Iterable[TrainingRows], n_classes: int) -> RowCounts:
+        """Return the counts of the rows of all shards."""
+        return reduce(cls._plus, (cls.of(rows, n_classes) for rows in shards))
+
+    def _plus(self, other: RowCounts) -> RowCounts:
+        return RowCounts(
+            self.training + other.training,
+            self.held_out + other.held_out,
+            self.training_weight + other.training_weight,
+            self.missing + other.missing,
+            self.missing_in_training + other.missing_in_training,
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+        )
+
+    @property
+    def n_rows(self) -> int:
+        """N, the number of all rows."""
+        return self.n_training + self.n_held_out
+
+    @property
+    def n_training(self) -> int:
+        """The number of training rows of all classes."""
+        return int(self.training.sum())
+
+    @property
+    def n_held_out(self) -> int:
+        """The number of held-out rows of all classes."""
+        return int(self.held_out.sum())
+
+
+MOST_IN_MEMORY = 200_000
+"""Most rows that are held in memory.  Of more rows, a sample of this size is; it gives all that is no sum over rows."""
+
+ON_DISK = ("X", "missing", "target", "place", "weight", "votes", "named", "annotators")
+"""Arrays of all rows that are written to the disk."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The training rows of one batch; each array has a row for each of them (n, ...)."""
+
+    X: Floats
+    missing: NDArray[np.bool_]
+    target: NDArray[np.int16]
+    place: NDArray[np.int64] | NDArray[np.uint64]
+    weight: Floats | None
+    votes: Floats | None = None
+    errors: Floats | None = None
+    annotators: NDArray[np.str_] | NDArray[np.int32] | None = None  # names; numbers once they are collected
+    name: NDArray[np.uint64] | None = None
+    identifier: NDArray[np.bytes_] | None = None
+    position: Floats | None = None
+    magnitude: Floats | None = None
+    number: NDArray[np.uint64] | None = None  # among all rows, once they are collected
+    named: NDArray[np.uint64] | None = None  # a hash of the name; 0 where a repeated name is no conflict
+
+    def chosen(self, rows: NDArray[np.bool_]) -> Part:
+        """Return the rows of a mask (n,)."""
+        arrays = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{name: a[rows] for name, a in arrays.items() if a is not None})
+
+
+def joined(parts: Sequence[Part], name: str) -> Any:
+    """Return an array of all parts; None where one of them lacks it."""
+    arrays = [getattr(part, name) for part in parts]
+    return None if any(a is None for a in arrays) else np.concatenate(arrays)
+
+
+@dataclass
+class Collected:
+    """The parts that were read so far; at most `most` rows stay in memory, None for all.
+
+    `folder` makes the folder for larger numbers of rows; without it, all rows stay in memory.  `held_out` says by their
+    places which rows are held out.  Half of the sample are then held-out rows, so that many rows judge the model.
+    """
+
+    most: int | None
+    folder: Callable[[], Path] | None
+    held_out: Callable[[Any], NDArray[np.bool_]] | None = None
+    parts: list[Part] = field(default_factory=list)
+    n_rows: int = 0
+    annotators: AnnotatorNames = field(default_factory=AnnotatorNames)
+    _keys: list[NDArray[np.uint64]] = field(default_factory=list)
+    _place: Path | None = None
+    _files: dict[str, ArrayWriter] = field(default_factory=dict)
+
+    def add(self, part: Part) -> None:
+        """Take the next part."""
+        if part.annotators is not None:
+            part = replace(part, annotators=self.annotators.numbered(part.annotators))
+        number = np.arange(self.n_rows, self.n_rows + len(part.X), dtype=np.uint64)
+        self._keys.append(_mixed(number if part.name is None else part.name))
+        part = replace(part, number=number)
+        self.parts.append(part)
+        self.n_rows += len(part.X)
+        if self.most is None or self.folder is None or self.n_rows <= self.most:
+            return
+        new = self.parts if self._place is None else [part]
+        if self._place is None:
+            self._place = self.folder().absolute() / "rows"  # workers may be in another folder
+            self._place.mkdir()
+        for one in new:
+            self._write(one, self._place)
+        if sum(len(key) for key in self._keys) > 2 * self.most:
+            self._draw(self.most)
+
+    def finish(self) -> StoredRows | None:
+        """Return all rows if they are on the disk, and leave the sample in `parts`; None if all rows are in memory."""
+        if self._place is None or self.most is None:
+            return None
+        self._draw(self.most)
+        for written in self._files.values():
+            written.close()
+        return StoredRows(self._place)
+
+    def _write(self, part: Part, folder: Path) -> None:
+        for name in ON_DISK:
+            rows = getattr(part, name)
+            if rows is not None:
+                self._files.setdefault(name, ArrayWriter(folder / f"{name}.npy")).append(rows)
+
+    def _draw(self, n: int) -> None:
+        """Keep the n rows with the smallest keys, in the order of reading; half of them held out, if that is known."""
+        key = np.concatenate(self._keys)
+        chosen = np.zeros(len(key), dtype=bool)
+        order = np.argsort(key, kind="stable")
+        if self.held_out is None:
+            chosen[order[:n]] = True
+        else:
+            out = self.held_out(joined(self.parts, "place"))[order]
+            n_out = min(int(out.sum()), max(n // 2, n - int((~out).sum())))
+            chosen[order[out][:n_out]] = True
+            chosen[order[~out][: n - n_out]] = True
+        masks = np.split(chosen, np.cumsum([len(k) for k in self._keys])[:-1])
+        kept = [part.chosen(mask) for part, mask in zip(self.parts, masks, strict=True)]
+        # They become one part: many small arrays would keep the system from reusing the memory of large ones.
+        self.parts = [Part(**{f.name: joined(kept, f.name) for f in fields(Part)})]
+        self._keys = [key[chosen]]
+
+
+def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return a hash (n,) of numbers, which is independent of the hash that holds rows out.
+
+    SplitMix64: Steele et al. (2014), doi:10.1145/2714064.2660195.
+    """
+    z = x + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+NamedRows = tuple[NDArray[np.uint64], NDArray[np.integer]]
+"""Hashes of names and class indices of rows, (n,) each."""
+
+Places = NDArray[np.int64] | NDArray[np.uint64]
+
+PIECE_ROWS = 1_000_000
+"""Approximate number of rows whose hashes are sorted at once."""
+
+
+def held_out_function(specification: Specification) -> Callable[[Places], NDArray[np.bool_]] | None:
+    """Return a function that says by their places which rows are held out; None if that depends on other rows."""
+    if specification.split.by == "healpix" or not specification.split.held_out:
+        return None
+    return lambda places: sides(specification, places, None)[0]
+
+
+def write_split(specification: Specification, stored: StoredRows, summary: SplitSummary) -> SplitSummary:
+    """Write which rows are held out, and their groups; return the summary of the split of all rows.
+
+    `summary` is that of a sample of the rows, from which the order of the pixels was chosen.
+    """
+    order = summary.healpix_order
+    stored.add("held_out", lambda shard: sides(specification, stored.read("place", shard), order)[0])
+    stored.add("group", lambda shard: sides(specification, stored.read("place", shard), order)[1])
+    n_held_out = sum(int(stored.read("held_out", shard).sum()) for shard in stored.shards)
+    n_places = sum(len(np.unique(group)) for group, _ in _pieces(stored, "group"))
+    return replace(summary, share=n_held_out / stored.n_rows, n_places=n_places)
+
+
+def named_pieces(stored: StoredRows | None, parts: Sequence[Part]) -> Iterator[NamedRows] | None:
+    """Return pieces of hashes and classes, all rows of a name in the same piece; None where objects have no names."""
+    if stored is not None:
+        return _pieces(stored, "named") if stored.has("named") else None
+    named = joined(parts, "named")
+    return None if named is None else iter([(named, joined(parts, "target"))])
+
+
+def _pieces(stored: StoredRows, name: str) -> Iterator[NamedRows]:
+    """Yield pieces of hashes with classes; a piece has the hashes of one remainder, so that equal ones are together."""
+    n = max(1, -(-stored.n_rows // PIECE_ROWS))
+    for piece in range(n):
+        found = []
+        for shard in stored.shards:
+            hashes = stored.read(name, shard)
+            mine = hashes % np.uint64(n) == piece
+            found.append(_distinct(hashes[mine], stored.read("target", shard)[mine]))
+        yield np.concatenate([h for h, _ in found]), np.concatenate([t for _, t in found])
+
+
+def _distinct(hashes: NDArray[np.uint64], target: NDArray[np.integer]) -> NamedRows:
+    """Return each pair of hash and class once."""
+    order = np.lexsort((target, hashes))
+    h, t = hashes[order], target[order]
+    first = np.ones(len(h), dtype=bool)
+    first[1:] = (h[1:] != h[:-1]) | (t[1:] != t[:-1])
+    return h[first], t[first]

@@ -1,45 +1,59 @@
-"""The end of a training: the chosen candidates become a classifier, which is evaluated and stored.
+"""The end of a training: the classifier is evaluated and stored, with what its report shows.
 
 Fits to the training rows are judged.  The model that is kept may be a fit of the same kind to all rows.
+Shapes: N rows that judge, K classes, T thresholds, B bins.  Rows without probabilities (NaN) get the shares of the
+classes, and are counted.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Vector
-from blr.calibration import log_losses
+from blr.calibration import ReliabilityCurve, calibration_error, log_loss, log_losses, reliability_curve
 from blr.candidates.training import TrainedClassifier, Training
-from blr.selection.skill import paired_gain
+from blr.decisions import errors_caught
+from blr.selection.grouping import group_classes
+from blr.selection.skill import paired_gain, skill
+from catalogs.sky.positions import galactic_latitude
 from flows.models.asdf_file import write_tree
-from flows.models.description import TrustSummary
+from flows.models.description import Metrics, ReliabilityBin, Review, RiskCurve, TrustSummary
 from flows.models.judged_rows import JudgedRows, write_judged_rows
 from flows.models.known_labels import KnownLabels, write_known_labels
 from flows.models.labelled_objects import LabelledObjects, write_labelled_objects
 from flows.models.model import Model
 from flows.models.shift import TargetShift
+from flows.models.skill import SkillSummary
 from flows.models.store import Store
 from flows.models.store_folder import StoredModel
 from flows.models.unseen_rows import UnseenRows, write_unseen_rows
 from flows.reports.boundary import boundary_picture
 from flows.reports.card import model_card
+from flows.reports.class_words import class_words
 from flows.reports.html import write_report
-from flows.reports.picture_data import Made, ReportNotes, ReportParts
+from flows.reports.picture_data import Made, NotableObject, ReportNotes, ReportParts, StoredPictures
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
-from flows.training._evaluation import evaluate
-from flows.training._judged_objects import ObjectRows, judged_pictures, notable_objects
-from flows.training._label_noise import with_recorded_losses
 from flows.training._rows import TrainingRows, rows_of
-from flows.training._shift import correction, target_loss
-from flows.training._staging import StagedTraining
+from flows.training._staging import StagedTraining, with_recorded_losses
+from flows.training._target import correction, target_loss
 from flows.training.report import REPORT_FILE, train_report
 from flows.version import code_version
 
-__all__ = ["JUDGED_FILE", "save_model"]
+__all__ = [
+    "REVIEWED",
+    "THRESHOLDS",
+    "ObjectRows",
+    "evaluate",
+    "judged_pictures",
+    "notable_objects",
+    "save_model",
+    "threshold_curves",
+]
 
 JUDGED_FILE = "judged.asdf"
 """File of the judged classifier, to which the numbers belong, if the model that is kept was fitted to more rows."""
@@ -173,3 +187,226 @@ def _labelled_objects(rows: TrainingRows, used: list[int]) -> LabelledObjects:
         rows.target[training],
         np.where(rows.missing[training][:, used], np.nan, rows.X[training][:, used]),
     )
+
+
+REVIEWED: Final = (0.05, 0.1, 0.2)
+"""Shares of the least certain objects whose review is reported."""
+BINS: Final = 12
+"""Bins of the reliability curve."""
+CURVE: Final = np.linspace(0, 1, 201)
+"""Shares of reviewed objects at which the curve of the errors found is computed."""
+
+Floats = NDArray[np.float64]
+
+
+def evaluate(
+    probability: Floats,
+    plugin: Floats,
+    truth: NDArray[np.intp],
+    *,
+    class_shares: Floats,
+    classes: tuple[str, ...],
+    votes: Floats | None = None,
+    group: NDArray[np.uint64] | None = None,
+    judged_by: Literal["held-out", "left-out"] = "held-out",
+    log_loss_logistic: float | None = None,
+) -> Metrics:
+    """Return the performance on rows that no fit saw.
+
+    `probability` and `plugin` (N, K) are the moderated and the plug-in probabilities, `truth` (N,) class indices.
+    `class_shares` (K,) are those of the training rows, which a baseline predicts for every object.  Where the targets
+    are `votes` (N, K), losses and reliability compare with each object's shares of the votes, and any class but the one
+    with most votes is wrong.  Rows of equal `group` (N,) count as one in the interval of the skill.
+    """
+    outcome = truth if votes is None else votes / votes.sum(axis=1, keepdims=True)
+    known = np.isfinite(probability[:, 0])
+    # An object without any measured feature gets the shares of the classes, so that every model is judged on all rows.
+    p, q = (np.where(known[:, None], x, class_shares) for x in (probability, plugin))
+    wrong = p.argmax(axis=1) != truth
+    said, happened, what = _statement(p, outcome, wrong, classes)
+    curve = reliability_curve(said, happened, bins=BINS)
+    return Metrics(
+        n=len(truth),
+        n_unclassified=int(np.sum(~known)),
+        log_loss=log_loss(p, outcome),
+        log_loss_plugin=log_loss(q, outcome),
+        log_loss_baseline=log_loss(np.broadcast_to(class_shares, p.shape), outcome),
+        accuracy=float(np.mean(~wrong)),
+        calibration_error=calibration_error(p, outcome),
+        reliability=_bins(curve),
+        reliability_of=what,
+        reviews=_reviews(p, q, wrong),
+        risk=RiskCurve(
+            reviewed=tuple(CURVE.tolist()),
+            moderated=tuple(errors_caught(p.max(axis=1), wrong, CURVE).tolist()),
+            plugin=tuple(errors_caught(q.max(axis=1), wrong, CURVE).tolist()),
+        ),
+        judged_by=judged_by,
+        log_loss_logistic=log_loss_logistic,
+        skill=SkillSummary.of(skill(p, outcome, class_shares=class_shares, group=group)),
+        confusion=_confusion(truth, p.argmax(axis=1), len(classes)),
+        grouping=group_classes(p, truth) if len(classes) > 2 and votes is None else None,
+    )
+
+
+def _confusion(
+    truth: NDArray[np.intp], assigned: NDArray[np.intp], n_classes: int
+) -> tuple[tuple[int, ...], ...]:
+    """Return the confusion matrix (K, K): numbers of rows by true class and by assigned class."""
+    pairs = np.bincount(truth * n_classes + assigned, minlength=n_classes**2)
+    return tuple(map(tuple, pairs.reshape(n_classes, n_classes).tolist()))
+
+
+def _statement(
+    p: Floats, outcome: NDArray[np.intp] | Floats, wrong: NDArray[np.bool_], classes: tuple[str, ...]
+) -> tuple[Floats, Floats, str]:
+    """Return the probability whose reliability is drawn (N,), whether its class is the true one (N,), and its name."""
+    if len(classes) == 2:
+        happened = outcome[:, 1] if outcome.ndim == 2 else (outcome == 1)
+        return p[:, 1], happened.astype(float), f"probability of {classes[1]}"
+    return p.max(axis=1), (~wrong).astype(float), "probability of the most probable class"
+
+
+def _bins(curve: ReliabilityCurve) -> tuple[ReliabilityBin, ...]:
+    columns = (curve.predicted, curve.observed, curve.low, curve.high, curve.count)
+    return tuple(
+        ReliabilityBin(predicted=said, observed=seen, low=low, high=high, n=n)
+        for said, seen, low, high, n in zip(*(c.tolist() for c in columns), strict=True)
+    )
+
+
+def _reviews(p: Floats, q: Floats, wrong: NDArray[np.bool_]) -> tuple[Review, ...]:
+    """Return the share of all wrong classes that reviews of the least certain objects find, for both probabilities."""
+    moderated = errors_caught(p.max(axis=1), wrong, REVIEWED)
+    plugin = errors_caught(q.max(axis=1), wrong, REVIEWED)
+    return tuple(
+        Review(share=share, moderated=float(m), plugin=float(r), random=share)
+        for share, m, r in zip(REVIEWED, moderated, plugin, strict=True)
+    )
+
+
+Indices = NDArray[np.intp]
+
+THRESHOLDS: Final = np.linspace(0.0, 1.0, 101)
+OBJECT_BINS: Final = 8
+"""Bins of magnitude or latitude, with about as many objects in each."""
+FEWEST: Final = 100
+"""Fewest objects with a magnitude, or with a position, that are binned."""
+FEWEST_TAKEN: Final = 10
+"""Fewest objects above a threshold whose purity is shown: that of fewer would be mostly noise."""
+MOST_OBJECTS: Final = 20
+"""Most notable objects that the report lists."""
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectRows:
+    """Rows that judge: identifiers in UTF-8, positions in degrees, magnitudes, (N,) each; NaN or b"" where missing."""
+
+    identifier: NDArray[np.bytes_]
+    ra: Floats
+    dec: Floats
+    magnitude: Floats
+    magnitude_name: str = ""
+
+    @classmethod
+    def of(cls, rows: TrainingRows, chosen: NDArray[np.bool_]) -> ObjectRows:
+        """Return the labelled rows in the mask `chosen`."""
+        n = int(chosen.sum())
+        nowhere = np.full((n, 2), np.nan)
+        place = nowhere if rows.position is None else rows.position[chosen]
+        return cls(
+            np.zeros(n, dtype="S1") if rows.identifier is None else rows.identifier[chosen],
+            place[:, 0],
+            place[:, 1],
+            nowhere[:, 0] if rows.magnitude is None else rows.magnitude[chosen],
+            "" if rows.magnitude_name is None else str(rows.magnitude_name),
+        )
+
+
+def judged_pictures(probability: Floats, truth: Indices, objects: ObjectRows) -> StoredPictures:
+    """Return the arrays of the pictures, from the probabilities (N, K) and true class indices (N,) of the rows."""
+    completeness, purity = threshold_curves(probability, truth)
+    curves = StoredPictures(threshold=THRESHOLDS, completeness=completeness, purity=purity)
+    assigned, K = probability.argmax(axis=1), probability.shape[1]
+    latitude = np.abs(galactic_latitude(objects.ra, objects.dec))
+    magnitude_centres, magnitude_counts = _binned(objects.magnitude, truth, assigned, K)
+    latitude_centres, latitude_counts = _binned(latitude, truth, assigned, K)
+    return replace(
+        curves,
+        magnitude_name=objects.magnitude_name,
+        magnitude_centres=magnitude_centres,
+        magnitude_counts=magnitude_counts,
+        latitude_centres=latitude_centres,
+        latitude_counts=latitude_counts,
+    )
+
+
+def threshold_curves(probability: Floats, truth: Indices) -> tuple[Floats, Floats]:
+    """Return completeness and purity (K, T) of the objects whose probability of a class reaches a threshold."""
+    K = probability.shape[1]
+    completeness, purity = np.full((2, K, len(THRESHOLDS)), np.nan)
+    for k in range(K):
+        own = truth == k
+        below = np.searchsorted(np.sort(probability[:, k]), THRESHOLDS, side="left")
+        own_below = np.searchsorted(np.sort(probability[own, k]), THRESHOLDS, side="left")
+        taken, found = len(truth) - below, own.sum() - own_below
+        np.divide(found, own.sum(), out=completeness[k], where=own.sum() > 0)
+        np.divide(found, taken, out=purity[k], where=taken >= FEWEST_TAKEN)
+    return completeness, purity
+
+
+def _binned(
+    x: Floats, truth: Indices, assigned: Indices, n_classes: int
+) -> tuple[Floats, NDArray[np.int64]] | tuple[None, None]:
+    """Return the means (B,) of bins of about equal counts, and counts (3, B, K); None for few known values.
+
+    The counts are of objects by true class, by assigned class, and by both where they agree.
+    """
+    known = np.isfinite(x)
+    if known.sum() < FEWEST:
+        return None, None
+    edges = np.unique(np.quantile(x[known], np.linspace(0, 1, OBJECT_BINS + 1)))
+    if len(edges) < 3:
+        return None, None
+    place = np.clip(np.searchsorted(edges, x[known], side="right") - 1, 0, len(edges) - 2)
+    t, a = truth[known], assigned[known]
+    shape = (len(edges) - 1, n_classes)
+
+    def counts(rows: Any, classes: Indices) -> NDArray[np.int64]:
+        cells = np.bincount(place[rows] * n_classes + classes[rows], minlength=shape[0] * n_classes)
+        return cells.reshape(shape)
+
+    every = np.ones(len(t), dtype=bool)
+    means = np.bincount(place, weights=x[known]) / np.maximum(np.bincount(place), 1)
+    return means, np.stack([counts(every, t), counts(every, a), counts(t == a, t)])
+
+
+def notable_objects(
+    probability: Floats, truth: Indices, objects: ObjectRows, classes: tuple[str, ...]
+) -> tuple[NotableObject, ...]:
+    """Return the objects to whose label the model gives least: the label may be wrong, or the features not enough."""
+    if not (objects.identifier != b"").any():
+        return ()
+    rows = np.arange(len(truth))
+    own = np.where(np.isfinite(probability[rows, truth]), probability[rows, truth], np.inf)
+    assigned = np.nan_to_num(probability, nan=-1.0).argmax(axis=1)
+    wrong = np.flatnonzero(assigned != truth)
+    order = wrong[np.argsort(own[wrong], kind="stable")]
+    chosen: dict[str, NotableObject] = {}
+    for i in order:
+        if len(chosen) == MOST_OBJECTS:
+            break
+        name = objects.identifier[i].decode(errors="replace")
+        label, given = (class_words(classes[at[i]]) for at in (truth, assigned))
+        why = (
+            f"labelled {label}, to which the model gives {_percent(probability[i, truth[i]])}; "
+            f"it gives {given} {_percent(probability[i, assigned[i]])}"
+        )
+        ra, dec = (float(x) if np.isfinite(x) else None for x in (objects.ra[i], objects.dec[i]))
+        chosen.setdefault(name, NotableObject(name=name, ra=ra, dec=dec, why=why))
+    return tuple(chosen.values())
+
+
+def _percent(share: float) -> str:
+    """Return a probability as a percentage; a small one is never shown as zero."""
+    return "less than 0.1%" if share < 0.001 else f"{share:.1%}"

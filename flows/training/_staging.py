@@ -1,10 +1,14 @@
-"""The staging folder of a training: the rows, their filled features, their description, and fitted members."""
+"""The staging folder of a training: the rows, their filled features, their description, and fitted candidates.
+
+The rows are described before any fit: counts, the quality of features, hashes of the inputs, differences from the
+target, and shares of wrong labels.
+"""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,41 +17,69 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from blr.calibration import log_loss
 from blr.candidates.candidate import JudgedCandidate
 from blr.candidates.choice import LeftOut, Selection
 from blr.candidates.fits import FittedCandidate
-from blr.candidates.rows import TrainingSet
-from blr.candidates.training import Training
+from blr.candidates.rows import TrainingSet, wrong_labels
+from blr.candidates.training import Training, votes_phi
 from blr.gaussian import Gaussian
+from blr.likelihood.confusion import recorded_probability
+from blr.missing.measurement_errors import training_noise
 from blr.missing.moments import FeatureMoments
-from blr.threads import default_threads
-from catalogs.catalog.catalog import ColumnMetadata
+from blr.selection.label_noise import LabelNoise
+from blr.threads import default_threads, single_threaded_blas
+from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.files.atomic import scratch_folder, sweep
+from catalogs.sky.photometry import State
 from flows.documents import read_document, write_document
 from flows.engines.current import current_engine, working_on
 from flows.engines.engine import Engine
-from flows.models.description import TrainingDescription
+from flows.errors import TrainingError
+from flows.features.drift import feature_distribution
+from flows.models.description import (
+    FeatureQuality,
+    InputFile,
+    LabelledSample,
+    LabelSummary,
+    TrainingDescription,
+)
+from flows.models.label_noise import WrongLabels, WrongLabelShare
+from flows.models.shift import TargetShift
 from flows.models.store import Store
 from flows.runs.progress import tell
+from flows.specification.label_noise import check_noise, stated_confusion
 from flows.specification.specification import Specification
-from flows.training._rows import TrainingRows, read_rows, rows_of, write_array
+from flows.training._gather import Gathered
+from flows.training._quality import catalog_qualities
+from flows.training._rows import (
+    WEIGHT_OF_ALL,
+    RowCounts,
+    StoredRows,
+    TrainingRows,
+    read_rows,
+    rows_of,
+    write_array,
+    write_rows,
+)
 from flows.training._shards import TrainingShards
-from flows.training._stored_rows import WEIGHT_OF_ALL, StoredRows
-from flows.training._target_rows import StagedShift, read_shift
+from flows.training._target import StagedShift, TargetRows, compared, read_shift, write_shift
 
 __all__ = [
     "StagedDescription",
     "StagedTraining",
-    "fill_shards",
+    "column_metadata",
     "fitted_candidate",
     "folder_for_rows",
+    "label_confusion",
+    "label_summary",
+    "labelled_sample",
     "read_described",
-    "stage_shards",
+    "stage_rows",
     "summing_on",
-    "training_set",
+    "with_recorded_losses",
     "write_described",
     "write_fitted",
-    "write_moments",
 ]
 
 Floats = NDArray[np.float64]
@@ -267,3 +299,234 @@ def write_fitted(fitted: FittedCandidate, folder: Path, index: int) -> None:
     for number, q in enumerate(fitted.drafts):
         write_array(np.vstack([q.mean, q.precision]), folder / f"draft-{index:03d}-{number}.npy")
     write_document(done, fitted.row)
+
+
+MOST_LABELS = 20
+"""Most labels in no class that are reported, the most frequent ones."""
+
+
+def labelled_sample(
+    specification: Specification, gathered: Gathered, catalogs: Sequence[Catalog]
+) -> LabelledSample:
+    """Return the counts and the table of feature quality, as a model stores them."""
+    rows, counts = gathered.rows, gathered.counts
+    training = counts.training_weight
+    return LabelledSample(
+        inputs=tuple(InputFile(name=c.path.name, sha256=c.content_hash(), n_rows=c.n_rows) for c in catalogs),
+        content_hash=gathered.content_hash,
+        n_read=gathered.n_read,
+        n_selected=gathered.n_selected,
+        training_counts=tuple(counts.training.tolist()),
+        held_out_counts=tuple(counts.held_out.tolist()),
+        class_share=tuple((training / training.sum()).tolist()),
+        unlabelled=gathered.seen.get("", 0),
+        unknown_labels=dict(list(gathered.unknown_labels.items())[:MOST_LABELS]),
+        labels=label_summary(gathered),
+        split=gathered.split,
+        states=_missing_by_reason(gathered),
+        features=tuple(
+            _quality(specification, j, rows.X[~rows.missing[:, j], j], counts, catalogs)
+            for j in range(len(specification.features))
+        ),
+        noise=_noise(specification, rows),
+        distribution=feature_distribution(
+            rows.X[rows.training], rows.missing[rows.training], tuple(specification.features)
+        ),
+    )
+
+
+def stage_rows(
+    specification: Specification,
+    gathered: Gathered,
+    opened: list[Catalog],
+    target: TargetRows | None,
+    folder: Path,
+    limit: int | None,
+) -> TrainingDescription:
+    """Write the weighted rows and their filled features into the folder; return the description of the rows."""
+    stored, classes, difference = gathered.stored, gathered.classes, None
+    tell().start("describing the rows: missing features, differences from the target, quality", 0, "steps")
+    with single_threaded_blas():
+        data = training_set(specification, gathered.rows, classes, stored)
+        if target is not None and stored is not None and specification.shift.density_weights:
+            fill_shards(stored, data.moments)
+        comparison = None if target is None else compared(specification, data, target, stored)
+        if target is not None and comparison is not None:
+            rows, ratio, difference = comparison
+            write_shift(target, ratio, folder)
+            if specification.shift.density_weights:
+                data = training_set(specification, rows, classes, stored)
+                every = [rows] if stored is None else stored.each()
+                gathered = replace(gathered, rows=rows, counts=RowCounts.of_all(every, len(classes)))
+        phi = votes_phi(data, specification.seed) if specification.label.overdispersion else 1.0
+        rows = gathered.rows
+        if phi != 1:
+            rows = replace(rows, weight=(np.ones(len(rows.X)) if rows.weight is None else rows.weight) / phi)
+            data = replace(data, rows=rows)
+        confusion, noise = label_confusion(specification, data, gathered.annotators)
+        data = replace(data, rows=replace(rows, confusion=confusion))
+    write_rows(rows_of(data), folder)
+    write_array(data.filled, folder / "filled.npy")
+    write_moments(data.moments, folder)
+    if stored is not None:
+        stage_shards(specification, stored, data, phi, folder)
+    return TrainingDescription(
+        **vars(labelled_sample(specification, gathered, opened)),
+        overdispersion=phi,
+        label_noise=noise,
+        shift=TargetShift.of(difference),
+        quality=catalog_qualities(specification, opened[:MOST_QUALITY], gathered.source, limit=limit),
+        refitted=None,
+        sampled=None if stored is None else len(gathered.rows.target),
+    )
+
+
+MOST_QUALITY = 4
+"""Most catalogues whose quality is examined, the first ones: each of them is read once more."""
+
+
+def label_summary(gathered: Gathered) -> LabelSummary:
+    """Return how many labels came from tables and reviews, and which objects have labels that differ."""
+    source, repeated = gathered.source, gathered.repeated
+    weights = np.array([*source.reviews.weights.values()])
+    return LabelSummary(
+        conflicts=source.conflicts.n,
+        conflicting=dict(source.conflicts.shown),
+        joined=source.n_joined,
+        unplaced=source.n_unplaced,
+        shared=source.n_shared,
+        reviewed=source.n_reviewed,
+        answered=len(source.reviews.labels),
+        repeated=None if repeated is None else repeated.n,
+        repeating=None if repeated is None else repeated.classes,
+        disputed=len(source.reviews.votes),
+        disputing=source.reviews.shown_disputes,
+        weighted=len(weights),
+        weighted_as=float(weights.sum() ** 2 / np.sum(weights**2)) if len(weights) else None,
+    )
+
+
+def _missing_by_reason(gathered: Gathered) -> dict[str, dict[str, int]]:
+    """Return, by column and reason, how many labelled rows have no value; only where a reason is known."""
+    missing: dict[str, dict[str, int]] = {}
+    for (name, state), n in gathered.states.items():
+        if n and state is not State.MEASURED:
+            missing.setdefault(name, {})[state.name.lower()] = n
+    return missing
+
+
+def _noise(specification: Specification, rows: TrainingRows) -> dict[str, float]:
+    """Return the measurement error of the training rows by feature, for features whose errors are stated."""
+    if rows.errors is None:
+        return {}
+    training, names = rows.training, tuple(specification.features)
+    noise = training_noise(rows.errors[training], rows.missing[training], names)
+    return {name: sigma for name, sigma in noise.items() if name in specification.errors}
+
+
+def _quality(
+    specification: Specification,
+    j: int,
+    known: NDArray[np.float64],
+    counts: RowCounts,
+    catalogs: Sequence[Catalog],
+) -> FeatureQuality:
+    """Return feature j's row of the quality table; `known` are its values, all of them or those of a sample."""
+    name, text = list(specification.features.items())[j]
+    units = {c.name: c.unit for c in catalogs[0].columns}
+    return FeatureQuality(
+        name=name,
+        expression=text,
+        missing=float(counts.missing[j] / counts.n_rows),
+        minimum=float(counts.low[j]),
+        median=float(np.median(known)),
+        maximum=float(counts.high[j]),
+        unit=units.get(text.strip()),
+    )
+
+
+def column_metadata(catalog: Catalog, names: Sequence[str]) -> dict[str, ColumnMetadata]:
+    """Return the metadata of the columns that a model needs, as the catalogue states them."""
+    return {name: ColumnMetadata.of(catalog.column(name)) for name in names}
+
+
+ARRAYS = ("rate", "standard_error", "low", "high")
+
+
+def label_confusion(
+    specification: Specification, data: TrainingSet, annotators: Sequence[str] = ()
+) -> tuple[Floats | None, WrongLabels]:
+    """Return the confusion matrix of the labels, by annotator where they differ, and a record of it.
+
+    It is None where labels are right.
+    """
+    noise, column, classes = specification.label.noise, specification.label.annotator, data.classes
+    if noise is None:
+        return None, WrongLabels()
+    if noise != "estimated":
+        try:
+            check_noise(noise, classes)
+        except ValueError as error:
+            raise TrainingError(f"label.{error}") from error
+        confusion = stated_confusion(noise, list(classes))
+        wrong = dict(zip(classes, (1 - np.diag(confusion)).tolist(), strict=True))
+        return confusion, WrongLabels(
+            by="stated",
+            rates={name: WrongLabelShare(rate=rate) for name, rate in wrong.items()},
+            confusion=_tuples(confusion),
+        )
+    tell().start("estimating the shares of wrong labels", 0, "steps")
+    rng = np.random.default_rng([specification.seed, 0x6E6F6973])
+    step = partial(tell().advance, 1)
+    estimated = wrong_labels(data, n_annotators=len(annotators), rng=rng, on_step=step)
+    common = estimated.noise.common or estimated.noise
+    record = WrongLabels(
+        by="class",
+        rows=estimated.n_rows,
+        basis=estimated.basis,
+        rates=_rates(common, classes),
+        confusion=_tuples(common.confusion),
+    )
+    if column is not None:
+        by_annotator = {
+            name: _rates(_of_one(estimated.noise, a), classes) for a, name in enumerate(annotators)
+        }
+        record = replace(record, by="annotator", column=column, annotators=by_annotator)
+    return estimated.confusion, record
+
+
+def _tuples(matrix: Floats) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(row) for row in matrix.tolist())
+
+
+def _of_one(estimate: LabelNoise, annotator: int) -> LabelNoise:
+    """Return the shares of one annotator."""
+    rate, error, low, high = (getattr(estimate, name)[annotator] for name in ARRAYS)
+    return LabelNoise(rate, error, low, high, estimate.log_evidence, estimate.converged)
+
+
+def _rates(estimate: LabelNoise, classes: Sequence[str]) -> dict[str, WrongLabelShare]:
+    columns = (getattr(estimate, name).tolist() for name in ARRAYS)
+    return {
+        name: WrongLabelShare(rate=rate, standard_error=error, low=low, high=high)
+        for name, rate, error, low, high in zip(classes, *columns, strict=True)
+    }
+
+
+def with_recorded_losses(
+    noise: WrongLabels, rows: TrainingRows, seen: NDArray[np.bool_], recorded: Floats, class_shares: Floats
+) -> WrongLabels:
+    """Return the record with the log losses of recorded and of true classes; unchanged where labels are right.
+
+    `recorded` (n, K) are the probabilities of the recorded classes, for the rows in the mask `seen` (N,).  Rows
+    without probabilities get the `class_shares` (K,).
+    """
+    confusion = rows.confused(seen)
+    if confusion is None:
+        return noise
+    back: Floats = np.asarray(np.linalg.inv(confusion), dtype=np.float64)
+    p = np.clip(np.asarray(recorded_probability(recorded, back)), 0.0, None)
+    p = np.where(np.isfinite(recorded), p / p.sum(axis=1, keepdims=True), class_shares)
+    recorded = np.where(np.isfinite(recorded), recorded, class_shares)
+    truth = rows.target[seen]
+    return replace(noise, log_loss=log_loss(recorded, truth), log_loss_of_true_classes=log_loss(p, truth))

@@ -1,19 +1,38 @@
-"""The content of a training's report, from the description of a model and summaries of what it classified."""
+"""The results of a training, and the content of its report: from a model's description, and what it classified."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from flows.labels.conflicts import conflict_words
-from flows.models.description import LabelSummary, ModelDescription, TrainingDescription
+from flows.models.description import LabelledSample, LabelSummary, ModelDescription, TrainingDescription
 from flows.models.label_noise import noise_words
 from flows.reports.data import Classification, TrainReport
 from flows.reports.picture_data import ReportParts
 from flows.training._quality import leak_words, quality_remarks
 
-__all__ = ["REPORT_FILE", "review_words", "train_report"]
+__all__ = ["REPORT_FILE", "TrainingPlan", "TrainingResult", "review_words", "train_report"]
 
 REPORT_FILE = "report.html"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingPlan:
+    """What a training would do."""
+
+    status: Literal["planned"]
+    model: str  # NAME@VERSION
+    store: str
+    version: str
+    exists: bool  # whether the store has it already, so that nothing would be done
+    training: LabelledSample
+    classes: tuple[str, ...]
+
+
+TrainingResult = TrainingPlan | ModelDescription
+"""The plan of a dry run, or the model: newly trained, already in the store, or from a trial."""
 
 
 def train_report(

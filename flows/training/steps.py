@@ -30,7 +30,7 @@ from flows.features.table_choice import training_table
 from flows.inputs.opening import opened_whole, with_checksums
 from flows.inputs.resolve import resolve_sources
 from flows.inputs.source import RemoteSource
-from flows.models.description import ModelDescription
+from flows.models.description import LabelledSample, ModelDescription
 from flows.models.model import make_version
 from flows.models.store import Store
 from flows.runs.allowed_roots import check_scheduler
@@ -40,27 +40,29 @@ from flows.runs.model_reference import ModelReference
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
-from flows.training._gather import Gathered, gather, reading_workers
-from flows.training._ingest import column_metadata, labelled_sample, stage_rows
-from flows.training._photometry import with_learned_photometry
+from flows.training._gather import Gathered, gather, reading_workers, with_learned_photometry
 from flows.training._saving import save_model
 from flows.training._staging import (
     StagedDescription,
     StagedTraining,
+    column_metadata,
     fitted_candidate,
     folder_for_rows,
+    labelled_sample,
     read_described,
+    stage_rows,
     summing_on,
     write_described,
     write_fitted,
 )
-from flows.training._target_rows import model_needs_target, read_target, version_content
+from flows.training._target import model_needs_target, read_target, version_content
+from flows.training.report import TrainingPlan
 from flows.training.request import TrainRequest
-from flows.training.results import Ingested, TrainingPlan
 from flows.version import code_version
 
 __all__ = [
     "DIRECT",
+    "Ingested",
     "Steps",
     "TrainingTask",
     "choose",
@@ -93,6 +95,17 @@ class TrainingTask:
         check_scheduler(engine.file, engine.address, key=key)
         store, threads = Store.named(request.store), request.threads
         return cls(wanted, store, request.overwrite, request.limit, threads, engine=engine)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ingested:
+    """The result of the ingest: the version of the model that the labelled rows give, and the folder of the rows."""
+
+    version: str
+    exists: bool  # whether the store has this version already
+    sample: LabelledSample
+    classes: tuple[str, ...]
+    folder: str | None  # folder of the staged rows; None where nothing is to be trained
 
 
 def ingest(task: TrainingTask) -> Ingested:

@@ -36,7 +36,7 @@ VICTIMS = ("worker", "worker's machine", "scheduler", "driver")
 N_WORKERS = 2
 ONE_EACH = {"flows.classification._jobs.ROWS_A_TASK": 1}
 """Each file is an order of its own, so that a kill comes between orders too."""
-IN_SHARDS = {"flows.training._gather.MOST_IN_MEMORY": 200, "flows.training._stored_rows.SHARD_ROWS": 100}
+IN_SHARDS = {"flows.training._gather.MOST_IN_MEMORY": 200, "flows.training._rows.SHARD_ROWS": 100}
 """A training of few rows goes the way of many."""
 LATER = 0.5
 """Seconds after so many files are done in which the kill comes, at most."""

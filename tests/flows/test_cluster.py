@@ -44,9 +44,9 @@ from flows.inputs.pieces import Workers
 from flows.models.store import Store
 from flows.runs.manifest import MANIFEST
 from flows.runs.progress import listening
-from flows.training._pieces import read_by_workers
+from flows.training._reading import read_by_workers
+from flows.training._rows import StoredRows
 from flows.training._shards import ShardReader, ShardSum, TrainingShards
-from flows.training._stored_rows import StoredRows
 from tests.flows.verbs import classify, reprocess, train
 from tests.lasting import lasting_contents
 
@@ -446,7 +446,7 @@ def test_a_worker_of_another_version_that_joins_a_training(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 100)
+    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 100)
     address = workers(cluster, 1)
     with (
         EngineChoice(address=address).opened(1) as engine,
@@ -709,7 +709,7 @@ def evidence_fit(shards: TrainingShards, at_pass: Callable[[int], None] = lambda
 def by_threads(shards: TrainingShards) -> list[bytes]:
     """Return the bits that threads give."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flows.training._stored_rows.SHARD_ROWS", 400)
+        patch.setattr("flows.training._rows.SHARD_ROWS", 400)
         return evidence_fit(shards)
 
 
@@ -722,7 +722,7 @@ def test_a_fit_has_the_same_bits_on_workers(
     n: int,
 ) -> None:
     """Of two workers one is killed in the middle."""
-    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 400)
+    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 400)
     address = workers(cluster, n)
 
     def kill(number: int) -> None:
@@ -779,7 +779,7 @@ def trained_in_shards(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flows.training._gather.read_by_workers", reading)
         patch.setattr("flows.training._gather.MOST_IN_MEMORY", 500)
-        patch.setattr("flows.training._stored_rows.SHARD_ROWS", 300)
+        patch.setattr("flows.training._rows.SHARD_ROWS", 300)
         patch.setattr(DaskEngine, "reduce", counted)
         told = train(folder / "spec.toml", folder / name, **options)
     assert len(made) > LAST_KILL or not options

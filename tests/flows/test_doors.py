@@ -14,8 +14,7 @@ from flows.labels.source import LabelSource
 from flows.models.store import Store
 from flows.runs.model_reference import ModelReference
 from flows.specification.toml_file import read_specification
-from flows.training.results import Ingested
-from flows.training.steps import DIRECT, TrainingTask, ingest
+from flows.training.steps import DIRECT, Ingested, TrainingTask, ingest
 from tests.flows.verbs import classify, promote, train
 
 FLOWS = Path(flows.__file__).parent

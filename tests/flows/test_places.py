@@ -18,7 +18,7 @@ import catalogs
 from flows.errors import SpecificationError
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather
-from flows.training._ingest import label_summary
+from flows.training._staging import label_summary
 from tests.flows.verbs import classify, review, train
 
 TEXT = """

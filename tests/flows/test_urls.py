@@ -33,8 +33,7 @@ from flows.runs.manifest import Manifest
 from flows.runs.outputs import file_sha256
 from flows.runs.results import ReleaseResult
 from flows.specification.toml_file import load_specification
-from flows.training._pieces import read_by_workers
-from flows.training._read_rows import RowReading
+from flows.training._reading import RowReading, read_by_workers
 from tests.catalogs.web import Web, serving
 from tests.flows.verbs import classify, reprocess, train
 from tests.lasting import output_bytes
@@ -421,7 +420,7 @@ def test_workers_read_labelled_files_that_were_fetched(
     """They wait in the model store, which all machines see; afterwards they are gone."""
     pytest.importorskip("distributed")
     monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", 500)
-    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 300)
+    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 300)
     seen: list[Path] = []
 
     def reading(readings: Sequence[RowReading], *given: Any) -> Any:

@@ -20,8 +20,7 @@ from flows.draft.inspection import inspect_catalog
 from flows.draft.specification import Start, starting_specification
 from flows.errors import TrainingError, UsageError
 from flows.specification.toml_file import parse_specification
-from flows.training._gather import gather
-from flows.training._photometry import with_learned_photometry
+from flows.training._gather import gather, with_learned_photometry
 from tests.flows.starting import check_split
 
 N = 600

@@ -19,7 +19,7 @@ from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.errors import OutputExistsError
 from flows.errors import SpecificationError
 from flows.specification.toml_file import parse_specification
-from flows.training._target_rows import read_target
+from flows.training._target import read_target
 from tests.flows.verbs import classify, reprocess, train
 
 N = 300

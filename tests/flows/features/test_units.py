@@ -21,8 +21,7 @@ from flows.errors import SpecificationError
 from flows.features.reader import target_reader, training_reader
 from flows.features.units import converted
 from flows.specification.toml_file import parse_specification
-from flows.training._gather import gather
-from flows.training._photometry import with_learned_photometry
+from flows.training._gather import gather, with_learned_photometry
 from tests.flows.verbs import classify, train
 
 HEAD = """

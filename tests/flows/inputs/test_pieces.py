@@ -17,7 +17,7 @@ from catalogs.table_choice import TableChoice
 from flows.errors import EngineError
 from flows.inputs.opening import thinned
 from flows.inputs.pieces import Piece, Workers, pieces_of
-from flows.training._pieces import ByEngine
+from flows.training._reading import ByEngine
 from tests.flows.elsewhere import Elsewhere
 
 CHOICE = TableChoice(None, ["x"])

@@ -32,7 +32,7 @@ DOORS = {
     "flows/cli/_inspect.py",
     "flows/draft/inspection.py",
     "flows/labels/source.py",
-    "flows/training/_target_rows.py",
+    "flows/training/_target.py",
     "flows/training/steps.py",
 }
 """Modules that turn a user's text into sources; `_target_rows` and `labels` have names of their own."""

@@ -19,10 +19,9 @@ from flows.features.reader import training_reader
 from flows.labels.source import LabelSource
 from flows.models.store import Store
 from flows.specification.toml_file import parse_specification
-from flows.training._gather import gather
-from flows.training._ingest import label_summary
-from flows.training._photometry import with_learned_photometry
+from flows.training._gather import gather, with_learned_photometry
 from flows.training._quality import catalog_qualities, quality_remarks
+from flows.training._staging import label_summary
 from flows.training.report import _label_words, _states
 from tests.flows.verbs import classify, train
 

@@ -14,7 +14,7 @@ from flows.labels.reviews import read_reviews
 from flows.specification.label import Label
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather
-from flows.training._ingest import label_summary
+from flows.training._staging import label_summary
 
 CLASSES = {"early": ["E", "S0"], "late": ["Sb", "Sc"]}
 

@@ -21,9 +21,8 @@ from flows.features.flux_units import flux_unit
 from flows.features.reader import training_reader
 from flows.features.units import conversions
 from flows.specification.toml_file import parse_specification
-from flows.training._evaluation import evaluate
-from flows.training._gather import gather
-from flows.training._photometry import with_learned_photometry
+from flows.training._gather import gather, with_learned_photometry
+from flows.training._saving import evaluate
 from tests.flows.verbs import classify, train
 
 GZ2 = Path(__file__).resolve().parents[4] / "shared" / "data" / "gz2_table5" / "table5.fits.gz"

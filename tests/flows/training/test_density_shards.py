@@ -15,9 +15,8 @@ from blr.candidates.rows import density_weights, density_weights_of_all
 from blr.shift import density_ratio
 from flows.engines._threads import ThreadEngine
 from flows.models.store import Store
-from flows.training._density_shards import RATIO, compare_shards, weight_shards
-from flows.training._rows import TrainingRows
-from flows.training._stored_rows import WEIGHT_OF_ALL, StoredRows
+from flows.training._rows import WEIGHT_OF_ALL, StoredRows, TrainingRows
+from flows.training._shards import RATIO, compare_shards, weight_shards
 from tests.flows.verbs import train
 
 
@@ -42,7 +41,7 @@ def stored_in(folder: Path, rows: TrainingRows, *, weighted: bool) -> StoredRows
 def test_ratios_and_weights_are_those_of_rows_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, degree: int, weighted: Any
 ) -> None:
-    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 150)
+    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 150)
     rows, target = drawn(2000, 3)
     if not weighted:
         rows = TrainingRows(rows.X, rows.missing, rows.target, rows.held_out)
@@ -105,7 +104,7 @@ def peak_of(n: int, folder: Path) -> float:
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 8_192)
+    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 8_192)
     few, many = (peak_of(n, tmp_path / str(n)) for n in (100_000, 300_000))
     assert many < few + 0.75  # one array of numbers of the rows that were added would have 1.6 MB
     assert few < 10
@@ -126,7 +125,7 @@ def test_a_training_with_density_weights(
     spec.write_text(text.replace("[features]", f'[select]\nposterior = "laplace"\n{shift}[features]'))
     train(spec, tmp_path / "memory")
     monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", 1000)
-    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 300)
+    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 300)
     train(spec, tmp_path / "shards")
     expected, found = (Store(tmp_path / name).load("morphology") for name in ("memory", "shards"))
     assert found.label == expected.label

@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score, log_loss
 
 from flows.documents import from_document, to_document
 from flows.models.description import Metrics
-from flows.training._evaluation import REVIEWED, evaluate
+from flows.training._saving import REVIEWED, evaluate
 
 
 @pytest.fixture(params=[2, 5])

@@ -15,7 +15,7 @@ import json, sys
 import numpy as np
 import psutil
 if sys.argv[1] == "returned":
-    from flows.training._freed_memory import return_freed_arrays
+    from flows.training._rows import return_freed_arrays
     return_freed_arrays()
 np.ones(4_000_000)  # 32 MB, freed at once: glibc keeps whatever is smaller from now on
 arrays = [np.ones(1_250_000) for _ in range(20)]  # 10 MB each

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from flows.training._judged_objects import (
+from flows.training._rows import TrainingRows
+from flows.training._saving import (
     THRESHOLDS,
     ObjectRows,
     judged_pictures,
     notable_objects,
     threshold_curves,
 )
-from flows.training._rows import TrainingRows
 
 N, K = 900, 3
 RNG = np.random.default_rng(0)

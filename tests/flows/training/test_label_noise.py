@@ -17,7 +17,7 @@ from flows.models.label_noise import noise_words
 from flows.models.store import Store
 from flows.specification.label_noise import stated_confusion
 from flows.specification.toml_file import parse_specification
-from flows.training._label_noise import label_confusion, with_recorded_losses
+from flows.training._staging import label_confusion, with_recorded_losses
 from tests.flows.verbs import train
 
 TEXT = """

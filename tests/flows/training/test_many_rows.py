@@ -22,11 +22,16 @@ from flows.labels.conflicts import repeated_in_conflict
 from flows.models.store import Store
 from flows.runs.progress import listening
 from flows.specification.toml_file import parse_specification
-from flows.training._collected import Collected, Part
-from flows.training._row_counts import RowCounts
+from flows.training._rows import (
+    ArrayWriter,
+    Collected,
+    Part,
+    RowCounts,
+    StoredRows,
+    named_pieces,
+    write_split,
+)
 from flows.training._shards import TrainingShards
-from flows.training._stored_places import named_pieces, write_split
-from flows.training._stored_rows import ArrayWriter, StoredRows
 from flows.training.report import train_report
 from tests.flows.verbs import train
 
@@ -37,7 +42,7 @@ MOST = 1000
 def few_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let 1,000 rows be many, and a shard have 300."""
     monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", MOST)
-    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 300)
+    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 300)
 
 
 @pytest.fixture(scope="module")
@@ -175,8 +180,8 @@ def test_names_of_several_classes_in_pieces(tmp_path: Path, monkeypatch: pytest.
     rows, _ = collected(tmp_path, None, 3)
     whole = repeated_in_conflict(named_pieces(None, rows.parts), "abc", lambda _: {})
     sampled, stored = collected(tmp_path, 50, 3)
-    monkeypatch.setattr("flows.training._stored_places.PIECE_ROWS", 90)
-    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 130)
+    monkeypatch.setattr("flows.training._rows.PIECE_ROWS", 90)
+    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 130)
     assert whole.n > 100
     assert repeated_in_conflict(named_pieces(stored, sampled.parts), "abc", lambda _: {}) == whole
 
@@ -227,8 +232,8 @@ def peak_of(n: int, folder: Path) -> float:
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 16_384)
-    monkeypatch.setattr("flows.training._stored_places.PIECE_ROWS", 100_000)
+    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 16_384)
+    monkeypatch.setattr("flows.training._rows.PIECE_ROWS", 100_000)
     few, many = (peak_of(n, tmp_path / str(n)) for n in (200_000, 600_000))
     assert many < 1.05 * few
     assert few < 30
@@ -236,7 +241,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path, monkeypatch: pytest.
 
 def test_votes_and_weights_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows with votes for three classes, weighted, some held out: the fit of the arrays."""
-    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 150)
+    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 150)
     rng = np.random.default_rng(4)
     X, votes = rng.normal(size=(1000, 2)), rng.integers(0, 5, (1000, 3)).astype(float)
     votes[:, 0] += 1 + np.round(3 * (X[:, 0] > 0))
@@ -266,7 +271,7 @@ def test_votes_and_weights_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_annotators_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_classes: int) -> None:
     """Rows whose annotators differ in their errors: the fit of the arrays, with a matrix for each row."""
-    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 150)
+    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 150)
     rng, K = np.random.default_rng(5), n_classes
     X, who = rng.normal(size=(1000, 2)), rng.integers(0, 3, 1000)
     target = np.digitize(X[:, 0] + 0.5 * rng.normal(size=1000), np.linspace(-0.5, 0.5, K - 1))
@@ -316,7 +321,7 @@ def test_a_training_with_annotators(
 def test_the_split_of_shards_is_that_of_all_rows(
     make: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split: str
 ) -> None:
-    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 170)
+    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 170)
     text = make.specification.replace("[features]", f"[split]\n{split}\n[features]")
     text = text.replace('id = "name"', 'id = "name"\nra = "ra"\ndec = "dec"')
     specification = parse_specification(text, source="a test")

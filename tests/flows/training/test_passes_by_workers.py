@@ -26,8 +26,7 @@ from flows.labels.conflicts import NameSearch, name_hashes
 from flows.labels.source import LabelSource
 from flows.specification.specification import Specification
 from flows.specification.toml_file import parse_specification
-from flows.training._gather import Gathered, gather, reading_workers
-from flows.training._photometry import FluxErrors, with_learned_photometry
+from flows.training._gather import FluxErrors, Gathered, gather, reading_workers, with_learned_photometry
 from tests.flows.elsewhere import Elsewhere
 
 N, N_FILES = 900, 5
@@ -60,9 +59,9 @@ stated = "stated"
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", 300)
-    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 100)
+    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 100)
     monkeypatch.setattr("flows.inputs.pieces.PIECE_ROWS", 70)
-    for module in ("flows.inputs.opening", "flows.labels.classes", "flows.training._pieces"):
+    for module in ("flows.inputs.opening", "flows.labels.classes", "flows.training._reading"):
         monkeypatch.setattr(f"{module}.BATCH_ROWS", 33)
 
 
@@ -200,7 +199,7 @@ def test_the_softening_of_every_nth_row(
     most: int,
 ) -> None:
     """The median of the whole columns' every n-th row, whoever reads; of all rows where they are not too many."""
-    monkeypatch.setattr("flows.training._photometry.MOST_ROWS", most)
+    monkeypatch.setattr("flows.training._gather.MOST_ROWS", most)
     here = softenings(with_learned_photometry(specification, survey))
     there = softenings(
         with_learned_photometry(specification, survey, workers=workers_of(specification, survey))

@@ -22,7 +22,7 @@ from flows.labels.source import LabelSource
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training._gather import Gathered, gather, reading_workers
-from flows.training._pieces import PieceReader
+from flows.training._reading import PieceReader
 from flows.training._rows import TrainingRows
 from tests.flows.elsewhere import Elsewhere
 
@@ -88,8 +88,8 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _few_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", 300)
-    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 100)
-    monkeypatch.setattr("flows.training._pieces.BATCH_ROWS", 70)
+    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 100)
+    monkeypatch.setattr("flows.training._reading.BATCH_ROWS", 70)
     monkeypatch.setattr("flows.labels.classes.BATCH_ROWS", 70)
 
 

@@ -37,7 +37,7 @@ from flows.reports.data import Classification
 from flows.reports.tables import class_count_table
 from flows.specification.specification import Shift, Specification
 from flows.specification.toml_file import load_specification, parse_specification
-from flows.training._target_rows import read_target
+from flows.training._target import read_target
 from flows.training.report import train_report
 from tests.flows.verbs import classify, reprocess, train
 
@@ -375,8 +375,8 @@ def test_of_a_large_target_some_files_are_read(tmp_path: Path, monkeypatch: pyte
         write(tmp_path / f"{i}.parquet", *by_colour(100, float(i), rng))
     (tmp_path / "spec.toml").write_text(SPECIFICATION + f'target = "{tmp_path}/*.parquet"')
     specification = load_specification(tmp_path / "spec.toml")
-    monkeypatch.setattr("flows.training._target_rows.MOST_READ", 200)
-    monkeypatch.setattr("flows.training._target_rows.TARGET_ROWS", 50)
+    monkeypatch.setattr("flows.training._target.MOST_READ", 200)
+    monkeypatch.setattr("flows.training._target.TARGET_ROWS", 50)
     found = read_target(specification, {})
     assert (found.n_rows, len(found.X)) == (600, 50)
     assert found.X[:25, 0].mean() < 1.5 < found.X[25:, 0].mean()  # of the first and the fourth file
