@@ -129,11 +129,11 @@ MECHANISMS = (
     ),
     Mechanism(
         "integral over missing features",
-        constants={"flows.training._ranking:integrated_share": lambda _: 0.0},
+        constants={"blr.candidates.choice:integrated_share": lambda _: 0.0},
     ),
     Mechanism(
         "checks of the posterior",
-        constants={"flows.training._candidates:CHECK_WORK": 0.0},
+        constants={"blr.candidates.fits:CHECK_WORK": 0.0},
         code=("blr/posterior/repair.py",),
     ),
 )

@@ -10,7 +10,7 @@ if (
     TYPE_CHECKING
 ):  # for type checkers and editors; at run time `__getattr__` below imports a name on its first use
     from flows.errors import FlowError
-    from flows.models.asdf_file import read_classifier, write_classifier
+    from flows.models.classifier_file import read_classifier, write_classifier
     from flows.models.model import Model
     from flows.models.store import Store
     from flows.specification.specification import Specification
@@ -27,9 +27,9 @@ _HOME = {
     "TableClassifier": "tables",
     "classifier_from": "tables",
     "classify_table": "tables",
-    "read_classifier": "models.asdf_file",
+    "read_classifier": "models.classifier_file",
     "read_specification": "specification.toml_file",
-    "write_classifier": "models.asdf_file",
+    "write_classifier": "models.classifier_file",
 }
 """The module of each public name."""
 

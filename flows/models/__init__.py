@@ -1,6 +1,7 @@
 """The trained model, its ASDF file, its description, the store and promotion.
 
 - `asdf_file`: A model as a file: ASDF with a schema, checked at load, and no code in it.
+- `classifier_file`: A classifier of `blr.fit_default` as an ASDF file, for those who train from arrays.
 - `comparison`: Champion and challenger side by side: what the rule says, and what a person who decides has to
   know.
 - `description`: The description of a model: where it came from, how good it is, and what it was trained on.
@@ -34,6 +35,7 @@
 
 __all__ = [
     "asdf_file",
+    "classifier_file",
     "comparison",
     "description",
     "description_file",

@@ -21,7 +21,6 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from blr.candidates.training import TrainedClassifier
 from catalogs.files.atomic import atomic_path
 from catalogs.metadata.plain_yaml import SafeDumper, YamlError, read_yaml
 from flows.documents import from_document
@@ -32,11 +31,9 @@ from flows.models.store_folder import BEGIN
 
 __all__ = [
     "ModelFacts",
-    "read_classifier",
     "read_facts",
     "read_model",
     "read_tree",
-    "write_classifier",
     "write_model",
     "write_tree",
 ]
@@ -117,41 +114,6 @@ def _parsed_model(path: Path) -> Model:
     if tree["digest"] != digest(tree):
         raise _damaged(path, "its numbers do not match the checksum that the file states")
     return model
-
-
-def write_classifier(trained: TrainedClassifier, path: Path | str) -> None:
-    """Write a classifier of `blr.fit_default` to an ASDF file, whole or not at all.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
-
-    Examples
-    --------
-    >>> flows.write_classifier(trained, "trained.asdf")  # doctest: +SKIP
-    """
-    write_tree(trained.to_dict(), Path(path))
-
-
-def read_classifier(path: Path | str) -> TrainedClassifier:
-    """Return the classifier of `write_classifier`.
-
-    Raises
-    ------
-    ModelError
-        If the file is missing, damaged, or holds something else.
-
-    Examples
-    --------
-    >>> flows.read_classifier("trained.asdf").trust.verdict  # doctest: +SKIP
-    'green'
-    """
-    tree = read_tree(Path(path))
-    try:
-        return TrainedClassifier.from_dict(tree)
-    except Exception as error:  # a damaged file may raise anything
-        raise _damaged(Path(path), str(error)) from error
 
 
 @dataclass(frozen=True, kw_only=True)

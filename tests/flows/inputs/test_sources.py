@@ -83,7 +83,7 @@ def test_behind_the_doors_nobody_asks_what_an_input_is(room: str) -> None:
     asking = {path.name: LOOKING & {*calls(path)} for path in (FLOWS / room).glob("*.py")}
     asking.pop("_staging.py", None)  # looks for drafts of its own
     asking.pop("_repeats.py", None)  # looks for sketches of its own
-    asking.pop("_stored_rows.py", None)  # a worker looks whether it sees the folder of the rows
+    asking.pop("_rows.py", None)  # a worker looks whether it sees the folder of the rows
     assert {name: names for name, names in asking.items() if names} == {}
 
 
