@@ -42,7 +42,7 @@ from blr.threads import single_threaded_blas
 from flows.draft.specification import starting_specification
 from flows.training import steps as training
 from flows.training._staging import StagedTraining
-from flows.training._target_rows import read_target
+from flows.training._target import read_target
 from flows.training.request import TrainRequest
 
 HERE = Path(__file__).resolve().parent
