@@ -91,7 +91,7 @@ def computed(
     colour = COLOURS[sum(mean >= limit for limit in MEAN_ERROR)]
     says = (
         f"probabilities err by {mean:.3f} ± {error:.3f} on average through the computation, and by less than "
-        f"{high:.2f} for 99 of 100 objects"
+        f"{max(1.0, np.ceil(1000 * high)) / 1000:.3f} for 99 of 100 objects"
     )
     return TrustAnswer(
         name="computed",
