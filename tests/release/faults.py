@@ -71,10 +71,8 @@ class File:
             if values.dtype == np.int8:
                 field = field.with_type(pa.int8())
             mask = self.nulls[name]
-            if pa.types.is_integer(field.type):
-                values = np.where(mask, 0, np.nan_to_num(values.astype(float))).astype(
-                    field.type.to_pandas_dtype()
-                )
+            if pa.types.is_integer(field.type) and values.dtype.kind == "f":  # it has nulls
+                values = np.where(mask, 0, np.nan_to_num(values)).astype(field.type.to_pandas_dtype())
             arrays.append(pa.array(values, field.type, mask=mask))
             fields.append(field)
         pq.write_table(
