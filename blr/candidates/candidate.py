@@ -34,6 +34,8 @@ FEWEST_CENTRES = 20
 """A Gaussian process is not tried with fewer centres, unless rows are as few."""
 MOST_NUMBERS = 16_000_000
 """Numbers in the design matrix of a Gaussian process, above which it has fewer centres."""
+BOOSTED_FROM, BOOSTED_TREES = 2000, 320
+"""Rows from which boosted trees take the place of the forest of best thresholds, and their number."""
 MOST_IN_MEMORY = 200_000
 """Rows above which forests are not tried: fits then read the rows from the disk."""
 
@@ -79,7 +81,7 @@ class Candidate:
 def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Candidate, ...]:
     """Return the default candidates for that many labelled rows, features and classes.
 
-    Linear, quadratic, a Gaussian process, steps along each feature, and two forests.
+    Linear, quadratic, a Gaussian process, steps along each feature, and two forests, the second of them boosted where rows are many.
     """
     outputs = max(n_classes - 1, 1)
     candidates = [Candidate()]
@@ -96,10 +98,9 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
         searched = n_rows <= SEARCHED_ROWS and 2 <= n_features <= SEARCHED_FEATURES
         candidates.append(Candidate("sigmoid", {"centres": STEPS} | ({"height": "each"} if searched else {})))
     if n_rows <= MOST_IN_MEMORY:
-        candidates += [
-            Candidate("forest"),
-            Candidate("forest", {"split": "best"}),
-        ]  # thresholds at random, too
+        boosted = {"boosted": True, "trees": BOOSTED_TREES}
+        second = boosted if n_rows >= BOOSTED_FROM else {"split": "best"}
+        candidates += [Candidate("forest"), Candidate("forest", second)]
     return tuple(candidates)
 
 

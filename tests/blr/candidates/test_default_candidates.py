@@ -54,5 +54,11 @@ def test_few_rows_and_features_have_a_height_for_each(n: int, F: int, each: str 
     assert of("sigmoid", n, F, 2).get("height") == each
 
 
+@pytest.mark.parametrize(("n", "boosted"), [(1999, [False, False]), (2000, [False, True])])
+def test_the_second_forest_of_many_rows_is_boosted(n: int, boosted: list[bool]) -> None:
+    trees = [c.options for c in default_candidates(n, 4, 2) if c.kind == "forest"]
+    assert [bool(options.get("boosted")) for options in trees] == boosted
+
+
 def test_rows_on_the_disk_have_no_forests() -> None:
     assert of("forest", 200_001, 4, 2) is None
