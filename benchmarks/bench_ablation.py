@@ -1,9 +1,10 @@
 """What each mechanism of the default run gains: the run with it and without it, on the same cells of public sets.
 
-    python benchmarks/bench_ablation.py [--minutes 30] [--only MECHANISM ...] [--table-only]
+    python benchmarks/bench_ablation.py [--minutes 30] [--table-only]
 
-A cell is a set, a number of labels, random or biased, and a split (`labelled_sets.py`).  Without a mechanism, the
-specification that `blr init` writes is edited, or a constant of the code is set to what leaves the mechanism out.
+A cell is a set, a number of labels, random or biased, and a split (`labelled_sets.py`).  One training gives all
+candidates; without some of them the others are stacked anew.  To leave another mechanism out, the specification that
+`blr init` writes is edited, a constant of the code is set, or the trained classifier is changed.
 Every run is a line of `results-ablation/runs.jsonl`, and is not repeated; at the end all of them become `ABLATION.md`.
 """
 
@@ -20,9 +21,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -30,17 +32,18 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import tomlkit
-from bench_labels import FLOOR, _probabilities, our_code
-from labelled_sets import LABEL, SETS, MissingDataError, draw
+from bench_labels import FLOOR, our_code
+from labelled_sets import LABEL, SETS, LabelledSet, MissingDataError, Rows, draw
+from numpy.typing import NDArray
 from scipy.stats import t as student
 
 import catalogs
-from blr.calibration import log_loss
 from blr.classifier import Classifier
 from flows.draft.specification import starting_specification
 from flows.models.store import Store
 from flows.tables import classify_table
 from flows.training import steps as training
+from flows.training._ranking import LEAST_WEIGHT, stacked
 from flows.training.request import TrainRequest
 
 HERE = Path(__file__).resolve().parent
@@ -63,27 +66,16 @@ CELLS = (
 class Mechanism:
     """A mechanism of the default run, how to leave it out, and the files that it could be deleted with.
 
-    `edit` changes the specification; `constants` are names `module:NAME` with what leaves the mechanism out.
+    The run is trained again with the specification changed by `edit`, or with the `constants` (names `module:NAME`).
+    Or the trained one serves: stacked without candidates that `left_out` names by their words, or `changed`.
     """
 
     name: str
-    edit: Callable[[Any], None] = lambda _: None
+    edit: Callable[[Any], None] | None = None
     constants: Mapping[str, Any] = field(default_factory=dict)
+    left_out: Callable[[str], bool] | None = None
+    changed: Callable[[Classifier], Classifier] | None = None
     code: tuple[str, ...] = ()
-
-
-def without(kind: str, **options: object) -> Callable[[Any], None]:
-    """Return the edit that deletes the candidates of a kind of basis with these options."""
-
-    def edit(document: Any) -> None:
-        kept = [
-            c
-            for c in document["candidate"]
-            if c["basis"]["kind"] != kind or any(c["basis"].get(k) != v for k, v in options.items())
-        ]
-        document["candidate"] = kept
-
-    return edit
 
 
 def no_key(table: str, key: str) -> Callable[[Any], None]:
@@ -105,38 +97,89 @@ def selected(key: str, value: str) -> Callable[[Any], None]:
     return edit
 
 
+def begins(*words: str) -> Callable[[str], bool]:
+    """Return whether a candidate's words, such as 'nystroem, centres 100', begin so."""
+    return lambda basis: basis.startswith(words)
+
+
 MECHANISMS = (
-    Mechanism("candidate: linear", without("linear")),
-    Mechanism("candidate: degree 2", without("polynomial"), code=("blr/basis/_polynomial.py",)),
-    Mechanism("candidate: Gaussian process", without("nystroem"), code=("blr/basis/_nystroem.py",)),
-    Mechanism("candidate: steps", without("sigmoid"), code=("blr/basis/sigmoid.py",)),
-    Mechanism("candidate: forest, random thresholds", without("forest", split=None, boosted=None)),
-    Mechanism("candidate: forest, best thresholds", without("forest", split="best")),
-    Mechanism("candidate: boosted trees", without("forest", boosted=True)),
-    Mechanism("all trees", without("forest"), code=("blr/basis/_forest.py",)),
-    Mechanism("arcsinh", no_key("candidate", "transform")),
-    Mechanism("heights of steps", no_key("basis", "height"), code=("blr/selection/relevance.py",)),
+    Mechanism("candidate: linear", left_out=lambda basis: basis == "linear"),
+    Mechanism("candidate: degree 2 or linear, arcsinh", left_out=begins("poly", "linear,")),
+    Mechanism("candidate: Gaussian process", left_out=begins("nystroem"), code=("blr/basis/_nystroem.py",)),
+    Mechanism("candidate: steps", left_out=begins("sigmoid"), code=("blr/basis/sigmoid.py",)),
+    Mechanism("candidate: forest, random thresholds", left_out=lambda basis: basis == "forest, trees 64"),
+    Mechanism("candidate: forest, best thresholds", left_out=lambda basis: "split best" in basis),
+    Mechanism("candidate: boosted trees", left_out=lambda basis: "boosted" in basis),
+    Mechanism("all trees", left_out=begins("forest"), code=("blr/basis/_forest.py",)),
+    Mechanism("all candidates but linear", left_out=lambda basis: basis != "linear"),
     Mechanism(
-        "several scales of the prior", selected("scale", "maximised"), code=("blr/selection/prior_scale.py",)
+        "temperature",
+        changed=lambda c: replace(c, temperature=None),
+        code=("blr/predictive/temperature.py",),
     ),
-    Mechanism("refined posterior", selected("posterior", "laplace"), code=("blr/posterior/variational.py",)),
-    Mechanism("stacking, not evidence", selected("by", "average"), code=("blr/selection/stacking.py",)),
-    Mechanism("temperature", selected("temperature", "none"), code=("blr/predictive/temperature.py",)),
     Mechanism(
         "averaging beyond the support",
-        selected("extrapolation", "model"),
+        changed=lambda c: replace(c, support=None),
         code=("blr/predictive/extrapolation.py",),
     ),
     Mechanism(
         "integral over missing features",
-        constants={"blr.candidates.choice:integrated_share": lambda _: 0.0},
+        changed=lambda c: replace(c, integrated=np.zeros(len(c.features))),
+        code=("blr/missing/nodes.py", "blr/missing/active_subspace.py", "blr/missing/interpolation.py"),
     ),
+    Mechanism("refined posterior", selected("posterior", "laplace"), code=("blr/posterior/variational.py",)),
+    Mechanism(
+        "several scales of the prior", selected("scale", "maximised"), code=("blr/selection/prior_scale.py",)
+    ),
+    Mechanism("a second scale served", constants={"flows.training._candidate_parts:MOST_PARTS": 1}),
+    Mechanism("arcsinh", no_key("candidate", "transform")),
+    Mechanism("heights of steps", no_key("basis", "height"), code=("blr/selection/relevance.py",)),
     Mechanism(
         "checks of the posterior",
         constants={"blr.candidates.fits:CHECK_WORK": 0.0},
         code=("blr/posterior/repair.py",),
     ),
 )
+
+
+@dataclass
+class Captured:
+    """Steps of a training that keep what they pass on: the candidates, their seconds, and all of them as members."""
+
+    fitted: Sequence[Any] = ()
+    seconds: dict[int, float] = field(default_factory=dict)
+
+    def timed(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a step of one candidate that adds its processor time."""
+
+        def run(folder: str, index: int, *rest: Any) -> Any:
+            start = time.process_time()
+            result = step(folder, index, *rest)
+            self.seconds[index] = self.seconds.get(index, 0.0) + time.process_time() - start
+            return result
+
+        return run
+
+    def choose(self, folder: str, fitted: Sequence[Any]) -> Any:
+        """Return the ranking with every candidate among the members, those without a share with next to none."""
+        self.fitted = fitted
+        ranking = training.choose(folder, fitted)
+        return replace(ranking, members=tuple((i, max(s, 1e-9)) for i, s in enumerate(ranking.shares)))
+
+    @property
+    def steps(self) -> training.Steps:
+        """The steps for `training.train`."""
+        fit, refine = self.timed(training.DIRECT.fit), self.timed(training.DIRECT.refine)
+        return replace(training.DIRECT, fit=fit, refine=refine, choose=self.choose)
+
+    def members_of(self, classifier: Classifier) -> list[list[Any]]:
+        """Return the members of each candidate, with shares in it; a candidate's members are side by side."""
+        left, found = iter(classifier.members), []
+        for one in self.fitted:
+            own = [next(left) for _ in one.row.parts]
+            total = sum(m.weight for m in own)
+            found.append([replace(m, weight=m.weight / total) for m in own])
+        return found
 
 
 @contextmanager
@@ -170,12 +213,102 @@ def microseconds(classifier: Classifier, n: int = 16_384) -> float:
     return 1e6 * min(taken) / n
 
 
-def runs_of(cell: str, mechanisms: list[Mechanism], known: set[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+@dataclass(frozen=True)
+class Trained:
+    """A default run or a changed one: its classifier, and its test rows as a classification hands them over.
+
+    `rows` are features (n, F) and where they are missing, `truth` (n,) places in the classifier's classes, -1 for none.
+    """
+
+    captured: Captured
+    classifier: Classifier
+    rows: tuple[Any, Any]
+    truth: NDArray[np.intp]
+    seconds: float
+
+    @classmethod
+    def of(cls, specification: str, labelled: LabelledSet, test: Rows, place: Path) -> Trained:
+        """Train a specification in a folder, and classify the test rows."""
+        (place / "specification.toml").write_text(specification, encoding="utf-8")
+        store, captured = place / f"models-{len(list(place.iterdir()))}", Captured()
+        start = time.process_time()
+        request = TrainRequest(place / "specification.toml", store, threads=1)
+        model = training.train(request, steps=captured.steps)
+        seconds = time.process_time() - start
+        classifier, seen = Store.named(store).load(model.model).classifier, []
+        own = Classifier.score
+
+        def score(self: Classifier, X: Any, missing: Any, *rest: Any, **options: Any) -> Any:
+            seen.append((X.copy(), missing.copy()))
+            return own(self, X, missing, *rest, **options)
+
+        Classifier.score = score  # type: ignore[method-assign]
+        try:
+            classify_table(labelled.file(test, labelled=False), model=model.model, store=store)
+        finally:
+            Classifier.score = own  # type: ignore[method-assign]
+        rows = next(x for x in seen if len(x[0]) == len(test))
+        place_of = {name: k for k, name in enumerate(classifier.classes)}
+        truth = np.array([place_of.get(labelled.classes[k], -1) for k in labelled.y[test]])
+        return cls(captured, classifier, rows, truth, seconds)
+
+    def probability(self, classifier: Classifier | None = None) -> Any:
+        """Return the probabilities (n, K) of the test rows, by another classifier of the same features."""
+        P = (classifier or self.classifier).score(*self.rows).probability
+        return np.where(np.isfinite(P), P, 1 / P.shape[1])
+
+    def loss(self, P: Any) -> float:
+        """Return the mean log loss of probabilities of the test rows; a class that has no label costs the floor."""
+        P = np.column_stack([np.clip(P, FLOOR, None), np.full(len(P), FLOOR)])
+        P /= P.sum(axis=1, keepdims=True)
+        return round(float(-np.log(P[np.arange(len(P)), self.truth]).mean()), 6)
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """The candidates of a whole run, from which others than its own mixture are made."""
+
+    whole: Trained
+
+    @cached_property
+    def members(self) -> list[list[Any]]:
+        """The members of each candidate."""
+        return self.whole.captured.members_of(self.whole.classifier)
+
+    @cached_property
+    def each(self) -> list[Any]:
+        """Each candidate's probabilities (n, K) of the test rows."""
+        one = partial(replace, self.whole.classifier, temperature=None)
+        return [self.whole.probability(one(members=tuple(own))) for own in self.members]
+
+    @property
+    def words(self) -> list[str]:
+        """The candidates' bases in words."""
+        return [one.row.basis for one in self.whole.captured.fitted]
+
+    def of(self, kept: Sequence[int]) -> dict[str, Any]:
+        """Return the numbers of the mixture of some candidates."""
+        fitted = [self.whole.captured.fitted[i] for i in kept]
+        shares = stacked([one.row for one in fitted], [one.left_out for one in fitted])
+        used = [(i, s) for i, s in zip(kept, shares, strict=True) if s >= LEAST_WEIGHT]
+        P = sum(s * self.each[i] for i, s in used) / sum(s for _, s in used)
+        made = tuple(replace(m, weight=s * m.weight) for i, s in used for m in self.members[i])
+        seconds = self.whole.captured.seconds
+        return {
+            "log_loss": self.whole.loss(P),
+            "seconds": round(self.whole.seconds - sum(t for i, t in seconds.items() if i not in kept), 2),
+            "microseconds": round(microseconds(replace(self.whole.classifier, members=made)), 2),
+            "members": len(made),
+        }
+
+
+def runs_of(cell: str, known: set[tuple[str, str]]) -> Iterator[dict[str, Any]]:
     """Yield the runs of a cell that are not known: its whole default run first, then each without a mechanism."""
     name, size, drawn, split = cell.split()
+    wanted = [m for m in [Mechanism(WHOLE), *MECHANISMS] if (cell, m.name) not in known]
     labelled = SETS[name]()
     rows = draw(labelled, None if size == "all" else int(size), int(split), biased=drawn == "biased")
-    if rows is None:
+    if rows is None or not wanted:
         return
     train, test = rows
     with (
@@ -185,34 +318,50 @@ def runs_of(cell: str, mechanisms: list[Mechanism], known: set[tuple[str, str]])
         place = Path(folder)
         pq.write_table(labelled.file(train, labelled=True), place / "labels.parquet")
         text = starting_specification(catalogs.open(place / "labels.parquet"), LABEL, folder=place).text
-        for mechanism in [Mechanism(WHOLE), *mechanisms]:
-            document = tomlkit.parse(text)
-            mechanism.edit(document)
-            same = tomlkit.dumps(document) == text and not mechanism.constants and mechanism.name != WHOLE
-            if (cell, mechanism.name) in known or not document["candidate"]:
-                continue
-            found: dict[str, Any] = {"log_loss": None}  # the same as of the whole run
-            if not same:
-                (place / "specification.toml").write_text(tomlkit.dumps(document), encoding="utf-8")
-                store = place / f"models-{len(list(place.iterdir()))}"
-                start = time.process_time()
-                with constants_set(mechanism.constants):
-                    model = training.train(TrainRequest(place / "specification.toml", store, threads=1))
-                seconds = time.process_time() - start
-                classified = classify_table(
-                    labelled.file(test, labelled=False), model=model.model, store=store
+        mixed = Mixed(Trained.of(text, labelled, test, place))
+        base = mixed.of(range(len(mixed.each)))
+        for mechanism in wanted:
+            found = base if mechanism.name == WHOLE else None
+            if mechanism.left_out is not None:
+                kept = [i for i, words in enumerate(mixed.words) if not mechanism.left_out(words)]
+                found = mixed.of(kept) if 0 < len(kept) < len(mixed.each) else None
+            elif mechanism.name != WHOLE:
+                found = _changed(
+                    mechanism, mixed.whole, base, text, lambda s: Trained.of(s, labelled, test, place)
                 )
-                P, _ = _probabilities(classified, labelled.classes)
-                P[~np.isfinite(P).all(axis=1)] = 1 / len(labelled.classes)
-                P = np.clip(P, FLOOR, None)
-                classifier = Store.named(store).load(model.model).classifier
-                found = {
-                    "log_loss": round(log_loss(P / P.sum(axis=1, keepdims=True), labelled.y[test]), 6),
-                    "seconds": round(seconds, 2),
-                    "microseconds": round(microseconds(classifier), 2),
-                    "members": len(classifier.members),
-                }
-            yield {"cell": cell, "mechanism": mechanism.name, "code": our_code(), **found}
+            yield {
+                "cell": cell,
+                "mechanism": mechanism.name,
+                "code": our_code(),
+                **(found or {"log_loss": None}),
+            }
+
+
+def _changed(
+    mechanism: Mechanism,
+    whole: Trained,
+    base: Mapping[str, Any],
+    text: str,
+    trained: Callable[[str], Trained],
+) -> dict[str, Any] | None:
+    """Return the numbers without a mechanism that is not a candidate; None where nothing changes."""
+    before = whole.loss(whole.probability())
+    if mechanism.changed is not None:
+        after = whole.loss(whole.probability(mechanism.changed(whole.classifier)))
+        return None if after == before else {**base, "log_loss": round(base["log_loss"] + after - before, 6)}
+    document = tomlkit.parse(text)
+    if mechanism.edit is not None:
+        mechanism.edit(document)
+    if tomlkit.dumps(document) == text and not mechanism.constants:
+        return None
+    with constants_set(mechanism.constants):
+        other = trained(tomlkit.dumps(document))
+    return {
+        "log_loss": round(base["log_loss"] + other.loss(other.probability()) - before, 6),
+        "seconds": round(other.seconds, 2),
+        "microseconds": round(microseconds(other.classifier), 2),
+        "members": len(other.classifier.members),
+    }
 
 
 def read_runs() -> dict[tuple[str, str], dict[str, Any]]:
@@ -307,15 +456,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="What each mechanism of the default run gains.")
     parser.add_argument("--minutes", type=float, default=30.0, help="no cell begins after so long")
     parser.add_argument("--cells", nargs="+", default=[*CELLS], help="SET SIZE DRAWN SPLIT, each quoted")
-    parser.add_argument("--only", nargs="+", default=[""], help="beginnings of mechanisms")
     parser.add_argument("--table-only", action="store_true")
     asked = parser.parse_args()
     end = time.monotonic() + 60 * asked.minutes
     RUNS.parent.mkdir(exist_ok=True)
-    chosen = [m for m in MECHANISMS if m.name.startswith(tuple(asked.only))]
     for cell in () if asked.table_only else asked.cells:
         try:
-            for run in runs_of(cell, chosen, set(read_runs())):
+            for run in runs_of(cell, set(read_runs())):
                 with RUNS.open("a", encoding="utf-8") as stream:
                     stream.write(json.dumps(run) + "\n")
                 print(*run.values(), flush=True)
