@@ -38,12 +38,12 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 import catalogs
+from blr.candidates.choice import choose
 from blr.classifier import Classifier
 from flows.draft.specification import starting_specification
 from flows.models.store import Store
 from flows.tables import classify_table
 from flows.training import steps as training
-from flows.training._ranking import LEAST_WEIGHT, stacked
 from flows.training.request import TrainRequest
 
 HERE = Path(__file__).resolve().parent
@@ -131,7 +131,7 @@ MECHANISMS = (
     Mechanism(
         "several scales of the prior", selected("scale", "maximised"), code=("blr/selection/prior_scale.py",)
     ),
-    Mechanism("a second scale served", constants={"flows.training._candidate_parts:MOST_PARTS": 1}),
+    Mechanism("a second scale served", constants={"blr.candidates.fits:MOST_PARTS": 1}),
     Mechanism("arcsinh", no_key("candidate", "transform")),
     Mechanism("heights of steps", no_key("basis", "height"), code=("blr/selection/relevance.py",)),
     Mechanism(
@@ -289,9 +289,9 @@ class Mixed:
     def of(self, kept: Sequence[int]) -> dict[str, Any]:
         """Return the numbers of the mixture of some candidates."""
         fitted = [self.whole.captured.fitted[i] for i in kept]
-        shares = stacked([one.row for one in fitted], [one.left_out for one in fitted])
-        used = [(i, s) for i, s in zip(kept, shares, strict=True) if s >= LEAST_WEIGHT]
-        P = sum(s * self.each[i] for i, s in used) / sum(s for _, s in used)
+        ranking = choose([one.row for one in fitted], [one.left_out for one in fitted], by="stack")
+        used = [(kept[place], share) for place, share in ranking.members]
+        P = sum(share * self.each[i] for i, share in used)
         made = tuple(replace(m, weight=s * m.weight) for i, s in used for m in self.members[i])
         seconds = self.whole.captured.seconds
         return {

@@ -81,7 +81,8 @@ class Candidate:
 def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Candidate, ...]:
     """Return the default candidates for that many labelled rows, features and classes.
 
-    Linear, quadratic, a Gaussian process, steps along each feature, and two forests, the second of them boosted where rows are many.
+    Linear, quadratic, a Gaussian process, steps along each feature, and two forests, of which the second is boosted
+    where rows are many.
     """
     outputs = max(n_classes - 1, 1)
     candidates = [Candidate()]

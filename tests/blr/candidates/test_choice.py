@@ -145,3 +145,16 @@ def test_a_mixture_has_complete_members_too() -> None:
     mixture = mixed([some, whole], [0.25, 0.75])
     assert mixture.at(1.0) == pytest.approx(0.25 * some.at(1.0) + 0.375)
     assert mixture.filled == pytest.approx(0.25 * some.filled + 0.375)
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_stack_has_four_candidates_unless_left_out_rows_ask_for_more(*, alike: bool) -> None:
+    """Six candidates that say the same; or each is right about another sixth of the rows."""
+    rng = np.random.default_rng(0)
+    truth = np.eye(2)[rng.integers(2, size=600)]
+    sure = np.where(np.arange(600)[None] % 6 == np.arange(6)[:, None], 0.99, 0.4)
+    p = np.full(sure.shape, 0.7) if alike else sure
+    left_out = [LeftOut(np.where(truth > 0, one[:, None], 1 - one[:, None]), truth) for one in p]
+    found = choose([row(-1.0)] * 6, left_out, by="stack")
+    assert len(found.members) == (4 if alike else 6)
+    assert sum(found.shares) == pytest.approx(1)
