@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from blr.basis.kinds import BASES
+
 __all__ = [
     "Candidate",
     "CandidatePart",
@@ -165,6 +167,12 @@ class JudgedCandidate:
     converged: bool
     n_iter: int
     prior_probability: float
+
+    @property
+    def comparable(self) -> bool:
+        """Whether evidence and BIC compare with other candidates': not of a basis that is learnt from the labels."""
+        kind = BASES.get(self.basis.partition(",")[0])
+        return kind is None or not kind.learnt_from_labels
 
 
 @dataclass(frozen=True, kw_only=True)

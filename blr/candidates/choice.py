@@ -148,10 +148,15 @@ def choose(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut], *
     """Return the ranking of candidates by "evidence", "bic" or "loo", where higher is better, or as a mixture.
 
     The second-order term is included for all candidates if it holds for all, otherwise for none.  An "average"
-    mixes candidates by their posterior probabilities; a "stack" predicts left-out rows best.
+    mixes candidates by their posterior probabilities; a "stack" predicts left-out rows best.  A basis that is learnt
+    from the labels has no evidence beside others that are not, and so no probability.
     """
+    known = [candidate.comparable for candidate in candidates]
     order = selection.rank(
-        [candidate.log_evidence for candidate in candidates],
+        [
+            candidate.log_evidence if one or not any(known) else -np.inf
+            for candidate, one in zip(candidates, known, strict=True)
+        ],
         [candidate.second_order or 0.0 for candidate in candidates],
         [second_order_holds(candidate.numbers) for candidate in candidates],
         [candidate.prior_probability for candidate in candidates],
@@ -170,7 +175,7 @@ def choose(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut], *
 
 def _score(candidate: JudgedCandidate, by: str) -> float:
     """Return the number that ranks a candidate; NaN where it is not known."""
-    score = candidate.bic if by == "bic" else candidate.loo
+    score = candidate.bic if by == "bic" and candidate.comparable else candidate.loo if by == "loo" else None
     return np.nan if score is None else score
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from blr.candidates.candidate import CandidateRow
 from catalogs.profile.split import SplitSummary
 from flows.models.skill import gain_interval
 from flows.reports._per_class import class_performance
@@ -110,19 +111,30 @@ def feature_table(report: TrainReport) -> ReportTable:
 
 
 def candidate_table(report: TrainReport) -> ReportTable:
-    """Return the candidates, best evidence first; the selected one is marked."""
+    """Return the candidates, best evidence first, those without comparable evidence last; the selected is marked."""
     candidates = report.model.candidates
-    order = sorted(range(len(candidates)), key=lambda i: -candidates[i].log_evidence)
+    order = sorted(
+        range(len(candidates)), key=lambda i: (not candidates[i].comparable, -candidates[i].log_evidence)
+    )
     best = candidates[order[0]].log_evidence if order else 0.0
     with_second = any(c.second_order is not None for c in candidates)
+    learnt = (
+        ""
+        if all(c.comparable for c in candidates)
+        else "Trees are learnt from the labels: they have no evidence that compares, and left-out rows rank them. "
+    )
+
+    def compared(value: Callable[[CandidateRow], float | None], digits: int) -> Callable[[int], str]:
+        return lambda i: _fixed(value(candidates[i]), digits) if candidates[i].comparable else "–"
+
     cells: list[tuple[str, Callable[[int], str]]] = [
         ("features", lambda i: feature_set(report, i)),
         ("basis", lambda i: candidates[i].basis),
         ("M", lambda i: f"{candidates[i].n_functions:,}"),
-        ("log evidence", lambda i: _fixed(candidates[i].log_evidence, 1)),
-        ("Δ", lambda i: _fixed(candidates[i].log_evidence - best, 1)),
-        *([("2nd order", lambda i: _fixed(candidates[i].second_order, 2))] if with_second else []),
-        ("BIC", lambda i: _fixed(candidates[i].bic, 1)),
+        ("log evidence", compared(lambda c: c.log_evidence, 1)),
+        ("Δ", compared(lambda c: c.log_evidence - best, 1)),
+        *([("2nd order", compared(lambda c: c.second_order, 2))] if with_second else []),
+        ("BIC", compared(lambda c: c.bic, 1)),
         ("eff. parameters", lambda i: _fixed(candidates[i].effective_parameters, 1)),
         (f"{report.metrics.judged_by} log loss", lambda i: _fixed(candidates[i].log_loss, 4)),
         ("verdict", lambda i: _verdict(report, i)),
@@ -135,7 +147,7 @@ def candidate_table(report: TrainReport) -> ReportTable:
         numeric=frozenset(
             i for i, (name, _) in enumerate(cells) if name not in {"features", "basis", "verdict"}
         ),
-        note=f"Evidence and BIC in nats, higher is better; Δ against the best. {_weight_words(report)}"
+        note=f"Evidence and BIC in nats, higher is better; Δ against the best. {_weight_words(report)}{learnt}"
         "Evidence compares features, basis and prior at once; all candidates share the same rows. The verdict is "
         'on the approximation, not on the skill: "no skill" is said where the class shares alone predict as well.',
         remark=choice_words(report),

@@ -81,6 +81,16 @@ def test_the_second_order_term_counts_for_all_candidates_or_for_none() -> None:
     assert rank([*rows, row(-50.0, k_hat=0.9, second_order=None)], by="evidence").selected == 1
 
 
+@pytest.mark.parametrize("by", ["evidence", "bic", "average"])
+def test_trees_are_no_choice_by_evidence_but_by_left_out_rows(by: str) -> None:
+    trees = replace(row(50.0, bic=50.0), basis="forest, trees 64", loo=-1.0)
+    others = [row(-10.0, bic=-10.0), row(-11.0, bic=-11.0)]
+    assert 0 not in dict(rank([trees, *others], by=by).members)
+    assert rank([trees, *others], by=by).weights[0] == 0
+    assert rank([trees, *(replace(one, loo=-2.0) for one in others)], by="loo").selected == 0
+    assert rank([trees], by=by).members == ((0, 1.0),)
+
+
 def test_an_average_leaves_out_candidates_of_small_weight() -> None:
     found = rank([row(-10.0), row(-9.0), row(-40.0)], by="average")
     assert [index for index, _ in found.members] == [0, 1]

@@ -323,6 +323,17 @@ def test_selected_candidate_is_marked_and_best_evidence_is_first() -> None:
     assert table.rows[2][weights] == "–"
 
 
+def test_trees_have_no_evidence_that_compares() -> None:
+    report = make_report()
+    first, *rest = report.model.candidates
+    forest = replace(first, basis="forest, trees 64", log_evidence=1e3)
+    table = tables.candidate_table(changed(report, candidates=(forest, *rest)))
+    assert table.rows[-1][1] == "forest, trees 64"
+    assert [table.rows[-1][table.columns.index(name)] for name in ("log evidence", "Δ", "BIC")] == ["–"] * 3
+    assert "Trees are learnt from the labels" in table.note
+    assert "Trees" not in tables.candidate_table(report).note
+
+
 def test_second_order_column_only_where_there_is_one() -> None:
     report = make_report()
     without = changed(
