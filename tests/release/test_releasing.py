@@ -266,3 +266,10 @@ def test_a_patch_changes_listed_rows_only(here: Path, capsys: pytest.CaptureFixt
         "parquet", "2", here / "parquet-2" / "run", here / "models"
     )  # compared with 1, which the patch is of
     assert json.loads(Path("releases/parquet/2/checks.json").read_text())["last"] == "1"
+
+
+def test_a_specification_is_classified_where_no_reader_sees_it(here: Path) -> None:
+    words = ["release", "draft", "parquet", "2", "--spec", str(here / "parquet-2" / "spec.toml")]
+    assert run([*words, "--store", str(here / "models")]) == 0
+    assert run(["release", "check", "parquet", "2"]) == 0
+    assert {path.name for path in Path("releases/parquet").glob("[!.]*")} == {"1", "releases.json"}
