@@ -116,7 +116,7 @@ def _kept(model: ModelDescription) -> ModelDescription:
     if model.path is not None:
         keep_link(f"{model.name}-page", Path(model.path) / REPORT_FILE, f"Report of {model.model}")
     rename_run(f"train {short_label(model.model)}{NAME_ENDS.get(model.status, '')}")
-    verdict = f"verdict on the approximation: {model.trust.verdict}"
+    verdict = f"verdict on its probabilities: {model.trust.verdict}"
     return completed(model, f"{model.model} {STATUS_WORDS[model.status]}; {verdict}. {report.skill_words}")
 
 

@@ -1,6 +1,6 @@
 """Does a model predict better than the class shares alone, and by how much?  A paired comparison with an interval.
 
-A verdict on the approximation says nothing of this.  The rows are ones that no fit has seen: held out, of
+A verdict on the computation says nothing of this.  The rows are ones that no fit has seen: held out, of
 cross-validation folds, or left out one at a time.  Shapes: N rows, K classes, G groups of rows.
 """
 

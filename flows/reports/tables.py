@@ -327,7 +327,7 @@ def literal(text: str) -> str:
 
 
 def _verdict(report: TrainReport, i: int) -> str:
-    """Return the verdict on the approximation, with a note where the candidate predicts nothing."""
+    """Return the verdict on the Laplace fit, with a note where the candidate predicts nothing."""
     candidate = report.model.candidates[i]
     loses = candidate.log_loss >= report.metrics.log_loss_baseline
     if loses or (i == report.model.selected and not report.has_skill):
