@@ -57,29 +57,29 @@ def errors(problem: Problem, q: blr.Posterior, names: list[str]) -> list[tuple[f
 def lines(problems: list[Problem], names: list[str]) -> Iterator[str]:
     """Yield the two tables, of probabilities and of evidences, in Markdown."""
     fits = [fitted(problem) for problem in problems]
-    kinds = [q.trust.verdict for q in fits]
-    yield "| problem | verdict | known to | " + " | ".join(names) + " |"
+    kinds = ["yes" if q.trust.second_order_holds else "no" for q in fits]
+    yield "| problem | nearly Gaussian | known to | " + " | ".join(names) + " |"
     yield "|---" * (3 + len(names)) + "|"
     all_errors = []
-    for problem, q, verdict in zip(problems, fits, kinds, strict=True):
+    for problem, q, kind in zip(problems, fits, kinds, strict=True):
         found = errors(problem, q, names)
         all_errors.append([mean for _, mean in found])
         cells = [f"{worst:.4f} / {mean:.4f}" for worst, mean in found]
-        yield f"| {problem['name']} | {verdict} | {problem['error']:.4f} | " + " | ".join(cells) + " |"
-    for verdict in ("green", "amber", "red"):
-        chosen = [e for e, v in zip(all_errors, kinds, strict=True) if v == verdict]
+        yield f"| {problem['name']} | {kind} | {problem['error']:.4f} | " + " | ".join(cells) + " |"
+    for kind in ("yes", "no"):
+        chosen = [e for e, v in zip(all_errors, kinds, strict=True) if v == kind]
         if chosen:
             cells = [f"{m:.4f}" for m in np.mean(chosen, axis=0)]
-            yield f"| mean of the {len(chosen)} {verdict} means | | | " + " | ".join(cells) + " |"
+            yield f"| mean of the {len(chosen)} means of {kind} | | | " + " | ".join(cells) + " |"
     yield ""
-    yield "| problem | verdict | true ln evidence | known to | Laplace | with the second-order term |"
+    yield "| problem | nearly Gaussian | true ln evidence | known to | Laplace | with the second-order term |"
     yield "|---|---|---|---|---|---|"
-    for problem, q, verdict in zip(problems, fits, kinds, strict=True):
+    for problem, q, kind in zip(problems, fits, kinds, strict=True):
         truth, known = problem["log_evidence"], problem["log_evidence_error"]
         plain = q.log_evidence - truth
         second = f"{plain + q.second_order:+.4f}"
-        shown = second if verdict == "green" else f"({second})"
-        yield f"| {problem['name']} | {verdict} | {truth:.3f} | {known:.4f} | {plain:+.4f} | {shown} |"
+        shown = second if kind == "yes" else f"({second})"
+        yield f"| {problem['name']} | {kind} | {truth:.3f} | {known:.4f} | {plain:+.4f} | {shown} |"
 
 
 def main() -> int:

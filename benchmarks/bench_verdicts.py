@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import tempfile
 import time
 import warnings
@@ -121,7 +122,8 @@ def one_run(job: Job) -> dict[str, Any] | None:
         folder = Path(name)
         pq.write_table(labelled.file(rows[0], labelled=True), folder / "labels.parquet")
         start = starting_specification(catalogs.open(folder / "labels.parquet"), LABEL, folder=folder)
-        text = start.text.replace('posterior = "refined"', f'posterior = "{job.posterior}"')
+        text = re.sub(r"(?m)^posterior = .*\n", "", start.text)
+        text = text.replace("[select]\n", f'[select]\nposterior = "{job.posterior}"\n')
         (folder / "specification.toml").write_text(text, encoding="utf-8")
         began = time.process_time()
         request = TrainRequest(folder / "specification.toml", folder / "models", threads=1)

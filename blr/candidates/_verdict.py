@@ -113,10 +113,14 @@ def calibrated(line: CalibrationLine, classes: Sequence[str]) -> tuple[TrustAnsw
     inside = [line.low <= most and line.high >= least for least, most in SLOPES]
     colour = COLOURS[0 if inside[0] else 1 if inside[1] else 2]
     how = "as sure as they may be" if inside[0] else "too sure" if line.slope < 1 else "too cautious"
-    says = (
-        f"probabilities are {how} (slope {line.slope:.2f}, {line.low:.2f} to {line.high:.2f} at 95 %); "
+    sure = abs(line.excess) > 1.96 * line.excess_error
+    shares = (
         f"{classes[line.excess_of]} is expected {abs(line.excess):.1%} ± {line.excess_error:.1%} too "
         f"{'often' if line.excess > 0 else 'seldom'}"
+    )
+    says = (
+        f"probabilities are {how} (slope {line.slope:.2f}, {line.low:.2f} to {line.high:.2f} at 95 %); "
+        f"{shares if sure else 'no class is expected too often or too seldom'}"
     )
     return TrustAnswer(
         name="calibrated",
