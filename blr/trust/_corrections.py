@@ -20,9 +20,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from blr.arrays import Matrix, Vector
-from blr.covariances import class_covariances
+from blr.covariances import class_covariances, unpacked_blocks
 from blr.gaussian import Gaussian, cholesky_of_precision
-from blr.likelihood.likelihoods import Categorical, Likelihood, pairs
+from blr.likelihood.likelihoods import Categorical, Likelihood
 from blr.sums import ChunkFunction, Data, Terms, activations, blockwise, thinned
 
 __all__ = ["Corrections", "corrections"]
@@ -175,16 +175,9 @@ class _Triple:
     def _contracted(self, G: Matrix, m: int, B: Matrix) -> float:
         """Return Σ |Uᵀ-whitened slice|² over m slices, each on the columns of B (D, r) only."""
         C, M = self.likelihood.n_outputs, self.n_functions
-        i, j = np.triu_indices(M)
-        packed = G.reshape(len(i), -1, m)
-        total = 0.0
-        T = np.empty((C, M, C, M))
+        packed, total = G.reshape(M * (M + 1) // 2, -1, m), 0.0
         for s in range(m):
-            for p, (c, d) in enumerate(pairs(C)):
-                half = np.zeros((M, M))
-                half[i, j] = half[j, i] = packed[:, p, s]
-                T[c, :, d, :] = T[d, :, c, :] = half
-            total += float(np.sum((self.U @ (T.reshape(C * M, C * M) @ B)) ** 2))
+            total += float(np.sum((self.U @ (unpacked_blocks(packed[:, :, s], C, M) @ B)) ** 2))
         return total
 
 
