@@ -28,7 +28,7 @@ _HOME = {
     "Partition": "catalog.catalog",
     "Provenance": "catalog.new_columns",
     "annotate": "writing.annotate",
-    "annotate_table": "memory.annotate_table",
+    "annotate_table": "memory.tables",
     "open": "formats",
     "parse": "expressions.expression",
     "standard_columns": "catalog.new_columns",
