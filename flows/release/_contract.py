@@ -53,6 +53,8 @@ MOST_PLACES = 12
 """Most places that a check names one by one."""
 ROOM = 0.5
 """Part of a range's width by which values may exceed the last release's range on either side."""
+LEAST_KNOWN = 500
+"""Values that the last release must have of a column for its range to be a limit: the extremes of fewer move far."""
 
 Verdict = Literal["pass", "look", "stop"]
 
@@ -274,7 +276,8 @@ def derived_contract(
     if last_folder is not None:
         before = read_document(Contract, last_folder / CONTRACT)
         profile = read_document(Profile, last_folder / PROFILE)
-        ranges = {name: (c.minimum, c.maximum) for name, c in profile.columns.items()}
+        known = {name: c for name, c in profile.columns.items() if c.n - c.missing >= LEAST_KNOWN}
+        ranges = {name: (c.minimum, c.maximum) for name, c in known.items()}
     promised = {c.name: c for c in before.columns if c.name not in before.made} if before else {}
     columns = []
     for name in dict.fromkeys([*names, *inputs, *promised]):

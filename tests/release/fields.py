@@ -62,7 +62,7 @@ def write_fields(
     folder.mkdir(parents=True, exist_ok=True)
     of = field_of(table)
     write = write_fits if form == "fits" else write_parquet
-    for k in fields:
+    for k in {*fields} & {*of.tolist()}:
         write(table.filter(pa.array(of == k)), folder / f"field-{k}.{form}")
 
 
