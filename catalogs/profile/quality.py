@@ -175,8 +175,10 @@ def find_other_position(catalog: Catalog) -> OtherPosition | None:
 
 def goes_round(seen: Profile, name: str) -> bool:
     """Say whether 'l' goes round the sky, where a column is it or the 'b' beside it: both are bands too."""
+    if name.lower() not in {"l", "b"}:
+        return True
     longitude = next((c for n, c in seen.columns.items() if n.lower() == "l"), None)
-    return name.lower() not in {"l", "b"} or longitude is None or longitude.maximum > FAINTEST
+    return longitude is None or longitude.maximum > FAINTEST
 
 
 def _said(ucd: str | None) -> str:

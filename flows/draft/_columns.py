@@ -134,7 +134,8 @@ def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
         taken = [name for name, reason in reasons.items() if reason is not None and reason.doubt == doubt]
         chosen = _choose(seen, evidence, taken)
         _say_doubts(chosen, {name: str(reasons[name]) for name in taken})
-        reasons = {name: reason for name, reason in reasons.items() if name not in chosen.columns()}
+        named = chosen.columns()
+        reasons = {name: reason for name, reason in reasons.items() if name not in named}
     for name, reason in reasons.items():
         if reason is not None and name not in chosen.left_out:
             chosen.leave_out(name, reason)
@@ -216,7 +217,8 @@ def _account_for(chosen: Chosen, names: Sequence[str]) -> None:
 def _put_suspects_first(chosen: Chosen, columns: _Columns) -> None:
     """Find the suspects among the columns of the features, and what is lost without them."""
     evidence = columns.evidence
-    used = [n for n in columns.seen.columns if n in chosen.columns()]
+    named = chosen.columns()
+    used = [n for n in columns.seen.columns if n in named]
     why = {n: text for n in used for text in [suspicion_of(columns.seen, n, evidence)] if text is not None}
     if not why:
         return

@@ -103,6 +103,8 @@ class Evidence:
     totals: Collection[str] = ()
     # Columns that order the rows as a coordinate does, each with that one.
     places: Mapping[str, str] = field(default_factory=dict)
+    # Coordinates, and angles of orientation.
+    on_the_sky: Collection[str] = ()
 
 
 def reason_against(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
@@ -125,7 +127,7 @@ def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
         (NAMES_THE_OBJECT, "names of objects"): name in evidence.identifiers,
         (f"missing in {missing:.0%} of the rows with a class", "empty"): missing > MISSING,
         ("without any value", "empty"): not c.is_number and not is_text(c.column.datatype),
-        (ON_THE_SKY, "places on the sky"): on_the_sky(seen, name),
+        (ON_THE_SKY, "places on the sky"): name in evidence.on_the_sky,
         (_text_reason(seen, name), "texts"): known is None and is_text(c.column.datatype),
         ("its name cannot be written in an expression", "unnamed"): not name or "`" in name,
         ("the same in every row", "constant"): c.constant,
@@ -138,7 +140,7 @@ def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
 def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     """Return why a column of numbers is no measurement of the object: an error, a flag, bookkeeping, dust."""
     column, values, rows = seen.columns[name].column, evidence.rows[name], evidence.rows
-    columns = {n: c.column for n, c in seen.columns.items()}
+    columns = seen.catalogue_columns
     magnitude = about_a_magnitude(column)
     of = error_of(column, values, rows, columns)
     limited = _limited(name, evidence)
@@ -221,18 +223,24 @@ def _text_reason(seen: Profile, name: str) -> str:
     return TEXT if odd is None else f"{TEXT}: {odd}"
 
 
-def on_the_sky(seen: Profile, name: str) -> bool:
-    """Say whether a column is a coordinate or an angle of orientation; sizes and inclinations are in degrees too."""
+def on_the_sky(seen: Profile) -> set[str]:
+    """Return the coordinates and angles of orientation; sizes and inclinations are in degrees too."""
+    parts = parts_of_positions(seen.columns)
+    known = {name.lower() for name in seen.columns}
+    return {name for name in seen.columns if _is_on_the_sky(seen, name, parts, known)}
+
+
+def _is_on_the_sky(seen: Profile, name: str, parts: Collection[str], known: Collection[str]) -> bool:
     c = seen.columns[name]
     ucd = (c.column.ucd or "").lower()
     if about_the_distance(c.column) or ucd.startswith("phys.angsize"):
         return False
-    if ucd.startswith("pos.") or (name in parts_of_positions(seen.columns) and goes_round(seen, name)):
+    if ucd.startswith("pos.") or (name in parts and goes_round(seen, name)):
         return True
     if is_position(replace(c.column, unit=None)):
         # Spectral indices are called alpha too, and are no right ascensions.
         together = {*column_names().positions.only_together}
-        return name.lower() not in together or together <= {n.lower() for n in seen.columns}
+        return name.lower() not in together or together <= known
     degrees = (c.column.unit or "").strip().lower() in {"deg", "degree", "degrees"}
     angle = degrees and c.is_number and (c.maximum > TURNED or c.minimum < BELOW)
     return angle or (is_text(c.column.datatype) and is_position(c.column))

@@ -207,11 +207,12 @@ def error_of(
     if column_names().position_error.fits(name, [_joined(name)]):
         return ""
     without = _without_error_words(name)
-    vectors = {vector_name(n) for n in columns} - {name}
-    of = next((n for n in sorted(vectors) if "".join(words(n)) in without), None)
-    if of is not None:
-        return of
-    sure = without and _called(column_names().sure_error, name)
+    if not without:
+        return None
+    of = [n for n in map(vector_name, columns) if n != name and "".join(words(n)) in without]
+    if of:
+        return min(of)
+    sure = _called(column_names().sure_error, name)
     return "" if sure and _follows_photometry(column.name, values, rows, columns) else None
 
 

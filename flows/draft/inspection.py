@@ -253,6 +253,7 @@ def _label(catalog: Catalog, seen: Profile, labelled: LabelledRows) -> LabelSumm
     leaks, gains = found_leaks(catalog, seen, label, texts)
     order = sorted(gains, key=lambda name: -gains[name])
     uneven = uneven_presence({n: without_sentinels(seen, n) for n in seen.chosen if n != label}, texts)
+    named = dict(suspected_identifiers(seen))
     return LabelSummary(
         column=label,
         sampled=len(texts),
@@ -264,11 +265,7 @@ def _label(catalog: Catalog, seen: Profile, labelled: LabelledRows) -> LabelSumm
         presence={
             name: PresenceSummary(**vars(presence), shown=presence.shown) for name, presence in uneven.items()
         },
-        bookkeeping=tuple(
-            n
-            for n in order
-            if gains[n] > 0.05 and n not in dict(suspected_identifiers(seen)) and bookkeeping(seen, n)
-        ),
+        bookkeeping=tuple(n for n in order if gains[n] > 0.05 and n not in named and bookkeeping(seen, n)),
     )
 
 

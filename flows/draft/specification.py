@@ -199,6 +199,7 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
     ]
     rows = {name: _numbers(seen, name)[labels != ""] for name in numbers}
     numbered = label_numbers(seen.chosen[label][labels != ""])
+    sky = on_the_sky(seen)
     evidence = Evidence(
         label=label,
         rows=rows,
@@ -213,7 +214,10 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
         shares=shares_of_one(rows),
         totals={name for name in numbers if is_number_of_votes(rows[name], numbered)},
         duplicates={name: group[0] for group in seen.duplicate_columns() for name in group[1:]},
-        places=places_by_order(rows, _coordinates(catalog, seen, labels, rows)),
+        places=places_by_order(
+            rows, _coordinates(catalog, seen, labels, {n: x for n, x in rows.items() if n in sky})
+        ),
+        on_the_sky=sky,
     )
     usable = [name for name in numbers if reason_against(seen, name, evidence) is None]
     # Magnitudes first, so that fluxes are copies of them.
@@ -222,10 +226,10 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
 
 
 def _coordinates(
-    catalog: Catalog, seen: Profile, labels: Any, rows: Mapping[str, NDArray[np.float64]]
+    catalog: Catalog, seen: Profile, labels: Any, numbers: Mapping[str, NDArray[np.float64]]
 ) -> dict[str, NDArray[np.float64]]:
-    """Return the coordinates (n,) of the rows with a class: columns of numbers, and texts in degrees."""
-    found = {name: x for name, x in rows.items() if on_the_sky(seen, name)}
+    """Return the coordinates (n,) of the rows with a class: columns of `numbers`, and texts in degrees."""
+    found = dict(numbers)
     place = described_positions(catalog, seen)
     if place is not None and place.unit and place.ra and place.dec:
         sky = positions(seen.chosen[place.ra], seen.chosen[place.dec], place.unit)
