@@ -59,8 +59,9 @@ architecture: dev ## docs/architecture.md against the imports
 review: dev ## the Scientific Python repository review
 	$(BIN)/sp-repo-review --show err .
 
-bench: .venv/.blr-bench ## our times beside those of others: benchmarks/RESULTS.md (an hour; installs Torch and CatBoost, gigabytes)
+bench: .venv/.blr-bench ## our times beside those of others: benchmarks/RESULTS.md, and of trainings: docs/performance.md (hours; installs Torch and CatBoost, gigabytes)
 	$(BIN)/python benchmarks/bench_speed.py
+	$(BIN)/python benchmarks/bench_training.py --page docs/performance.md
 
 studies: .venv/.blr-bench ## log losses, censuses, audits, sets and reviews beside those of others (each goes on where it ended)
 	@for study in labels census audit sets review; do echo "== $$study"; $(BIN)/python "benchmarks/bench_$$study.py" || exit 1; done

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
@@ -66,6 +67,7 @@ __all__ = [
     "Steps",
     "TrainingTask",
     "choose",
+    "cost_terms",
     "fit",
     "ingest",
     "refine",
@@ -73,6 +75,12 @@ __all__ = [
     "specified",
     "train",
 ]
+
+
+COST = (2.0, 0.4, 2e-5, 5e-6)
+"""Seconds of each of `cost_terms`, as `benchmarks/bench_training.py` fits them."""
+LONG = 120
+"""Seconds of a training above which is said what would make it shorter."""
 
 
 @dataclass(frozen=True)
@@ -279,14 +287,20 @@ def _fitted(task: TrainingTask, steps: Steps, ingested: Ingested, engine: Engine
     folder, n = ingested.folder, len(specification.candidate)
     if folder is None:
         return store.described(store.read(store.at(specification.name, ingested.version)), "exists")
+    for line in expectation(specification, ingested):
+        tell().note(line)
     tell().start("fitting candidates", n, "candidates")
     fitted = []
-    go_on = "run the same command again to continue"
+    go_on, began = "run the same command again to continue", time.monotonic()
     with exclusive(Path(folder)), summing_on(engine, Path(folder)), stop_points(go_on) as stop:
         for index in range(n):
             stop()
             begin_piece(f"candidate {index + 1} of {n}")
             fitted.append(steps.fit(folder, index, threads))
+            left = (
+                (time.monotonic() - began) / (index + 1) * (n - index)
+            )  # the rest takes as long as a candidate
+            tell().note(f"candidate {index + 1} of {n} is fitted; some {left:,.0f} s left")
         begin_piece("the model, of which all candidates are fitted")
         ranking = steps.choose(folder, fitted)
         finals = {
@@ -295,3 +309,30 @@ def _fitted(task: TrainingTask, steps: Steps, ingested: Ingested, engine: Engine
         model = steps.save(folder, fitted, ranking, finals, store)
     shutil.rmtree(folder)
     return model
+
+
+def cost_terms(rows: int, features: int, classes: int, candidates: int) -> tuple[float, ...]:
+    """Return what the time of a training is a sum of: a start, candidates, their outputs and features in each row."""
+    return 1.0, candidates, candidates * rows * (classes - 1), candidates * rows * features
+
+
+def expectation(specification: Specification, ingested: Ingested) -> Iterator[str]:
+    """Yield what a training is of and how long it takes; of a long one, what would make it shorter."""
+    sample, candidates = ingested.sample, len(specification.candidate)
+    rows, features = sum(sample.training_counts) + sum(sample.held_out_counts), len(sample.features)
+
+    def seconds(rows: int, candidates: int) -> float:
+        terms = cost_terms(rows, features, len(ingested.classes), candidates)
+        return sum(c * term for c, term in zip(COST, terms, strict=True))
+
+    expected = seconds(rows, candidates)
+    yield (
+        f"{rows:,} rows, {features} features, {len(ingested.classes)} classes, {candidates} candidates: "
+        f"some {expected:,.0f} s of a processor"
+    )
+    if expected > LONG:
+        half, tenth = max(1, candidates // 2), max(1, rows // 10)
+        yield (
+            f"to make it shorter: {half} candidates take some {seconds(rows, half):,.0f} s, and a trial of "
+            f"`--limit {tenth}` rows {seconds(tenth, candidates):,.0f} s"
+        )

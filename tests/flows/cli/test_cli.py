@@ -315,6 +315,8 @@ def test_train_classify_and_show(work: Path, blr: Run) -> None:
     told = json.loads(out)
     assert (status, told["status"]) == (0, "trained")
     assert "fitting candidates" in err
+    assert re.search(r"\d+ rows, \d+ features, 2 classes, \d candidates: some \d+ s of a processor", err)
+    assert re.search(r"candidate 1 of \d is fitted; some \d+ s left", err)
     status, out, _ = blr(
         "classify", "survey.fits", "--store", "new", "--model", told["model"], "--out", "out", "--direct"
     )
