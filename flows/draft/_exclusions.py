@@ -230,7 +230,7 @@ def on_the_sky(seen: Profile) -> set[str]:
     return {name for name in seen.columns if _is_on_the_sky(seen, name, parts, known)}
 
 
-def _is_on_the_sky(seen: Profile, name: str, parts: Collection[str], known: Collection[str]) -> bool:
+def _is_on_the_sky(seen: Profile, name: str, parts: Collection[str], known: set[str]) -> bool:
     c = seen.columns[name]
     ucd = (c.column.ucd or "").lower()
     if about_the_distance(c.column) or ucd.startswith("phys.angsize"):
