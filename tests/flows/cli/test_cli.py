@@ -444,10 +444,10 @@ SLOW = (
         ("--help", (), 250),
         ("models list --store models", (), 450),
         ("models show morphology --store models", (), 1400),
-        ("inspect survey.fits", (), 800),
+        ("inspect survey.fits", (), 1000),
         ("classify survey.fits --model morphology --out out --store models", ("astropy", "jinja2"), 1400),
         ("census out", ("jinja2",), 1400),
-        ("review out", ("jinja2",), 800),
+        ("review out", ("jinja2",), 1000),
     ],
 )
 @pytest.mark.usefixtures("work")
