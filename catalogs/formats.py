@@ -14,7 +14,7 @@ from catalogs.catalog.earlier_columns import annotated_names
 from catalogs.catalog.same_units import require_same_units
 from catalogs.errors import FormatError
 from catalogs.files.compressed import COMPRESSED_SUFFIXES, first_bytes
-from catalogs.files.folders import expand, files_below, is_pattern, what_is_there
+from catalogs.files.folders import expand, files_below, is_pattern, open_bytes, what_is_there
 from catalogs.files.folders import missing as not_there
 from catalogs.fits import table as fits
 from catalogs.hats import catalog as hats
@@ -165,7 +165,7 @@ def format_of(path: Path) -> Format:
     """Return the format of a file or folder: by what it holds, else by its name."""
     head = b""
     if path.is_file():
-        with path.open("rb") as stream:
+        with open_bytes(path) as stream:
             head = stream.read(HEAD_BYTES)
     for candidate in FORMATS.values():
         if candidate.sniff(path, head):

@@ -101,28 +101,34 @@ Checksums = Literal["quarantine", "warn", "ignore"]
 class Summed(Protocol):
     """A partition whose file may state checksums of its bytes."""
 
-    def verified(self) -> tuple[Partition, str | None]:
-        """Verify the checksums; return the partition as it can be read, and which is wrong, None if none is."""
+    def verified(self) -> tuple[Partition, str | None, bool]:
+        """Verify the checksums; return the partition as it can be read, and which is wrong, None if none is.
+
+        The truth value says whether the wrong one was one of these bytes, and not of those that they were copied from.
+        """
         ...
 
 
 def verified(catalog: Catalog, checksums: Checksums) -> tuple[Catalog, tuple[str, ...]]:
     """Verify the checksums of a catalogue's files; return the catalogue as it can be read, and warnings.
 
-    With "quarantine" a wrong checksum raises `DamagedFileError`.
+    With "quarantine" a wrong checksum raises `DamagedFileError`, but for one that was copied from another table.
     """
     partitions: list[Partition] = []
     wrong: list[str] = []
     for partition in catalog.partitions:
-        here, what = partition.verified() if isinstance(partition, Summed) else (partition, None)
-        if what and checksums == "quarantine":
+        here, what, own = partition.verified() if isinstance(partition, Summed) else (partition, None, False)
+        if own and checksums == "quarantine":
             raise DamagedFileError(
-                f"{what}: the file changed after it was written; get another copy, or, if its writer states wrong "
-                'sums, put checksums = "warn" under [catalog]'
+                f"{what}: the file changed after it was written; get another copy, or, if its writer kept the sums of "
+                'another table, as astropy does without checksum=True, put checksums = "warn" under [catalog]'
             )
         partitions.append(here)
-        wrong += [what] if what else []
-    return replace(catalog, partitions=tuple(partitions)), tuple(wrong if checksums == "warn" else ())
+        if what and checksums != "ignore":
+            wrong.append(
+                what if own else f"{what}; the card was copied from another table, as astropy's Table does"
+            )
+    return replace(catalog, partitions=tuple(partitions)), tuple(wrong)
 
 
 # Batches of exactly so many rows, whatever the pieces that a file gives, and the bytes that a cell takes.

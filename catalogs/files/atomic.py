@@ -35,6 +35,9 @@ PREFIX = ".blr-"
 SUFFIX = ".tmp"
 """Hidden, so that dataset scanners (Arrow, HATS) pass over a temporary; short, so that any name fits."""
 
+_own: dict[Path, Path] = {}
+"""Folders that `own_folder` made, with the root that no link may lead out of."""
+
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -48,9 +51,17 @@ def atomic_path(final: Path) -> Iterator[Path]:
 
     If the block raises, or is interrupted, the temporary is removed and `final` is as it was.
     """
+    if final.parent in _own:
+        check_links(final.parent, _own[final.parent])
     temporary, lock = _create(final)
+    parent = final.parent.stat()
     try:
         yield temporary
+        if not os.path.samestat(final.parent.stat(), parent):
+            raise StorageError(
+                f"{final}: got another folder in the place of {final.parent} while the file was written, expected the "
+                "same to the end; find out who moves it, and run again"
+            )
         flush_to_disk(temporary)
         temporary.replace(final)
         flush_to_disk(final.parent)
@@ -110,9 +121,13 @@ def sweep(folder: Path) -> tuple[Path, ...]:
 
 
 def own_folder(folder: Path, root: Path) -> Path:
-    """Make a folder inside `root`; StorageError where a symbolic link stands between them, or in the folder's place."""
+    """Make a folder inside `root`; StorageError where a symbolic link stands between them, or in the folder's place.
+
+    Each file that is later written into it asks again.
+    """
     check_links(folder, root)
     folder.mkdir(parents=True, exist_ok=True)
+    _own[folder] = root
     return folder
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from catalogs.errors import DamagedFileError
+from catalogs.files.folders import open_bytes
 
 __all__ = ["COMPRESSED_SUFFIXES", "first_bytes", "reading", "writing_like"]
 
@@ -22,7 +23,7 @@ COMPRESSED_SUFFIXES = ("", ".gz", ".bz2")
 @contextmanager
 def reading(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for reading what it holds, inflated; damage to the compression is said in our words."""
-    with path.open("rb") as raw:
+    with open_bytes(path) as raw:
         magic = raw.read(3)
         raw.seek(0)
         try:
@@ -54,7 +55,7 @@ def damaged(path: Path, error: Exception) -> DamagedFileError:
 @contextmanager
 def writing_like(path: Path, source: Path) -> Iterator[IO[bytes]]:
     """Open a file for writing, compressed as `source` is; the same content gives the same bytes."""
-    with source.open("rb") as stream:
+    with open_bytes(source) as stream:
         magic = stream.read(3)
     with path.open("wb") as raw:
         if magic.startswith(GZIP):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from io import BufferedReader
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -18,6 +20,7 @@ __all__ = [
     "hive_constants",
     "is_pattern",
     "missing",
+    "open_bytes",
     "require_file",
     "what_is_there",
 ]
@@ -102,10 +105,26 @@ def require_file(path: Path) -> Path:
     except OSError:  # whoever opens it says what is wrong
         return path
     if kind is not None:
-        raise CatalogError(
-            f"{path} is {kind}, expected a file; move it elsewhere, or name the files one by one"
-        )
+        raise not_a_file(path, kind)
     return path
+
+
+def open_bytes(path: Path) -> BufferedReader:
+    """Open a file for reading; CatalogError where a FIFO, a device or a socket has taken its place."""
+    try:  # without waiting for who writes to a FIFO
+        stream = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    except OSError:
+        require_file(path)
+        raise
+    if kind := ENDLESS.get(stat.S_IFMT(os.fstat(stream.fileno()).st_mode)):
+        stream.close()
+        raise not_a_file(path, kind)
+    return stream
+
+
+def not_a_file(path: Path, kind: str) -> CatalogError:
+    """Return the error for what is no file."""
+    return CatalogError(f"{path} is {kind}, expected a file; move it elsewhere, or name the files one by one")
 
 
 def hive_constants(keys: Sequence[str]) -> list[dict[str, HiveValue]]:

@@ -59,10 +59,20 @@ class OnesSum:
 
 
 @lru_cache(maxsize=64)
-def wrong_sum(path: Path, expected: Stamp) -> str | None:
-    """Return which sum of a file's HDUs does not match, None where all do; the file must still be as `expected`."""
+def wrong_sum(path: Path, expected: Stamp) -> tuple[str, bool] | None:
+    """Return which sum of a file's HDUs does not match, None where all do; the file must still be as `expected`.
+
+    The truth value says whether the sum was one of these bytes.  `astropy.table.Table` copies the cards of the table
+    that it has read into the one that it writes, whatever was changed, and leaves the comments out that all writers of
+    sums put beside them.
+    """
     with open_source(path, expected) as source:
-        return next((wrong for hdu in read_hdus(source) if (wrong := _wrong_sum_of(source, hdu))), None)
+        found = [
+            (wrong, bool(hdu.header.comment("DATASUM") or hdu.header.comment("CHECKSUM")))
+            for hdu in read_hdus(source)
+            if (wrong := _wrong_sum_of(source, hdu))
+        ]
+    return max(found, key=lambda each: each[1], default=None)
 
 
 def _wrong_sum_of(source: Source, hdu: Hdu) -> str | None:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.files.atomic import atomic_path
+from catalogs.files.folders import open_bytes
 
 __all__ = [
     "Frame",
@@ -125,9 +126,9 @@ def read_healpix(path: Path, *, column: str | None = None, frame: Frame | None =
 
 def _opened(path: Path) -> IO[bytes]:
     """Open a file, gzipped or not: astropy would leave it open, or not notice the cut, where it is damaged."""
-    with path.open("rb") as stream:
+    with open_bytes(path) as stream:
         zipped = stream.read(2) == b"\x1f\x8b"
-    return io.BytesIO(gzip.decompress(path.read_bytes())) if zipped else path.open("rb")
+    return io.BytesIO(gzip.decompress(path.read_bytes())) if zipped else open_bytes(path)
 
 
 def _map_in(path: Path, hdus: Any, column: str | None, frame: Frame | None) -> HealpixMap:

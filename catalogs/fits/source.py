@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from catalogs.errors import CatalogError, DamagedFileError
 from catalogs.files.atomic import StorageError
+from catalogs.files.folders import open_bytes
 from catalogs.files.stamp import Stamp, check_unchanged
 
 __all__ = [
@@ -87,7 +88,7 @@ class Source:
 
 def is_gzipped(path: Path) -> bool:
     """Tell by the first bytes, for names lie."""
-    with path.open("rb") as stream:
+    with open_bytes(path) as stream:
         return stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
 
 
@@ -98,7 +99,7 @@ def open_source(path: Path, expected: Stamp) -> Iterator[Source]:
     if is_gzipped(path):
         yield _inflated(path, expected).source(path)
         return
-    with path.open("rb", buffering=0) as raw:
+    with open_bytes(path) as raw:
         yield Source(path, raw.fileno(), expected.size)
 
 
@@ -125,7 +126,11 @@ class Unnamed:
 @functools.lru_cache(maxsize=4)
 def _inflated(path: Path, seen: Stamp) -> Unnamed:  # noqa: ARG001  (the stamp is part of the cache's key)
     """Inflate to a file that has no name, so that nothing is left behind however the process ends."""
-    with gzip.open(path, "rb") as stream, tempfile.TemporaryFile() as inflated:
+    with (
+        open_bytes(path) as zipped,
+        gzip.GzipFile(fileobj=zipped) as stream,
+        tempfile.TemporaryFile() as inflated,
+    ):
         try:
             _copy_bounded(path, stream, inflated)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:

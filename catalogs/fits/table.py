@@ -116,9 +116,9 @@ class FitsPartition:
             return [self]
         return [replace(self, span=(i, min(i + rows, end))) for i in range(first, end, rows)]
 
-    def verified(self) -> tuple[FitsPartition, str | None]:
+    def verified(self) -> tuple[FitsPartition, str | None, bool]:
         """Verify DATASUM and CHECKSUM of all HDUs; return the partition, and which does not match, None if all do."""
-        return self, wrong_sum(self.path, self.stamp)
+        return self, *(wrong_sum(self.path, self.stamp) or (None, False))
 
     def keeping(self, columns: Sequence[str], *, slim: bool = False) -> FitsPartition:
         """Return the partition of which annotated copies keep only those columns and, if `slim`, nothing else."""

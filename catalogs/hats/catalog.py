@@ -23,7 +23,7 @@ from catalogs.catalog.earlier_columns import provenance_entries
 from catalogs.catalog.new_columns import OWN, NewColumn, Provenance
 from catalogs.errors import DamagedFileError, FormatError
 from catalogs.files.atomic import atomic_path, atomic_write_text
-from catalogs.files.folders import files_below
+from catalogs.files.folders import files_below, open_bytes
 from catalogs.parquet.dataset import Union, View
 from catalogs.parquet.file import ParquetPartition, describe, open_file
 from catalogs.parquet.writer import Kept, append_columns
@@ -140,7 +140,7 @@ def words(value: str) -> list[str]:
 
 def read_properties(path: Path) -> Properties:
     """Read a file; FormatError where it cannot be one."""
-    with path.open("rb") as stream:
+    with open_bytes(path) as stream:
         data = stream.read(LONGEST + 1)
     if len(data) > LONGEST or b"\0" in data:
         raise FormatError(

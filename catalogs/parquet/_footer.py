@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from catalogs.errors import DamagedFileError, FormatError
+from catalogs.files.folders import open_bytes
 from catalogs.remote.remote_file import RemoteFile
 
 __all__ = [
@@ -448,7 +449,7 @@ class Footer:
 
 def read_footer(path: Path) -> Footer:
     """Return the footer of a file; `DamagedFileError` says what is wrong with it."""
-    with path.open("rb") as stream:
+    with open_bytes(path) as stream:
         footer = parse_whole(stream, path)
     for _ in chunks(path, footer):
         pass

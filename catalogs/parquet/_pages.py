@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
+from catalogs.files.folders import open_bytes
 from catalogs.files.stamp import Stamp, check_unchanged
 from catalogs.parquet._footer import (
     I32,
@@ -44,7 +45,7 @@ class Page:
 def wrong_page(path: Path, expected: Stamp) -> str | None:
     """Return which page of a file has another checksum than its header states, None where none has."""
     check_unchanged(path, expected)
-    with path.open("rb") as stream:
+    with open_bytes(path) as stream:
         for chunk in read_chunks(stream, path):
             for page in pages(stream, *pages_extent(chunk.column)):
                 if page.crc is None:

@@ -15,7 +15,7 @@ from catalogs.catalog.catalog import Catalog, Column
 from catalogs.catalog.earlier_columns import annotated_names
 from catalogs.catalog.same_units import require_same_units
 from catalogs.errors import FormatError
-from catalogs.files.folders import HiveValue, expand, files_below, hive_constants
+from catalogs.files.folders import HiveValue, expand, files_below, hive_constants, open_bytes
 from catalogs.parquet._footer import ENCRYPTED, MAGIC
 from catalogs.parquet.file import FORMAT, ParquetPartition, describe, open_file
 from catalogs.parquet.metadata import DESCRIPTIONS, columns_of
@@ -62,7 +62,7 @@ def is_parquet(path: Path) -> bool:
 
 def begins_as_parquet(path: Path) -> bool:
     """Say whether a file begins as Parquet does."""
-    with path.open("rb") as stream:
+    with open_bytes(path) as stream:
         return stream.read(len(MAGIC)) in {MAGIC, ENCRYPTED}
 
 

@@ -19,7 +19,7 @@ from catalogs.arrays.values import is_text
 from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, exactly
 from catalogs.catalog.computing import each_batch
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError, nearest
-from catalogs.files.folders import HiveValue, missing, require_file
+from catalogs.files.folders import HiveValue, missing, open_bytes, require_file
 from catalogs.files.stamp import stamp
 from catalogs.metadata.astropy_header import ASTROPY, masked, masks_of
 from catalogs.parquet._footer import damaged, read_footer
@@ -72,7 +72,7 @@ class ParquetPartition:
 
     def content(self) -> AbstractContextManager[BufferedIOBase]:
         """Open the file's bytes."""
-        return self.remote.open() if self.remote else self.path.open("rb")
+        return self.remote.open() if self.remote else open_bytes(self.path)
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, exactly `rows` rows at a time (fewer in the last), dictionaries decoded."""
@@ -148,10 +148,10 @@ class ParquetPartition:
             for number, some in groupby(groups, at_once):
                 yield number, list(some)
 
-    def verified(self) -> tuple[ParquetPartition, str | None]:
+    def verified(self) -> tuple[ParquetPartition, str | None, bool]:
         """Verify the checksums of all pages; of a remote file those of the pages that are read, when they are."""
         wrong = None if self.remote else wrong_page(self.path, stamp(self.path))
-        return (replace(self, checked=False) if wrong else self), wrong
+        return (replace(self, checked=False) if wrong else self), wrong, bool(wrong)
 
     def divided(self, rows: int) -> list[ParquetPartition]:
         """Return parts to be read, of whole row groups that together have so many rows or more."""

@@ -27,6 +27,7 @@ from catalogs.catalog.computing import in_order
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import DamagedFileError
 from catalogs.files.atomic import atomic_path
+from catalogs.files.folders import open_bytes
 from catalogs.parquet._footer import (
     BLOOM,
     CHILDREN,
@@ -220,7 +221,7 @@ def copy_columns(source: Path, stream: IO[bytes], footer: Footer, names: Collect
     """Write the columns of those names to an empty stream; return the footer that belongs behind them."""
     elements = footer.metadata.list(SCHEMA)
     groups = footer.metadata.list(ROW_GROUPS)
-    with source.open("rb") as old:
+    with open_bytes(source) as old:
         if all(name in names for name, _, _ in selected_columns(elements)):
             Mover(old, stream).copy(0, footer.start)
             return footer

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from catalogs.arrays.texts import FULL, hashed
 from catalogs.arrays.values import batch_values
 from catalogs.errors import brief
-from catalogs.files.atomic import atomic_path, sweep
+from catalogs.files.array_file import atomic_write_array
+from catalogs.files.atomic import own_folder, sweep
 from catalogs.table_choice import annotated_table
-from flows.errors import OutputFolderError
 from flows.labels.reader import label_texts
 from flows.runs.outputs import Output
 from flows.runs.staging import Staging
@@ -42,29 +42,31 @@ Hashes = NDArray[np.uint64]
 Pairs = dict[tuple[int, int], tuple[int, Hashes]]
 
 
-def keep_sketch(copy: Path, output: Output, specification: Specification, out: Path) -> list[Path]:
-    """Write the sketch of a copy, unless it is there; return its files, none where no column names the objects."""
+def keep_sketch(
+    copy: Path, output: Output, specification: Specification, out: Path, *, run: int = RUN
+) -> list[Path]:
+    """Write the sketch of a copy, unless it is there; return its files, none where no column names the objects.
+
+    `run` is the most hashes in memory at a time.
+    """
     folder, key = out / FOLDER, output.sha256[:16]
     if (folder / f"{key}-0000.npy").is_file():  # it is named last: the others are there
         return sorted(folder.glob(f"{key}-*.npy"))
     if not copy.is_file():
         return []
-    if folder.is_symlink():
-        raise OutputFolderError(f"{folder}: got a link, expected a folder of its own; remove the link")
-    folder.mkdir(exist_ok=True)
+    own_folder(folder, out)
     runs: list[Path] = []
     parts: list[Hashes] = []
 
     def write() -> None:
         path = folder / f"{key}-{len(runs):04d}.npy.{os.getpid()}.part"
-        with atomic_path(path) as temporary, temporary.open("wb") as stream:
-            np.save(stream, np.unique(np.concatenate(parts)), allow_pickle=False)
+        atomic_write_array(path, np.unique(np.concatenate(parts)))
         runs.append(path)
         parts.clear()
 
     for _, hashes in _identifiers(copy, specification):
         parts.append(hashes)
-        if sum(map(len, parts)) >= RUN:
+        if sum(map(len, parts)) >= run:
             write()
     if parts:
         write()
@@ -85,10 +87,12 @@ def _identifiers(copy: Path, specification: Specification) -> Iterator[tuple[NDA
             yield names, hashed(names)
 
 
-def repeats(outputs: Sequence[Output], staging: Staging, specification: Specification) -> tuple[str, ...]:
+def repeats(
+    outputs: Sequence[Output], staging: Staging, specification: Specification, *, run: int = RUN
+) -> tuple[str, ...]:
     """Return a sentence for each set of equal files, and for each pair of files with identifiers in common.
 
-    Margins of HATS catalogues are left out: they repeat rows.
+    Margins of HATS catalogues are left out: they repeat rows.  `run` is the most hashes in memory at a time.
     """
     once = [o for o in outputs if not (o.summary and o.summary.repeats_rows)]
     by_input: dict[str, list[Output]] = defaultdict(list)
@@ -107,9 +111,10 @@ def repeats(outputs: Sequence[Output], staging: Staging, specification: Specific
         staged if (staged := staging.file(o.name)).is_file() else staging.out / o.name for o in different
     ]
     sketches = [
-        keep_sketch(copy, o, specification, staging.out) for copy, o in zip(copies, different, strict=True)
+        keep_sketch(copy, o, specification, staging.out, run=run)
+        for copy, o in zip(copies, different, strict=True)
     ]
-    pairs = _colliding(sketches)
+    pairs = _colliding(sketches, run)
     for (a, b), (n, hashes) in islice(pairs.items(), MOST_PAIRS):
         both = _named(copies[a], hashes, specification) & _named(copies[b], hashes, specification)
         if both:
@@ -122,19 +127,19 @@ def repeats(outputs: Sequence[Output], staging: Staging, specification: Specific
     return tuple(said)
 
 
-def _colliding(sketches: Sequence[Sequence[Path]]) -> Pairs:
+def _colliding(sketches: Sequence[Sequence[Path]], run: int) -> Pairs:
     """Return, by the places of two files, how many hashes both have, and some of these; the largest pairs first."""
-    runs = [(k, path) for k, paths in enumerate(sketches) for path in paths]
-    total = sum(path.stat().st_size for _, path in runs) // 8
-    rounds = math.ceil(total / RUN)
+    files = [(k, path) for k, paths in enumerate(sketches) for path in paths]
+    total = sum(path.stat().st_size for _, path in files) // 8
+    rounds = math.ceil(total / run)
     edges = [FULL * i // max(1, rounds) for i in range(rounds + 1)]
     found: Pairs = {}
     for low, high in pairwise(edges):
         parts, owners = [], []
-        for k, path in runs:
-            run = np.load(path, mmap_mode="r", allow_pickle=False)
-            first = np.searchsorted(run, np.uint64(low), side="left" if low == 0 else "right")
-            part = np.array(run[first : np.searchsorted(run, np.uint64(high), side="right")])
+        for k, path in files:
+            kept = np.load(path, mmap_mode="r", allow_pickle=False)
+            first = np.searchsorted(kept, np.uint64(low), side="left" if low == 0 else "right")
+            part = np.array(kept[first : np.searchsorted(kept, np.uint64(high), side="right")])
             parts.append(part)
             owners.append(np.full(len(part), k, np.int32))
         hashes, owner = np.concatenate(parts), np.concatenate(owners)

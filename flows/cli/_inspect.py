@@ -117,6 +117,8 @@ def _show_catalogue(result: CatalogueSummary) -> None:
         for c in shown
     ]
     print_tables(plain_table("Columns", (*keys, "missing", "remarks"), rows))
+    for wrong in result.wrong_checksums:
+        say(f"Wrong checksum: {wrong}")
     for identifier in result.identifiers:
         say(f"Suspected identifier: {identifier.column} ({identifier.why})")
     if result.commented_out:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from catalogs.files.atomic import StorageError, check_links
+from catalogs.remote.urls import scrubbed
 from flows.cli._printing import plain_table, print_tables, say, show
 from flows.errors import ModelError
 from flows.models.history import standing_vetoes, veto_words
@@ -21,7 +23,9 @@ def run_list(store: Path, *, json: bool) -> None:
     """List a store."""
     folder = StoreFolder.named(store)
     models = tuple(_listed(folder, stored) for stored in folder.models())
-    show(ModelListing(store=str(store), models=models), show_models, json=json)
+    # Of a store that is not there, the name may be a URL that somebody wrote in its place.
+    named = str(store) if models else scrubbed(str(store))
+    show(ModelListing(store=named, models=models), show_models, json=json)
 
 
 def _listed(store: StoreFolder, stored: StoredModel) -> ListedModel:
@@ -38,6 +42,10 @@ def _listed(store: StoreFolder, stored: StoredModel) -> ListedModel:
         trust=None,
         rejected="; ".join(map(veto_words, vetoes)) or None,
     )
+    try:
+        check_links(stored.folder, store.root, inside=True)
+    except StorageError:
+        return line
     found = read_description(stored.folder, stored.label, size=stored.path.stat().st_size) or _described(
         stored
     )

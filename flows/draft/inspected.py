@@ -169,7 +169,7 @@ class CatalogueSummary:
     """What a catalogue holds; `n_seen` of its `n_rows` were looked at for ranges and shares.
 
     `commented_out` says how many lines of text tables may be rows, '' for none; `duplicate_columns` are groups of
-    columns that are equal in every row.
+    columns that are equal in every row; `wrong_checksums` say of which bytes, unless few rows were looked at.
     """
 
     path: str
@@ -183,6 +183,7 @@ class CatalogueSummary:
     commented_out: str
     duplicate_columns: tuple[tuple[str, ...], ...]
     label: LabelSummary | None = None
+    wrong_checksums: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

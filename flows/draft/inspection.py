@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from catalogs.catalog.catalog import Catalog, element_columns
+from catalogs.catalog.catalog import Catalog, element_columns, verified
 from catalogs.errors import CatalogError, nearest
 from catalogs.profile.columns import (
     Choice,
@@ -116,6 +116,7 @@ def inspect_catalog(
         commented_out=commented_out(catalog),
         duplicate_columns=tuple(tuple(group) for group in seen.duplicate_columns()),
         label=None if labelled is None else _label(catalog, seen, labelled),
+        wrong_checksums=() if limit is not None else verified(catalog, "warn")[1],
     )
 
 

@@ -22,6 +22,7 @@ import yaml
 from numpy.typing import NDArray
 
 from catalogs.files.atomic import atomic_path
+from catalogs.files.folders import open_bytes
 from catalogs.metadata.plain_yaml import SafeDumper, YamlError, read_yaml
 from flows.documents import from_document
 from flows.errors import ModelError
@@ -97,7 +98,7 @@ def _small_digest(path: Path) -> str:
     try:
         if not path.is_file():
             return ""
-        with path.open("rb") as stream:
+        with open_bytes(path) as stream:
             content = stream.read(SMALL + 1)
     except OSError:  # the parser says what is wrong
         return ""
@@ -194,7 +195,7 @@ def read_tree(path: Path) -> Tree:
 
 def _read(path: Path, *, arrays: bool = True) -> Tree:
     """Return what a file holds; without `arrays`, None stands in their places, and no block is read."""
-    with path.open("rb") as stream:
+    with open_bytes(path) as stream:
         size = os.fstat(stream.fileno()).st_size
         text, _, rest = stream.read(MOST_TEXT).partition(END_OF_TEXT)
         if not text.startswith(BEGIN) or len(text) == min(size, MOST_TEXT):

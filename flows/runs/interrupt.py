@@ -23,6 +23,8 @@ __all__ = ["begin_piece", "check_terminated", "stop_asked", "stop_points", "term
 
 _AGAIN = 1.0
 """Seconds after which SIGTERM is sent once more: compiled code may have dropped the exception."""
+_LAST = 20.0
+"""Seconds after which SIGTERM ends the process as SIGKILL does: a read of a dead file server may never return."""
 
 
 @dataclass
@@ -102,12 +104,22 @@ def check_terminated() -> None:
         raise _terminated[0]
 
 
+def _end_at_last(signals: int, left: threading.Event, within: float, remedy: str) -> None:
+    """Wait for SIGTERM in a pipe of signals; end the process where `left` is not set in time."""
+    while (number := os.read(signals, 1)) and number[0] != signal.SIGTERM:
+        pass
+    if number and not left.wait(within):
+        _say(f"blr: SIGTERM was not followed for {within:g} s; finished work is kept: {remedy}")
+        os._exit(128 + signal.SIGTERM)
+    os.close(signals)
+
+
 @contextmanager
-def terminable(remedy: str) -> Iterator[None]:
+def terminable(remedy: str, *, within: float = _LAST) -> Iterator[None]:
     """Raise `Terminated` in the block when SIGTERM arrives, which would otherwise end the program without a message.
 
     Compiled code may drop the exception.  It is raised again each second until the block is left, and by
-    `check_terminated`.
+    `check_terminated`.  Compiled code may also not return: the process ends `within` so many seconds all the same.
     """
     # A worker of Prefect has a handler of its own, which must stay.
     if threading.current_thread() is not threading.main_thread() or (
@@ -117,6 +129,8 @@ def terminable(remedy: str) -> Iterator[None]:
         return
     left = threading.Event()
     hook = sys.unraisablehook
+    signals, woken = os.pipe()
+    os.set_blocking(woken, False)
 
     def send_again() -> None:
         while not left.wait(_AGAIN):
@@ -133,11 +147,16 @@ def terminable(remedy: str) -> Iterator[None]:
             hook(lost)
 
     signal.signal(signal.SIGTERM, terminate)
+    # Python runs handlers between its own steps, but writes to this pipe at once.
+    before = signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    threading.Thread(target=_end_at_last, args=(signals, left, within, remedy), daemon=True).start()
     sys.unraisablehook = unraisable
     try:
         yield
     finally:
         left.set()
+        signal.set_wakeup_fd(before)
+        os.close(woken)
         sys.unraisablehook = hook
         _terminated.clear()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from catalogs.remote.urls import is_remote, shown
 from flows.errors import ModelError
 
 __all__ = ["NAME_PATTERN", "VERSION_LENGTH", "ModelReference", "check_name", "check_version"]
@@ -25,6 +26,10 @@ class ModelReference:
     @classmethod
     def parse(cls, text: str) -> ModelReference:
         """Return the reference in a text; only the store knows whether there is such a model."""
+        if is_remote(text):
+            raise ModelError(
+                f"got '{shown(text)}' as a model, expected NAME or NAME@VERSION; choose one of the store's"
+            )
         name, _, version = text.partition("@")
         return cls(name, version)
 

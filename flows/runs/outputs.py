@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from catalogs.files.folders import open_bytes
 from flows.runs.counts import FileCounts
 from flows.runs.difference import FileDifference
 
@@ -102,5 +103,5 @@ class Quarantined:
 
 def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, as `sha256sum` prints it."""
-    with path.open("rb") as stream:
+    with open_bytes(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

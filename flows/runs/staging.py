@@ -53,7 +53,7 @@ class Staging:
                 _remove(other)
             else:
                 other.unlink(missing_ok=True)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        own_folder(self.folder, self.out)
 
     def others(self) -> list[Path]:
         """Return the stagings of other models and specifications, and anything else beside this one."""

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.candidates.rows import LabelledRows, TrainingSet
-from catalogs.files.atomic import StorageError, atomic_path
+from catalogs.files.array_file import atomic_write_array
+from catalogs.files.atomic import StorageError
 from catalogs.profile.split import SplitSummary
 from flows.errors import EngineError
 from flows.features.split import sides
@@ -89,8 +90,7 @@ def write_rows(rows: TrainingRows, folder: Path) -> None:
 
 def write_array(array: np.ndarray[Any, Any], path: Path) -> None:
     """Write an array, whole or not at all."""
-    with atomic_path(path) as temporary, temporary.open("wb") as stream:
-        np.save(stream, array, allow_pickle=False)
+    atomic_write_array(path, array)
 
 
 def read_rows(folder: Path) -> TrainingRows:

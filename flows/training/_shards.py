@@ -27,7 +27,15 @@ from blr.shift import FOLDS, ComparedScores, compare_scores, require_enough_rows
 from blr.sums import Chunk, ChunkFunction, Terms, added, chunk_rows
 from blr.threads import single_threaded_blas
 from flows.engines.engine import Engine
-from flows.training._rows import WEIGHT_OF_ALL, Shard, StoredRows, TrainingRows, check_seen, shards_of
+from flows.training._rows import (
+    WEIGHT_OF_ALL,
+    Shard,
+    StoredRows,
+    TrainingRows,
+    check_seen,
+    shards_of,
+    write_array,
+)
 
 __all__ = [
     "RATIO",
@@ -313,7 +321,7 @@ def compare_shards(
         If there are too few rows.
     """
     require_enough_rows(stored.n_rows, len(target))
-    np.save(stored.folder / f"{TARGET}.npy", target)
+    write_array(target, stored.folder / f"{TARGET}.npy")
     basis = _basis(stored, filled, target, engine, degree)
     fits = [_fit(stored, rows, filled, target, basis, engine, fold) for fold in range(FOLDS)]
     stored.add(SCORE, lambda shard: _scores(fits, basis, stored.read("filled", shard), shard[0]))

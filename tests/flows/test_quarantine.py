@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from itertools import product
@@ -16,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits
+from astropy.table import Table
 
 import catalogs
 from flows.cli.app import run
@@ -306,6 +309,51 @@ def test_a_file_that_has_other_checksums_than_it_states(
         catalogs.annotate(catalogs.open(out / bad), tiles.parent / "third", [], lambda _: {}, read=[])
 
 
+def test_a_partition_of_the_sky_that_has_other_checksums(
+    sky: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is set aside as any file is, and `blr inspect` says so of the whole table."""
+    bad = sky / "dataset/Norder=1/Dir=0/Npix=45.parquet"
+    note = pa.array([f"row {i:02d} of 45" for i in range(pq.read_metadata(bad).num_rows)])
+    table = pq.read_table(bad, partitioning=None).append_column("note", note)
+    for path in sorted((sky / "dataset").rglob("Npix=*.parquet")):
+        here = pq.read_table(path, partitioning=None) if path != bad else table
+        here = here if path == bad else here.append_column("note", pa.array(["elsewhere"] * len(here)))
+        pq.write_table(here, path, write_page_checksum=True, compression="none", use_dictionary=False)
+    changed_bytes(bad, b"row 03 of 45")
+    told = classify([sky], out=tmp_path / "out", model="morphology", store=trained / "models")
+    assert list(told.quarantined) == [bad.relative_to(tmp_path).as_posix()]
+    assert run(["inspect", str(sky)]) == 0
+    assert "has the CRC" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["fits"])
+def test_sums_that_astropy_copied_from_another_table_are_told_of_only(
+    tiles: Path, trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its most usual way to change a table leaves the sums of the old one, without the comments beside them."""
+    table = Table.read(tiles / "a.fits")
+    table["note"] = np.char.upper(table["note"])
+    table.write(tiles / "c.fits")
+    assert told_wrong(tiles / "c.fits") != []
+    chosen = ["--model", "morphology", "--store", str(trained / "models"), "--out", str(tiles.parent / "out")]
+    assert run(["classify", str(tiles), *chosen, "--direct", "--json"]) == 3
+    told, said = capsys.readouterr()
+    assert list(json.loads(told)["quarantined"]) == ["b.fits"]
+    assert "c.fits: the data of HDU 1 have the DATASUM" in said
+    assert "copied from another table" in said
+    assert told_wrong(tiles.parent / "out" / "c.fits") != []
+
+
+@pytest.mark.parametrize("form", ["fits"])
+@pytest.mark.usefixtures("tiles")
+def test_inspect_tells_of_other_checksums(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["inspect", str(tmp_path / "tiles" / "b.fits")]) == 0
+    assert "have the DATASUM" in capsys.readouterr().out
+    assert run(["inspect", str(tmp_path / "tiles" / "a.fits"), "--json"]) == 0
+    assert "wrong_checksums" not in json.loads(capsys.readouterr().out)
+
+
 def test_training_refuses_a_catalogue_that_has_other_checksums(
     tmp_path: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -329,3 +377,24 @@ def test_a_fifo_among_the_files_is_refused_by_name(
     assert run(["classify", named, "--model", "morphology", "--out", "out", "--direct", "-q"]) == 1
     assert "d.parquet is a FIFO, expected a file" in capsys.readouterr().err
     assert not Path("out").exists()
+
+
+def test_a_fifo_that_takes_the_place_of_a_file_is_not_waited_for(
+    tmp_path: Path, trained: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A process of its own classifies the files before it: the file has changed, and the next run says how."""
+    folder, out = tmp_path / "tiles", tmp_path / "out"
+    folder.mkdir()
+    for i in range(12):
+        make.fits(folder / f"t{i:02d}.fits", make.survey(20, seed=i))
+    os.mkfifo(tmp_path / "fifo")
+    command = ["classify", str(folder), "--model", "morphology", "--store", str(trained / "models")]
+    command += ["--out", str(out), "--direct", "-q"]
+    with subprocess.Popen([sys.executable, "-m", "flows", *command]) as process:
+        while not [*out.glob(".blr-staging/*/*.fits")]:
+            assert process.poll() is None
+        (tmp_path / "fifo").rename(folder / "t11.fits")
+        assert process.wait(120) in {0, 3}
+    assert sorted(path.name for path in out.glob("*.fits")) == [f"t{i:02d}.fits" for i in range(11)]
+    assert run(command) == 1
+    assert "t11.fits is a FIFO, expected a file" in capsys.readouterr().err

@@ -224,6 +224,17 @@ def test_no_link_inside_the_store_is_followed(
     assert not (mine / "out" / "manifest.json").exists()
 
 
+def test_a_list_of_models_reads_no_description_through_a_link(
+    mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place,) = (mine / "models" / "morphology").glob("*/description.json")
+    place.rename(mine.parent / "elsewhere" / "moved")
+    place.symlink_to(mine.parent / "elsewhere" / "moved")
+    assert run(["models", "list", "--store", "models", "--json"]) == 0
+    (line,) = json.loads(capsys.readouterr().out)["models"]
+    assert "log_loss" not in line
+
+
 @pytest.mark.parametrize(
     "place",
     [
@@ -245,6 +256,14 @@ def test_what_looks_like_a_secret_is_not_repeated(
     ):
         assert run(command) in (1, 2), command
         assert "HUSH" not in capsys.readouterr().err
+    for command in (
+        ["models", "list", "--store", place],
+        ["models", "list", "--store", place, "--json"],
+        ["models", "show", place, "--store", "models"],
+    ):
+        run(command)
+        said = capsys.readouterr()
+        assert "HUSH" not in said.out + said.err
     assert not (mine / "out").exists()
 
 

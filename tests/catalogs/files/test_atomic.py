@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -10,9 +11,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from catalogs.errors import CatalogError
+from catalogs.files.array_file import atomic_write_array
 from catalogs.files.atomic import (
     StorageError,
     atomic_folder,
@@ -20,6 +23,7 @@ from catalogs.files.atomic import (
     atomic_write_bytes,
     atomic_write_text,
     check_free_space,
+    own_folder,
     sweep,
 )
 
@@ -28,6 +32,7 @@ import sys, time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from catalogs.files.array_file import atomic_write_array
 from catalogs.files.atomic import atomic_path
 with atomic_path(Path(sys.argv[1])) as temporary:
     temporary.write_bytes(b"half")
@@ -202,3 +207,37 @@ def test_free_space_is_asked_of_a_folder_yet_to_be_made(tmp_path: Path) -> None:
     check_free_space(tmp_path / "not" / "yet", 1)
     with pytest.raises(StorageError, match=r"free, but the output needs about 1000000000\.00 GB"):
         check_free_space(tmp_path / "not" / "yet", 10**18)
+
+
+def test_a_link_that_takes_the_place_of_a_folder_is_not_followed(tmp_path: Path) -> None:
+    """Neither between two files nor while one is written."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    folder = own_folder(tmp_path / "out" / "_census", tmp_path / "out")
+    atomic_write_text(folder / "a", "before")
+
+    def swapped() -> None:
+        with atomic_path(folder / "b") as temporary:
+            temporary.write_text("x")
+            folder.rename(tmp_path / "moved")
+            folder.symlink_to(elsewhere)
+
+    with pytest.raises(StorageError, match="another folder"):
+        swapped()
+    with pytest.raises(StorageError, match="got a symbolic link"):
+        atomic_write_text(folder / "c", "x")
+    assert names(elsewhere) == []
+
+
+def test_an_array_that_finds_no_room_says_so(tmp_path: Path) -> None:
+    """NumPy said "16000 requested and 7664 written"."""
+    atomic_write_array(tmp_path / "x.npy", np.arange(20_000.0))
+    assert np.array_equal(np.load(tmp_path / "x.npy"), np.arange(20_000.0))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64_000, hard))
+    try:
+        with pytest.raises(StorageError, match=r"x\.npy could not be finished"):
+            atomic_write_array(tmp_path / "x.npy", np.zeros(20_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert np.load(tmp_path / "x.npy")[-1] == 19_999

@@ -11,8 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flows.classification import _repeats
+import flows
+from flows.classification._repeats import repeats
 from flows.cli.app import run
+from flows.runs.allowed_roots import check_output
+from flows.runs.manifest import Manifest
+from flows.runs.staging import Staging
 
 
 def survey(make: SimpleNamespace, first: int, n: int) -> dict[str, np.ndarray]:
@@ -29,17 +33,10 @@ def classified(folder: Path, trained: Path, capsys: pytest.CaptureFixture[str]) 
     return json.loads(told.out), told.err
 
 
-@pytest.mark.parametrize("run_length", [2**22, 64])
 def test_equal_files_and_identifiers_in_two_files_are_told(
-    trained: Path,
-    tmp_path: Path,
-    make: SimpleNamespace,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    run_length: int,
+    trained: Path, tmp_path: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of 100,000 hashes or of 64 in memory at a time; a second run finds what an earlier one has published."""
-    monkeypatch.setattr(_repeats, "RUN", run_length)
+    """A second run finds what an earlier one has published, and so does one with few hashes in memory at a time."""
     folder = tmp_path / "tiles"
     folder.mkdir()
     for k in range(3):
@@ -60,3 +57,9 @@ def test_equal_files_and_identifiers_in_two_files_are_told(
     assert "have 3 identifiers in common" in page
     hidden = {path.name[:16] for path in (tmp_path / "out/.blr-identifiers").iterdir()}
     assert len(hidden) == 4, "one sketch for equal copies, none of another copy"
+    shutil.rmtree(tmp_path / "out/.blr-identifiers")
+    manifest, out = Manifest.read(tmp_path / "out"), check_output(tmp_path / "out", key="out")
+    assert manifest is not None
+    specification = flows.read_specification(trained / "spec.toml")
+    few = repeats(manifest.outputs, Staging.of(out, "", ""), specification, run=64)
+    assert list(few) == told["repeats"]
