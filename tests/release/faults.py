@@ -297,7 +297,7 @@ FAULTS: Mapping[str, Fault] = {
         Fault(19, "missing values in one field", "missing values", "'bmag'", source=missing),
         Fault(20, "classes inverted", "replay", "gives other values of", output=inverted),
         Fault(20, "null stored as 0", "missing values", "are now 0", source=filled, fields=tuple(range(10)), place="field"),
-        Fault(21, "a count of rows of another file", "metadata", "nrows", output=lambda f: f.set_metadata("nrows", "99999")),
+        Fault(21, "a count of rows of another file", "metadata", "its metadata say", output=lambda f: f.set_metadata("nrows", "99999")),
         Fault(22, "northern photometry for southern fields", "values", "'kmag'", source=southern, fields=tuple(range(10)), place="HEALPix cell"),
     )
 }  # fmt: skip
