@@ -105,7 +105,7 @@ def begins(*words: str) -> Callable[[str], bool]:
 MECHANISMS = (
     Mechanism("candidate: linear", left_out=lambda basis: basis == "linear"),
     Mechanism("candidate: degree 2 or linear, arcsinh", left_out=begins("poly", "linear,")),
-    Mechanism("candidate: Gaussian process", left_out=begins("nystroem"), code=("blr/basis/_nystroem.py",)),
+    Mechanism("candidate: Gaussian process", left_out=begins("nystroem"), code=("blr/basis/rbf.py",)),
     Mechanism("candidate: steps", left_out=begins("sigmoid"), code=("blr/basis/sigmoid.py",)),
     Mechanism("candidate: forest, random thresholds", left_out=lambda basis: basis == "forest, trees 64"),
     Mechanism("candidate: forest, best thresholds", left_out=lambda basis: "split best" in basis),
@@ -125,7 +125,7 @@ MECHANISMS = (
     Mechanism(
         "integral over missing features",
         changed=lambda c: replace(c, integrated=np.zeros(len(c.features))),
-        code=("blr/missing/nodes.py", "blr/missing/active_subspace.py", "blr/missing/interpolation.py"),
+        code=("blr/missing/nodes.py", "blr/missing/active_subspace.py", "blr/missing/nodes.py"),
     ),
     Mechanism("refined posterior", selected("posterior", "laplace"), code=("blr/posterior/variational.py",)),
     Mechanism(
@@ -133,7 +133,7 @@ MECHANISMS = (
     ),
     Mechanism("a second scale served", constants={"blr.candidates.fits:MOST_PARTS": 1}),
     Mechanism("arcsinh", no_key("candidate", "transform")),
-    Mechanism("heights of steps", no_key("basis", "height"), code=("blr/selection/relevance.py",)),
+    Mechanism("heights of steps", no_key("basis", "height"), code=("blr/selection/prior_scale.py",)),
     Mechanism(
         "checks of the posterior",
         constants={"blr.candidates.fits:CHECK_WORK": 0.0},

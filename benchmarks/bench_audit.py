@@ -38,7 +38,7 @@ from sklearn.preprocessing import QuantileTransformer
 
 from blr.census.audit import Possible, Strata, audited_share
 from blr.census.strata import allocated, cut_levels, level_edges, uncertainty
-from flows.reviews._drawing import MOST_STRATA, PER_STRATUM
+from flows.reviews.audit_draw import MOST_STRATA, PER_STRATUM
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results-census" / "audit.jsonl"

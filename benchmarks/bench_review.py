@@ -36,8 +36,7 @@ from blr.census.spread import informed_sizes, spread_sample
 from blr.estimators import LaplaceClassifier
 from blr.explanation.novelty import Novelty, relative
 from blr.missing.domain import Domain
-from blr.missing.moments import FeatureMoments
-from blr.missing.space import WhitenedSpace
+from blr.missing.moments import FeatureMoments, WhitenedSpace
 
 HERE = Path(__file__).resolve().parent
 STORED, PAGE = HERE / "results" / "review.jsonl", HERE / "REVIEW.md"

@@ -35,7 +35,7 @@ from blr.likelihood.prior import GaussianPrior
 from blr.posterior.laplace import fit
 from blr.selection.evidence import fit_evidence
 from blr.sums import ChunkFunction, Terms
-from flows.engines._threads import ThreadEngine
+from flows.engines.engine import ThreadEngine
 from flows.training._rows import ArrayWriter, StoredRows
 from flows.training._shards import DesignShards, TrainingShards
 

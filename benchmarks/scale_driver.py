@@ -23,7 +23,7 @@ from benchmarks.scale_plan import SPECIFICATION, catalogue, scheduler_here
 from flows.classification import _jobs
 from flows.classification.request import ClassifyRequest
 from flows.classification.steps import classify
-from flows.engines import _batches
+from flows.engines import _dask
 from flows.training.request import TrainRequest
 from flows.training.steps import train
 
@@ -32,7 +32,7 @@ __all__ = ["driven"]
 ROWS = 20
 SIZES = (500, 2_000)
 ENGINES = ("local:2", "scheduler")
-LARGEST = {"one order a task": 1, "in batches": _batches.LARGEST}
+LARGEST = {"one order a task": 1, "in batches": _dask.LARGEST}
 ROUNDS = 3
 ROOT = Path(__file__).parents[1]
 
@@ -87,7 +87,7 @@ def _classified(folder: Path, n: int, engine: str, largest: int) -> float:
     """Classify once; return the seconds of this process."""
     os.chdir(folder)
     shutil.rmtree("out", ignore_errors=True)
-    _jobs.ROWS_A_TASK, _batches.LARGEST = 1, largest
+    _jobs.ROWS_A_TASK, _dask.LARGEST = 1, largest
     place = folder / "scheduler"
     place.mkdir(exist_ok=True)
     started: Any = scheduler_here(place) if engine == "scheduler" else nullcontext((engine, None))

@@ -20,8 +20,7 @@ from blr.decisions import Flag, flag_confidence, flag_flipped
 from blr.member import Designs, Member, count_draws, shared_deviations, slope_moments
 from blr.missing.active_subspace import ActiveSubspace
 from blr.missing.domain import Domain
-from blr.missing.excess import excess_spread
-from blr.missing.moments import FeatureMoments
+from blr.missing.moments import FeatureMoments, excess_spread
 from blr.missing.patterns import largest_share, node_blocks, present_errors
 from blr.node_mixture import NodeMixture
 from blr.predictive.extrapolation import CONSTANT, continued, feature_range, rows_beyond

@@ -28,8 +28,7 @@ from blr.basis.kinds import fit_basis
 from blr.candidates.candidate import Candidate
 from blr.candidates.training import fit_default
 from blr.likelihood.prior import GaussianPrior
-from blr.missing.excess import excess_spread
-from blr.missing.moments import FeatureMoments
+from blr.missing.moments import FeatureMoments, excess_spread
 from blr.missing.patterns import missing_patterns
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit

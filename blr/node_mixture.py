@@ -30,8 +30,7 @@ from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
 from blr.member import Designs, Member
-from blr.missing.interpolation import NodeInterpolation, interpolation, kept_nodes
-from blr.missing.nodes import normal_nodes
+from blr.missing.nodes import NodeInterpolation, interpolation, kept_nodes, normal_nodes
 from blr.missing.patterns import Nodes
 from blr.posterior.ensemble import PairedDraws
 from blr.posterior.kinds import SampledPosterior

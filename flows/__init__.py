@@ -10,7 +10,7 @@ if (
     TYPE_CHECKING
 ):  # for type checkers and editors; at run time `__getattr__` below imports a name on its first use
     from flows.errors import FlowError
-    from flows.models.classifier_file import read_classifier, write_classifier
+    from flows.models.asdf_file import read_classifier, write_classifier
     from flows.models.model import Model
     from flows.models.store import Store
     from flows.specification.specification import Specification

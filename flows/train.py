@@ -21,8 +21,7 @@ from flows.orchestration.run_log import run_logged
 from flows.orchestration.run_page import keep_link, keep_markdown, keep_table
 from flows.orchestration.run_state import completed, rename_run, run_name, task_name
 from flows.orchestration.signature import takes
-from flows.reports.choice import choice_words
-from flows.reports.tables import candidate_table, markdown_report
+from flows.reports.tables import candidate_table, choice_words, markdown_report
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training import steps as training

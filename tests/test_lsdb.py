@@ -18,8 +18,7 @@ from catalogs.arrays.values import batch_values
 from catalogs.catalog.new_columns import NewColumn, standard_columns
 from catalogs.errors import ColumnNotFoundError
 from catalogs.memory.map_partitions import FrameCompute
-from flows.labels._held_labels import HeldPlaces
-from flows.labels._stored_labels import StoredPlaces
+from flows.labels._stored_labels import HeldPlaces, StoredPlaces
 
 ROOT = Path(__file__).parents[2] / "shared" / "data" / "openngc" / "openngc_hats" / "openngc_galaxies"
 READ = ["B-Mag", "J-Mag", "K-Mag", "MajAx", "MinAx"]

@@ -23,13 +23,9 @@ from blr.arrays import as_matrix, as_vector, column_names
 from blr.basis._bspline import BSpline
 from blr.basis._forest import Forest
 from blr.basis._fourier import Fourier
-from blr.basis._laplacian import Laplacian
-from blr.basis._linear import Linear
-from blr.basis._nystroem import Nystroem
-from blr.basis._polynomial import Polynomial
-from blr.basis._principal import Principal
+from blr.basis._polynomial import Linear, Polynomial, Principal
 from blr.basis.base import Basis
-from blr.basis.rbf import RBF
+from blr.basis.rbf import RBF, Laplacian, Nystroem
 from blr.basis.sigmoid import Sigmoid
 from blr.basis.standardisation import Softening
 

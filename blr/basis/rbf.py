@@ -1,25 +1,226 @@
-"""Gaussian radial basis functions about centres spread over the training set.
+"""Functions around centres: Gaussian and Laplacian radial functions, and Nyström's functions of their Gram matrix.
 
-φ_k(x) = exp(−Σ_f (z_f − c_kf)² / 2s_f²) of the standardised features z (Bishop 2006, PRML, 3.4), with one width s
-for all features or one for each ("automatic relevance determination": a feature of very large width has no effect).
+The centres are labelled rows, chosen far from each other; distances are of standardised features.
 """
 
 from __future__ import annotations
 
-__all__ = ["RBF"]
-
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.random import Generator
+from numpy.typing import ArrayLike
 
 from blr import compiled
-from blr.arrays import Matrix, Vector, as_vector
-from blr.basis._centred import LEAST_EXPONENT, Centred
-from blr.basis._distances import median_distance
-from blr.basis.base import positive
+from blr.arrays import Matrix, Vector, as_matrix, as_vector
+from blr.basis._polynomial import directions
+from blr.basis.base import Basis, positive, whole
+from blr.basis.standardisation import Standardisation
+
+__all__ = [
+    "LEAST_EXPONENT",
+    "RBF",
+    "Centred",
+    "Laplacian",
+    "Nystroem",
+    "median_city_block",
+    "median_distance",
+    "spread_centres",
+    "squared_distances",
+]
+
+# Distances between rows: where to put centres, and how far apart rows typically are.
+#
+# Both look at no more than a sample of the rows, drawn from the generator given, so that fitting a basis to a
+# survey costs no more than fitting one to a field.  Shapes: N rows, F standardised features, K centres.
+
+_CENTRE_SAMPLE = 20_000
+_DISTANCE_SAMPLE = 1_000
+_LLOYD_STEPS = 10
+_SAME = 1e-6  # Rows nearer than this, in standard deviations, count as one place.
+
+
+def squared_distances(Z: Matrix, centres: Matrix) -> Matrix:
+    """Return |z_n − c_k|², shape (N, K), by one matrix product."""
+    squares = np.sum(Z**2, axis=1)[:, None] - 2 * (Z @ centres.T) + np.sum(centres**2, axis=1)
+    return np.maximum(squares, 0, out=squares)  # Rounding errors of the expansion may be negative.
+
+
+def median_distance(Z: Matrix, rng: Generator) -> float:
+    """Return the median distance between distinct rows of Z, shape (N, F); 1 where there is only one row."""
+    Z = _sample(Z, _DISTANCE_SAMPLE, rng)
+    first, second = np.triu_indices(len(Z), k=1)
+    return _median_of_distinct(np.sqrt(squared_distances(Z, Z)[first, second]))
+
+
+def median_city_block(Z: Matrix, rng: Generator) -> float:
+    """Return the median city-block distance between distinct rows of Z, shape (N, F); 1 where there is only one."""
+    return _median_of_distinct(scipy.spatial.distance.pdist(_sample(Z, _DISTANCE_SAMPLE, rng), "cityblock"))
+
+
+def _median_of_distinct(distance: Vector) -> float:
+    distinct = distance[distance > _SAME]
+    return float(np.median(distinct)) if distinct.size else 1.0
+
+
+def spread_centres(Z: Matrix, count: int, rng: Generator) -> Matrix:
+    """Return up to `count` centres, shape (K, F), that cover the rows of Z, shape (N, F).
+
+    Seeds are drawn by k-means++ (Arthur & Vassilvitskii 2007, SODA, p. 1027) and settled by a few of Lloyd's
+    steps.  There are fewer than `count` where Z has fewer distinct rows.
+    """
+    Z = _sample(Z, _CENTRE_SAMPLE, rng)
+    centres = _seed(Z, count, rng)
+    for _ in range(_LLOYD_STEPS):
+        nearest = squared_distances(Z, centres).argmin(axis=1)
+        size = np.bincount(nearest, minlength=len(centres))
+        total = np.stack([np.bincount(nearest, z, minlength=len(centres)) for z in Z.T], axis=1)
+        centres = np.where(size[:, None] > 0, total / np.maximum(size, 1)[:, None], centres)
+    return centres
+
+
+def _seed(Z: Matrix, count: int, rng: Generator) -> Matrix:
+    chosen = [int(rng.integers(len(Z)))]
+    nearest = np.full(len(Z), np.inf)
+    while len(chosen) < count:
+        # Exact differences, not the expansion: a duplicate must be at distance 0 to be passed over.
+        np.minimum(nearest, np.sum((Z - Z[chosen[-1]]) ** 2, axis=1), out=nearest)
+        cumulative = np.cumsum(np.where(nearest > _SAME**2, nearest, 0.0))
+        if cumulative[-1] == 0:
+            break
+        pick = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
+        chosen.append(min(pick, len(Z) - 1))
+    return Z[chosen]
+
+
+def _sample(Z: Matrix, most: int, rng: Generator) -> Matrix:
+    return Z if len(Z) <= most else Z[np.sort(rng.choice(len(Z), most, replace=False))]
+
+
+# Functions that are local to centres, and the features themselves if asked for.
+#
+# A subclass computes the functions' values and derivatives, and says which widths it takes.
+# Shapes: N rows, K centres, F features, M functions.
+
+LEAST_EXPONENT = -345.0
+"""Exponents below it are raised to it: squares of smaller values are subnormal numbers, up to 70 times slower."""
+
+
+@dataclass(frozen=True, eq=False)
+class Centred(Basis):
+    """K functions, one around each row of `centres`, shape (K, F).
+
+    `width` is one number, or one for each feature, shape (F,), where the subclass takes those.  With `linear`, the
+    standardised features come after the K functions, so that the logit keeps a slope far from the data.
+    M = 1 + K (+ F).
+    """
+
+    centres: Matrix
+    width: float | Vector
+    linear: bool
+
+    def __post_init__(self) -> None:
+        self._keep("centres", as_matrix(self.centres, "centres"))
+        width = self._checked_width(self.width, self.n_features)
+        if isinstance(width, float):
+            object.__setattr__(self, "width", width)
+        else:
+            self._keep("width", width)
+        object.__setattr__(self, "linear", bool(self.linear))
+        if self.centres.shape[1] != self.n_features:
+            raise ValueError(
+                f"centres have {self.centres.shape[1]} column(s) but the basis has {self.n_features} feature(s); "
+                "give each centre one coordinate a feature"
+            )
+
+    @classmethod
+    def fit(
+        cls,
+        X: Matrix,
+        *,
+        rng: Generator,
+        weight: Vector | None = None,
+        centres: int = 40,
+        width: float | ArrayLike | None = None,
+        linear: bool = False,
+    ) -> Self:
+        """Return the basis with up to `centres` centres among rows like X, shape (N, F).
+
+        The default width follows from the distances between rows.  There are fewer centres where X has fewer distinct
+        rows.
+        """
+        count = whole(centres, "centres")
+        stated = None if width is None else cls._checked_width(width, X.shape[1])
+        standardisation = Standardisation.learn(X, weight)
+        Z = standardisation(X)
+        places = spread_centres(Z, count, rng)
+        return cls(standardisation, places, cls._default_width(Z, rng) if stated is None else stated, linear)
+
+    @property
+    def n_functions(self) -> int:
+        """The intercept, one function a centre, and one a feature with `linear`."""
+        return 1 + len(self.centres) + (self.n_features if self.linear else 0)
+
+    @property
+    def bounded(self) -> bool:
+        """A local function is bounded; a linear term is not."""
+        return not self.linear
+
+    @staticmethod
+    @abstractmethod
+    def _checked_width(width: Any, n_features: int) -> float | Vector:
+        """Return the width, one number or one for each feature; raise ValueError where it is neither."""
+
+    @staticmethod
+    @abstractmethod
+    def _default_width(Z: Matrix, rng: Generator) -> float:
+        """Return the default width for rows like standardised Z, shape (N, F)."""
+
+    @abstractmethod
+    def _values(self, Z: Matrix, out: Matrix) -> None:
+        """Write the functions at Z, shape (n, F), into out, shape (n, K)."""
+
+    @abstractmethod
+    def _slopes(self, Z: Matrix, values: Matrix) -> Matrix:
+        """Return the derivatives at Z, shape (n, K, F); `values` (n, K) are the functions' values there."""
+
+    def values(self, Z: Matrix) -> Matrix:
+        """Return the local functions, shape (n, K), at standardised Z, shape (n, F)."""
+        values = np.empty((len(Z), len(self.centres)))
+        self._values(Z, values)
+        return values
+
+    def slopes(self, Z: Matrix) -> Matrix:
+        """Return the local functions' derivatives, shape (n, K, F), at standardised Z, shape (n, F)."""
+        return self._slopes(Z, self.values(Z))
+
+    def _evaluate(self, Z: Matrix, out: Matrix) -> None:
+        end = 1 + len(self.centres)
+        self._values(Z, out[:, 1:end])
+        if self.linear:
+            out[:, end:] = Z
+
+    def _derivative(self, Z: Matrix, out: Matrix) -> None:
+        end = 1 + len(self.centres)
+        out[:, 1:end] = self.slopes(Z)
+        if self.linear:
+            feature = np.arange(self.n_features)
+            out[:, end + feature, feature] = 1
+
+    def _names(self, features: Sequence[str]) -> Sequence[str]:
+        local = [f"{self.kind}({k})" for k in range(1, len(self.centres) + 1)]
+        return [*local, *features] if self.linear else local
+
+
+# Gaussian radial basis functions about centres spread over the training set.
+#
+# φ_k(x) = exp(−Σ_f (z_f − c_kf)² / 2s_f²) of the standardised features z (Bishop 2006, PRML, 3.4), with one width s
+# for all features or one for each ("automatic relevance determination": a feature of very large width has no effect).
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,3 +264,134 @@ class RBF(Centred):
 
     def _slopes(self, Z: Matrix, values: Matrix) -> Matrix:
         return values[:, :, None] * (self.centres - Z[:, None, :]) / np.square(self.width)
+
+
+# Laplacian kernel functions about centres spread over the training set, with a sharp peak at each centre.
+#
+# φ_k(x) = exp(−Σ_f |z_f − c_kf| / s) of the standardised features z.  A random partition cuts the space along the axes;
+# the function is the probability that no cut separates x from the centre (Balog et al. 2016, "The Mondrian kernel",
+# arXiv:1606.05241).  So logits can bend sharply along a feature, which helps where a class ends at a threshold.
+
+
+@dataclass(frozen=True, eq=False)
+class Laplacian(Centred):
+    """K functions with a peak at `centres`, shape (K, F).
+
+    Each falls by a factor of e over a city-block distance of `width`.
+    """
+
+    width: float
+
+    kind = "laplacian"
+
+    @staticmethod
+    def _default_width(Z: Matrix, rng: Generator) -> float:
+        return median_city_block(Z, rng)
+
+    @staticmethod
+    def _checked_width(width: Any, n_features: int) -> float:
+        if np.ndim(width) != 0:
+            raise ValueError(f"width must be one number for all of {n_features} feature(s), got {width}")
+        return positive(np.asarray(width).item(), "width")
+
+    def _values(self, Z: Matrix, out: Matrix) -> None:
+        exponent = scipy.spatial.distance.cdist(Z, self.centres, "cityblock")
+        exponent *= -1.0 / self.width
+        np.maximum(exponent, LEAST_EXPONENT, out=exponent)
+        compiled.exponentials(exponent)
+        out[:] = exponent
+
+    def _slopes(self, Z: Matrix, values: Matrix) -> Matrix:
+        # At a centre, where the slope jumps, the mean of both sides: 0.
+        return values[:, :, None] * np.sign(self.centres - Z[:, None, :]) / self.width
+
+
+# Functions whose weights make a Gaussian process: Nyström's approximation of a kernel.
+#
+# With k(x) the kernel between x and the centres, and K that between the centres, φ(x) = K^(−1/2) k(x).  Under the prior
+# N(0, s²) of the weights, the logits of x and x' have the covariance s² k(x)ᵀ K⁻¹ k(x').  At the centres that is the
+# Gaussian process with the kernel s² k; elsewhere it is that process as predicted from the centres (Williams & Seeger
+# 2001, NIPS 13, p. 682; Bishop 2006, PRML, 6.4).  Without the factor, as radial functions are, the prior favours logits
+# that change together at all centres, and hardly lets neighbours differ.  The functions are in the coordinates of the
+# eigenvectors of K, which changes no covariance; tiny eigenvalues are left out. Shapes: n rows, F features, c centres,
+# M functions with the intercept.
+
+_KERNELS: dict[str, type[Laplacian | RBF]] = {"laplacian": Laplacian, "gaussian": RBF}
+_LEAST_EIGENVALUE = 1e-8
+"""Eigenvalues below this share of the largest are rounding errors, and are left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Nystroem(Basis):
+    """φ(x) = k(x)ᵀ `components`, k(x) between x and `centres`, shape (c, F); `components` (c, M − 1).
+
+    The "laplacian" kernel falls by a factor of e over a city-block distance of `width`; the "gaussian" one is
+    exp(−d² / (2 width²)) of the Euclidean distance d, in standard deviations of the features.
+    """
+
+    centres: Matrix
+    components: Matrix
+    width: float
+    kernel: str
+
+    kind = "nystroem"
+    bounded = True
+
+    def __post_init__(self) -> None:
+        self._keep("centres", as_matrix(self.centres, "centres"))
+        self._keep("components", as_matrix(self.components, "components"))
+        object.__setattr__(self, "width", positive(self.width, "width"))
+        _function(self.kernel)
+        if self.centres.shape[1] != self.n_features or len(self.components) != len(self.centres):
+            raise ValueError(
+                f"got centres of shape {self.centres.shape} and components of shape {self.components.shape}, expected "
+                f"{self.n_features} column(s) of centres and a row of components for each centre; make them with "
+                "fit_basis('nystroem', X)"
+            )
+
+    @classmethod
+    def fit(
+        cls,
+        X: Matrix,
+        *,
+        rng: Generator,
+        weight: Vector | None = None,
+        centres: int = 100,
+        width: float | None = None,
+        kernel: str = "laplacian",
+    ) -> Nystroem:
+        """Return the functions with up to `centres` centres that cover rows like X, shape (N, F).
+
+        The default width is that of the kernel's own basis, "laplacian" or "rbf".
+        """
+        local = _function(kernel).fit(X, rng=rng, weight=weight, centres=centres, width=width)
+        between = local.values(local.centres)
+        variance, direction = directions((between + between.T) / 2, _LEAST_EIGENVALUE)
+        components = direction / np.sqrt(variance)
+        return cls(local.standardisation, local.centres, components, positive(local.width, "width"), kernel)
+
+    @property
+    def n_functions(self) -> int:
+        """The intercept, and one function for each direction in which the kernel's values at the centres vary."""
+        return 1 + self.components.shape[1]
+
+    @cached_property
+    def _local(self) -> Centred:
+        """The kernel's functions about the centres."""
+        return _function(self.kernel)(self.standardisation, self.centres, self.width, linear=False)
+
+    def _evaluate(self, Z: Matrix, out: Matrix) -> None:
+        np.matmul(self._local.values(Z), self.components, out=out[:, 1:])
+
+    def _derivative(self, Z: Matrix, out: Matrix) -> None:
+        np.einsum("nkf,km->nmf", self._local.slopes(Z), self.components, out=out[:, 1:], optimize=True)
+
+    def _names(self, features: Sequence[str]) -> Sequence[str]:  # noqa: ARG002  each is of all features
+        return [f"nystroem({m})" for m in range(1, self.n_functions)]
+
+
+def _function(kernel: str) -> type[Laplacian | RBF]:
+    """Return the basis of the kernel's functions; raise ValueError where there is no such kernel."""
+    if kernel not in _KERNELS:
+        raise ValueError(f"kernel must be one of {', '.join(map(repr, _KERNELS))}, got {kernel!r}")
+    return _KERNELS[kernel]

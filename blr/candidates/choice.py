@@ -15,7 +15,7 @@ import numpy as np
 
 from blr.arrays import Matrix
 from blr.candidates.candidate import JudgedCandidate
-from blr.likelihood.confusion import recorded_probability
+from blr.likelihood.targets import recorded_probability
 from blr.selection import compare as selection
 from blr.selection.stacking import stacking_weights
 from blr.trust.verdict import second_order_holds

@@ -30,11 +30,10 @@ from blr.candidates.choice import LeftOut, Selection
 from blr.candidates.rows import TrainingSet
 from blr.classifier import Classifier, Member
 from blr.gaussian import Gaussian
-from blr.likelihood.confusion import label_likelihood
 from blr.likelihood.prior import GaussianPrior
-from blr.likelihood.targets import resolve_targets
+from blr.likelihood.targets import label_likelihood, resolve_targets
 from blr.missing.domain import Domain
-from blr.missing.excess import excess_spread
+from blr.missing.moments import excess_spread
 from blr.posterior.ensemble import averaged
 from blr.posterior.kinds import LaplacePosterior, RefinedPosterior, SampledPosterior
 from blr.posterior.laplace import fit
@@ -44,8 +43,7 @@ from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
 from blr.selection.compare import leave_one_out_probability, recorded_shares
 from blr.selection.evidence import fit_evidence
-from blr.selection.prior_scale import fit_scales
-from blr.selection.relevance import with_relevant_heights, with_relevant_widths
+from blr.selection.prior_scale import fit_scales, with_relevant_heights, with_relevant_widths
 from blr.sums import Rows
 from blr.trust.verdict import named_reasons
 

@@ -44,7 +44,7 @@ from blr.candidates.fits import SILENT, FinalMember, FittedCandidate, Progress, 
 from blr.candidates.rows import LabelledRows, TrainingSet, density_weights, overdispersion, wrong_labels
 from blr.classifier import Classifier, Member
 from blr.explanation.contributions import Contributions, contributions
-from blr.likelihood.confusion import as_confusion, recorded_probability
+from blr.likelihood.targets import as_confusion, recorded_probability
 from blr.missing.measurement_errors import excess, training_noise
 from blr.predictive.scores import Scores
 from blr.predictive.temperature import estimate_temperature

@@ -2,8 +2,7 @@
 
 - `contributions`: What each feature of a row contributes to the logit of its class against the runner-up, with the
   uncertainty that the weights leave.
-- `neighbours`: The labelled rows that are nearest to a row, which may have missing features.
-- `novelty`: How far a row is from all labelled rows.
+- `novelty`: Which labelled rows are like a row, and whether none is.
 """
 
-__all__ = ["contributions", "neighbours", "novelty"]
+__all__ = ["contributions", "novelty"]

@@ -4,18 +4,12 @@
   by name of index.
 - `newton`: Newton's method (IRLS) to the mode of the log posterior (PRML 4.3.3), with a Gaussian prior of
   any mean.
-- `problem`: The problem of a fit: likelihood, prior, classes and data, in the coordinates that the solver
-  works in.
+- `problem`: The problem of a fit: its rows or its streams of rows, the objective, its gradient and its Hessian.
 - `ranks`: Quantiles, and areas under ROC curves, of values that come in parts, which are never held together.
 - `separation`: Separation: whether a linear function of the columns tells the classes apart without error.
 - `sgd`: Stochastic gradient ascent to the mode, for streams that cannot be read twice (PRML 3.1.3, 4.3.2).
-- `streams`: Rows that come in chunks from elsewhere, disk or network, read anew at each pass.
 - `subsample`: A starting point for many rows: the mode of every n-th row, then quasi-Newton steps, which need no
   Hessian.
-
-For this folder alone:
-
-- `_accumulated`: Data that add themselves up: whatever has `n_functions` and `accumulate`, wherever the rows are.
 """
 
-__all__ = ["collinearity", "newton", "problem", "ranks", "separation", "sgd", "streams", "subsample"]
+__all__ = ["collinearity", "newton", "problem", "ranks", "separation", "sgd", "subsample"]

@@ -17,9 +17,8 @@ import scipy.linalg
 
 from blr.arrays import Matrix, Vector
 from blr.covariances import packed_grams, unpacked_grams
-from blr.fitting._accumulated import sample_of
 from blr.fitting.newton import Mode, SolverPrior, maximise
-from blr.fitting.problem import Problem
+from blr.fitting.problem import Problem, sample_of
 from blr.gaussian import Gaussian, cholesky_of_precision
 from blr.likelihood.likelihoods import Categorical
 from blr.sums import (

@@ -16,8 +16,8 @@ import numpy as np
 
 from blr import compiled
 from blr.arrays import Matrix, Vector
-from blr.likelihood.contrasts import helmert
 from blr.likelihood.links import LINKS, LOGISTIC, Link
+from blr.likelihood.prior import helmert
 
 __all__ = ["Bernoulli", "Categorical", "Likelihood", "make_likelihood", "pairs", "unpack"]
 

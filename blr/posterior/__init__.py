@@ -15,10 +15,8 @@
 
 For this folder alone:
 
-- `_convergence`: Whether chains have converged, and how many independent draws they are worth.
-- `_draws`: Thinning of draws: fewer of them, with the mean and covariance of all.
-- `_hamiltonian`: Hamiltonian Monte Carlo of several chains at once, each of which leaves the density
-  exactly invariant.
+- `_hamiltonian`: Samples of a posterior by Hamiltonian Monte Carlo, as draws of the weights, with the tests of their
+  convergence.
 - `_short_chains`: Probabilities of the exact posterior at a few rows, to a stated error: the check of an
   approximation.
 - `_summary`: A posterior in a line, and its weights as a table.

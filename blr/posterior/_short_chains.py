@@ -16,8 +16,7 @@ import numpy as np
 from blr.arrays import Matrix, Vector
 from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian
-from blr.posterior._convergence import effective_size, nested_r_hat
-from blr.posterior._hamiltonian import brief_warm_up
+from blr.posterior._hamiltonian import brief_warm_up, effective_size, nested_r_hat
 from blr.posterior.ensemble import draw_probabilities
 from blr.trust.importance import smooth
 from blr.trust.whitened import log_posterior, single_serves, whitened_density

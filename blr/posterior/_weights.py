@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike
 from blr.arrays import Matrix, Vector, as_stored
 from blr.fitting.problem import Problem, make_problem
 from blr.gaussian import Gaussian
-from blr.likelihood.contrasts import class_cholesky, class_precision
-from blr.likelihood.prior import GaussianPrior
+from blr.likelihood.prior import GaussianPrior, class_cholesky, class_precision
 from blr.posterior._summary import Described
 from blr.posterior.ensemble import averaged, counts_of_draws
 from blr.predictive.binary import binary_exact, binary_probit

@@ -19,7 +19,7 @@ from scipy.special import expit, logsumexp
 from blr.arrays import Matrix, Vector
 from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian, cholesky_of_precision
-from blr.posterior._convergence import effective_size
+from blr.posterior._hamiltonian import effective_size
 from blr.posterior.kinds import SampledPosterior
 from blr.threads import single_threaded_blas
 from blr.trust.whitened import log_posterior, single_serves

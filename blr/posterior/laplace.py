@@ -17,9 +17,8 @@ from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector, as_vector
 from blr.fitting.newton import Mode, SolverPrior, maximise
-from blr.fitting.problem import Problem, pose
+from blr.fitting.problem import Problem, Stream, pose
 from blr.fitting.sgd import ascend
-from blr.fitting.streams import Stream
 from blr.fitting.subsample import CLOSE, approach, by_gradients, part_of
 from blr.gaussian import Gaussian
 from blr.likelihood.prior import GaussianPrior

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from blr.arrays import Matrix, Vector
 from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian
-from blr.posterior._draws import centred_at, matched
+from blr.posterior._hamiltonian import centred_at, matched
 from blr.posterior._short_chains import (
     Exact,
     by_chains,

@@ -16,9 +16,7 @@ import numpy as np
 from blr.arrays import Matrix, Vector
 from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian
-from blr.posterior._convergence import Convergence, convergence, effective_size
-from blr.posterior._draws import evenly, matched
-from blr.posterior._hamiltonian import warm_up
+from blr.posterior._hamiltonian import Convergence, convergence, effective_size, evenly, matched, warm_up
 from blr.posterior.ensemble import draw_probabilities
 from blr.posterior.kinds import LaplacePosterior, SampledPosterior
 from blr.posterior.posterior import Posterior

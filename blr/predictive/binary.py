@@ -23,8 +23,8 @@ from scipy.special import expit, ndtr
 
 from blr import compiled
 from blr.arrays import Matrix, Vector, require_finite
-from blr.likelihood.graded import graded_nodes
 from blr.likelihood.links import LINKS, Link
+from blr.likelihood.targets import graded_nodes
 
 __all__ = [
     "MIXTURE_SCALES",

@@ -23,15 +23,14 @@ from scipy.special import ndtr
 from blr import compiled
 from blr.arrays import Matrix, Vector
 from blr.covariances import class_covariances, output_covariances
-from blr.likelihood.contrasts import helmert
-from blr.likelihood.graded import graded_nodes
 from blr.likelihood.likelihoods import Bernoulli, Categorical, Likelihood, pairs
 from blr.likelihood.links import LOGISTIC
 from blr.likelihood.mislabelled import MislabelledBernoulli, MislabelledCategorical, log_odds
-from blr.predictive._cubature import leading_axes
-from blr.predictive._sobol import normal_nodes
-from blr.predictive._softmax_series import expanded_derivatives
+from blr.likelihood.prior import helmert
+from blr.likelihood.targets import graded_nodes
+from blr.predictive._cubature import leading_axes, normal_nodes
 from blr.predictive.binary import MIXTURE_SCALES, MIXTURE_WEIGHTS
+from blr.predictive.softmax import expanded_derivatives
 from blr.sums import (
     ChunkFunction,
     Terms,

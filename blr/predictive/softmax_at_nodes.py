@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from blr import compiled
 from blr.arrays import Matrix, Vector
 from blr.missing.nodes import normal_nodes
-from blr.predictive._sobol import normal_nodes as sobol_nodes
+from blr.predictive._cubature import normal_nodes as sobol_nodes
 from blr.predictive.binary import binary_integrals
 
 _LANES = 8  # inner points come in whole vectors, of which none is left in part

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector
-from blr.likelihood.confusion import most_likely_class
+from blr.likelihood.targets import most_likely_class
 from blr.posterior.posterior import Posterior
 from blr.predictive.mixture import Prediction, mix
 from blr.selection._comparison import Comparison, Ranking, Row, rank

@@ -1,14 +1,4 @@
-"""Prior precision by evidence maximisation: one for all weights, or one a group.
-
-PRML 3.5 and 4.4; MacKay (1992), doi:10.1162/neco.1992.4.5.720.  The Laplace evidence is maximised in ln α by its exact
-gradient
-
-    dL/d ln α = 1/2 [ C M - α wᵀw - α tr A⁻¹ + α gᵀ A⁻¹ w ],   g = d/dw tr(H(w) A⁻¹).
-
-MacKay's fixed point drops the last term, the change of the curvature as the mode moves with α, and stops short (0.7
-nats at N = 60).  α is optimised inside the quadratic model of the likelihood between Newton's passes over the data, so
-that it costs almost no further pass; large data are first solved on every n-th row.  D = C M weights, G groups.
-"""
+"""The evidence as a function of the prior's precisions, and its maximum (PRML, section 3.5; MacKay 1992)."""
 
 from __future__ import annotations
 
@@ -17,24 +7,199 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy  # its modules load when used
+import scipy
 import scipy.linalg
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Matrix, Vector
 from blr.fitting.newton import SolverPrior, maximise, newton_step
 from blr.fitting.problem import Problem, pose
 from blr.fitting.subsample import CLOSE, approach, by_gradients, mode_from, part_of
 from blr.gaussian import Gaussian, cholesky_of_precision
-from blr.likelihood.prior import GaussianPrior
+from blr.likelihood.prior import GaussianPrior, is_column
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at
-from blr.selection._groups import Groups, as_groups
-from blr.selection._one_precision import OnePrecision
 from blr.sums import Terms, many_classes, skewness_term
 from blr.threads import single_threaded_blas
 
-__all__ = ["fit_evidence"]
+__all__ = ["Groups", "OnePrecision", "as_groups", "fit_evidence"]
+
+# Groups of weights that share a prior precision.  D = C M weights, G groups.
+
+_RANGE = (np.log(1e-10), np.log(1e10))  # of α for columns of unit scale: beyond, the data say nothing
+# How far from the columns' scale, in ln α, the ascent may start: farther out, the evidence is flat.
+_START = 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which weights share a precision: `index` (D,) is the group, -1 where the precision is fixed.
+
+    `low` and `high` bound ln α of each group, scalars or (G,).
+    """
+
+    index: NDArray[np.intp]
+    fixed: Vector  # (D,) precision where index is -1, else 0
+    n_groups: int
+    low: Vector | float = _RANGE[0]
+    high: Vector | float = _RANGE[1]
+    centre: float = 0.0  # of the normal prior on each ln α, where the ascent starts
+    spread: float = np.inf
+
+    def scaled(self, curvature: Vector) -> tuple[Groups, Vector]:
+        """Return the groups with the range of ln α that columns of any scale need, and where to start (G,).
+
+        `curvature` (D,) of the likelihood a row, at weights of zero, goes with the square of a column's scale.
+        """
+        low, high = np.zeros(self.n_groups), np.zeros(self.n_groups)
+        for g in range(self.n_groups):
+            group_curvature = curvature[(self.index == g) & (curvature > 0)]
+            if group_curvature.size:
+                low[g], high[g] = np.log(group_curvature.min()), np.log(group_curvature.max())
+        ranged = replace(self, low=_RANGE[0] + np.minimum(low, 0), high=_RANGE[1] + np.maximum(high, 0))
+        return ranged, np.clip(self.centre, low - _START, high + _START)
+
+    @property
+    def sizes(self) -> Vector:
+        """Weights in each group, (G,)."""
+        return self.sum(np.ones(len(self.index)))
+
+    def precision(self, log_alpha: Vector) -> Vector:
+        """Return the prior precision of each weight, (D,)."""
+        return np.where(self.index >= 0, np.exp(log_alpha)[self.index], self.fixed)
+
+    def log_prior(self, log_alpha: Vector) -> tuple[float, Vector]:
+        """Return the log density of ln α up to a constant, and its gradient (G,); 0 where there is no prior."""
+        z = (log_alpha - self.centre) / self.spread
+        return -0.5 * float(z @ z), -z / self.spread
+
+    def sum(self, x: Vector) -> Vector:
+        """Return the sum of x (D,) over each group, (G,)."""
+        inside = self.index >= 0
+        return np.bincount(self.index[inside], weights=x[inside], minlength=self.n_groups).astype(np.float64)
+
+
+def as_groups(
+    groups: ArrayLike | None, M: int, C: int, intercept: int | None, intercept_variance: float
+) -> Groups:
+    """Return the groups of C M weights from those of M columns, (M,) integers; ValueError if they do not fit."""
+    group = np.zeros(M, dtype=np.intp) if groups is None else np.asarray(groups)
+    if group.shape != (M,) or group.dtype.kind not in "iu":
+        raise ValueError(
+            f"groups must be {M} integers, the group of each column of Phi, got {group.dtype} of shape {group.shape}"
+        )
+    if intercept is not None and not is_column(intercept, M):
+        raise ValueError(
+            f"intercept is column {intercept} but Phi has {M} columns; give None for no intercept"
+        )
+    if not 0 < intercept_variance < np.inf:
+        raise ValueError(f"intercept_variance must be positive and finite, got {intercept_variance}")
+    free = np.ones(M, dtype=bool)
+    if intercept is not None:
+        free[intercept] = False
+    if not free.any():
+        raise ValueError(
+            f"Phi has {M} column(s), which is the intercept: there is no other weight whose prior precision "
+            "could be estimated; use fit with a prior, or give intercept=None"
+        )
+    labels, compact = np.unique(group[free], return_inverse=True)
+    index = np.full(M, -1, dtype=np.intp)
+    index[free] = compact
+    fixed = np.where(free, 0.0, 1.0 / intercept_variance)
+    return Groups(np.tile(index, C), np.tile(fixed, C), len(labels))
+
+
+# The evidence of one precision α in a quadratic model of the likelihood, in the eigenvectors of its curvature.
+#
+# Of D weights, F have the precision α; that of the others is fixed, and they are solved for.  S is the curvature that
+# is left for the F (Schur's complement), and λ are its eigenvalues.  In its eigenvectors S + α I is diagonal: an
+# evaluation costs F operations, where a Cholesky factor costs D³/3:
+#
+#     L(α) = 1/2 Σ c²/(λ + α) + 1/2 F ln α - 1/2 Σ ln(λ + α) - 1/2 Σ σ c/(λ + α) + constant,
+#
+# c the pull of the data and σ the skewness g, both in the eigenvectors.
+
+_WIDTH = 0.125  # in ln α, of the first step of the search for an interval that holds the maximum
+_CLOSE = 1e-10  # in ln α, of the maximum
+
+
+@dataclass(frozen=True, eq=False)
+class OnePrecision:
+    """The model's evidence as a function of ln α; `centre` and `spread` are those of a normal prior on it."""
+
+    eigenvalue: Vector  # (F,)
+    pull: Vector  # (F,)
+    skewness: Vector  # (F,)
+    to_weights: Matrix  # (D, F): from the eigenvectors' coordinates
+    held: Vector  # (D,): the mode where all F weights are zero
+    centre: float
+    spread: float
+
+    @classmethod
+    def of(
+        cls,
+        pull: Vector,
+        curvature: Matrix,
+        skewness: Vector,
+        free: NDArray[np.bool_],
+        *,
+        centre: float,
+        spread: float,
+    ) -> OnePrecision:
+        """Return it from H θ0 + gradient (D,), the curvature with the fixed precisions in it (D, D), and g (D,)."""
+        rest = ~free
+        L, _ = cholesky_of_precision(curvature[np.ix_(rest, rest)])
+        cross = curvature[np.ix_(rest, free)]
+        # The rest's weights are `apart` less `along` times those that have α.
+        along, apart = (scipy.linalg.cho_solve((L, True), x) for x in (cross, pull[rest]))
+        eigenvalue, Q = np.linalg.eigh(curvature[np.ix_(free, free)] - cross.T @ along)
+        to_weights, held = np.zeros((len(free), len(eigenvalue))), np.zeros(len(free))
+        to_weights[free], to_weights[rest], held[rest] = Q, -along @ Q, apart
+        return cls(
+            eigenvalue,
+            Q.T @ (pull[free] - cross.T @ apart),
+            to_weights.T @ skewness,
+            to_weights,
+            held,
+            centre,
+            spread,
+        )
+
+    def slope(self, log_alpha: float) -> float:
+        """Return the derivative by ln α of the evidence, and of its prior."""
+        alpha = np.exp(log_alpha)
+        variance = 1 / (self.eigenvalue + alpha)
+        mean = self.pull * variance
+        change = len(mean) - alpha * float((mean * (mean - self.skewness * variance) + variance).sum())
+        return 0.5 * change - (log_alpha - self.centre) / self.spread**2
+
+    def mode(self, log_alpha: float) -> Vector:
+        """Return the model's mode, (D,)."""
+        return self.held + self.to_weights @ (self.pull / (self.eigenvalue + np.exp(log_alpha)))
+
+    def best(self, start: float, low: float, high: float) -> float:
+        """Return the maximum between the bounds to which the evidence climbs from the start."""
+        slope = self.slope(start)
+        end, width = (high, _WIDTH) if slope > 0 else (low, -_WIDTH)
+        here = start
+        while here != end:
+            there = min(here + width, end) if slope > 0 else max(here + width, end)
+            if self.slope(there) * slope <= 0:
+                return float(scipy.optimize.brentq(self.slope, here, there, xtol=_CLOSE))
+            here, width = there, 2 * width
+        return end
+
+
+# Prior precision by evidence maximisation: one for all weights, or one a group.
+#
+# PRML 3.5 and 4.4; MacKay (1992), doi:10.1162/neco.1992.4.5.720.  The Laplace evidence is maximised in ln α by its
+# exact gradient
+#
+#     dL/d ln α = 1/2 [ C M - α wᵀw - α tr A⁻¹ + α gᵀ A⁻¹ w ],   g = d/dw tr(H(w) A⁻¹).
+#
+# MacKay's fixed point drops the last term, the change of the curvature as the mode moves with α, and stops short (0.7
+# nats at N = 60).  α is optimised inside the quadratic model of the likelihood between Newton's passes over the data,
+# so that it costs almost no further pass; large data are first solved on every n-th row.  D = C M weights, G groups.
 
 _MAX_STEP = 2.0  # in ln α within one quadratic model
 _TOLERANCE = 1e-4  # in ln α: the evidence is flat there, so this is 1e-8 of a nat and less

@@ -21,8 +21,8 @@ from blr.fitting.collinearity import find_collinearity
 from blr.fitting.problem import Problem
 from blr.fitting.separation import Separation, find_separation
 from blr.gaussian import Gaussian
-from blr.likelihood.confusion import most_likely_class
 from blr.likelihood.likelihoods import Categorical
+from blr.likelihood.targets import most_likely_class
 from blr.predictive.mixture import predicted
 from blr.predictive.output_moments import OutputMoments
 from blr.sums import ChunkFunction, Data, Terms

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from blr.census.results import StatedAssumption
-from flows.classification._bins import of_features
+from flows.classification._selections import of_features
 from flows.errors import SpecificationError
 from flows.models.model import Model
 from flows.runs.census import CensusAsked

@@ -26,10 +26,9 @@ from catalogs.errors import DamagedFileError
 from catalogs.table_choice import TableChoice
 from flows.errors import UsageError
 from flows.features.reader import FeatureBatch, FeatureReader
-from flows.inputs.catalogue import InputCatalogue
 from flows.inputs.files import find_files, open_source
 from flows.inputs.opening import thinned
-from flows.inputs.source import LocalSource
+from flows.inputs.source import InputCatalogue, LocalSource
 from flows.models.model import Model
 from flows.models.shift import ESTIMATED
 from flows.runs.counts import ShiftRecord

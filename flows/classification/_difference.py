@@ -1,33 +1,74 @@
-"""The differences between two annotations of a file: objects with another class, other flags, other probabilities.
-
-Both files are read in batches.  Rows are matched by their order if the input is the same, otherwise by id.  Matching by
-id takes several passes, each over the ids whose hash has one remainder, so that memory is bounded for any catalogue.
-Shapes: n rows, K classes.
-"""
+"""What changed from one release to the next: row by row in each file, then in the release as a whole."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from blr.census.results import count_changes
 from blr.decisions import FLAG_MEANINGS
 from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog
 from catalogs.catalog.new_columns import safe_name
+from catalogs.files.atomic import own_folder, sweep
 from catalogs.table_choice import annotated_table
-from flows.classification._narrowed import narrowed
-from flows.runs.difference import Difference, FileDifference, MovedObject, Transition
+from flows.documents import Dataclass, write_document
+from flows.runs.difference import (
+    Difference,
+    FileDifference,
+    MovedObject,
+    ReleaseDifference,
+    ReleasedObject,
+    Transition,
+)
+from flows.runs.manifest import Manifest
+from flows.runs.outputs import Output
+from flows.runs.results import (
+    EarlierRelease,
+    NotCompared,
+    ReleasedFile,
+    ReleaseFiles,
+    ReleaseReference,
+    ReleaseReport,
+)
+from flows.runs.summary import Totals
 
-__all__ = ["MOVED", "Annotation", "compare", "total_difference"]
+__all__ = [
+    "MOVED",
+    "RELEASES",
+    "Annotation",
+    "compare",
+    "narrowed",
+    "release_report",
+    "total_difference",
+    "write_report",
+]
+
+# Conversion of a record to its base class, which a result shows without the further fields.
+
+T = TypeVar("T", bound=Dataclass)
+
+
+def narrowed(kind: type[T], value: Dataclass) -> T:
+    """Return a value of the base class, with its fields of a value that has more."""
+    return kind(**{field.name: getattr(value, field.name) for field in fields(kind)})
+
+
+# The differences between two annotations of a file: objects with another class, other flags, other probabilities.
+#
+# Both files are read in batches.  Rows are matched by their order if the input is the same, otherwise by id.  Matching
+# by id takes several passes, each over the ids whose hash has one remainder, so that memory is bounded for any
+# catalogue. Shapes: n rows, K classes.
 
 Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float32]
@@ -264,3 +305,80 @@ def total_difference(parts: Sequence[Difference]) -> Difference:
         count.gained.update(part.flags_gained)
         count.lost.update(part.flags_lost)
     return narrowed(Difference, count.difference(", ".join(sorted({part.matched_by for part in parts}))))
+
+
+# The reports of releases, such as `_releases/0007.json`: one small file for each release, kept for ever.
+
+RELEASES = "_releases"
+SCHEMA_VERSION = 1
+MOST_NAMED = 100
+"""Most objects that a report names, those whose probabilities changed most."""
+
+
+def release_report(
+    manifest: Manifest,
+    totals: Totals,
+    *,
+    why: Mapping[str, str],
+    before: EarlierRelease | None,
+    retired: tuple[str, ...],
+    deferred: Mapping[str, str],
+) -> ReleaseReport:
+    """Return what a release has changed since the one `before`; `why` says by name which files were annotated."""
+    annotated = [o for o in manifest.outputs if o.name in why]
+    compared = {o.name: o.difference for o in annotated if o.difference is not None}
+    return ReleaseReport(
+        format="blr-release",
+        schema_version=SCHEMA_VERSION,
+        release=manifest.release,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        model=manifest.model,
+        specification_hash=manifest.specification_hash,
+        before=before and narrowed(ReleaseReference, before),
+        files=_files(manifest, annotated, why),
+        annotated={
+            o.name: ReleasedFile(
+                why=why[o.name], rows=o.n_rows, difference=o.difference and narrowed(Difference, o.difference)
+            )
+            for o in annotated
+        },
+        retired=retired,
+        quarantined=manifest.quarantined,
+        deferred=deferred,
+        difference=_difference(compared),
+        totals=totals,
+        counts=count_changes(
+            None if before is None or before.totals is None else before.totals.census, totals.census
+        ),
+    )
+
+
+def write_report(folder: Path, report: ReleaseReport) -> Path:
+    """Write the report of a release; return where it is.
+
+    A report of the same number may be there already.  That of a killed run is replaced.  That of the same release,
+    whose lost files were made again, is kept.
+    """
+    path = folder / RELEASES / f"{report.release:04d}.json"
+    if report.before and report.before.release == report.release and path.is_file():
+        return path
+    own_folder(path.parent, folder)
+    sweep(path.parent)  # removes a half-written file of a killed run
+    write_document(path, report)
+    return path
+
+
+def _files(manifest: Manifest, annotated: list[Output], why: Mapping[str, str]) -> ReleaseFiles:
+    new = [o for o in annotated if o.difference is None]
+    return ReleaseFiles(
+        unchanged=len(manifest.outputs) - len(annotated),
+        annotated=dict(Counter(why[o.name] for o in annotated)),
+        not_compared=NotCompared(len(new), sum(o.n_rows for o in new)),
+    )
+
+
+def _difference(compared: Mapping[str, FileDifference]) -> ReleaseDifference:
+    """Return the differences of all files together, with the objects whose probabilities changed most."""
+    objects = [ReleasedObject(file=name, **vars(e)) for name, d in compared.items() for e in d.examples]
+    furthest = sorted(objects, key=lambda e: (-e.moved, e.file, e.id))[:MOST_NAMED]
+    return ReleaseDifference(**vars(total_difference(list(compared.values()))), examples=tuple(furthest))

@@ -1,27 +1,88 @@
-"""The jobs of a classification, one for each file: the state of its input, what is done already, what is left to do.
-
-Small files are done in groups, a task for each, since Prefect stores about 20 kB for every task run.  A large file is a
-task of its own.  A killed run continues with the next file, not the next group.
-"""
+"""The jobs of a classification: which files are to be done, by their hashes, and the room that they need."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import pyarrow as pa
+
+from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import OutputExistsError
-from flows.classification._hashing import Hashes
+from catalogs.files.atomic import StorageError, check_free_space
+from catalogs.writing.destination import SLIM_BYTES
+from flows.engines.engine import Engine
 from flows.errors import UsageError
 from flows.inputs.files import OpenedFile
 from flows.inputs.source import Origin
 from flows.runs.manifest import Manifest
-from flows.runs.outputs import FileState, Output
+from flows.runs.outputs import FileState, Output, file_sha256
 from flows.runs.staging import Staging
 
-__all__ = ["MOST_ORDERS", "MOST_TASKS", "Group", "Job", "Looker", "Policy", "groups"]
+__all__ = [
+    "MOST_ORDERS",
+    "MOST_TASKS",
+    "Group",
+    "Hashes",
+    "Job",
+    "Looker",
+    "Policy",
+    "check_room",
+    "groups",
+    "hashes_here",
+    "hashes_on",
+    "needed_bytes",
+]
+
+# Hashes of inputs whose state differs from the recorded one, since only the content says whether they changed.
+
+Hashes = Callable[[Iterable[Path]], Mapping[Path, str]]
+"""A function that returns the SHA-256 of files by path, without files that are gone."""
+
+
+def hashes_here(paths: Iterable[Path]) -> Mapping[Path, str]:
+    """Return the hashes of files, read one after the other."""
+    found: dict[Path, str] = {}
+    for path in paths:
+        with suppress(FileNotFoundError):
+            found[path] = file_sha256(path)
+    return found
+
+
+def hashes_on(engine: Engine) -> Hashes:
+    """Return a function that hashes files on the workers of an engine."""
+
+    def hashes(paths: Iterable[Path]) -> Mapping[Path, str]:
+        places = {str(path.absolute()): path for path in paths}
+        found = {
+            places[place]: result
+            for place, result in engine.map(hash_file, places)
+            if isinstance(result, str) and result
+        }
+        missing = (
+            path for path in places.values() if path not in found
+        )  # Deleted, or not reachable from a worker.
+        return {**found, **hashes_here(missing)}
+
+    return hashes
+
+
+def hash_file(path: str) -> str:
+    """Return the SHA-256 of a file; '' where it is not there."""
+    try:
+        return file_sha256(Path(path))
+    except FileNotFoundError:
+        return ""
+
+
+# The jobs of a classification, one for each file: the state of its input, what is done already, what is left to do.
+#
+# Small files are done in groups, a task for each, since Prefect stores about 20 kB for every task run.  A large file is
+# a task of its own.  A killed run continues with the next file, not the next group.
 
 MOST_TASKS = 200
 MOST_ORDERS = 20_000
@@ -226,3 +287,40 @@ def groups(jobs: Sequence[Job], most: int = MOST_TASKS) -> list[Group]:
         grouped[-1].append(job)
         rows += job.n_rows
     return [Group(tuple(group)) for group in grouped]
+
+
+# Room for the copies of a classification: whether there is enough, and when slim ones are the better choice.
+
+LARGE = 20_000_000_000
+"""Size of copies, in bytes, from which slim ones are advised if these take less than a quarter of it."""
+SMALL_SHARE = 0.25
+
+Mode = Literal["annotated", "slim"]
+
+
+def check_room(out: Path, jobs: Sequence[Job], columns: Sequence[NewColumn], mode: Mode) -> str:
+    """Return advice, or ''; raise `StorageError` where the disk has no space for the copies that are to be written.
+
+    Both name the slim mode where it would help.
+    """
+    needed, slim = (needed_bytes(jobs, columns, which) for which in (mode, "slim"))
+    share = f"about {slim / max(needed, 1):.1%} of that size"
+    advice = f'mode = "slim" under [output] writes identifier, position and the new columns only, {share}'
+    try:
+        check_free_space(out, needed)
+    except StorageError as error:
+        if slim >= needed:
+            raise
+        raise StorageError(f"{error}; or ask for slim copies: {advice}") from error
+    if needed < LARGE or slim > SMALL_SHARE * needed:
+        return ""
+    return f"The copies take about {needed / 1e9:.0f} GB; slim copies are enough to join the new columns: {advice}"
+
+
+def needed_bytes(jobs: Sequence[Job], columns: Sequence[NewColumn], mode: Mode) -> int:
+    """Return the approximate size, in bytes, of the copies that are still to be made."""
+    new = sum(c.width or 1 if pa.types.is_string(c.datatype) else c.datatype.bit_width // 8 for c in columns)
+    to_do = [job for job in jobs if job.to_do]
+    if mode == "slim":
+        return sum(job.n_rows * (new + SLIM_BYTES) for job in to_do)
+    return sum(job.state.size + job.n_rows * new for job in to_do)

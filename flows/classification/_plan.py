@@ -13,17 +13,13 @@ from pathlib import Path
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, OutputExistsError
 from catalogs.remote.urls import UnreachableError
-from flows.classification._disk_space import check_room
-from flows.classification._hashing import Hashes, hashes_here
-from flows.classification._jobs import Job, Looker, Policy
+from flows.classification._jobs import Hashes, Job, Looker, Policy, check_room, hashes_here
 from flows.classification._output_columns import check_copies
 from flows.classification.scoring import Scorer
 from flows.errors import UsageError
 from flows.features.units import unchecked
-from flows.inputs.catalogue import InputCatalogue
 from flows.inputs.files import OpenedFile, copy_name_of, find_files
-from flows.inputs.origins import Brought, Known
-from flows.inputs.source import InputFile, Origin
+from flows.inputs.source import Brought, InputCatalogue, InputFile, Known, Origin
 from flows.models.model import Model
 from flows.runs.allowed_roots import OutputFolder
 from flows.runs.manifest import Manifest

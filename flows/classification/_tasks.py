@@ -9,11 +9,11 @@ from pathlib import Path
 from catalogs.catalog.catalog import BATCH_ROWS
 from flows.classification._census_wish import CensusWish
 from flows.classification._difference import Annotation
-from flows.inputs.catalogue import InputCatalogue
+from flows.inputs.source import InputCatalogue
 from flows.models.store_folder import StoredModel
 from flows.runs.difference import ReleaseDifference
 from flows.runs.outputs import FileState, Output, Quarantined
-from flows.runs.release import EarlierRelease
+from flows.runs.results import EarlierRelease
 from flows.runs.staging import Staging
 from flows.runs.summary import Totals
 from flows.specification.specification import Specification

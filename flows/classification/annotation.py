@@ -17,18 +17,17 @@ from catalogs.writing.annotate import annotate
 from catalogs.writing.conversion import copied
 from flows.classification._class_shares import shift_record
 from flows.classification._difference import Annotation, compare
-from flows.classification._known_rows import KnownRows
 from flows.classification._object_survey import ObjectSurvey
 from flows.classification._output_columns import kept_columns
 from flows.classification._plan import reason
 from flows.classification._repeats import keep_sketch
 from flows.classification._tasks import Annotated, Deferred, Failed, FileJob, FileResult, JobGroup
-from flows.classification.scoring import Scorer, budget_threshold, provenance
+from flows.classification.scoring import KnownRows, Scorer, budget_threshold, provenance
 from flows.errors import FlowError
 from flows.inputs.files import open_source
 from flows.models.asdf_file import read_model
-from flows.models.labelled_objects import read_labelled_identifiers
 from flows.models.model import Model
+from flows.models.row_files import read_labelled_identifiers
 from flows.models.store_folder import StoredModel
 from flows.runs.counts import FileCounts
 from flows.runs.difference import FileDifference

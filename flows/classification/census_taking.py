@@ -12,9 +12,9 @@ from blr.threads import single_threaded_blas
 from flows.classification._census import census_of
 from flows.classification._census_rows import read_census_rows, rows_a_file
 from flows.classification._census_wish import CensusWish
-from flows.classification._known_rows import KnownRows
 from flows.classification.annotation import scorer_for
 from flows.classification.request import CensusRequest
+from flows.classification.scoring import KnownRows
 from flows.classification.steps import annotation_settings
 from flows.documents import read_document, write_document
 from flows.errors import OutputFolderError, UsageError

@@ -20,16 +20,15 @@ from catalogs.sky.positions import find_position_columns, positions, unit_of_pos
 from catalogs.sky.survey_links import survey_links
 from catalogs.table_choice import TableChoice
 from flows.classification._class_shares import chosen_shift
-from flows.classification._explained_parts import feature_contributions, finite, nearest_objects
+from flows.classification._examples import feature_contributions, finite, nearest_objects
 from flows.classification.request import ExplainRequest
 from flows.classification.scoring import Scorer
 from flows.classification.steps import annotation_settings
 from flows.errors import UsageError
-from flows.inputs.object_row import ObjectRow, find_object, read_object
-from flows.inputs.opening import opened
+from flows.inputs.opening import ObjectRow, find_object, opened, read_object
 from flows.inputs.resolve import resolve_sources
-from flows.models.labelled_objects import LabelledObjects, read_labelled_objects
 from flows.models.model import Model
+from flows.models.row_files import LabelledObjects, read_labelled_objects
 from flows.models.store import Store
 from flows.reports.explanation import (
     ClassProbabilities,

@@ -14,12 +14,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from blr.explanation.novelty import Novelty
-from blr.missing.space import WhitenedSpace
+from blr.missing.moments import WhitenedSpace
 from catalogs.catalog.catalog import Catalog
 from flows.classification.scoring import Scorer
 from flows.classification.steps import annotation_settings
 from flows.errors import UsageError
-from flows.models.labelled_objects import LabelledObjects, read_labelled_objects
+from flows.models.row_files import LabelledObjects, read_labelled_objects
 from flows.models.store import Store
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import output_folder

@@ -16,17 +16,16 @@ from blr.threads import default_threads
 from catalogs.errors import OutputExistsError
 from flows.classification._census_wish import CensusWish, with_stated_bias
 from flows.classification._class_shares import chosen_shift
-from flows.classification._engine_choice import chosen_engine
-from flows.classification._hashing import hashes_on
+from flows.classification._jobs import hashes_on
 from flows.classification._plan import Plan, known_outputs, make_plan
 from flows.classification._tasks import ClassificationRequest
 from flows.classification.execution import DIRECT, Steps, execute
 from flows.classification.request import ReprocessRequest
-from flows.classification.steps import annotation_settings
+from flows.classification.steps import annotation_settings, chosen_engine
 from flows.inputs.fetching import fetching
+from flows.inputs.files import still_written
 from flows.inputs.resolve import check_apart, resolve_sources
 from flows.inputs.source import LocalSource, Source, local_sources
-from flows.inputs.still_written import still_written
 from flows.models.store import Store
 from flows.runs.allowed_roots import OutputFolder
 from flows.runs.manifest import Manifest

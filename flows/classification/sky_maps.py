@@ -20,17 +20,22 @@ from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import OutputExistsError, nearest
 from catalogs.files.atomic import own_folder
 from catalogs.table_choice import annotated_table
-from flows.classification._map_files import write_map
-from flows.classification._map_rows import (
+from flows.classification._map_sums import (
     KnownObjects,
     MapColumns,
     MapRows,
+    MapSums,
+    Survey,
+    bin_of,
+    fitted,
     map_columns,
     map_rows,
     read_known,
     sky_maps,
+    summed,
+    surveyed,
+    write_map,
 )
-from flows.classification._map_sums import MapSums, Survey, bin_of, fitted, summed, surveyed
 from flows.classification.map_results import MapBin, MappedFraction, MappedQuantity, MapResult
 from flows.classification.request import MapRequest
 from flows.documents import write_document

@@ -1,41 +1,101 @@
-"""The steps of a classification with a stored model, with or without Prefect.
-
-A task is a group of files.  Tasks pass on paths and small values, never rows.  Files are annotated in a staging
-folder.  They get their final names together, once all are whole; `manifest.json` is written last.
-"""
+"""The steps of `classify`: a plan, a trial on a few rows, or the whole work."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from blr.threads import default_threads
 from flows.classification._census_wish import CensusWish, census_table, with_stated_bias, without_wish
 from flows.classification._class_shares import chosen_shift, estimated_shares
-from flows.classification._engine_choice import chosen_engine
-from flows.classification._hashing import hashes_on
-from flows.classification._jobs import Policy
+from flows.classification._jobs import Policy, hashes_on
+from flows.classification._output_columns import check_copies
 from flows.classification._plan import Plan, known_outputs, make_plan
+from flows.classification._tally import summarise
 from flows.classification._tasks import ClassificationRequest
-from flows.classification._trial import trial
 from flows.classification.execution import DIRECT, Steps, execute
 from flows.classification.request import ClassifyRequest
 from flows.classification.scoring import Scorer
+from flows.engines.choice import EngineChoice
 from flows.errors import SpecificationError
 from flows.inputs.fetching import fetching
+from flows.inputs.opening import first_rows, opened
 from flows.inputs.resolve import check_no_copies_below, resolve_sources
-from flows.inputs.source import LocalSource
+from flows.inputs.source import LocalSource, Source
 from flows.models.model import Model
 from flows.models.store import Store
-from flows.runs.allowed_roots import OutputFolder
+from flows.runs.allowed_roots import OutputFolder, check_scheduler
 from flows.runs.release_store import output_folder
-from flows.runs.results import ClassificationResult, published
+from flows.runs.results import ClassificationResult, ClassificationTrial, Value, published
 from flows.specification.specification import Output as OutputTable
 from flows.specification.specification import Shift, Specification
 from flows.specification.toml_file import read_specification
 
-__all__ = ["DIRECT", "Steps", "annotation_settings", "classify", "settled"]
+__all__ = ["DIRECT", "Steps", "annotation_settings", "chosen_engine", "classify", "settled", "trial"]
+
+# The engine that a classification runs on: the request's, else the specification's, else threads.
+
+
+def chosen_engine(asked: str | None, specification: Specification | None) -> EngineChoice:
+    """Return the engine that is `asked` for, else that of the specification, whose paths start at its folder.
+
+    Raises
+    ------
+    UsageError
+        If a text names no engine, or one that this machine's settings do not allow.
+    """
+    stated = None if specification is None else specification.run.engine
+    base = Path() if specification is None else Path(specification.base_folder)
+    choice, key = EngineChoice.chosen(asked, stated, base=base)
+    check_scheduler(choice.file, choice.address, key=key)
+    return choice
+
+
+# A trial of a classification: the first rows of each catalogue are scored, and nothing is written.
+
+SHOWN = 10
+"""Most rows that are shown."""
+
+Row = Mapping[str, Value]
+
+
+def trial(
+    sources: Sequence[Source], model: Model, specification: Specification, limit: int
+) -> ClassificationTrial:
+    """Score the first `limit` rows of each catalogue; return their counts and the first few rows."""
+    scorer = Scorer.of(model, specification)
+    shown: list[Row] = []
+    for source in sources:
+        with opened([source], scorer.choice) as catalogs:
+            for catalog in catalogs:
+                check_copies(catalog, scorer.columns, specification)
+                here = scorer.on(catalog)  # it adds to the tallies of `scorer`
+                for batch in first_rows(catalog, here.reader.read, limit):
+                    new = here(batch)
+                    shown += _rows(new, SHOWN - len(shown))
+    sets = None if scorer.sets is None else scorer.sets.record
+    counts = summarise(scorer.tally(), model.classes, model.features, sets=sets)
+    return ClassificationTrial(status="trial", model=model.label, summary=counts, rows=tuple(shown))
+
+
+def _rows(new: Mapping[str, np.ndarray[Any, Any]], n: int) -> list[Row]:
+    rows = zip(*(array[:n].tolist() for array in new.values()), strict=True)
+    return [{name: _plain(value) for name, value in zip(new, row, strict=True)} for row in rows]
+
+
+def _plain(value: Value) -> Value:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+# The steps of a classification with a stored model, with or without Prefect.
+#
+# A task is a group of files.  Tasks pass on paths and small values, never rows.  Files are annotated in a staging
+# folder.  They get their final names together, once all are whole; `manifest.json` is written last.
 
 
 def classify(

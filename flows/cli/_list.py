@@ -12,9 +12,8 @@ from catalogs.files.atomic import StorageError, check_links
 from catalogs.remote.urls import scrubbed
 from flows.cli._printing import plain_table, print_tables, say, show
 from flows.errors import ModelError
-from flows.models.history import standing_vetoes, veto_words
 from flows.models.listing import DescriptionFile, ListedModel, ModelListing, read_description
-from flows.models.store_folder import StoredModel, StoreFolder
+from flows.models.store_folder import StoredModel, StoreFolder, standing_vetoes, veto_words
 
 __all__ = ["run_list"]
 

@@ -11,8 +11,7 @@ from typing import TypeVar
 from rich.console import Console
 
 from flows.documents import Dataclass, to_document
-from flows.reports.report_table import ReportTable
-from flows.reports.terminal_table import to_rich
+from flows.reports.report_table import ReportTable, to_rich
 
 __all__ = ["plain_table", "print_tables", "say", "say_next", "show"]
 

@@ -25,8 +25,7 @@ from flows.reviews.audits import Audit, AuditDesign, AuditDraw
 from flows.reviews.selection import ReviewResult
 from flows.runs.census import CensusResult
 from flows.runs.manifest import ManifestFile
-from flows.runs.release import ReleaseReport
-from flows.runs.results import ClassificationResult, ReleaseResult
+from flows.runs.results import ClassificationResult, ReleaseReport, ReleaseResult
 from flows.runs.status import FolderStatus
 from flows.runs.summary import Summary
 from flows.training.report import TrainingResult

@@ -10,8 +10,8 @@ from flows.models.label_noise import noise_words
 from flows.models.shift import shift_words
 from flows.reports.answers import answer_lines, training_answers
 from flows.reports.comparison_tables import decision_table
+from flows.reports.data import ReportParts
 from flows.reports.grouping import grouping_lines
-from flows.reports.picture_data import ReportParts
 from flows.reports.tables import (
     candidate_table,
     check_tables,

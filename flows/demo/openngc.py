@@ -1,8 +1,4 @@
-"""The demo's catalogue: the galaxies of OpenNGC, from the database that the PyPI package `pyongc` carries.
-
-Written once as a FITS BINTABLE and once as Parquet, with units, UCDs and descriptions.  No date goes in, so
-the same database gives the same bytes.  The data are CC-BY-SA-4.0: `ATTRIBUTION` goes with every copy.
-"""
+"""The OpenNGC catalogue of galaxies: fetched or embedded, with its columns as the demonstration needs them."""
 
 from __future__ import annotations
 
@@ -29,10 +25,10 @@ from astropy.table.meta import get_yaml_from_table
 from catalogs.catalog.catalog import Column
 from catalogs.errors import CatalogError
 from catalogs.files.atomic import atomic_path
-from flows.demo._columns import COLUMNS
 
 __all__ = [
     "ATTRIBUTION",
+    "COLUMNS",
     "LICENCE_URL",
     "DemoDataError",
     "read_openngc",
@@ -40,6 +36,71 @@ __all__ = [
     "write_fits",
     "write_parquet",
 ]
+
+# The columns of OpenNGC's galaxies: types, units and UCDs, after its guide and PyOngc's documentation.
+#
+# The UCDs are of the IVOA's UCD1+ vocabulary.  `phys.angSize` and not `.smajAxis`: OpenNGC gives full axes.
+
+_TEXT = pa.string()
+_REAL = pa.float64()
+
+_PHOTOMETRY = tuple(
+    Column(
+        f"{band.lower()}mag",
+        _REAL,
+        "mag",
+        f"phot.mag;em.{spectrum}.{band}",
+        f"Apparent total {band} magnitude",
+    )
+    for band, spectrum in (("B", "opt"), ("V", "opt"), ("J", "IR"), ("H", "IR"), ("K", "IR"))
+)
+
+COLUMNS = (
+    Column("name", _TEXT, None, "meta.id;meta.main", "Object name: catalogue and number"),
+    Column("type", _TEXT, None, "src.class", "Kind of object; G is a galaxy"),
+    Column("ra", _REAL, "deg", "pos.eq.ra;meta.main", "Right ascension, J2000 (from radians)"),
+    Column("dec", _REAL, "deg", "pos.eq.dec;meta.main", "Declination, J2000 (from radians)"),
+    Column("const", _TEXT, None, "meta.code;pos", "Constellation where the object is"),
+    Column("majax", _REAL, "arcmin", "phys.angSize;src", "Major axis, full"),
+    Column("minax", _REAL, "arcmin", "phys.angSize;src", "Minor axis, full"),
+    Column("pa", pa.int16(), "deg", "pos.posAng", "Position angle of the major axis, N to E", null=-32768),
+    *_PHOTOMETRY,
+    Column(
+        "sbrightn",
+        _REAL,
+        "mag/arcsec2",
+        "phot.mag.sb;em.opt.B",
+        "Mean B surface brightness within 25 mag isophote",
+    ),
+    Column("hubble", _TEXT, None, "src.morph.type", "Hubble type; ? is doubtful, empty unknown"),
+    Column("parallax", _REAL, "mas", "pos.parallax.trig", "Parallax"),
+    Column("pmra", _REAL, "mas/yr", "pos.pm;pos.eq.ra", "Proper motion in right ascension"),
+    Column("pmdec", _REAL, "mas/yr", "pos.pm;pos.eq.dec", "Proper motion in declination"),
+    Column(
+        "radvel",
+        pa.int32(),
+        "km/s",
+        "spect.dopplerVeloc.opt;pos.heliocentric",
+        "Heliocentric radial velocity",
+        null=-2147483648,
+    ),
+    Column("redshift", _REAL, None, "src.redshift;pos.heliocentric", "Heliocentric redshift"),
+    Column("messier", _TEXT, None, "meta.id", "Messier number"),
+    Column("ngc", _TEXT, None, "meta.id", "Other NGC identification"),
+    Column("ic", _TEXT, None, "meta.id", "IC identification"),
+    Column("identifiers", _TEXT, None, "meta.id", "Names in other catalogues"),
+    Column("commonnames", _TEXT, None, "meta.id", "Common names"),
+    Column("nednotes", _TEXT, None, "meta.note", "Notes from NED"),
+    Column("ongcnotes", _TEXT, None, "meta.note", "Notes of OpenNGC"),
+    Column("notngc", pa.bool_(), None, "meta.code", "True: from the addendum, not NGC or IC"),
+)
+"""Name, type, unit, UCD, description and null value of each, in the order of the files."""
+
+
+# The demo's catalogue: the galaxies of OpenNGC, from the database that the PyPI package `pyongc` carries.
+#
+# Written once as a FITS BINTABLE and once as Parquet, with units, UCDs and descriptions.  No date goes in, so
+# the same database gives the same bytes.  The data are CC-BY-SA-4.0: `ATTRIBUTION` goes with every copy.
 
 SOURCE_URL: Final = "https://github.com/mattiaverga/OpenNGC"
 LICENCE_URL: Final = "https://creativecommons.org/licenses/by-sa/4.0/"

@@ -27,9 +27,8 @@ from flows.release.record import check
 from flows.release.request import DraftRequest, ReleaseRequest
 from flows.reports.answers import training_answers
 from flows.reports.census import census_words
-from flows.reports.data import Classification, TrainReport
+from flows.reports.data import Classification, ReportParts, TrainReport
 from flows.reports.html import write_report
-from flows.reports.picture_data import ReportParts
 from flows.runs.allowed_roots import OutputFolder, check_output
 from flows.runs.progress import tell
 from flows.runs.results import ClassificationResult

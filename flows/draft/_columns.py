@@ -25,10 +25,8 @@ from catalogs.profile.leaks import Leak, spans_decades
 from catalogs.profile.quality import about_a_flux, about_an_error
 from flows.draft._bands import colours, kinds, magnitudes_among, most_bands
 from flows.draft._exclusions import Evidence, Reason, reason_against, suspicion_of
-from flows.draft._expressions import columns_of, evaluated, quoted
+from flows.draft._expressions import columns_of, evaluated, line_ratios, presence_features, quoted
 from flows.draft._fluxes import FluxBand, bare_fluxes, flux_bands, is_flux, said_by_magnitudes
-from flows.draft._lines import line_ratios
-from flows.draft._presence_features import presence_features
 from flows.draft._suspects import Suspect, losses_without
 
 __all__ = ["Chosen", "Offered", "choose_columns"]

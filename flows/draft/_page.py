@@ -1,17 +1,20 @@
-"""The text of a first specification: TOML, with what was seen in comments."""
+"""The page that `blr init` writes: a TOML file with comments that say what was found."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from blr.candidates.candidate import default_candidates
 from catalogs.catalog.catalog import Catalog, Element
 from catalogs.column_names import column_names
+from catalogs.errors import brief
 from catalogs.expressions.expression import parse
 from catalogs.formats import annotated_columns
 from catalogs.profile.columns import Profile, suspected_texts
@@ -23,22 +26,161 @@ from catalogs.profile.quality import (
 )
 from flows.draft._classes import StartingClasses
 from flows.draft._columns import Chosen
-from flows.draft._exclusions import same_question
+from flows.draft._exclusions import same_question, vector_name
 from flows.draft._expressions import quoted
-from flows.draft._names import vector_name
-from flows.draft._summary import offer_lines, reasons_of_vectors, summary
-from flows.draft._toml import (
-    comment_text,
-    inline_table,
-    shown_mark,
-    toml_mark,
-    toml_text,
-    toml_texts,
-)
 from flows.draft.inspected import PositionSummary
 from flows.specification.specification import Candidate, Output
 
-__all__ = ["FEW_LABELS", "HELD_OUT", "Page", "Split"]
+__all__ = [
+    "FEW_LABELS",
+    "HELD_OUT",
+    "Page",
+    "Split",
+    "comment_text",
+    "inline_table",
+    "offer_lines",
+    "reasons_of_vectors",
+    "shown_mark",
+    "summary",
+    "toml_mark",
+    "toml_text",
+    "toml_texts",
+]
+
+# Texts, lists, tables and comments of a first specification, as TOML has them.
+
+
+def inline_table(table: Mapping[str, Any]) -> str:
+    """Return an inline table of TOML."""
+    return f"{{ {', '.join(f'{name} = {_value(value)}' for name, value in table.items())} }}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return json.dumps(value)
+
+
+def toml_text(text: str) -> str:
+    """Return a text as TOML has it: JSON's texts are TOML's too, all but the one control character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def toml_mark(value: float | str) -> str:
+    """Return a mark of a missing value as TOML has it."""
+    return toml_text(value) if isinstance(value, str) else repr(value)
+
+
+def shown_mark(value: float | str) -> str:
+    """Return a mark of a missing value as a comment shows it."""
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def toml_texts(texts: tuple[str, ...]) -> str:
+    """Return a list of texts as TOML has it."""
+    return f"[{', '.join(toml_text(text) for text in texts)}]"
+
+
+def comment_text(text: str) -> str:
+    """Return a text that is safe in a comment."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+# What a first specification leaves out, in a few lines at its beginning.
+
+MOST_NAMED = 6
+"""Labels that a line names, and suspects."""
+
+
+def summary(classes: StartingClasses, chosen: Chosen, other: Mapping[str, str], n_columns: int) -> list[str]:
+    """Return what is left out, with counts, and the suspects; `n_columns` are all but the label.
+
+    `other` are columns of which no number a row can be taken.
+    """
+    return [
+        *_labels(classes),
+        _columns(chosen, other, n_columns),
+        *_offers(chosen),
+        *_suspects(chosen),
+    ]
+
+
+def _labels(classes: StartingClasses) -> Iterator[str]:
+    kept = sum(c.rows for c in classes.kept)
+    for doubt, some in (("", classes.dropped), (" of doubt", classes.doubtful)):
+        if some:
+            what = f"label{'s' if len(some) > 1 else ''}{doubt}"
+            total = kept + sum(classes.dropped.values()) + sum(classes.doubtful.values())
+            yield (
+                f"Left out: {len(some)} {what} with {sum(some.values()):,} of {total:,} labelled rows "
+                f"({_named(some)})"
+            )
+    if classes.possible_counts is not None:
+        least, most = classes.possible_counts
+        yield (
+            f"The labels are whole numbers from {least} to {most}. If they count votes, they are no classes: "
+            "[label.votes] takes a column of counts for each class"
+        )
+    if not classes.dropped and not classes.doubtful:
+        yield f"{len(classes.kept)} classes of all {kept:,} labelled rows: every label is in one"
+
+
+def _columns(chosen: Chosen, other: Mapping[str, str], n_columns: int) -> str:
+    counts = chosen.counted()
+    if other:
+        counts["no number a row"] += len(other)
+    if not counts:
+        return f"Left out: none of {n_columns} columns"
+    kinds = ", ".join(f"{kind} {n}" for kind, n in counts.most_common())
+    return f"Left out: {sum(counts.values())} of {n_columns} columns ({kinds}); each with its reason under [features]"
+
+
+def _offers(chosen: Chosen) -> Iterator[str]:
+    for offer in chosen.offers[:MOST_NAMED]:
+        kind = chosen.kinds[offer.name]
+        yield (
+            f"Left out, but tells {offer.gain:.0%} of the class: {offer.name} ({kind}); lines to use it stand "
+            "under [features]"
+        )
+    if len(chosen.offers) > MOST_NAMED:
+        yield f"Left out, but tell of the class: {len(chosen.offers) - MOST_NAMED} more columns"
+
+
+def offer_lines(chosen: Chosen) -> Iterator[str]:
+    """Yield the lines of the columns that are left out and tell the class, as comments."""
+    if chosen.offers:
+        yield "# Left out, but they tell the class. Remove the # to use them, if the target has them made so too:"
+    for offer in chosen.offers:
+        for name, expression in offer.features.items():
+            share = comment_text(f"{offer.name} tells {offer.gain:.0%} of the class")
+            yield f"# {toml_text(name)} = {toml_text(expression)}  # {share}"
+
+
+def _suspects(chosen: Chosen) -> Iterator[str]:
+    for name, suspect in [*chosen.suspects.items()][:MOST_NAMED]:
+        yield f"Suspect, kept: {name}, {suspect.shown}"
+    if len(chosen.suspects) > MOST_NAMED:
+        yield f"Suspects, kept: {len(chosen.suspects) - MOST_NAMED} more, which tell less"
+
+
+def _named(some: Mapping[str, int]) -> str:
+    shown = ", ".join(f"{brief(name)!r} {n:,}" for name, n in [*some.items()][:MOST_NAMED])
+    return shown + (f", and {len(some) - MOST_NAMED} more" if len(some) > MOST_NAMED else "")
+
+
+def reasons_of_vectors(left_out: Mapping[str, str], seen: Profile) -> dict[str, str]:
+    """Return the reasons with a vector's name once, where the reason against all of its elements is the same."""
+    reasons: dict[str, set[str | None]] = {}
+    for name in seen.columns:
+        reasons.setdefault(vector_name(name), set()).add(left_out.get(name))
+    comment = {}
+    for name, reason in left_out.items():
+        whole = vector_name(name)
+        comment[whole if reasons.get(whole) == {reason} else name] = reason
+    return comment
+
+
+# The text of a first specification: TOML, with what was seen in comments.
 
 HELD_OUT = 0.2
 BUDGET = 0.1

@@ -1,13 +1,10 @@
-"""A first specification for a labelled catalogue: what `blr init` writes.
-
-It trains as it is, and says in comments what was seen, what was left out, and why; a person edits it from there.
-"""
+"""A first specification from a catalogue: `blr init`."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,9 @@ import numpy as np
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
+from blr.arrays import mid_ranks
 from blr.selection.folds import assign_folds
+from catalogs.arrays.texts import stripped_texts
 from catalogs.catalog.catalog import Catalog, Column, Element
 from catalogs.errors import brief
 from catalogs.formats import annotated_columns
@@ -33,16 +32,9 @@ from catalogs.profile.leaks import is_number_of_votes, label_numbers
 from catalogs.profile.quality import about_a_magnitude, naming_column, repeating_column, suspected_identifiers
 from catalogs.sky.positions import positions
 from flows.draft._classes import StartingClasses, can_name, fewest_rows, starting_classes
-from flows.draft._columns import Chosen, choose_columns
-from flows.draft._copies import near_copies, places_by_order
-from flows.draft._exclusions import (
-    LABELS_ALONE,
-    Evidence,
-    on_the_sky,
-    reason_against,
-)
-from flows.draft._expressions import quoted
-from flows.draft._offered import offered
+from flows.draft._columns import Chosen, Offered, choose_columns
+from flows.draft._exclusions import LABELS_ALONE, Evidence, on_the_sky, reason_against
+from flows.draft._expressions import quoted, telling
 from flows.draft._page import FEW_LABELS, HELD_OUT, Page, Split
 from flows.draft.inspected import PositionSummary
 from flows.draft.inspection import described_positions, labelled_rows, leaking_column, seen_profile
@@ -52,7 +44,126 @@ from flows.labels.classes import RARE
 from flows.labels.reader import label_texts
 from flows.specification.toml_file import parse_specification
 
-__all__ = ["Start", "starting_specification"]
+__all__ = ["Start", "near_copies", "offered", "places_by_order", "starting_specification"]
+
+# Columns that order the rows as another one does: they say nothing that it does not say.  Shapes: n rows.
+
+Floats = NDArray[np.float64]
+
+SAME_ORDER = 0.9995
+"""Rank correlation from which one of two columns says nothing new: a velocity of recession and its redshift."""
+MOST_COMPARED, ROWS_COMPARED, FEWEST_COMPARED = 60, 2000, 50
+
+
+def near_copies(rows: Mapping[str, Floats], names: Sequence[str]) -> dict[str, str]:
+    """Return the columns (n,) that order the rows as an earlier one does, each with that one."""
+    ranked: dict[str, Floats] = {}
+    copies: dict[str, str] = {}
+    for name in names[:MOST_COMPARED]:
+        x = rows[name][:ROWS_COMPARED]
+        for other, y in ranked.items():
+            if _ordered_alike(x, y):
+                copies[name] = other
+                break
+        else:
+            ranked[name] = x
+    return copies
+
+
+def places_by_order(rows: Mapping[str, Floats], coordinates: Mapping[str, Floats]) -> dict[str, str]:
+    """Return the columns (n,) that order the rows as one of the coordinates (n,) does, each with that one.
+
+    No measurement follows a coordinate so closely, but the same place in another unit does, or at another time.
+    """
+    found: dict[str, str] = {}
+    for name, x in rows.items():
+        for other, y in coordinates.items():
+            if (
+                name not in coordinates
+                and name not in found
+                and _ordered_alike(x[:ROWS_COMPARED], y[:ROWS_COMPARED])
+            ):
+                found[name] = other
+    return found
+
+
+def _ordered_alike(x: Floats, y: Floats) -> bool:
+    """Say whether one column orders the rows (n,) as another does, which has values in nearly all of its rows."""
+    both = np.isfinite(x) & np.isfinite(y)
+    enough = both.sum() >= FEWEST_COMPARED and both.sum() >= 0.9 * np.isfinite(x).sum()
+    return bool(enough) and _same_order(x[both], y[both])
+
+
+def _same_order(x: Floats, y: Floats) -> bool:
+    if np.ptp(x) == 0 or np.ptp(y) == 0:  # the spread of equal numbers may be their rounding
+        return False
+    a, b = mid_ranks(x), mid_ranks(y)
+    return abs(float(np.corrcoef(a, b)[0, 1])) > SAME_ORDER
+
+
+# Lines for columns that are left out and tell the class: texts of few values, flags and codes, others' answers.
+#
+# They stand in comments, ready to be used: a person knows whether the target has these columns made in the same way.
+# Shapes: n rows.
+
+TELLS = 0.05
+"""Share of the information on the class from which a column is offered."""
+KINDS = frozenset({"texts", "flags and codes", "others' answers"})
+MOST_VALUES = 12
+"""Different values of a column, each of which may be a feature."""
+LONGEST = 40
+"""Characters of such a text."""
+
+
+def offered(seen: Profile, evidence: Evidence, labelled: NDArray[np.bool_], chosen: Chosen) -> list[Offered]:
+    """Return what is offered of the columns left out, those that tell most first.
+
+    `labelled` are the chosen rows (n,) that have a class.
+    """
+    some = []
+    for name, kind in chosen.kinds.items():
+        gain = evidence.gains.get(name, 0.0)
+        if kind in KINDS and gain >= TELLS and not isinstance(name, Element):
+            features = _features(name, seen.chosen[name][labelled], evidence)
+            some += [Offered(name, gain, features)] if features else []
+    return sorted(some, key=lambda offer: -offer.gain)
+
+
+def _features(name: str, values: Any, evidence: Evidence) -> dict[str, str]:
+    """Return expressions: the column itself where it has many numbers or is yes or no, else one for each value."""
+    if name in evidence.rows:
+        numbers = evidence.rows[name]
+        known = np.unique(numbers[np.isfinite(numbers)])
+        if not 2 < len(known) <= MOST_VALUES or (known != np.trunc(known)).any():
+            return {_word(name): quoted(name)}
+        where = {f"{value:g}": numbers == value for value in known}
+        return {_word(f"{name}_{v}"): f"{quoted(name)} == {v}" for v in _those_that_tell(where, evidence)}
+    texts = np.array(stripped_texts(values), dtype=object)
+    distinct = sorted(set(texts.tolist()) - {""})
+    if not 1 < len(distinct) <= MOST_VALUES or max(map(len, distinct)) > LONGEST:
+        return {}
+    where = {text: np.asarray(texts == text) for text in distinct if _can_be_quoted(text)}
+    return {_word(f"{name}_{t}"): f"{quoted(name)} == '{t}'" for t in _those_that_tell(where, evidence)}
+
+
+def _those_that_tell(where: dict[str, NDArray[np.bool_]], evidence: Evidence) -> list[str]:
+    """Return the values whose rows (n,) tell the class; of two one, since the other one says the same."""
+    found = telling(where, evidence.classes)
+    opposite = len(found) == 2 and bool((where[found[0]] ^ where[found[1]]).all())
+    return found[:1] if opposite else found
+
+
+def _can_be_quoted(text: str) -> bool:
+    return text.isprintable() and not set(text) & {"'", "\\"}
+
+
+def _word(text: str) -> str:
+    return "_".join("".join(c if c.isalnum() else " " for c in text.lower()).split()) or "feature"
+
+
+# A first specification for a labelled catalogue: what `blr init` writes.
+#
+# It trains as it is, and says in comments what was seen, what was left out, and why; a person edits it from there.
 
 FEWEST = 2
 """Least number of sampled rows of each class on each side of the best split."""

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.engines._threads import ThreadEngine
-from flows.engines.engine import Engine
+from flows.engines.engine import Engine, ThreadEngine
 from flows.errors import EngineError, UsageError
 
 __all__ = ["THREADS_HERE", "EngineChoice"]

@@ -1,17 +1,33 @@
-"""What an engine does: `map` and `reduce`; and the tree in which `reduce` adds.
-
-An engine is handed a function and items.  On workers elsewhere the function that is mapped is one of a module, and
-items and results are values that JSON has: texts, numbers, lists of them.  What is reduced are sums: the function may
-hold arrays, and results are tuples of arrays.
-"""
+"""Where work is done: what an engine is, the threads of this machine, and results in the order of their jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["FAN_IN", "Engine", "Lost", "Tree"]
+from blr.threads import ordered_map
+from flows.errors import EngineError
+
+__all__ = [
+    "FAN_IN",
+    "Engine",
+    "Lost",
+    "ThreadEngine",
+    "Tree",
+    "current_engine",
+    "in_order",
+    "working_here",
+    "working_on",
+]
+
+# What an engine does: `map` and `reduce`; and the tree in which `reduce` adds.
+#
+# An engine is handed a function and items.  On workers elsewhere the function that is mapped is one of a module, and
+# items and results are values that JSON has: texts, numbers, lists of them.  What is reduced are sums: the function may
+# hold arrays, and results are tuples of arrays.
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -103,3 +119,92 @@ class Tree(Generic[T]):
                 self.push(waiting[0] if len(waiting) == 1 else self.add(waiting), level + 1)
             level += 1
         raise ValueError("got no part, expected at least one")
+
+
+# Work on threads of this process.
+
+
+@dataclass(frozen=True)
+class ThreadEngine:
+    """An engine on so many threads of this process; one thread is the caller's own."""
+
+    threads: int = 1
+    name: str = "threads"
+    is_remote: bool = False
+
+    @property
+    def description(self) -> str:
+        """The number of threads."""
+        return f"{self.threads} threads of this process"
+
+    def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R | Lost]]:
+        """Yield each item with its result, as `Engine.map` says; here in the order of the items."""
+        yield from ordered_map(lambda item: (item, work(item)), items, threads=self.threads)
+
+    def reduce(self, work: Callable[[T], R], items: Iterable[T], *, add: Callable[[Sequence[R]], R]) -> R:
+        """Return the sum of the results, as `Engine.reduce` says."""
+        tree = Tree(add)
+        for part in ordered_map(work, items, threads=self.threads):
+            tree.push(part)
+        return tree.total()
+
+
+# The engine that sums are made on at the moment, which a run sets once for all of its steps.
+
+_engine: ContextVar[Engine | None] = ContextVar("engine", default=None)
+
+
+@contextmanager
+def working_on(engine: Engine) -> Iterator[None]:
+    """Let the steps in the block work on an engine."""
+    token = _engine.set(engine)
+    try:
+        yield
+    finally:
+        _engine.reset(token)
+
+
+@contextmanager
+def working_here() -> Iterator[None]:
+    """Let the steps in the block work in this process: on files that no other machine sees."""
+    with working_on(ThreadEngine()):
+        yield
+
+
+def current_engine(threads: int) -> Engine:
+    """Return the engine of the moment: workers where a run has named them, else so many threads."""
+    engine = _engine.get()
+    return engine if engine is not None and engine.is_remote else ThreadEngine(threads)
+
+
+# Results of an engine in the order of the items, for those that need them so.
+
+
+def in_order(
+    engine: Engine,
+    work: Callable[[T], R],
+    items: Sequence[T],
+    *,
+    number: Callable[[T], int],
+    name: Callable[[T], str],
+) -> Generator[tuple[T, R]]:
+    """Yield each item with its result, in the order of their numbers 0, 1, ...; results that come early wait.
+
+    `name` is what an error calls an item.  Where the caller closes the iterator early, work that has begun is
+    finished, and no other begins.
+
+    Raises
+    ------
+    EngineError
+        If the workers of an item were killed each time; and as `Engine.map` does.
+    """
+    waiting: dict[int, R] = {}
+    following = 0
+    with closing(engine.map(work, items)) as results:
+        for item, result in results:
+            if isinstance(result, Lost):
+                raise EngineError(f"{name(item)}: {result.reason}")
+            waiting[number(item)] = result
+            while following in waiting:
+                yield items[following], waiting.pop(following)
+                following += 1

@@ -35,9 +35,7 @@ from catalogs.sky.photometry import (
 from flows.errors import SpecificationError
 from flows.features.column_mapping import ColumnMapping
 from flows.features.flux_units import error_scale, unit_of_band
-from flows.specification.catalog import Marks
-from flows.specification.photometry import ERROR, Band, made_by
-from flows.specification.ranges import as_sentinels
+from flows.specification.catalog import ERROR, Band, Marks, as_sentinels, made_by
 
 __all__ = ["DerivedColumns"]
 

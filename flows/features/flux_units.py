@@ -13,7 +13,7 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from catalogs.expressions.expression import Expression
 from catalogs.sky.photometry import ZERO_POINT, unit_factor
-from flows.specification.photometry import Band
+from flows.specification.catalog import Band
 
 __all__ = ["error_scale", "flux_unit", "unit_of_band", "written_unit"]
 

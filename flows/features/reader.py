@@ -25,7 +25,7 @@ from catalogs.sky import photometry
 from catalogs.sky.photometry import State, floats
 from flows.features._derived_columns import DerivedColumns
 from flows.features.column_mapping import ColumnMapping
-from flows.specification.ranges import as_sentinels
+from flows.specification.catalog import as_sentinels
 from flows.specification.specification import Specification
 
 __all__ = [

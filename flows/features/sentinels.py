@@ -13,9 +13,8 @@ from catalogs.arrays.values import is_real
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import nearest
 from flows.errors import SpecificationError
-from flows.specification.catalog import MARKS, CatalogTable
+from flows.specification.catalog import MARKS, CatalogTable, Target
 from flows.specification.specification import Specification
-from flows.specification.target import Target
 
 __all__ = ["check_marks", "check_target_marks"]
 

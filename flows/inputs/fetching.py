@@ -24,8 +24,16 @@ from catalogs.remote.remote_file import RemoteFile
 from catalogs.remote.urls import file_name, has_secret, shown
 from flows.errors import FlowError, Interrupted, OutputFolderError, UsageError
 from flows.inputs.files import copy_name
-from flows.inputs.origins import Brought, Known, spoken
-from flows.inputs.source import LocalSource, Origin, RemoteSource, Source, local_sources
+from flows.inputs.source import (
+    Brought,
+    Known,
+    LocalSource,
+    Origin,
+    RemoteSource,
+    Source,
+    local_sources,
+    spoken,
+)
 from flows.runs.allowed_roots import url_roots
 from flows.runs.lock import Owner, exclusive, files_kept
 from flows.runs.progress import tell

@@ -1,30 +1,45 @@
-"""Catalogues opened to be read, wherever they are: Parquet at a URL in its place, other formats fetched.
-
-What is classified or trained on is read whole, and fetched whole (`flows.inputs.fetching`).
-"""
+"""Catalogues that are opened: whole, one object's row, or in pieces for workers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Checksums, verified
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Checksums, Divisible, Partition, verified
 from catalogs.formats import joined, open_listing
 from catalogs.parquet import dataset as parquet
 from catalogs.remote.listing import Listing
 from catalogs.table_choice import TableChoice
-from flows.inputs.catalogue import check_links
 from flows.inputs.fetching import fetched_sources, listing_of
-from flows.inputs.source import LocalSource, RemoteSource, Source
+from flows.inputs.source import LocalSource, RemoteSource, Source, check_links
 from flows.runs.progress import tell
 
-__all__ = ["first_rows", "opened", "opened_together", "opened_whole", "thinned", "with_checksums"]
+__all__ = [
+    "ObjectRow",
+    "Piece",
+    "Workers",
+    "find_object",
+    "first_rows",
+    "opened",
+    "opened_together",
+    "opened_whole",
+    "pieces_of",
+    "read_object",
+    "thinned",
+    "with_checksums",
+]
+
+# Catalogues opened to be read, wherever they are: Parquet at a URL in its place, other formats fetched.
+#
+# What is classified or trained on is read whole, and fetched whole (`flows.inputs.fetching`).
 
 
 @contextmanager
@@ -116,3 +131,127 @@ def thinned(batches: Iterable[pa.RecordBatch], step: int, *, start: int = 0) -> 
     for batch in batches:
         yield batch if step == 1 else batch.take(pa.array(np.arange(first, batch.num_rows, step)))
         first = (first - batch.num_rows) % step
+
+
+# One object of a catalogue by its identifier: where its row is.
+#
+# A catalogue of ten million rows is read once, this column alone.
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectRow:
+    """Where the first row of an object is, counted from 0 in its partition, and how many rows the object has."""
+
+    partition: Partition
+    row: int
+    n_rows: int
+
+
+def find_object(catalog: Catalog, column: str, identifier: str) -> ObjectRow | None:
+    """Return where the object is whose `column` holds the identifier, blanks at its ends aside; None where nowhere.
+
+    A number is compared as a number: 7 finds 7 and 7.0, but not the text 007.
+    """
+    wanted = identifier.strip()
+    found: ObjectRow | None = None
+    n = 0
+    for partition in catalog.partitions:
+        first = 0
+        for batch in partition.batches([column], BATCH_ROWS):
+            rows = np.flatnonzero(_holds(batch.column(0), wanted))
+            n += len(rows)
+            if found is None and len(rows):
+                found = ObjectRow(partition, first + int(rows[0]), 0)
+            first += batch.num_rows
+    return None if found is None else ObjectRow(found.partition, found.row, n)
+
+
+def _holds(column: pa.Array, wanted: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return which values of a column (n,) are the identifier."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        try:
+            number = pa.scalar(wanted).cast(column.type)
+        except pa.ArrowInvalid:
+            return np.zeros(len(column), dtype=bool)
+        same = pc.equal(column, number)
+    else:
+        same = pc.equal(pc.utf8_trim_whitespace(column.cast(pa.large_string())), wanted)
+    return np.asarray(pc.fill_null(same, fill_value=False).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def read_object(place: ObjectRow, columns: tuple[str, ...]) -> pa.RecordBatch:
+    """Return the row of an object, as a batch of one row."""
+    return next(_from_row(place, columns)).slice(0, 1)
+
+
+def _from_row(place: ObjectRow, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    first = 0
+    for batch in place.partition.batches(columns, BATCH_ROWS):
+        if first <= place.row < first + batch.num_rows:
+            yield batch.slice(place.row - first)
+        first += batch.num_rows
+
+
+# Pieces of catalogues, each read by one worker: a file, or a part of a large one.
+
+R = TypeVar("R")
+
+PIECE_ROWS = 8 * BATCH_ROWS
+"""Rows of a part of a large file: whole batches, seconds of work."""
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A file, or a part of one: its number among all, its catalogue's number, and its rows.
+
+    `first` is the number of its first row among the rows of all catalogues.
+    """
+
+    number: int
+    catalog: int
+    partition: Partition
+    first: int = 0
+
+
+class Reading(Protocol):
+    """Has a function called with each piece, somewhere; yields the pieces with its results, in their order."""
+
+    def __call__(self, work: Callable[[Piece], R], pieces: Sequence[Piece], /) -> Generator[tuple[Piece, R]]:
+        """Yield each piece with what was found in it."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Workers:
+    """The pieces that workers read, which are other processes than this one, and what hands these out."""
+
+    reading: Reading
+    pieces: tuple[Piece, ...]
+
+    def in_order(self, work: Callable[[Piece], R]) -> Generator[tuple[Piece, R]]:
+        """Yield each piece with what the workers found in it, in catalogue order."""
+        return self.reading(work, self.pieces)
+
+
+def pieces_of(catalogs: Sequence[Catalog], choice: TableChoice) -> tuple[Piece, ...]:
+    """Return what workers read of catalogues, in order: their files, large ones in parts, by absolute paths."""
+    pieces: list[Piece] = []
+    first = 0
+    for number, catalog in enumerate(catalogs):
+        for part in _parts(_with_absolute_path(catalog, choice)):
+            pieces.append(Piece(len(pieces), number, part, first))
+            first += part.n_rows
+    return tuple(pieces)
+
+
+def _parts(catalog: Catalog) -> Iterator[Partition]:
+    for partition in catalog.partitions:
+        if partition.counted:
+            yield from partition.divided(PIECE_ROWS) if isinstance(partition, Divisible) else [partition]
+
+
+def _with_absolute_path(catalog: Catalog, choice: TableChoice) -> Catalog:
+    """Return the catalogue with absolute paths, since a worker may run in another folder."""
+    return catalog if catalog.path.is_absolute() else choice.open(catalog.path.absolute())

@@ -1,28 +1,238 @@
-"""Labels of a table that is too large for the memory, in a file of SQLite: by identifier, or by pixel of the sky.
-
-Rows are joined batch by batch: a join reads the identifiers that it is asked for, or the pixels of its rows with their
-neighbours.  Workers read the file, too; nobody writes it once it is made.
-Shapes: n rows of a batch, L labels.
-"""
+"""Labels of a table of its own: held in memory, or of a large table in a file of SQLite."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
+from catalogs.files.atomic import StorageError
 from catalogs.profile.split import healpix_pixels, with_neighbouring_pixels
-from flows.labels._held_labels import SHOWN, Conflicts, HeldPlaces, place_conflicts, plain_number
-from flows.labels._label_file import conflicts_in, count, label_file, new_label_file
+from catalogs.sky.positions import match_positions, near_others
 
-__all__ = ["StoredNames", "StoredPlaces"]
+__all__ = [
+    "SHOWN",
+    "Conflicts",
+    "HeldNames",
+    "HeldPlaces",
+    "StoredNames",
+    "StoredPlaces",
+    "conflicts_in",
+    "count",
+    "label_file",
+    "new_label_file",
+    "place_conflicts",
+    "plain_number",
+]
+
+# Labels of a table in memory, by identifier or by position.
+#
+# An object that a table labels twice, differently, has a conflict and no label.  Shapes: n rows of a batch, L labels.
 
 Array = np.ndarray[Any, Any]
+
+SHOWN = 20
+"""Objects in conflict that are named."""
+
+
+@dataclass(frozen=True)
+class Conflicts:
+    """How many objects have labels in conflict, and the labels of some of them, by name or place."""
+
+    n: int = 0
+    shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, labels: Mapping[str, tuple[str, ...]]) -> Conflicts:
+        """Return those of all objects whose labels differ."""
+        return cls(len(labels), dict(sorted(labels.items())[:SHOWN]))
+
+
+def plain_number(name: str) -> str:
+    """Return a whole number without the zeros in front, by which texts are made as long as each other."""
+    return name.lstrip("0") or "0" if name.isdecimal() else name
+
+
+@dataclass(frozen=True, eq=False)
+class HeldNames:
+    """Labels by identifier; where they are `numbered`, zeros in front of a number do not count."""
+
+    labels: Mapping[str, str]
+    differing: Mapping[str, tuple[str, ...]]
+    is_numbered: bool = False
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[str, str]]) -> HeldNames:
+        """Return the labels of a table's rows, identifiers with labels; what is without either is left out."""
+        return cls._agreed(pairs, {}, is_numbered=False)
+
+    @classmethod
+    def _agreed(
+        cls, pairs: Iterable[tuple[str, str]], before: Mapping[str, tuple[str, ...]], *, is_numbered: bool
+    ) -> HeldNames:
+        labels: dict[str, str] = {}
+        differing = dict(before)
+        for name, text in pairs:
+            if name and text and labels.setdefault(name, text) != text:
+                differing[name] = tuple(dict.fromkeys((*differing.get(name, ()), labels[name], text)))
+        return cls({n: t for n, t in labels.items() if n not in differing}, differing, is_numbered)
+
+    def __len__(self) -> int:
+        """L, the number of objects with a label."""
+        return len(self.labels)
+
+    @property
+    def conflicts(self) -> Conflicts:
+        """The objects whose labels differ."""
+        return Conflicts.of(self.differing)
+
+    @property
+    def first(self) -> str:
+        """The first identifier of the table that has a label."""
+        return next(iter(self.labels), "")
+
+    def numbered(self) -> HeldNames:
+        """Return the labels by whole numbers: '0001234' is 1234, and two names of one number may be in conflict."""
+        pairs = ((plain_number(name), text) for name, text in self.labels.items())
+        return self if self.is_numbered else self._agreed(pairs, self.differing, is_numbered=True)
+
+    def texts(self, names: Sequence[str]) -> Array:
+        """Return the labels (n,) of objects by identifier, '' of an object without one."""
+        wanted = map(plain_number, names) if self.is_numbered else names
+        return np.array([self.labels.get(name, "") for name in wanted], dtype=object)
+
+    def content(self) -> Iterator[tuple[str, str]]:
+        """Yield the identifiers with their labels, in order."""
+        return iter(sorted(self.labels.items()))
+
+
+@dataclass(frozen=True, eq=False)
+class HeldPlaces:
+    """Labels by position: degrees (L,), texts (L,), and the radius in arcseconds within which positions match."""
+
+    ra: Array
+    dec: Array
+    labels: Array
+    radius: float
+    differing: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, ra: Array, dec: Array, texts: Array, radius: float) -> HeldPlaces:
+        """Return the labels of places; where two within the radius of each other differ, neither has a label."""
+        known = np.isfinite(ra) & (texts != "")
+        ra, dec, texts = ra[known], dec[known], texts[known]
+        differing = place_conflicts(ra, dec, texts, radius)
+        agreed = np.ones(len(ra), dtype=bool)
+        agreed[list(differing)] = False
+        named = {f"{ra[i]:.6f} {dec[i]:+.6f}": labels for i, labels in differing.items()}
+        return cls(ra[agreed], dec[agreed], texts[agreed], radius, named)
+
+    def __len__(self) -> int:
+        """L, the number of places with a label."""
+        return len(self.ra)
+
+    @property
+    def conflicts(self) -> Conflicts:
+        """The places whose labels differ."""
+        return Conflicts.of(self.differing)
+
+    @property
+    def n_numbers(self) -> int:
+        """One more than the largest number of a label."""
+        return len(self.ra)
+
+    def nearest(self, ra: Array, dec: Array) -> tuple[Array, NDArray[np.intp]]:
+        """Return the labels (n,) of the nearest places within the radius, '' where none is, and their numbers or -1."""
+        index = match_positions(ra, dec, self.ra, self.dec, radius=self.radius)
+        if not len(self):
+            return np.full(len(index), "", dtype=object), index
+        return np.where(index >= 0, self.labels[index], ""), index
+
+    def content(self) -> Iterator[tuple[str, str]]:
+        """Yield the places with their labels, in order."""
+        rows = zip(self.ra.tolist(), self.dec.tolist(), self.labels.tolist(), strict=True)
+        return iter(sorted({f"{ra!r} {dec!r}": text for ra, dec, text in rows}.items()))
+
+
+def place_conflicts(ra: Array, dec: Array, texts: Array, radius: float) -> dict[int, tuple[str, ...]]:
+    """Return the labels within the radius of those places where they differ, by the place's index."""
+    found = {}
+    for i, others in enumerate(near_others(ra, dec, radius=radius)):
+        differing = dict.fromkeys([texts[i], *texts[others]])
+        if len(differing) > 1:
+            found[i] = tuple(sorted(differing))
+    return found
+
+
+# A file of SQLite with labels: made once, then read by any number of processes, without locks.
+
+CACHE_KILOBYTES = 65_536
+
+
+@contextmanager
+def new_label_file(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a new file, quickly: if the process ends before the file is complete, nobody reads it.
+
+    Raises
+    ------
+    StorageError
+        If there is no room on the disk, or the file cannot be made.
+    """
+    try:
+        with closing(sqlite3.connect(_address(path, "nolock=1"), uri=True, isolation_level=None)) as con:
+            con.execute("PRAGMA journal_mode = OFF")
+            con.execute("PRAGMA synchronous = OFF")
+            con.execute(f"PRAGMA cache_size = -{CACHE_KILOBYTES}")
+            con.create_function("plain_number", 1, plain_number, deterministic=True)
+            con.execute("BEGIN")
+            yield con
+            con.execute("COMMIT")
+    except sqlite3.OperationalError as error:
+        raise StorageError(
+            f"{path.parent}: got '{error}' while the labels of a table were sorted, expected enough space there "
+            "and among temporary files; free some space, or choose a model store on another disk with --store"
+        ) from error
+
+
+def _address(path: Path, how: str) -> str:
+    """Return the address of a file; SQLite takes no locks on it, which shared disks may lack."""
+    return f"file:{quote(str(path.absolute()))}?{how}"
+
+
+@contextmanager
+def label_file(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a file that nobody writes."""
+    with closing(
+        sqlite3.connect(_address(path, "mode=ro&immutable=1"), uri=True, isolation_level=None)
+    ) as con:
+        con.execute("PRAGMA temp_store = MEMORY")
+        yield con
+
+
+def count(con: sqlite3.Connection, table: str) -> int:
+    """Return the number of rows of a table."""
+    return int(con.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608  our own names
+
+
+def conflicts_in(con: sqlite3.Connection, suffix: str = "") -> Conflicts:
+    """Return the conflicts that the tables `conflicts` and `shown` have, or those of another suffix."""
+    names = [n for (n,) in con.execute(f"SELECT name FROM conflicts{suffix} ORDER BY name LIMIT {SHOWN}")]  # noqa: S608
+    texts = f"SELECT text FROM shown{suffix} WHERE name = ? ORDER BY row"  # noqa: S608
+    shown = {name: tuple(dict.fromkeys(t for (t,) in con.execute(texts, (name,)))) for name in names}
+    return Conflicts(count(con, f"conflicts{suffix}"), shown)
+
+
+# Labels of a table that is too large for the memory, in a file of SQLite: by identifier, or by pixel of the sky.
+#
+# Rows are joined batch by batch: a join reads the identifiers that it is asked for, or the pixels of its rows with
+# their neighbours.  Workers read the file, too; nobody writes it once it is made. Shapes: n rows of a batch, L labels.
 
 PIXEL_ORDERS = (3, 8)
 """Coarsest and finest order of the pixels, whose widths are 7.3 degrees and 14 arcminutes."""

@@ -15,7 +15,7 @@ from catalogs.arrays.texts import unique_texts
 from catalogs.arrays.values import NO_VALUES
 from catalogs.errors import brief, nearest
 from flows.errors import TrainingError
-from flows.specification.ranges import LabelRange, label_ranges
+from flows.specification.catalog import LabelRange, label_ranges
 from flows.specification.specification import Label
 
 __all__ = ["LabelReader", "LabelledRows", "check_classes", "is_doubtful", "label_texts", "require_exact"]

@@ -22,8 +22,8 @@ from catalogs.errors import nearest
 from catalogs.sky.photometry import floats
 from flows.errors import SpecificationError, TrainingError
 from flows.labels.reader import LabelReader, is_doubtful, label_texts, require_exact
+from flows.specification.catalog import label_of
 from flows.specification.label import Label
-from flows.specification.ranges import label_of
 
 __all__ = ["MARK", "Reviews", "harmless", "list_hash", "list_mark", "listed_name", "plain", "read_reviews"]
 

@@ -25,8 +25,7 @@ from catalogs.sky.positions import PositionUnit, positions, unit_of_position
 from flows.errors import SpecificationError, TrainingError
 from flows.inputs.fetching import fetched
 from flows.inputs.resolve import resolve_sources
-from flows.labels._held_labels import Conflicts, HeldNames, HeldPlaces
-from flows.labels._stored_labels import StoredNames, StoredPlaces
+from flows.labels._stored_labels import Conflicts, HeldNames, HeldPlaces, StoredNames, StoredPlaces
 from flows.labels.reader import label_texts, require_exact
 from flows.labels.reviews import Reviews, read_reviews
 from flows.specification.specification import Specification

@@ -1,10 +1,4 @@
-"""A model as a file: ASDF, checked at load, and no code in it.
-
-The file has a YAML text and binary blocks with the arrays.  This module reads the types that it writes, and nothing
-that lies outside of the file: any other tag, a compressed block or an array elsewhere is an error.  What the file
-claims to hold is compared with its size before memory is taken for it.
-https://www.asdf-format.org/projects/asdf-standard/en/latest/file_layout.html
-"""
+"""The ASDF file of a model: written with its digest, read without opening anything that it names."""
 
 from __future__ import annotations
 
@@ -21,6 +15,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from blr.candidates.training import TrainedClassifier
 from catalogs.files.atomic import atomic_path
 from catalogs.files.folders import open_bytes
 from catalogs.metadata.plain_yaml import SafeDumper, YamlError, read_yaml
@@ -32,12 +27,21 @@ from flows.models.store_folder import BEGIN
 
 __all__ = [
     "ModelFacts",
+    "read_classifier",
     "read_facts",
     "read_model",
     "read_tree",
+    "write_classifier",
     "write_model",
     "write_tree",
 ]
+
+# A model as a file: ASDF, checked at load, and no code in it.
+#
+# The file has a YAML text and binary blocks with the arrays.  This module reads the types that it writes, and nothing
+# that lies outside of the file: any other tag, a compressed block or an array elsewhere is an error.  What the file
+# claims to hold is compared with its size before memory is taken for it.
+# https://www.asdf-format.org/projects/asdf-standard/en/latest/file_layout.html
 
 TAGS = "tag:stsci.edu:asdf/"
 ROOT = "core/asdf-1.1.0"
@@ -316,3 +320,44 @@ def _damaged(path: Path, reason: str) -> ModelError:
         f"{path}: got a damaged model file ({first_line}), expected one as `blr train` wrote it; "
         "restore it from a copy, or delete its folder and train again"
     )
+
+
+# A classifier of `blr.fit_default` as an ASDF file, for those who train from arrays.
+
+
+def write_classifier(trained: TrainedClassifier, path: Path | str) -> None:
+    """Write a classifier of `blr.fit_default` to an ASDF file, whole or not at all.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> flows.write_classifier(trained, "trained.asdf")  # doctest: +SKIP
+    """
+    write_tree(trained.to_dict(), Path(path))
+
+
+def read_classifier(path: Path | str) -> TrainedClassifier:
+    """Return the classifier of `write_classifier`.
+
+    Raises
+    ------
+    ModelError
+        If the file is missing, damaged, or holds something else.
+
+    Examples
+    --------
+    >>> flows.read_classifier("trained.asdf").trust.verdict  # doctest: +SKIP
+    'green'
+    """
+    tree = read_tree(Path(path))
+    try:
+        return TrainedClassifier.from_dict(tree)
+    except Exception as error:  # a damaged file may raise anything
+        raise ModelError(
+            f"{path}: got a file without a whole classifier ({error}), expected one of flows.write_classifier; "
+            "write it again"
+        ) from error

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from catalogs.profile.split import HEALPIX_ORDER
-from flows.models.history import Promotion, standing_vetoes, veto_words
-from flows.models.judged_rows import ClassComparison, compare_classes, compare_losses, read_judged_rows
 from flows.models.model import Model
 from flows.models.request import PromoteRequest
+from flows.models.row_files import ClassComparison, compare_classes, compare_losses, read_judged_rows
 from flows.models.skill import SkillSummary, gain_interval, skill_words
 from flows.models.store import Store
-from flows.models.store_folder import StoredModel
+from flows.models.store_folder import Promotion, StoredModel, standing_vetoes, veto_words
 from flows.runs.difference import SampledChange
 from flows.runs.model_reference import ModelReference
 

@@ -16,10 +16,10 @@ from blr.trust.verdict import TrustAnswer
 from catalogs.profile.columns import Distribution
 from catalogs.profile.quality import Quality
 from catalogs.profile.split import SplitSummary
-from flows.models.history import Promotion
 from flows.models.label_noise import WrongLabels
 from flows.models.shift import TargetShift
 from flows.models.skill import SkillSummary
+from flows.models.store_folder import Promotion
 
 __all__ = [
     "UNDECIDED",

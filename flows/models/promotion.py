@@ -12,9 +12,9 @@ from typing import Literal
 
 from flows.errors import ModelError, UsageError
 from flows.models.comparison import Comparison, InRelease, compare_stored, gain_words, losses_words
-from flows.models.history import champion_before
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
+from flows.models.store_folder import champion_before
 from flows.runs.lock import exclusive
 from flows.runs.model_reference import ModelReference
 

@@ -16,10 +16,9 @@ from flows.errors import ModelError
 from flows.models.asdf_file import read_model, write_model
 from flows.models.description import ModelDescription
 from flows.models.description_file import description_file
-from flows.models.history import Promotion, write_decision
 from flows.models.listing import write_description
 from flows.models.model import Model
-from flows.models.store_folder import MODEL_FILE, StoredModel, StoreFolder
+from flows.models.store_folder import MODEL_FILE, Promotion, StoredModel, StoreFolder, write_decision
 from flows.runs.allowed_roots import check_inside
 from flows.runs.model_reference import ModelReference, check_name
 

@@ -3,7 +3,7 @@
 They take arrays, so that a notebook can draw what a report shows; `axes.new_axes` gives axes in the report's style,
 and `axes.svg` the figure as SVG.  Axes of matplotlib do as well.
 
-- `axes`: The axes that reports draw into: SVG text for light and dark pages, without matplotlib.
+- `axes`: Axes of a picture in SVG: lines, points, bars, bands and texts at places that data give.
 - `boundary`: The decision boundary over two features: probabilities as shades and contours, and boundaries
   of single draws.
 - `catalogue`: What was found in a catalogue: class shares with intervals, flags, and features against the
@@ -15,18 +15,6 @@ and `axes.svg` the figure as SVG.  Axes of matplotlib do as well.
 - `sky`: Maps of the whole sky, of counts in HEALPix pixels (Gorski et al. 2005, doi:10.1086/427976).
 - `style`: How pictures look: colours that any colour vision tells apart, words on axes, and ticks at round
   numbers.
-
-For this folder alone:
-
-- `_marks`: Marks as SVG elements: texts, lines, circles and images at points of a picture.
 """
 
-__all__ = [
-    "axes",
-    "boundary",
-    "catalogue",
-    "names",
-    "performance",
-    "sky",
-    "style",
-]
+__all__ = ["axes", "boundary", "catalogue", "names", "performance", "sky", "style"]

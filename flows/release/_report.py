@@ -19,8 +19,8 @@ from flows.release._contract import PROFILE, Check, Contract, Opened, Profile
 from flows.release._rows import CELL_ORDER
 from flows.release.check import Checked, check_table
 from flows.reports.answers import Answer, Finding
+from flows.reports.data import Made
 from flows.reports.html import Page, Picture, TableGroup, drawn, made_words, render_page
-from flows.reports.picture_data import Made
 from flows.reports.report_table import ReportTable
 
 __all__ = ["write_release_documents"]

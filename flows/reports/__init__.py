@@ -10,31 +10,20 @@
 - `catalogue_page`: The report of a classification: one HTML file beside the annotated catalogues that loads
   nothing from anywhere.
 - `census`: The tables of a census in a report: counts with intervals and their basis, purity and completeness.
-- `choice`: Why the candidate of the smallest log loss on rows that no fit saw is not the one selected, in
-  one sentence.
-- `class_words`: How a sentence names a class: "class 5", where the name alone would be read as a number.
 - `comparison_tables`: Champion and challenger in tables: for the page on which a person decides, and for a
   terminal.
-- `data`: What reports show: descriptions of models and counts of catalogues as they are stored, and what lies
-  beside.
+- `data`: What a report shows, as it is stored: numbers, tables and the data of pictures.
 - `explanation`: Why an object has its class: what `blr explain` prints, as values and as a page.
 - `grouping`: Classes that the features cannot tell apart: the sentence, the table, and the lines that join them.
 - `html`: Reports of trainings and classifications: one HTML file each that loads nothing from anywhere.
-- `picture_data`: Data beside a model from which its report can be drawn again: small arrays, and objects to
-  look at.
-- `report_table`: A table of texts, the form that every renderer of reports accepts.
-- `tables`: The report's tables, made once and rendered three ways: HTML (the template), terminal (rich),
-  Markdown.
-- `terminal_table`: A table on a terminal: as wide as the terminal allows, else a list; no cell is cut.
+- `report_table`: Tables of a report: their columns and rows, and how a terminal shows them.
+- `tables`: The tables of a training's report: candidates, classes, features and statistics.
 
 For this folder alone:
 
-- `_findings`: The answers that reports of trainings and of classifications share, and what they are made of.
-- `_per_class`: Completeness and purity of each class, with intervals, from the objects that judge a model.
+- `_findings`: What a report finds: sentences on the classes, the labels and the catalogue, the gravest first.
 - `_pictures`: The pictures of a report: first the two that matter most, then those that help to choose
   thresholds and reviews.
-- `_statistics`: Tables for statisticians: posteriors compared with the exact one, and the words that only they
-  use.
 - `_templates`: The templates of pages: every text that they are given is escaped.
 """
 
@@ -45,15 +34,11 @@ __all__ = [
     "catalogue_answers",
     "catalogue_page",
     "census",
-    "choice",
-    "class_words",
     "comparison_tables",
     "data",
     "explanation",
     "grouping",
     "html",
-    "picture_data",
     "report_table",
     "tables",
-    "terminal_table",
 ]

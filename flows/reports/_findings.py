@@ -1,9 +1,4 @@
-"""The answers that reports of trainings and of classifications share, and what they are made of.
-
-Four questions decide whether probabilities may be used: whether they are computed rightly, calibrated, better than the
-class shares, and valid for the objects to classify.  Words here are those of an astronomer; the last section of a
-report has the statistician's.
-"""
+"""What a report finds: sentences on the classes, the labels and the catalogue, the gravest first."""
 
 from __future__ import annotations
 
@@ -11,20 +6,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+import numpy as np
+
+from blr.calibration import share_interval
 from blr.trust.verdict import TrustAnswer
 from flows.models.description import Metrics, TrustSummary
 from flows.models.skill import has_skill
-from flows.reports._per_class import Share
 from flows.reports.data import Classification
 
 __all__ = [
     "MUCH_FLAGGED",
     "Answer",
+    "ClassPerformance",
     "Finding",
     "Level",
+    "Share",
     "begun_small",
     "beyond_finding",
     "calibrated_answer",
+    "class_performance",
     "computed_answer",
     "known_finding",
     "odd_headline",
@@ -33,6 +33,78 @@ __all__ = [
     "use_answer",
     "worst_level",
 ]
+
+# Completeness and purity of each class, with intervals, from the objects that judge a model.
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """A share of some objects with its 95 % interval; `value` is None where there are no such objects."""
+
+    value: float | None
+    low: float
+    high: float
+    n: int
+
+    @classmethod
+    def of(cls, count: int, n: int) -> Share:
+        """Return the share `count` of `n` objects, with Wilson's interval."""
+        low, high = share_interval(count, n, level=LEVEL)
+        return cls(value=count / n if n else None, low=float(low), high=float(high), n=n)
+
+    @property
+    def range(self) -> str:
+        """The interval in words."""
+        return f"{self.low:.1%} to {self.high:.1%}"
+
+    def __str__(self) -> str:
+        """Return the share with its interval."""
+        return "–" if self.value is None else f"{self.value:.1%} ({self.range})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassPerformance:
+    """One class: its share of the objects, its completeness, and the purity of the objects that are assigned to it.
+
+    Guesses by class shares alone would have the `share` as completeness and as purity.
+    """
+
+    name: str
+    n: int
+    n_assigned: int
+    share: float
+    completeness: Share
+    purity: Share
+
+
+def class_performance(
+    confusion: Sequence[Sequence[int]], classes: Sequence[str]
+) -> tuple[ClassPerformance, ...]:
+    """Return the performance on each class, of the counts (K, K) by class and by assigned class; none without."""
+    if not confusion:  # a model of an earlier version
+        return ()
+    counts = np.asarray(confusion, dtype=np.int64).reshape(len(classes), len(classes))
+    total = max(1, int(counts.sum()))
+    return tuple(
+        ClassPerformance(
+            name=name,
+            n=int(counts[k].sum()),
+            n_assigned=int(counts[:, k].sum()),
+            share=float(counts[k].sum() / total),
+            completeness=Share.of(int(counts[k, k]), int(counts[k].sum())),
+            purity=Share.of(int(counts[k, k]), int(counts[:, k].sum())),
+        )
+        for k, name in enumerate(classes)
+    )
+
+
+# The answers that reports of trainings and of classifications share, and what they are made of.
+#
+# Four questions decide whether probabilities may be used: whether they are computed rightly, calibrated, better than
+# the class shares, and valid for the objects to classify.  Words here are those of an astronomer; the last section of a
+# report has the statistician's.
 
 Level = Literal["good", "care", "bad", "plain"]
 

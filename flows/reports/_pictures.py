@@ -22,8 +22,14 @@ from flows.plots.performance import (
 )
 from flows.plots.sky import plot_sky
 from flows.plots.style import CLASSES, rescaled_ticks
-from flows.reports.data import Classification, TrainReport
-from flows.reports.picture_data import BoundaryPicture, FeatureComparison, SkyMap, StoredPictures
+from flows.reports.data import (
+    BoundaryPicture,
+    Classification,
+    FeatureComparison,
+    SkyMap,
+    StoredPictures,
+    TrainReport,
+)
 
 __all__ = ["Picture", "catalogue_pictures", "drawn", "training_pictures"]
 

@@ -16,6 +16,7 @@ from flows.reports._findings import (
     Finding,
     Level,
     calibrated_answer,
+    class_performance,
     computed_answer,
     known_finding,
     odd_headline,
@@ -23,7 +24,6 @@ from flows.reports._findings import (
     strange_findings,
     use_answer,
 )
-from flows.reports._per_class import class_performance
 from flows.reports.data import TrainReport, judged_objects
 
 __all__ = ["Answer", "Finding", "answer_lines", "training_answers"]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.classifier import Classifier
-from flows.reports.picture_data import BoundaryPicture
+from flows.reports.data import BoundaryPicture
 
 __all__ = ["boundary_picture", "separation"]
 

@@ -20,9 +20,8 @@ from flows.reports._findings import (
     use_answer,
 )
 from flows.reports.census import census_findings, census_words, counts_said
-from flows.reports.class_words import class_words
-from flows.reports.data import Classification
-from flows.reports.picture_data import NotableObject
+from flows.reports.data import Classification, NotableObject
+from flows.reports.report_table import class_words
 
 __all__ = ["ClassifyingModel", "ReleaseTroubles", "classification_answers", "trusted_in_part"]
 

@@ -18,10 +18,9 @@ from flows.reports import tables
 from flows.reports._pictures import catalogue_pictures
 from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles, classification_answers
 from flows.reports.census import bin_tables, census_table, selection_table
-from flows.reports.data import Classification
+from flows.reports.data import Classification, Made, NotableObject
 from flows.reports.explanation import ClassExample, example_table
 from flows.reports.html import AnswerPart, Page, TableGroup, linked, made_words, render_page
-from flows.reports.picture_data import Made, NotableObject
 from flows.reports.report_table import ReportTable
 
 __all__ = [

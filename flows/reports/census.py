@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from blr.census.results import Census, CountChange, SelectionCensus, SelectionQuality, Source
 from catalogs.errors import brief
 from flows.reports._findings import Finding, Level, begun_small, plain_end
-from flows.reports.class_words import class_words
-from flows.reports.report_table import ReportTable, percent
+from flows.reports.report_table import ReportTable, class_words, percent
 
 __all__ = [
     "bin_tables",

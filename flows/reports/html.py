@@ -22,8 +22,7 @@ from flows.reports import tables
 from flows.reports._pictures import Picture, catalogue_pictures, drawn, training_pictures
 from flows.reports._templates import template
 from flows.reports.answers import Answer, training_answers
-from flows.reports.data import TrainReport
-from flows.reports.picture_data import Made, NotableObject
+from flows.reports.data import Made, NotableObject, TrainReport
 from flows.reports.report_table import ReportTable
 
 __all__ = [

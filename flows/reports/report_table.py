@@ -1,11 +1,22 @@
-"""A table of texts, the form that every renderer of reports accepts."""
+"""Tables of a report: their columns and rows, and how a terminal shows them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
-__all__ = ["ReportTable", "percent", "printable"]
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+
+__all__ = ["ReportTable", "class_words", "percent", "printable", "to_rich"]
+
+# A table of texts, the form that every renderer of reports accepts.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,3 +50,134 @@ def percent(share: float | None, digits: int = 1) -> str:
 def printable(text: str) -> str:
     """Return the text on one line, without control characters: they steer terminals."""
     return "".join(c if c.isprintable() else " " for c in text)
+
+
+# How a sentence names a class: "class 5", where the name alone would be read as a number.
+
+
+def class_words(name: str) -> str:
+    """Return the name of a class for a sentence that has numbers too."""
+    return name if any(c.isalpha() for c in name) else f"class {name}"
+
+
+# A table on a terminal: as wide as the terminal allows, else a list; no cell is cut.
+#
+# Rich narrows columns of texts first, down to one letter.  This module breaks headings of numbers between words first.
+# It breaks texts between words only after that, since texts name the rows.
+
+BOLD = Style(bold=True)
+LEAST_TEXT = 12
+"""Smallest width of a column of texts, in cells of the terminal, unless all of its texts are shorter."""
+LONGEST_WORD = 32
+"""Longest word, such as a file's name, that fits into a column without a break."""
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A table that is fitted to the width of the terminal when it is printed."""
+
+    table: ReportTable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield a table of the options' width, or a list where the table cannot be made as narrow."""
+        widths = _widths(self.table, options.max_width)
+        if widths is None:
+            yield _listed(self.table)
+        else:
+            yield from _drawn(self.table, widths, console, options)
+
+
+def to_rich(table: ReportTable) -> RenderableType:
+    """Return the table for a terminal of whatever width."""
+    return _Fitted(table)
+
+
+def _drawn(
+    table: ReportTable, widths: list[int], console: Console, options: ConsoleOptions
+) -> Iterator[Segment]:
+    """Yield a table line by line: Rich's own table takes a millisecond a row."""
+    whole = sum(widths) + 2 * len(widths) + 1
+    inside = options.update(width=whole, justify="left")
+    sides = ["right" if i in table.numeric else "left" for i in range(len(widths))]
+
+    def lines(cells: Sequence[str], style: Style | None, *, low: bool = False) -> Iterator[Segment]:
+        wrapped = [
+            [text]
+            if cell_len(text) <= width
+            else [part.plain.strip() for part in Text(text).wrap(console, width, overflow="fold")]
+            for text, width in zip(map(printable, cells), widths, strict=True)
+        ]
+        if low:
+            most = max(map(len, wrapped))
+            wrapped = [[""] * (most - len(column)) + column for column in wrapped]
+        for parts in zip_longest(*wrapped, fillvalue=""):
+            padded = (
+                " " * (width - cell_len(text)) + text if side == "right" else set_cell_size(text, width)
+                for text, width, side in zip(parts, widths, sides, strict=True)
+            )
+            yield Segment(f" {'  '.join(padded)}  \n", style)
+
+    if table.title:
+        yield from console.render(_title(table), inside)
+    yield Segment(" " * whole + "\n")
+    yield from lines(table.columns, BOLD, low=True)
+    yield Segment(f" {'─' * (whole - 2)} \n")
+    for i, row in enumerate(table.rows):
+        yield from lines(row, BOLD if i == table.marked else None)
+    yield Segment(" " * whole + "\n")
+    if caption := _caption(table):
+        yield from console.render(caption, inside)
+
+
+def _caption(table: ReportTable) -> Text | None:
+    lines = [Text(printable(table.remark)), Text(printable(table.note), style="dim")]
+    return Text("\n", style="not italic").join(line for line in lines if line) if any(lines) else None
+
+
+def _title(table: ReportTable) -> Text:
+    return Text(printable(table.title), style="bold")
+
+
+def _widths(table: ReportTable, width: int) -> list[int] | None:
+    """Return the columns' widths; None where the table is too wide at the least ones."""
+    n = len(table.columns)
+    cells = [[printable(row[i]) for row in table.rows] for i in range(n)]
+    heads = [printable(name) for name in table.columns]
+    widths = [
+        max(map(cell_len, (head, *column)), default=1) for head, column in zip(heads, cells, strict=True)
+    ]
+    least = [
+        max(map(cell_len, (*head.split(), *column)), default=1)
+        if i in table.numeric
+        else min(widths[i], max(LEAST_TEXT, min(_longest_word((head, *column)), LONGEST_WORD)))
+        for i, (head, column) in enumerate(zip(heads, cells, strict=True))
+    ]
+    room = width - 2 * n - 1  # two blanks between columns, and one at each end
+    for shrinking in (sorted(table.numeric), [i for i in range(n) if i not in table.numeric]):
+        while sum(widths) > room:
+            widest = max(shrinking, key=lambda i: widths[i] if widths[i] > least[i] else 0, default=None)
+            if widest is None or widths[widest] <= least[widest]:
+                break
+            widths[widest] -= 1
+    return widths if sum(widths) <= room else None
+
+
+def _longest_word(texts: tuple[str, ...]) -> int:
+    return max((cell_len(word) for text in texts for word in text.split()), default=1)
+
+
+def _listed(table: ReportTable) -> RenderableType:
+    """Return the table as a list: a line that names the row, then its other cells, each with its column."""
+    n_names = next((i for i in range(len(table.columns)) if i in table.numeric), len(table.columns))
+    n_names = max(1, min(n_names, 2))
+    parts: list[RenderableType] = [_title(table)]
+    for i, row in enumerate(table.rows):
+        pairs = zip(table.columns, row, strict=True)
+        said = [f"{printable(column)} {printable(cell)}".strip() if cell else "" for column, cell in pairs]
+        name, rest = ("; ".join(filter(None, part)) for part in (said[:n_names], said[n_names:]))
+        chosen = i == table.marked
+        parts.append(Text(f"* {name} (selected)" if chosen else f"* {name}", style="bold" if chosen else ""))
+        if rest:
+            parts.append(Padding(Text(rest), (0, 0, 0, 4), expand=False))
+    below = _caption(table)
+    return Group(*parts, *([below] if below else []), "")

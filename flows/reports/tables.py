@@ -1,32 +1,29 @@
-"""The report's tables, made once and rendered three ways: HTML (the template), terminal (rich), Markdown.
-
-A cell is text that may come from a catalogue or a specification, so every renderer takes it literally.
-"""
+"""The tables of a training's report: candidates, classes, features and statistics."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 
-from blr.candidates.candidate import CandidateRow
+from blr.candidates.candidate import CandidateRow, PosteriorCheck
 from catalogs.profile.split import SplitSummary
 from flows.models.skill import gain_interval
-from flows.reports._per_class import class_performance
-from flows.reports._statistics import TERMS, check_tables, term_table
+from flows.reports._findings import class_performance, plain_end
 from flows.reports.answers import training_answers
-from flows.reports.choice import choice_words, feature_set
 from flows.reports.data import Classification, TrainReport, judged_objects
 from flows.reports.grouping import grouping_tables
-from flows.reports.report_table import ReportTable, percent, printable
-from flows.reports.terminal_table import to_rich
+from flows.reports.report_table import ReportTable, percent, printable, to_rich
 
 __all__ = [
     "TERMS",
     "ReportTable",
+    "candidate_name",
     "candidate_table",
     "check_tables",
+    "choice_words",
     "class_count_table",
     "class_tables",
+    "feature_set",
     "feature_table",
     "flag_table",
     "label_table",
@@ -41,6 +38,179 @@ __all__ = [
     "to_markdown",
     "to_rich",
 ]
+
+# Why the candidate of the smallest log loss on rows that no fit saw is not the one selected, in one sentence.
+
+CRITERIA = {"evidence": "log evidence", "bic": "BIC", "loo": "left-out log density"}
+"""Name of the score that ranks the candidates, by the value of select.by."""
+
+
+def choice_words(report: TrainReport) -> str:
+    """Return why the candidate of the smallest held-out or left-out log loss was not selected; '' if it was."""
+    chosen = report.chosen
+    better = [i for i, c in enumerate(report.model.candidates) if c.log_loss < chosen.log_loss]
+    if not better or report.model.selected_by not in {"", *CRITERIA}:
+        return _of_mixture(report) if better else ""
+    first = min(better, key=lambda i: report.model.candidates[i].log_loss)
+    best = report.model.candidates[first]
+    more = f" ({len(better)} candidates have a smaller one)" if len(better) > 1 else ""
+    return (
+        f"{candidate_name(report, first)} has the smallest {report.metrics.judged_by} log loss, "
+        f"{best.log_loss:.4f} against the selected one's {chosen.log_loss:.4f}{more}, and was not selected: "
+        f"{_reason(report, best, chosen)}. {_what_judges(report, mixture=False)}"
+    )
+
+
+def _reason(report: TrainReport, best: CandidateRow, chosen: CandidateRow) -> str:
+    by = report.model.selected_by or "evidence"
+    ranked = f"candidates are ranked by {CRITERIA[by]} on the training objects"
+    if by == "evidence":
+        rival = best.log_evidence - chosen.log_evidence
+        weight = (
+            f"by which its probability is {_probability(best.weight)} against {_probability(chosen.weight)}"
+        )
+        return f"{ranked}, {weight} (log evidence {rival:+,.1f} nats)".replace("-", "−")
+    score, other = getattr(best, by), getattr(chosen, by)
+    if score is None or other is None:
+        return f"{ranked}, which is not known of it"
+    return f"{ranked}, where it has {score:,.1f} against {other:,.1f} nats".replace("-", "−")
+
+
+def _of_mixture(report: TrainReport) -> str:
+    """Return a sentence for a mixture, of which the marked candidate is only the largest part."""
+    first = min(range(len(report.model.candidates)), key=lambda i: report.model.candidates[i].log_loss)
+    weighed = {"average": "by evidence", "stack": "as left-out training objects ask for"}
+    how = weighed.get(report.model.selected_by, "by the training objects")
+    return (
+        f"{candidate_name(report, first)} has the smallest {report.metrics.judged_by} log loss, "
+        f"{report.model.candidates[first].log_loss:.4f}, and is not the marked one: the model is a mixture of "
+        f"candidates, weighed {how}; its own {report.metrics.judged_by} log loss is {report.metrics.log_loss:.4f}. "
+        f"{_what_judges(report, mixture=report.model.selected_by == 'stack')}"
+    )
+
+
+def _what_judges(report: TrainReport, *, mixture: bool) -> str:
+    """Return what the rows that judge decide: held-out ones nothing, left-out ones the shares of a stack."""
+    if report.metrics.judged_by == "held-out":
+        return "Held-out objects judge the model and choose nothing."
+    if mixture:
+        return (
+            "The left-out objects set the shares too, so that the mixture's own loss is a little too small."
+        )
+    return "Left-out objects judge the model here and choose nothing."
+
+
+def candidate_name(report: TrainReport, i: int) -> str:
+    """Return a name of a candidate: its basis and its features."""
+    return f"{report.model.candidates[i].basis} of {feature_set(report, i)}"
+
+
+def feature_set(report: TrainReport, i: int) -> str:
+    """Return the features of a candidate in words: those that it has or those that it lacks, whichever are fewer."""
+    chosen = report.model.candidates[i].features
+    left_out = [f.name for f in report.model.training.features if f.name not in chosen]
+    if not left_out:
+        return f"all {len(chosen)}"
+    return f"all but {', '.join(left_out)}" if len(left_out) < len(chosen) / 2 else ", ".join(chosen)
+
+
+def _probability(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+# Tables for statisticians: posteriors compared with the exact one, and the words that only they use.
+
+SERVED = {
+    "unchanged": "refined Gaussian; it errs too little to check",
+    "unchecked": "refined Gaussian; a check would take too long",
+    "confirmed": "refined Gaussian, confirmed",
+    "matched": "Gaussian of the exact mean and covariance, in place of the refined one",
+    "sampled": "draws of chains, in place of the refined Gaussian",
+    "failed": "refined Gaussian, not confirmed",
+}
+"""The posterior that is used, by the result of the check."""
+
+
+def check_tables(report: TrainReport) -> tuple[ReportTable, ...]:
+    """Return one table of the model's parts that were compared with the exact posterior; none where none was."""
+    compared = [
+        (1.0 if candidate.share is None else candidate.share, i, part, check)
+        for i, candidate in enumerate(report.model.candidates)
+        for part, check in zip(candidate.parts, candidate.checks, strict=False)
+        if check is not None
+    ]
+    if not compared:
+        return ()
+    rows = [
+        (
+            candidate_name(report, i),
+            "–" if part.scale is None else f"{part.scale:.2f}",
+            f"{share * part.weight:.1%}",
+            SERVED.get(check.way, check.way),
+            *_differences(check),
+            _evidence(check),
+        )
+        for share, i, part, check in sorted(compared, key=lambda row: (-row[0] * row[2].weight, row[1]))
+    ]
+    table = ReportTable(
+        title="Compared with the exact posterior",
+        columns=("candidate", "scale", "share", "served", "mean difference", "largest", "log evidence"),
+        rows=tuple(rows),
+        numeric=frozenset({1, 2, 4, 5, 6}),
+        note="Differences are those of the refined posterior's probabilities from the exact ones. The log "
+        "evidence is by bridge or importance sampling, with its standard error, in nats, of the rows of the model "
+        "that is kept: all labelled ones where it was fitted again. Shares are of the model.",
+    )
+    return (table,)
+
+
+def _differences(check: PosteriorCheck) -> tuple[str, str]:
+    mean, largest = (
+        "" if x is None else f"{x:.4f}" for x in (check.mean_difference, check.largest_difference)
+    )
+    return mean, largest
+
+
+def _evidence(check: PosteriorCheck) -> str:
+    value, error = check.log_evidence, check.log_evidence_error
+    if value is None:
+        return ""
+    return f"{value:,.2f}{'' if error is None else f' ± {error:.2f}'}".replace("-", "−")
+
+
+def term_table(reasons: Sequence[str]) -> ReportTable:
+    """Return the words of the last section, each with a line of explanation, and the reasons of the verdict."""
+    return ReportTable(
+        title="Words of this section",
+        columns=("word", "meaning"),
+        rows=TERMS,
+        remark=f"The verdict rests on: {'; '.join(plain_end(r) for r in reasons)}." if reasons else "",
+    )
+
+
+TERMS = (
+    ("nat", "unit of information: 1 nat is a factor of 2.718 in probability"),
+    ("evidence", "how probable the labels are under a candidate, averaged over all its weights"),
+    ("Occam factor", "the part of the evidence that a candidate pays for its freedom"),
+    ("BIC", "a rough estimate of the evidence, from the best weights and their number"),
+    ("approximation", "the Gaussian that stands for what the labels leave open about the weights"),
+    (
+        "shift norm",
+        "how far the mean of the weights is from the best weights, in standard deviations; small is good",
+    ),
+    ("second order", "what the evidence lacks at the next order of accuracy; small is good"),
+    ("k-hat", "whether weighted draws can check the approximation: they can below 0.7"),
+    (
+        "M, effective parameters",
+        "the number of functions, and how many of their weights the labels determine",
+    ),
+)
+"""Words that only statisticians use, and what they mean."""
+
+
+# The report's tables, made once and rendered three ways: HTML (the template), terminal (rich), Markdown.
+#
+# A cell is text that may come from a catalogue or a specification, so every renderer takes it literally.
 
 
 def report_tables(report: TrainReport) -> tuple[ReportTable, ...]:

@@ -1,39 +1,320 @@
-"""Choose objects of annotated catalogues for a human look: a budget, or the least certain of those flagged.
-
-The highest mutual information alone collects outliers and noise; a draw in proportion to it, whose inclusion
-probability is written down as a weight, stands for the whole catalogue.  Shapes: n rows.
-"""
+"""The objects that a person should see: the doubtful ones, the unlike ones, and as many as a budget allows."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
+from blr.census.spread import informed_sizes, spread_sample
 from blr.decisions import Flag
-from flows.reviews._budget import BudgetDraw, draw_budget
+from blr.explanation.novelty import MOST_COMPARED, relative
+from catalogs.errors import ColumnNotFoundError
+from catalogs.expressions.expression import Expression, parse
 from flows.reviews._files import (
     NAME,
     OUTLIERS_NAME,
     Chosen,
+    Outlier,
     check_unanswered,
     write_lists,
     write_outlier_lists,
 )
-from flows.reviews._objects import annotated_manifest, object_tables
-from flows.reviews._rows import ReviewSource, Space
+from flows.reviews._population import Bins, ValueSample, annotated_manifest, check_expression, object_tables
+from flows.reviews._rows import ReviewRows, ReviewSource, Space
 from flows.reviews.request import ReviewRequest
 from flows.runs.labelled import read_labelled_names
 from flows.runs.release_store import output_folder
 
-__all__ = ["ReviewResult", "review"]
+__all__ = ["BudgetDraw", "OutlierSearch", "ReviewResult", "draw_budget", "review"]
+
+# Objects that are unlike all labelled ones: possible new types, artefacts, and errors of the photometry.
+#
+# Shapes: n rows, D dimensions.
 
 Floats = NDArray[np.float64]
+SEARCHED = 100_000
+"""Objects among which outliers are looked for, at random: a type that is 0.3 % of a release is among them 300 times."""
+SPARE = 10
+"""Candidates for each outlier that is wanted: some are on the other list, or appear twice."""
+
+
+class OutlierSearch:
+    """The objects most unlike all labelled ones; of near-duplicates one alone.
+
+    First `sample` all rows, then `add` them.
+    """
+
+    def __init__(self, n: int, radius: float, rng: np.random.Generator) -> None:
+        self._n, self._most, self._radius, self._rng = n, n * SPARE, radius, rng
+        self._rows: list[tuple[float, int, Outlier]] = []
+        self._points = np.empty((0, 0))
+        self._keys, self._sampled = np.empty(0), np.empty((0, 0))
+        self._tree: scipy.spatial.cKDTree | None = None
+        self._n_rows = 0
+
+    def sample(self, rows: ReviewRows) -> None:
+        """Take rows of a batch into the random sample of all, with which each is compared."""
+        assert rows.points is not None  # noqa: S101  the space was asked for them
+        self._n_rows += len(rows.names)
+        keys = np.concatenate([self._keys, self._rng.random(len(rows.names))])
+        points = np.concatenate([self._sampled.reshape(-1, rows.points.shape[1]), rows.points])
+        kept = np.argsort(keys, kind="stable")[:MOST_COMPARED]
+        self._keys, self._sampled = keys[kept], points[kept]
+
+    def add(self, rows: ReviewRows, space: Space) -> None:
+        """Take the rows of a batch, with their points."""
+        assert rows.points is not None  # noqa: S101  the space was asked for them
+        looked_at = np.flatnonzero(self._rng.random(len(rows.names)) * self._n_rows < SEARCHED)
+        if not looked_at.size:
+            return
+        self._tree = scipy.spatial.cKDTree(self._sampled) if self._tree is None else self._tree
+        points = rows.points[looked_at]
+        distance, nearest = space.distances(points)
+        novelty = relative(distance, points, self._tree)
+        least = self._rows[-1][0] if len(self._rows) == self._most else -np.inf
+        order = np.argsort(-novelty, kind="stable")
+        order = order[novelty[order] > least]
+        picked = order[apart(points[order], self._radius, self._most)]
+        found = [
+            (
+                float(novelty[i]),
+                int(nearest[i]),
+                rows.outlier(int(looked_at[i]), float(novelty[i]), float(distance[i])),
+            )
+            for i in picked.tolist()
+        ]
+        points = points[picked]
+        both = [*self._rows, *found]
+        joined = np.concatenate([self._points.reshape(-1, points.shape[1]), points])
+        ranked = np.argsort([-entry[0] for entry in both], kind="stable")
+        kept = ranked[apart(joined[ranked], self._radius, self._most)]
+        self._rows, self._points = [both[i] for i in kept.tolist()], joined[kept]
+
+    def found(self, classes: Sequence[str], listed: set[str]) -> list[Outlier]:
+        """Return the outliers, the most unlike first, each object once; those that are `listed` are left out."""
+        once: dict[str, Outlier] = {}
+        for _, nearest, row in self._rows:
+            if row.name not in listed:
+                once.setdefault(row.name, row.beside(classes[nearest] if nearest < len(classes) else ""))
+        return [*once.values()][: self._n]
+
+
+def apart(points: Floats, radius: float, most: int) -> NDArray[np.intp]:
+    """Return the first points (m,) of (n, D) farther than the radius from all chosen before; `most` at most."""
+    left, chosen = np.arange(len(points)), list[int]()
+    while left.size and len(chosen) < most:
+        first = left[0]
+        chosen.append(int(first))
+        difference = points[left] - points[first]
+        far = np.einsum("nd,nd->n", difference, difference) > radius**2
+        left = left[far]
+    return np.array(chosen, dtype=np.intp)
+
+
+# The objects of a review's budget: drawn where labels help most, spread over the features, each with its weight.
+#
+# Two passes.  The first adds up mutual information by stratum; the second draws a pool of bounded size in proportion to
+# it, of which `blr.census.spread` draws the list.  Shapes: n rows, D dimensions, H strata.
+
+Places = NDArray[np.intp]
+
+POOL, POOL_OF_ONE = 10_000, 20
+"""Objects in the pool: so many, or so many for each that is wanted."""
+NEAR = 0.05
+"""Distance of near-duplicates: that of two labelled objects, drawn at random, is 1."""
+LEAST_P = 1e-3
+"""Least probability of a class where probabilities are what objects are spread over."""
+NO_SPACE = (
+    "spread over the probabilities only, and without a list of outliers, since slim copies have no feature "
+    'columns; write full copies with mode = "annotated" under [output]'
+)
+
+
+@dataclass(frozen=True)
+class BudgetDraw:
+    """The list in random order, the outliers, the farthest first, rows to choose from, and what is to be said."""
+
+    chosen: list[Chosen]
+    outliers: list[Outlier]
+    n_rows: int
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Strata:
+    """Classes and bins between which a budget is shared: H of them."""
+
+    classes: tuple[str, ...]  # empty where they share nothing
+    bins: Bins
+
+    @property
+    def n(self) -> int:
+        return max(len(self.classes), 1) * len(self.bins.names)
+
+    def places(self, rows: ReviewRows) -> Places:
+        """Return the stratum (n,) of each row."""
+        bins = self.bins.places(rows.by, len(rows.names))
+        if not self.classes:
+            return bins
+        return np.asarray(rows.probability.argmax(axis=1) * len(self.bins.names) + bins)
+
+
+@dataclass
+class _Pool:
+    """What was drawn at first: objects, their information, stratum, probability and point."""
+
+    rows: list[Chosen] = field(default_factory=list)
+    information: list[Floats] = field(default_factory=list)
+    stratum: list[Places] = field(default_factory=list)
+    first: list[Floats] = field(default_factory=list)
+    points: list[Floats] = field(default_factory=list)
+
+
+def draw_budget(
+    sources: Sequence[ReviewSource], classes: Sequence[str], request: ReviewRequest, space: Space | None
+) -> BudgetDraw:
+    """Return the objects of a budget, and the outliers."""
+    budget, rng = request.budget or 0, np.random.default_rng([request.seed, 2])
+    by: Expression | None = None if request.by is None else parse(request.by)
+    bound, remarks = _bound(sources, space)
+    strata = _Strata(tuple(classes) if request.per_class else (), _bins(sources, by, request, rng))
+    search = OutlierSearch(request.outliers, NEAR, rng) if _searched(bound, request) else None
+    if bound and request.outliers and search is None:
+        remarks = (
+            *remarks,
+            "there is no list of outliers, since the model keeps no labelled objects; train it again",
+        )
+    count, total = np.zeros(strata.n, dtype=np.int64), np.zeros(strata.n)
+    spaces: Sequence[Space | None] = bound or [None] * len(sources)
+    for source, there in zip(sources, spaces, strict=True):
+        for rows in source.rows(by=by, space=there if search else None):
+            place = strata.places(rows)
+            count += np.bincount(place, minlength=strata.n)
+            total += np.bincount(place, weights=rows.information, minlength=strata.n)
+            if search is not None:
+                search.sample(rows)
+    quota = shared_out(budget, count)
+    mean = total / np.maximum(count, 1)
+    pool = _Pool()
+    most = max(POOL, POOL_OF_ONE * budget) / max(int(np.count_nonzero(count)), 1)
+    rate = np.where(count > most, most / np.maximum(count, 1), np.inf)  # of a row of mean size
+    passed = rng.random(strata.n)
+    for source, there in zip(sources, spaces, strict=True):
+        for rows in source.rows(by=by, space=there):
+            place = strata.places(rows)
+            size = informed_sizes(rows.information, mean[place])
+            first = np.minimum(1.0, size * rate[place])
+            _take(pool, rows, place, first, passed)
+            if search is not None and there is not None:
+                search.add(rows, there)
+    chosen = _drawn_within(pool, mean, quota, rng)
+    outliers = [] if search is None else search.found(classes, {c.name for c in chosen})
+    return BudgetDraw(chosen, outliers, int(count.sum()), remarks)
+
+
+def shared_out(budget: int, count: NDArray[np.int64]) -> Places:
+    """Return how many objects of each stratum (H,): as many of each, and of a small one all that it has."""
+    quota = np.zeros(len(count), dtype=np.intp)
+    left = min(budget, int(count.sum()))
+    while left:
+        free = np.flatnonzero(quota < count)
+        share = max(left // len(free), 1)
+        # What cannot be shared equally goes to the strata of most rows.
+        for h in free[np.argsort(-count[free], kind="stable")].tolist():
+            more = min(share, int(count[h] - quota[h]), left)
+            quota[h] += more
+            left -= more
+    return quota
+
+
+def _bound(
+    sources: Sequence[ReviewSource], space: Space | None
+) -> tuple[list[Space] | None, tuple[str, ...]]:
+    """Return the space for each catalogue, or None and a remark where one lacks the features."""
+    if space is None:
+        return None, ()
+    try:
+        return [space.on(source.table.catalog) for source in sources], ()
+    except ColumnNotFoundError:
+        return None, (NO_SPACE,)
+
+
+def _searched(bound: list[Space] | None, request: ReviewRequest) -> bool:
+    return bool(bound) and request.outliers > 0 and all(space.knows_labelled for space in bound or ())
+
+
+def _bins(
+    sources: Sequence[ReviewSource], by: Expression | None, request: ReviewRequest, rng: np.random.Generator
+) -> Bins:
+    """Return the bins of the expression, from a pass of their own; one without it."""
+    if by is None:
+        return Bins()
+    sample = ValueSample.empty(rng)
+    for source in sources:
+        check_expression(by, source.table.catalog)
+        for rows in source.rows(by=by):
+            if rows.by is not None:
+                sample.add(rows.by)
+    return Bins.of(by.text, sample, request.bins, request.edges)
+
+
+def _take(pool: _Pool, rows: ReviewRows, place: Places, first: Floats, passed: Floats) -> None:
+    """Add a systematic sample of a batch, stratum by stratum, with probabilities `first` (n,).
+
+    `passed` (H,) is how far each stratum has come, modulo 1, and moves on.
+    """
+    taken = first >= 1.0
+    for h in np.unique(place).tolist():
+        mine = np.flatnonzero(place == h)
+        marks = np.concatenate([[passed[h]], passed[h] + np.cumsum(first[mine])])
+        taken[mine] |= np.floor(marks[1:]) > np.floor(marks[:-1])
+        passed[h] = marks[-1] % 1.0
+    index = np.flatnonzero(taken)
+    pool.rows += [rows.chosen(int(i), "drawn", 1.0) for i in index]
+    pool.information.append(rows.information[index])
+    pool.stratum.append(place[index])
+    pool.first.append(first[index])
+    points = np.log(np.maximum(rows.probability, LEAST_P)) if rows.points is None else rows.points
+    pool.points.append(points[index])
+
+
+def _drawn_within(pool: _Pool, mean: Floats, quota: Places, rng: np.random.Generator) -> list[Chosen]:
+    """Return the objects of the list in random order, so that its beginning is a random sample too."""
+    if not pool.rows:
+        return []
+    names = np.array([row.name for row in pool.rows], dtype=object)
+    # Rows without a name are objects of their own.
+    _, groups = np.unique([name or f"\0{i}" for i, name in enumerate(names.tolist())], return_inverse=True)
+    stratum = np.concatenate(pool.stratum)
+    size = informed_sizes(np.concatenate(pool.information), mean[stratum])
+    sample = spread_sample(
+        size,
+        np.concatenate(pool.first),
+        np.concatenate(pool.points),
+        groups,
+        stratum,
+        quota,
+        radius=NEAR,
+        rng=rng,
+    )
+    order = rng.permutation(len(sample.row))
+    return [
+        pool.rows[i].weighted(1 / p)
+        for i, p in zip(sample.row[order], sample.probability[order], strict=True)
+    ]
+
+
+# Choose objects of annotated catalogues for a human look: a budget, or the least certain of those flagged.
+#
+# The highest mutual information alone collects outliers and noise; a draw in proportion to it, whose inclusion
+# probability is written down as a weight, stands for the whole catalogue.  Shapes: n rows.
 
 WORTH_A_LOOK = int(
     Flag.LOW_CONFIDENCE | Flag.CLOSE_CALL | Flag.FLIPPED | Flag.OUT_OF_DOMAIN | Flag.UNCERTAIN_INPUT

@@ -8,10 +8,8 @@
 - `difference`: How many objects differ between an annotation and the one before it, for a file or a whole
   release.
 - `interrupt`: Stopping a run: it finishes the current file or candidate, then says how to continue.
-- `kept_counts`: The counts of files as later runs read them: rounded for many files, so that their table is
-  small.
 - `labelled`: The names of objects that have a label already, so that nobody is asked about them again.
-- `lock`: One run at a time in a folder: a lock that ends with its process, and a file that names its owner.
+- `lock`: One run at a time in a folder: a lock with an owner, whose heartbeat says that it lives.
 - `manifest`: The manifest of an output folder, `manifest.json`: its files, their inputs, and what made them.
 - `model_reference`: References to a model in texts: NAME means its champion, NAME@VERSION one of its versions.
 - `object_names`: Which column of a catalogue names its objects.
@@ -19,10 +17,8 @@
 - `parameters`: The parameters of a command (`train`, `classify`, ...), each defined once, as a field of a
   request.
 - `progress`: Messages on the progress of work, to a listener: the bar of a terminal, printed lines, or nobody.
-- `release`: What a release has changed, as in the file `_releases/0007.json`, and the release that it is
-  compared with.
-- `release_store`: A release in an object store: made in a local folder, then published as a whole.
-- `results`: The results of `classify` and `reprocess`: what was done, what would be done, or a trial on some rows.
+- `release_store`: A release in an object store: files are sent while others are made, and become visible in one step.
+- `results`: The results of runs, and the report of a release.
 - `staging`: The staging folder inside an output folder, for annotated files until all of them are finished.
 - `status`: The state of an output folder: which of its files are current, stale, missing or quarantined, since when
   and why.
@@ -30,11 +26,7 @@
 
 For this folder alone:
 
-- `_early_sending`: Sending annotated copies to an object store while other files are being annotated.
-- `_file_table`: The files of a large output folder as a Parquet table with a row for each file:
-  `_files/HASH.parquet`.
-- `_heartbeat`: Signs of life of the run that holds a lock file, for file systems without locks.
-- `_listed`: The lists of inputs and outputs in the JSON of a manifest, for up to a hundred files.
+- `_file_table`: The table of more than a hundred files, in Parquet: their states and counts, the counts rounded.
 """
 
 __all__ = [
@@ -43,7 +35,6 @@ __all__ = [
     "counts",
     "difference",
     "interrupt",
-    "kept_counts",
     "labelled",
     "lock",
     "manifest",
@@ -52,7 +43,6 @@ __all__ = [
     "outputs",
     "parameters",
     "progress",
-    "release",
     "release_store",
     "results",
     "staging",

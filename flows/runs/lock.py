@@ -1,13 +1,4 @@
-"""One run at a time in a folder: a lock that ends with its process, and a file that names its owner.
-
-The operating system holds the lock (`flock`), so that a killed run leaves no lock behind.  The file names the run that
-holds the lock, or that held it when it was killed.  Where a file system has no such locks (Lustre without `flock`), a
-second file is the lock.  A new run takes this file over if its process has ended or, on another host, has given no
-sign of life for a minute.
-
-Some file systems grant the same lock to two hosts, without an error (NFS with `nolock`, Lustre with `localflock`).
-Then the lock file names another run, or files that this run wrote are gone.  A run that sees this stops with an error.
-"""
+"""One run at a time in a folder: a lock with an owner, whose heartbeat says that it lives."""
 
 from __future__ import annotations
 
@@ -16,6 +7,7 @@ import fcntl
 import json
 import os
 import socket
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -23,13 +15,86 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event, Thread
 
 from catalogs.files.atomic import StorageError, check_links
 from flows.errors import OutputFolderError
-from flows.runs._heartbeat import beating, falls_silent
 from flows.runs.progress import tell
 
-__all__ = ["LOCK", "Owner", "acting_for", "check_coherent", "check_held", "exclusive", "files_kept"]
+__all__ = [
+    "LOCK",
+    "Owner",
+    "acting_for",
+    "beating",
+    "check_coherent",
+    "check_held",
+    "exclusive",
+    "falls_silent",
+    "files_kept",
+]
+
+# Signs of life of the run that holds a lock file, for file systems without locks.
+#
+# The run cannot see processes on other hosts.  So the holder of the lock changes the time of its file every few
+# seconds. A run that wants the lock watches the file for changes, for as long as its own clock says.  It never compares
+# times of different clocks: it only asks whether the file's time has changed.
+
+BEAT = 10.0
+"""Seconds between two signs of life."""
+SILENCE = 60.0
+"""Seconds without a sign after which the holder counts as dead: six signs are missing then."""
+
+
+@contextmanager
+def beating(path: Path) -> Iterator[None]:
+    """Give signs of life while the block runs, by the file that has this path now, even if another one replaces it."""
+    descriptor, ended = os.open(path, os.O_RDWR | os.O_CLOEXEC), Event()
+
+    def beat() -> None:
+        while not ended.wait(BEAT):
+            with suppress(OSError):  # the file server may answer the next time
+                os.utime(descriptor)
+
+    thread = Thread(target=beat, name="blr-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        os.close(descriptor)
+
+
+def falls_silent(path: Path) -> bool:
+    """Watch a lock file for a minute; return True if it gave no sign of life, False once it gives one or is gone."""
+    seen, end = _file_and_time(path), time.monotonic() + SILENCE
+    while time.monotonic() < end:
+        time.sleep(BEAT / 4)
+        if (now := _file_and_time(path)) is None or now != seen:
+            return False
+    return seen is not None
+
+
+def _file_and_time(path: Path) -> tuple[int, int] | None:
+    """Return the inode and the time of the file, None without a file; NFS asks its server only for an opened file."""
+    try:
+        with path.open("rb") as file:
+            state = os.fstat(file.fileno())
+    except FileNotFoundError:
+        return None
+    return state.st_ino, state.st_mtime_ns
+
+
+# One run at a time in a folder: a lock that ends with its process, and a file that names its owner.
+#
+# The operating system holds the lock (`flock`), so that a killed run leaves no lock behind.  The file names the run
+# that holds the lock, or that held it when it was killed.  Where a file system has no such locks (Lustre without
+# `flock`), a second file is the lock.  A new run takes this file over if its process has ended or, on another host, has
+# given no sign of life for a minute.
+#
+# Some file systems grant the same lock to two hosts, without an error (NFS with `nolock`, Lustre with `localflock`).
+# Then the lock file names another run, or files that this run wrote are gone.  A run that sees this stops with an
+# error.
 
 LOCK = ".blr-lock"
 """File that the operating system locks."""

@@ -1,15 +1,10 @@
-"""The manifest of an output folder, `manifest.json`: its files, their inputs, and what made them.
-
-The SHA-256 of its bytes identifies an input.  Size, modification time and inode say quickly whether a file may have
-changed; for a file that was fetched from a URL, the tag of its server (ETag) does.  More than a hundred files are
-listed in a table beside the manifest.
-"""
+"""The manifest of an output folder, `manifest.json`: its files, their inputs, and what made them."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -20,13 +15,11 @@ from catalogs.errors import CatalogError
 from catalogs.files.atomic import check_links
 from flows.documents import from_document, write_document
 from flows.errors import DocumentError
-from flows.runs._file_table import FileTable, read_table, sweep_tables, write_table
-from flows.runs._listed import ManifestInput, ManifestOutput, listed, listed_outputs
+from flows.runs._file_table import FileTable, are_many, read_table, sweep_tables, write_table
 from flows.runs.census import CensusAsked
 from flows.runs.counts import FileCounts
-from flows.runs.kept_counts import are_many
 from flows.runs.model_reference import ModelReference
-from flows.runs.outputs import Output, Quarantined
+from flows.runs.outputs import FileState, Output, Quarantined
 from flows.runs.summary import Totals
 
 __all__ = [
@@ -37,9 +30,86 @@ __all__ = [
     "Manifest",
     "ManifestDetails",
     "ManifestFile",
+    "ManifestInput",
+    "ManifestOutput",
     "ObjectColumns",
     "SelectedColumn",
+    "listed",
+    "listed_outputs",
 ]
+
+# The lists of inputs and outputs in the JSON of a manifest, for up to a hundred files.
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManifestInput:
+    """An input of `manifest.json`."""
+
+    path: str
+    sha256: str
+    size: int
+    mtime_ns: int
+    inode: int
+    tag: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManifestOutput:
+    """An output of `manifest.json`; `input` is the hash of its input."""
+
+    path: str
+    sha256: str
+    size: int
+    mtime_ns: int = 0
+    inode: int = 0
+    rows: int
+    input: str
+
+
+def listed(outputs: Sequence[Output]) -> tuple[tuple[ManifestInput, ...], tuple[ManifestOutput, ...]]:
+    """Return the entries of a manifest for outputs and for their inputs."""
+    return (
+        tuple(ManifestInput(path=o.input_path, **vars(o.input)) for o in outputs),
+        tuple(
+            ManifestOutput(
+                path=o.name,
+                sha256=o.sha256,
+                size=o.size,
+                mtime_ns=o.mtime_ns,
+                inode=o.inode,
+                rows=o.n_rows,
+                input=o.input.sha256,
+            )
+            for o in outputs
+        ),
+    )
+
+
+def listed_outputs(
+    inputs: Sequence[ManifestInput], outputs: Sequence[ManifestOutput], counts: Mapping[str, FileCounts]
+) -> tuple[Output, ...]:
+    """Return the outputs that a manifest lists, each with its `counts`; ValueError where an input is missing."""
+    return tuple(
+        Output(
+            name=o.path,
+            sha256=o.sha256,
+            size=o.size,
+            n_rows=o.rows,
+            input_path=i.path,
+            input=FileState(i.sha256, i.size, i.mtime_ns, i.inode, i.tag),
+            mtime_ns=o.mtime_ns,
+            inode=o.inode,
+            summary=counts.get(o.path),
+        )
+        for o, i in zip(outputs, inputs, strict=True)
+    )
+
+
+# The manifest of an output folder, `manifest.json`: its files, their inputs, and what made them.
+#
+# The SHA-256 of its bytes identifies an input.  Size, modification time and inode say quickly whether a file may have
+# changed; for a file that was fetched from a URL, the tag of its server (ETag) does.  More than a hundred files are
+# listed in a table beside the manifest.
 
 MANIFEST = "manifest.json"
 SUMMARY = "summary.json"

@@ -1,16 +1,4 @@
-"""A release in an object store: made in a local folder, then published as a whole.
-
-Below the URL are `manifest.json` and a folder with the files, `files-HASH/`.  `SHA256SUMS` in this folder lists the
-files, and `HASH` is its own hash.  So the name of the folder depends on its content, and a file in it never changes.
-
-A release is published by replacing the manifest, on condition that the manifest before it is still there.  So readers
-see either the old release or the new one.  If two runs publish at the same time, the second one publishes nothing.
-Annotated copies are sent while other files are being annotated (`_early_sending`); the store then copies them into the
-folder.
-
-The local folder, below `BLR_STAGING` or in the user's cache, has the release too, with everything that later runs
-need.  It is fetched from the store if it is lost, or if another machine has published a later release.
-"""
+"""A release in an object store: files are sent while others are made, and become visible in one step."""
 
 from __future__ import annotations
 
@@ -18,10 +6,13 @@ import hashlib
 import json
 import os
 import re
+import threading
+import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -32,15 +23,93 @@ from catalogs.files.atomic import atomic_path, atomic_write_bytes, own_folder
 from catalogs.remote.object_store import ObjectStore, Stored, why_not
 from catalogs.remote.urls import file_name, shown, url_of
 from flows.errors import OutputFolderError, UsageError
-from flows.runs._early_sending import INCOMING, sending
 from flows.runs.allowed_roots import OutputFolder, check_output, check_url
 from flows.runs.lock import exclusive
 from flows.runs.manifest import MANIFEST, Manifest
-from flows.runs.outputs import file_sha256
+from flows.runs.outputs import Output, file_sha256
 from flows.runs.progress import tell
-from flows.runs.staging import RETIRED
+from flows.runs.staging import RETIRED, staged_copies
 
-__all__ = ["STAGING", "check_store", "folder_here", "output_folder", "published_at"]
+__all__ = ["INCOMING", "STAGING", "check_store", "folder_here", "output_folder", "published_at", "sending"]
+
+# Sending annotated copies to an object store while other files are being annotated.
+#
+# The name of a release's folder depends on its content, which is known only at the end.  So each finished copy in the
+# staging folder is first sent to `files-incoming/SHA256`.  At the end, the store copies it from there to its folder.
+
+INCOMING = "files-incoming"
+"""Folder for copies that belong to no release yet."""
+PAUSE = 2.0
+"""Shortest pause between two searches of the staging folder, in seconds."""
+SEARCHING = 0.05
+"""Largest share of the time that the searches may take."""
+SENT_AT_ONCE = 4
+"""Files that are sent at the same time: few, since the processors annotate other files."""
+
+
+@contextmanager
+def sending(store: ObjectStore, folder: Path) -> Iterator[None]:
+    """Send the annotated files of a folder while the block works.
+
+    Files that could not be sent are left to the publication, which raises an error if the store does not answer.
+    """
+    sender = _Sender(store, folder)
+    thread = threading.Thread(target=sender.run, name="blr-sending", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        sender.ended.set()
+    thread.join()  # only after success: an interrupted run does not wait for the file that is being sent
+
+
+@dataclass
+class _Sender:
+    store: ObjectStore
+    folder: Path
+    ended: threading.Event = field(default_factory=threading.Event)
+    seen: set[Path] = field(default_factory=set)
+
+    def run(self) -> None:
+        """Send each copy once, until the run has ended or the store does not answer."""
+        pause, there = PAUSE, None
+        with suppress(CatalogError, OSError), ThreadPoolExecutor(SENT_AT_ONCE) as pool:
+            while not self.ended.wait(pause):
+                began = time.monotonic()
+                found = list(staged_copies(self.folder, self.seen))
+                pause = max(PAUSE, (time.monotonic() - began) / SEARCHING)
+                if found and there is None:
+                    there = self.store.sizes(INCOMING)
+                wanted = [(path, o) for path, o in found if (there or {}).get(o.sha256) != o.size]
+                list(pool.map(self._send, wanted))
+
+    def _send(self, copy: tuple[Path, Output]) -> None:
+        """Send a copy by a hard link, since the run may rename or replace the staged file meanwhile."""
+        path, output = copy
+        if self.ended.is_set():
+            return
+        link = self.folder / f".blr-{uuid.uuid4().hex[:16]}.tmp"
+        with suppress(FileNotFoundError):
+            os.link(path, link)
+            try:
+                if output.is_in(link):
+                    self.store.upload(link, f"{INCOMING}/{output.sha256}")
+            finally:
+                link.unlink()
+
+
+# A release in an object store: made in a local folder, then published as a whole.
+#
+# Below the URL are `manifest.json` and a folder with the files, `files-HASH/`.  `SHA256SUMS` in this folder lists the
+# files, and `HASH` is its own hash.  So the name of the folder depends on its content, and a file in it never changes.
+#
+# A release is published by replacing the manifest, on condition that the manifest before it is still there.  So readers
+# see either the old release or the new one.  If two runs publish at the same time, the second one publishes nothing.
+# Annotated copies are sent while other files are being annotated (`_early_sending`); the store then copies them into
+# the folder.
+#
+# The local folder, below `BLR_STAGING` or in the user's cache, has the release too, with everything that later runs
+# need.  It is fetched from the store if it is lost, or if another machine has published a later release.
 
 STAGING = "BLR_STAGING"
 """Environment variable with the local folder in which releases for object stores are made."""

@@ -1,16 +1,15 @@
-"""The specification of a model, in one TOML file; pydantic models define the tables and keys of the file.
-
-Prefect's form is drawn from the same models, so each field has a description and its bounds.  `toml_file.py` reads the
-file and writes the error messages.
-"""
+"""What the TOML file may say: the whole specification, with the tables for census, output, run and shift."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Literal
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from blr.candidates.candidate import Candidate as FittedAs
 from catalogs.catalog.new_columns import standard_columns
@@ -19,15 +18,19 @@ from catalogs.expressions.expression import parse
 from catalogs.profile.split import FINEST_ORDER
 from flows.runs.model_reference import NAME_PATTERN
 from flows.specification._basis import Basis, LinearBasis
-from flows.specification._census import CensusTable
-from flows.specification._fields import SpecificationTable
-from flows.specification._output import Output, check_selected, check_sets
-from flows.specification._run import Run
-from flows.specification._shift import Shift
-from flows.specification.catalog import MARKS, CatalogTable, Marks, check_states
+from flows.specification._fields import Paths, SpecificationTable
+from flows.specification.catalog import (
+    MARKS,
+    Band,
+    CatalogTable,
+    Expression,
+    Marks,
+    Target,
+    check_expressions,
+    check_states,
+    made_by,
+)
 from flows.specification.label import Label
-from flows.specification.photometry import Band, Expression, made_by
-from flows.specification.target import Target, check_expressions
 
 __all__ = [
     "NOT_MEANT",
@@ -35,6 +38,7 @@ __all__ = [
     "Candidate",
     "CatalogTable",
     "CensusTable",
+    "ClassPrior",
     "Flags",
     "Label",
     "Output",
@@ -45,8 +49,240 @@ __all__ = [
     "Split",
     "Target",
     "canonical_json",
+    "check_selected",
+    "check_sets",
     "specification_hash",
 ]
+
+# The table [census]: the bins in which the census of a classification counts objects.
+
+
+class CensusTable(SpecificationTable):
+    """The bins in which the census of a classification counts objects; annotated files do not depend on them."""
+
+    by: Expression | None = Field(
+        default=None,
+        description="Expression over features whose bins are counted one by one, such as a magnitude",
+    )
+    bins: int = Field(
+        default=4, ge=2, le=50, description="Number of bins, each with the same number of objects"
+    )
+    edges: tuple[float, ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=49,
+        description="Edges between the bins, instead of their number",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> CensusTable:
+        if self.by is None and (
+            self.edges is not None or self.bins != CensusTable.model_fields["bins"].default
+        ):
+            raise ValueError(
+                'got bins or edges without by, expected the expression whose bins they are; add by = "..." '
+                "under [census]"
+            )
+        if self.edges is not None and any(low >= high for low, high in pairwise(self.edges)):
+            raise ValueError(
+                f"edges: got {list(self.edges)}, expected numbers in ascending order, as in [16, 18, 20]"
+            )
+        return self
+
+
+# The table [output]: what annotated catalogues look like.
+
+MOST_SET_CLASSES = 31
+"""Most classes of prediction sets: each has a bit of a 32-bit integer, whose last bit is the sign."""
+
+
+class Output(SpecificationTable):
+    """What annotated catalogues look like."""
+
+    folder: str = Field(
+        default="annotated", description="Folder of the copies, relative to the specification"
+    )
+    columns: Literal["standard", "full"] = Field(default="standard", description="Which columns are added")
+    mode: Literal["annotated", "slim"] = Field(
+        default="annotated",
+        description="Every input column and the new ones, or id, position and the new ones",
+    )
+    format: Literal["same", "parquet", "fits"] = Field(
+        default="same", description="Format of the copies: each input's own, or another"
+    )
+    sets: float | None = Field(
+        default=None,
+        ge=0.5,
+        lt=1,
+        description="Add the prediction set: classes not excluded; objects of a class keep it in this share of cases",
+    )
+    set_thresholds: dict[str, Annotated[float, Field(ge=0, lt=1)]] = Field(
+        default={},
+        description="Class = probability from which on it is in the set, as `blr audit estimate --sets` prints; "
+        "default: learnt from labelled rows",
+    )
+    selected: bool | Literal["bins"] = Field(
+        default=False,
+        description="Add a column for each class of flags.purity and flags.completeness: whether an object is "
+        'selected; "bins" for a threshold in each bin of census.by',
+    )
+    prefix: str = Field(
+        default="blr_",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$",
+        description="Prefix of the new columns' names",
+    )
+
+    @property
+    def form(self) -> str | None:
+        """The format of the copies; None for the format of each input."""
+        return None if self.format == "same" else self.format
+
+
+def check_sets(output: Output, label: Label, n_classes: int | None = None) -> None:
+    """Raise ValueError where prediction sets are not possible with these labels, or with so many classes."""
+    if output.sets is None:
+        if output.set_thresholds:
+            raise ValueError(
+                "output.set_thresholds: got thresholds without output.sets, expected the share of each class "
+                "that the thresholds keep; add sets = 0.9"
+            )
+        return
+    if n_classes is None and label.classes is not None:
+        n_classes = len(label.classes)
+    learnt = not output.set_thresholds
+    if learnt and label.votes is not None:
+        raise ValueError(
+            "output.sets: got a share with [label.votes], expected one label for each object, since the sets "
+            "are learnt from objects whose class is known; remove the key"
+        )
+    if learnt and label.noise is not None:
+        raise ValueError(
+            "output.sets: got a share with label.noise, expected correct labels, since the sets are learnt "
+            "from objects whose class is known; remove one of the two keys"
+        )
+    if n_classes is not None and n_classes > MOST_SET_CLASSES:
+        raise ValueError(
+            f"output.sets: got {n_classes} classes, expected at most {MOST_SET_CLASSES}, since each class "
+            "has one bit of a 32-bit integer; remove the key, or join classes"
+        )
+
+
+def check_selected(
+    output: Output,
+    label: Label,
+    purity: Mapping[str, float],
+    completeness: Mapping[str, float],
+    *,
+    binned: bool,
+) -> None:
+    """Raise ValueError where columns of selections lack a stated purity or completeness, or do not fit the labels."""
+    if not output.selected:
+        return
+    if not (purity or completeness):
+        raise ValueError(
+            "output.selected: got a column but no purity or completeness of a class, for which thresholds "
+            "could be found; add purity = { CLASS = 0.95 } under [flags], or drop the key"
+        )
+    if output.selected == "bins" and not binned:
+        raise ValueError(
+            'output.selected: got "bins" without census.by, expected the expression whose bins have their '
+            'own thresholds; add by = "..." under [census]'
+        )
+    both = sorted(set(purity) & set(completeness))
+    if both:
+        raise ValueError(
+            f"output.selected: got a purity and a completeness of '{both[0]}', expected one of the two, "
+            "since a class has one column; remove one of them"
+        )
+    if label.votes is not None or label.noise is not None:
+        what = "[label.votes]" if label.votes is not None else "label.noise"
+        raise ValueError(
+            f"output.selected: got true with {what}, expected labels that state the class of each object, "
+            "since thresholds are learnt from them; remove one of the two keys"
+        )
+
+
+# The table [run]: where the work is done.
+
+
+class Run(SpecificationTable):
+    """Where the work is done; no result depends on it."""
+
+    engine: str | None = Field(
+        default=None,
+        pattern=r"^(threads|local:[1-9]\d{0,2}|(tcp|tls)://\S+:\d+|[^:]+\.json)$",
+        description="Where the work is done: threads, local:N for N processes of this machine, tcp://HOST:PORT of a "
+        "Dask scheduler, or the path of its scheduler file; default: threads",
+    )
+
+
+# The table [shift]: what is done where the training set is unlike the catalogue to classify.
+
+ROUNDING = 0.01
+"""Largest difference from 1 of the sum of class shares, which people round."""
+
+
+def _shares(value: Any) -> Any:
+    """Return "em", or shares scaled to sum to one; for a union of types, pydantic would report each error twice."""
+    expected = 'expected "em", or a table of the share of each class, as in { early = 0.3, late = 0.7 }'
+    if value is None or value == "em":
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError(f"got {value!r}, {expected}; change it")  # noqa: TRY004  pydantic words ValueErrors
+    for name, share in value.items():
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
+            raise ValueError(
+                f"got {share!r} as the share of '{name}', expected a number between 0 and 1; correct it"
+            )
+    total = math.fsum(value.values())
+    if abs(total - 1) > ROUNDING:
+        raise ValueError(f"got shares that sum to {total:.6g}, expected 1; correct them")
+    if math.isclose(total, 1, rel_tol=1e-12):
+        return dict(value)  # not scaled, so that reading a stored specification changes no share
+    return {name: share / total for name, share in value.items()}
+
+
+ClassPrior = Annotated[Literal["em"] | dict[str, float] | None, BeforeValidator(_shares)]
+
+
+class Shift(SpecificationTable):
+    """A training set unlike the target: weights for the features, or shares for the classes; never both."""
+
+    target: Paths | None = Field(
+        default=None, description="Catalogue the training rows are compared with; default: target.paths"
+    )
+    density_weights: bool = Field(
+        default=False,
+        description="Weight each training row by how much more frequent objects like it are in the target",
+    )
+    class_prior: ClassPrior = Field(
+        default=None, description='Class = its share in the target, or "em": estimated from the target'
+    )
+
+    class_prior_source: str | None = Field(
+        default=None, max_length=200, description="Where those shares come from, in words, for the record"
+    )
+
+    assumes: Literal["same", "shares", "features"] | None = Field(
+        default=None,
+        description="What the census assumes that labelled rows and target have in common; default: a test chooses",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Shift:
+        if self.density_weights and self.class_prior is not None:
+            raise ValueError(
+                "got density_weights and class_prior, expected one of them: density_weights is right if "
+                "equal features mean equal probabilities in both catalogues, class_prior if the classes look "
+                "the same and only their shares differ; remove the key whose assumption does not hold"
+            )
+        return self
+
+
+# The specification of a model, in one TOML file; pydantic models define the tables and keys of the file.
+#
+# Prefect's form is drawn from the same models, so each field has a description and its bounds.  `toml_file.py` reads
+# the file and writes the error messages.
 
 
 class Split(SpecificationTable):

@@ -30,14 +30,13 @@ from catalogs.files.atomic import atomic_path
 from catalogs.profile.split import name_keys
 from catalogs.sky.photometry import State, floats
 from catalogs.sky.positions import PositionUnit, positions, unit_of_position
-from flows.engines.engine import Engine
-from flows.engines.in_order import in_order
+from flows.engines.engine import Engine, in_order
 from flows.errors import TrainingError
 from flows.features.reader import FeatureReader, training_reader
 from flows.features.split import position_unit, split_columns, split_places
 from flows.features.units import in_units_of_the_first
-from flows.inputs.pieces import Piece, Workers
-from flows.labels.conflicts import name_hashes
+from flows.inputs.opening import Piece, Workers
+from flows.labels.classes import name_hashes
 from flows.labels.reader import LabelReader, label_texts
 from flows.labels.reviews import Reviews
 from flows.labels.source import LabelSource

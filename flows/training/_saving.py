@@ -22,20 +22,26 @@ from blr.selection.skill import paired_gain, skill
 from catalogs.sky.positions import galactic_latitude
 from flows.models.asdf_file import write_tree
 from flows.models.description import Metrics, ReliabilityBin, Review, RiskCurve, TrustSummary
-from flows.models.judged_rows import JudgedRows, write_judged_rows
-from flows.models.known_labels import KnownLabels, write_known_labels
-from flows.models.labelled_objects import LabelledObjects, write_labelled_objects
 from flows.models.model import Model
+from flows.models.row_files import (
+    JudgedRows,
+    KnownLabels,
+    LabelledObjects,
+    UnseenRows,
+    write_judged_rows,
+    write_known_labels,
+    write_labelled_objects,
+    write_unseen_rows,
+)
 from flows.models.shift import TargetShift
 from flows.models.skill import SkillSummary
 from flows.models.store import Store
 from flows.models.store_folder import StoredModel
-from flows.models.unseen_rows import UnseenRows, write_unseen_rows
 from flows.reports.boundary import boundary_picture
 from flows.reports.card import model_card
-from flows.reports.class_words import class_words
+from flows.reports.data import Made, NotableObject, ReportNotes, ReportParts, StoredPictures
 from flows.reports.html import write_report
-from flows.reports.picture_data import Made, NotableObject, ReportNotes, ReportParts, StoredPictures
+from flows.reports.report_table import class_words
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._rows import TrainingRows, rows_of

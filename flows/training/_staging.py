@@ -24,7 +24,7 @@ from blr.candidates.fits import FittedCandidate
 from blr.candidates.rows import TrainingSet, wrong_labels
 from blr.candidates.training import Training, votes_phi
 from blr.gaussian import Gaussian
-from blr.likelihood.confusion import recorded_probability
+from blr.likelihood.targets import recorded_probability
 from blr.missing.measurement_errors import training_noise
 from blr.missing.moments import FeatureMoments
 from blr.selection.label_noise import LabelNoise
@@ -33,8 +33,7 @@ from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.files.atomic import scratch_folder, sweep
 from catalogs.sky.photometry import State
 from flows.documents import read_document, write_document
-from flows.engines.current import current_engine, working_on
-from flows.engines.engine import Engine
+from flows.engines.engine import Engine, current_engine, working_on
 from flows.errors import TrainingError
 from flows.features.drift import feature_distribution
 from flows.models.description import (
@@ -48,7 +47,7 @@ from flows.models.label_noise import WrongLabels, WrongLabelShare
 from flows.models.shift import TargetShift
 from flows.models.store import Store
 from flows.runs.progress import tell
-from flows.specification.label_noise import check_noise, stated_confusion
+from flows.specification.label import check_noise, stated_confusion
 from flows.specification.specification import Specification
 from flows.training._gather import Gathered
 from flows.training._quality import catalog_qualities

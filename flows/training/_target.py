@@ -25,7 +25,7 @@ from blr.threads import default_threads
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.errors import CatalogError
 from flows.documents import read_document, write_document
-from flows.engines.current import current_engine
+from flows.engines.engine import current_engine
 from flows.errors import SpecificationError, TrainingError, UsageError
 from flows.features.reader import FeatureReader, target_reader
 from flows.features.sentinels import check_target_marks

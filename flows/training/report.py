@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from flows.labels.conflicts import conflict_words
+from flows.labels.classes import conflict_words
 from flows.models.description import LabelledSample, LabelSummary, ModelDescription, TrainingDescription
 from flows.models.label_noise import noise_words
-from flows.reports.data import Classification, TrainReport
-from flows.reports.picture_data import ReportParts
+from flows.reports.data import Classification, ReportParts, TrainReport
 from flows.training._quality import leak_words, quality_remarks
 
 __all__ = ["REPORT_FILE", "TrainingPlan", "TrainingResult", "review_words", "train_report"]

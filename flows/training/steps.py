@@ -22,8 +22,7 @@ from blr.candidates.fits import FinalMember, FittedCandidate
 from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import Catalog
 from flows.engines.choice import THREADS_HERE, EngineChoice
-from flows.engines.current import current_engine, working_here, working_on
-from flows.engines.engine import Engine
+from flows.engines.engine import Engine, current_engine, working_here, working_on
 from flows.errors import TrainingError
 from flows.features.reader import training_reader
 from flows.features.split import split_columns

@@ -16,8 +16,8 @@ from blr.likelihood.likelihoods import Bernoulli, Categorical
 from blr.posterior.variational import refine
 from blr.predictive import expectations
 from blr.predictive._cubature import principal_axes, product_rule, sobol_rule
-from blr.predictive._softmax_series import softmax_series
 from blr.predictive.binary import binary_integrals
+from blr.predictive.softmax import softmax_series
 from blr.predictive.softmax_at_nodes import InnerPoints, MixtureSums, inner_points
 from blr.selection.evidence import fit_evidence
 from blr.trust import whitened

@@ -12,10 +12,9 @@ import blr
 import blr.compiled
 from blr.classifier import Classifier, Member
 from blr.member import Designs
-from blr.missing.interpolation import interpolation, kept_nodes
-from blr.missing.nodes import normal_nodes
+from blr.missing.nodes import interpolation, kept_nodes, normal_nodes
 from blr.missing.patterns import missing_patterns
-from blr.posterior._draws import centred_at
+from blr.posterior._hamiltonian import centred_at
 from blr.posterior.ensemble import PairedDraws, averaged
 from blr.posterior.kinds import SampledPosterior
 from blr.predictive.mixture import Prediction, mix, mix_nodes

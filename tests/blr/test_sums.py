@@ -11,7 +11,7 @@ from scipy.differentiate import jacobian
 import blr.sums
 from blr.arrays import Matrix, Vector
 from blr.covariances import output_covariances
-from blr.fitting.streams import Stream
+from blr.fitting.problem import Stream
 from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import Bernoulli, Categorical
 from blr.sums import Rows, chunk_rows, likelihood_terms, skewness_term

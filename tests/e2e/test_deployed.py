@@ -25,7 +25,7 @@ import psutil
 import pytest
 import yaml
 
-from flows.models.judged_rows import JUDGED_ROWS_FILE
+from flows.models.row_files import JUDGED_ROWS_FILE
 from flows.models.store import Store
 from tests.e2e.browser import Browser, browser, missing
 from tests.e2e.conftest import HOSTILE, Team

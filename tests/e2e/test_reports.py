@@ -18,9 +18,9 @@ from matplotlib.image import imread
 
 from flows.reports.catalogue_answers import ReleaseTroubles
 from flows.reports.catalogue_page import ClassificationReport, render_classification
+from flows.reports.data import FeatureComparison, Made, NotableObject, SkyMap, StoredPictures
 from flows.reports.explanation import ClassExample, FeatureContribution, LikeObject
 from flows.reports.html import render_report
-from flows.reports.picture_data import FeatureComparison, Made, NotableObject, SkyMap, StoredPictures
 from flows.reviews._files import Chosen, Listed, Outlier, write_audit_lists, write_lists, write_outlier_lists
 from tests.e2e.browser import Browser, browser, missing
 from tests.flows.reports.test_answers import MODEL, report

@@ -8,8 +8,7 @@ from typing import Any
 
 import cloudpickle
 
-from flows.engines._threads import ThreadEngine
-from flows.engines.engine import Lost
+from flows.engines.engine import Lost, ThreadEngine
 
 
 @dataclass(frozen=True)

@@ -29,18 +29,16 @@ from blr.basis.kinds import fit_basis
 from blr.posterior.variational import refine
 from blr.selection.compare import leave_one_out
 from blr.selection.evidence import fit_evidence
-from flows.classification import _jobs, _spreading
+from flows.classification import _jobs, execution
 from flows.classification.execution import DIRECT
 from flows.cli.app import run
-from flows.engines import _batches, _dask
-from flows.engines import _versions as versions
-from flows.engines._batches import Batch
-from flows.engines._dask import DaskEngine
-from flows.engines._threads import ThreadEngine
+from flows.engines import _dask
+from flows.engines import _dask as versions
+from flows.engines._dask import Batch, DaskEngine
 from flows.engines.choice import EngineChoice
-from flows.engines.engine import Lost
+from flows.engines.engine import Lost, ThreadEngine
 from flows.errors import EngineError, Interrupted, TrainingError
-from flows.inputs.pieces import Workers
+from flows.inputs.opening import Workers
 from flows.models.store import Store
 from flows.runs.manifest import MANIFEST
 from flows.runs.progress import listening
@@ -426,7 +424,7 @@ def test_a_worker_of_another_version_that_joins_a_classification(
     """It annotates nothing: the run ends in one sentence, and goes on without it."""
     monkeypatch.setattr(_dask, "AHEAD", 1)
     monkeypatch.setattr(_dask, "TASKS_A_THREAD", 1)
-    monkeypatch.setattr(_batches, "LARGEST", 1)
+    monkeypatch.setattr(_dask, "LARGEST", 1)
     monkeypatch.setattr(_dask, "COUNT_EVERY", 0.0)
     address = workers(cluster, 1)
     with (
@@ -538,7 +536,7 @@ def test_a_file_that_does_not_fit_into_memory_is_tried_in_small_batches(
                 too_large = "p4.parquet" in files and not files["p4.parquet"]
                 yield item, Lost("too large") if too_large else work(item)
 
-    monkeypatch.setattr(_spreading, "SPLIT", 2**13)
+    monkeypatch.setattr(execution, "SPLIT", 2**13)
     _jobs.ROWS_A_TASK = 10**9
     told = classified_on(Tight(is_remote=True), survey, "tight")
     assert told.quarantined.keys() == {"p2.parquet"}

@@ -24,10 +24,9 @@ from flows.classification.execution import DIRECT, Steps
 from flows.classification.request import CensusRequest
 from flows.cli.app import run as command_line
 from flows.errors import OutputFolderError, UsageError
-from flows.runs._early_sending import INCOMING
 from flows.runs.manifest import MANIFEST
 from flows.runs.outputs import Output, file_sha256
-from flows.runs.release_store import STAGING, folder_here
+from flows.runs.release_store import INCOMING, STAGING, folder_here
 from tests.e2e.running import wait_for
 from tests.flows.conftest import S3_SECRET
 from tests.flows.verbs import classify, reprocess, review
@@ -192,7 +191,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     sent: list[str] = []
     upload = ObjectStore.upload
     monkeypatch.setattr(ObjectStore, "upload", lambda *a: (upload(*a), sent.append(a[2])))
-    monkeypatch.setattr("flows.runs._early_sending.PAUSE", 0.01)
+    monkeypatch.setattr("flows.runs.release_store.PAUSE", 0.01)
     return sent
 
 

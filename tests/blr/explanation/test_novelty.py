@@ -7,8 +7,7 @@ import pytest
 from scipy.spatial import cKDTree
 
 from blr.explanation.novelty import Novelty, relative
-from blr.missing.moments import FeatureMoments
-from blr.missing.space import WhitenedSpace
+from blr.missing.moments import FeatureMoments, WhitenedSpace
 
 
 def test_distances_are_those_of_a_loop_over_all() -> None:

@@ -9,8 +9,8 @@ from scipy.optimize import linprog
 import blr.fitting.separation
 from blr.arrays import Matrix, Vector
 from blr.basis.kinds import fit_basis
+from blr.fitting.problem import Stream
 from blr.fitting.separation import Separation, find_separation
-from blr.fitting.streams import Stream
 from blr.sums import Rows
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr
 
-from blr.likelihood.graded import graded_nodes
+from blr.likelihood.targets import graded_nodes
 
 MEAN, SD = (
     x.ravel() for x in np.meshgrid([-3e3, -20.0, -0.3, 0.0, 1.0, 500.0], [0.0, 0.2, 0.9, 1.7, 3.0, 40.0, 1e4])

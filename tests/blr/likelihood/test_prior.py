@@ -7,8 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from blr.likelihood.contrasts import class_cholesky, class_mean, class_precision, exchangeable, helmert
-from blr.likelihood.prior import GaussianPrior
+from blr.likelihood.prior import (
+    GaussianPrior,
+    class_cholesky,
+    class_mean,
+    class_precision,
+    exchangeable,
+    helmert,
+)
 from tests.blr.conftest import Twin
 
 

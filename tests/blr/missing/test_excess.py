@@ -9,8 +9,7 @@ import pytest
 
 import blr
 from blr.classifier import Classifier, Member
-from blr.missing.excess import excess_spread
-from blr.missing.moments import FeatureMoments
+from blr.missing.moments import FeatureMoments, excess_spread
 
 N, F = 4000, 3
 COVARIANCE = np.array([[1.0, 0.6, 0.2], [0.6, 1.0, -0.3], [0.2, -0.3, 1.0]])

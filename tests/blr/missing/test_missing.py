@@ -15,8 +15,7 @@ from scipy.stats import multivariate_normal
 from blr.arrays import Matrix, Vector
 from blr.basis.kinds import fit_basis
 from blr.missing import patterns as kept
-from blr.missing._em import uninformed
-from blr.missing.moments import FeatureMoments
+from blr.missing.moments import FeatureMoments, uninformed
 from blr.missing.patterns import missing_patterns
 
 COVARIANCE = np.array([[1, 0.6, -0.3, 0], [0.6, 2, 0.2, 0.5], [-0.3, 0.2, 0.7, 0], [0, 0.5, 0, 1.5]])

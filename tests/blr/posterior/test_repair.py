@@ -13,7 +13,7 @@ import blr.posterior.sampling
 from blr.arrays import Matrix, Vector
 from blr.fitting.problem import Problem
 from blr.likelihood.prior import GaussianPrior
-from blr.posterior._draws import centred_at, matched
+from blr.posterior._hamiltonian import centred_at, matched
 from blr.posterior._short_chains import by_chains, by_importance, least_work
 from blr.posterior.ensemble import averaged
 from blr.posterior.kinds import LaplacePosterior, SampledPosterior

@@ -7,8 +7,15 @@ import pytest
 from scipy.special import expit
 from scipy.stats import qmc
 
-from blr.predictive._cubature import RULES, axis_rule, product_rule, sobol_rule, sobol_size
-from blr.predictive._sobol import normal_nodes, sobol_points
+from blr.predictive._cubature import (
+    RULES,
+    axis_rule,
+    normal_nodes,
+    product_rule,
+    sobol_points,
+    sobol_rule,
+    sobol_size,
+)
 from blr.predictive.binary import binary_exact
 
 rule_sizes = pytest.mark.parametrize(("n", "step", "reach"), RULES, ids=[str(n) for n, _, _ in RULES])

@@ -13,7 +13,7 @@ from blr.arrays import Matrix, Vector
 from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical, unpack
 from blr.predictive import expectations
-from blr.predictive._sobol import normal_nodes
+from blr.predictive._cubature import normal_nodes
 from blr.predictive.expectations import expected_derivatives, expected_terms
 from blr.sums import Rows, likelihood_terms
 from tests.blr.conftest import Twin

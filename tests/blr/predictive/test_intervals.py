@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, softmax
 
-from blr.predictive._intervals import credible_interval
-from blr.predictive._sobol import normal_nodes
+from blr.predictive._cubature import normal_nodes
+from blr.predictive.scores import credible_interval
 
 
 def test_two_classes_exactly() -> None:

@@ -9,8 +9,8 @@ import pytest
 from scipy.special import logsumexp, softmax
 
 from blr.arrays import Matrix, Vector
-from blr.predictive._sobol import normal_nodes
-from blr.predictive._softmax_series import error_by_class, expanded_derivatives, softmax_series
+from blr.predictive._cubature import normal_nodes
+from blr.predictive.softmax import error_by_class, expanded_derivatives, softmax_series
 
 
 def scaled_covariance(A: np.ndarray, spread: float) -> np.ndarray:

@@ -10,9 +10,8 @@ import pytest
 import blr
 from blr.arrays import Matrix
 from blr.fitting.problem import pose
-from blr.likelihood.confusion import even_confusion, most_likely_class
-from blr.selection._noise_density import NoiseDensity, WeightPrior
-from blr.selection.label_noise import LabelNoise, estimate_label_noise
+from blr.likelihood.targets import even_confusion, most_likely_class
+from blr.selection.label_noise import LabelNoise, NoiseDensity, WeightPrior, estimate_label_noise
 
 
 def simulated(

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from blr.fitting.problem import pose
-from blr.selection._groups import as_groups
-from blr.selection.evidence import _QuadraticModel, _skewness, fit_evidence
+from blr.selection.evidence import _QuadraticModel, _skewness, as_groups, fit_evidence
 
 
 def model(M: int = 6, intercept: int = 0, seed: int = 0, K: int = 2) -> Any:

@@ -12,7 +12,7 @@ from blr.basis.rbf import RBF
 from blr.basis.sigmoid import Sigmoid
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior.laplace import fit
-from blr.selection.relevance import with_relevant_heights, with_relevant_widths
+from blr.selection.prior_scale import with_relevant_heights, with_relevant_widths
 
 
 def one_that_tells(rows: int = 150) -> tuple[np.ndarray, np.ndarray]:

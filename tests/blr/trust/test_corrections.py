@@ -11,7 +11,7 @@ from scipy.integrate import quad
 import blr.trust._corrections
 from blr.arrays import Vector
 from blr.fitting.newton import SolverPrior, maximise
-from blr.fitting.streams import Stream
+from blr.fitting.problem import Stream
 from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical, unpack
 from blr.likelihood.mislabelled import MislabelledBernoulli, MislabelledCategorical

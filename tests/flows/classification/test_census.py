@@ -25,8 +25,8 @@ from flows.classification.request import CensusRequest
 from flows.cli.app import run
 from flows.documents import read_document
 from flows.errors import OutputFolderError, SpecificationError
+from flows.models.row_files import UNSEEN_ROWS_FILE
 from flows.models.store import Store
-from flows.models.unseen_rows import UNSEEN_ROWS_FILE
 from flows.reports.catalogue_page import rewrite_census
 from flows.runs.manifest import Manifest
 from flows.runs.summary import Summary

@@ -19,8 +19,8 @@ from flows.classification.explanation import explain
 from flows.classification.request import ExplainRequest
 from flows.cli.app import run
 from flows.errors import ModelError, UsageError
-from flows.inputs.object_row import find_object, read_object
-from flows.models.labelled_objects import (
+from flows.inputs.opening import find_object, read_object
+from flows.models.row_files import (
     LABELLED_OBJECTS_FILE,
     LabelledObjects,
     read_labelled_objects,

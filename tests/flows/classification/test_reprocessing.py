@@ -21,8 +21,8 @@ import pytest
 from catalogs.errors import CatalogError, ColumnNotFoundError, OutputExistsError
 from catalogs.files.atomic import StorageError
 from catalogs.table_choice import TableChoice
-from flows.classification import _disk_space as room
-from flows.classification import _hashing
+from flows.classification import _jobs
+from flows.classification import _jobs as room
 from flows.classification._tasks import FileJob, FileResult, JobGroup
 from flows.classification.execution import DIRECT
 from flows.cli.app import run
@@ -187,7 +187,7 @@ def test_a_plan_reads_no_data(release: Release, monkeypatch: pytest.MonkeyPatch)
         raise AssertionError(path)
 
     with monkeypatch.context() as patch:
-        for module in (outputs, _hashing):
+        for module in (outputs, _jobs):
             patch.setattr(module, "file_sha256", unread)
         assert why(release.run(dry_run=True)) == dict.fromkeys(PARTS, "new")
     release.run()
@@ -196,7 +196,7 @@ def test_a_plan_reads_no_data(release: Release, monkeypatch: pytest.MonkeyPatch)
             release.folder / "release" / name
         )
     with monkeypatch.context() as patch:
-        for module in (outputs, _hashing):
+        for module in (outputs, _jobs):
             patch.setattr(module, "file_sha256", unread)
         assert release.run().status == "nothing to do"
 
@@ -503,7 +503,7 @@ def test_a_half_copied_file_is_waited_for(release: Release, monkeypatch: pytest.
 
     # A clock that only sleeping moves: on a busy machine the file would else have settled before it is looked at.
     clock = SimpleNamespace(time=lambda: now + slept, monotonic=lambda: slept, sleep=sleep)
-    monkeypatch.setattr("flows.inputs.still_written.time", clock)
+    monkeypatch.setattr("flows.inputs.files.time", clock)
     told = release.run(quiet_seconds=0.7, patience=20)
     assert 0.7 <= slept < 1
     assert (told.deferred, len(told.files)) == ({}, 4)
@@ -682,7 +682,7 @@ def test_a_thousand_files(release: Release, monkeypatch: pytest.MonkeyPatch) -> 
     assert sum(counted) == 1004
     assert len(counted) <= 200
     hashed = []
-    for module in (outputs, _hashing):
+    for module in (outputs, _jobs):
         monkeypatch.setattr(module, "file_sha256", lambda path: hashed.append(path) or file_sha256(path))
     assert release.run().status == "nothing to do"
     assert hashed == [], "looks are enough"

@@ -17,8 +17,8 @@ from astropy.table import Table
 
 from flows.cli.app import run as cli
 from flows.errors import SpecificationError, UsageError
+from flows.models.row_files import read_unseen_rows
 from flows.models.store import Store
-from flows.models.unseen_rows import read_unseen_rows
 from flows.specification.toml_file import parse_specification
 from tests.flows.conftest import SPECIFICATION
 from tests.flows.verbs import classify

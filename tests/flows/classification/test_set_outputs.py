@@ -19,11 +19,11 @@ from astropy.io import fits
 from blr.census.prediction_sets import learn_sets
 from catalogs.catalog.new_columns import standard_columns
 from catalogs.errors import NameClashError
-from flows.classification._prediction_sets import sets_of
+from flows.classification.scoring import sets_of
 from flows.cli.app import run as cli
 from flows.errors import SpecificationError, UsageError
+from flows.models.row_files import UNSEEN_ROWS_FILE, read_unseen_rows
 from flows.models.store import Store
-from flows.models.unseen_rows import UNSEEN_ROWS_FILE, read_unseen_rows
 from flows.specification.toml_file import parse_specification
 from flows.tables import classify_table
 from tests.flows.conftest import SPECIFICATION

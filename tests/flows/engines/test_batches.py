@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.engines import _batches
-from flows.engines._batches import LARGEST, Batch, BatchResult, Checked, InBatches, Waiting
-from flows.engines._versions import installed
+from flows.engines import _dask
+from flows.engines._dask import LARGEST, Batch, BatchResult, Checked, InBatches, Waiting, installed
 from flows.errors import EngineError
 
 
@@ -40,9 +39,9 @@ def test_the_last_items_tell_how_quick_they_are() -> None:
 
 
 def test_a_worker_returns_what_it_has_no_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_batches, "SECONDS", 0.5)
+    monkeypatch.setattr(_dask, "SECONDS", 0.5)
     slept: list[float] = []
-    monkeypatch.setattr(_batches, "time", SimpleNamespace(perf_counter=lambda: sum(slept)))
+    monkeypatch.setattr(_dask, "time", SimpleNamespace(perf_counter=lambda: sum(slept)))
     result = InBatches(slept.append)(Batch((0.0, 0.6, 0.0)))
     assert result.results == (None, None)
     assert result.seconds == 0.6

@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.classification._engine_choice import chosen_engine
-from flows.engines import _versions as versions
-from flows.engines._threads import ThreadEngine
+from flows.classification.steps import chosen_engine
+from flows.engines import _dask as versions
 from flows.engines.choice import THREADS_HERE, EngineChoice
-from flows.engines.engine import FAN_IN, Tree
+from flows.engines.engine import FAN_IN, ThreadEngine, Tree
 from flows.errors import EngineError, SpecificationError, UsageError
 from flows.specification.specification import specification_hash
 from flows.specification.toml_file import parse_specification, specification_toml

@@ -15,8 +15,7 @@ from astropy.table import Table
 import catalogs
 from catalogs.table_choice import TableChoice
 from flows.errors import EngineError
-from flows.inputs.opening import thinned
-from flows.inputs.pieces import Piece, Workers, pieces_of
+from flows.inputs.opening import Piece, Workers, pieces_of, thinned
 from flows.training._reading import ByEngine
 from tests.flows.elsewhere import Elsewhere
 
@@ -26,7 +25,7 @@ CHOICE = TableChoice(None, ["x"])
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return names of files in the working folder, with the numbers from 0 on; parts have about 40 rows."""
-    monkeypatch.setattr("flows.inputs.pieces.PIECE_ROWS", 40)
+    monkeypatch.setattr("flows.inputs.opening.PIECE_ROWS", 40)
     monkeypatch.chdir(tmp_path)
     x = np.arange(400)
     Table({"x": x[:100]}).write("a.fits")

@@ -15,11 +15,10 @@ from astropy.table import Table
 from catalogs.table_choice import TableChoice
 from flows.errors import UsageError
 from flows.inputs import fetching
-from flows.inputs.catalogue import InputCatalogue
 from flows.inputs.files import copy_name_of, find_files, open_source
 from flows.inputs.opening import opened, opened_together
 from flows.inputs.resolve import resolve_one, resolve_sources
-from flows.inputs.source import InputFile, LocalSource, Origin, RemoteSource
+from flows.inputs.source import InputCatalogue, InputFile, LocalSource, Origin, RemoteSource
 from flows.runs import outputs
 from flows.runs.outputs import file_sha256
 

@@ -21,8 +21,7 @@ from catalogs.files.atomic import StorageError
 from catalogs.hats.create import write_hats
 from catalogs.profile.split import healpix_pixels
 from flows.labels import _stored_labels
-from flows.labels._held_labels import HeldNames, HeldPlaces
-from flows.labels._stored_labels import StoredNames, StoredPlaces, _order
+from flows.labels._stored_labels import HeldNames, HeldPlaces, StoredNames, StoredPlaces, _order
 from flows.labels.source import LabelSource
 from flows.specification.toml_file import parse_specification
 from tests.flows.verbs import train

@@ -11,14 +11,14 @@ import pytest
 
 from blr.selection.skill import paired_gain
 from flows.models.comparison import compare
-from flows.models.judged_rows import (
+from flows.models.request import PromoteRequest
+from flows.models.row_files import (
     JudgedRows,
     compare_classes,
     compare_losses,
     read_judged_rows,
     write_judged_rows,
 )
-from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from flows.reports.comparison_tables import comparison_tables
 from tests.flows.models.test_promotion import challenger, store

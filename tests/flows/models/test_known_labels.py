@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.errors import ModelError
-from flows.models.known_labels import KNOWN_LABELS_FILE, KnownLabels, read_known_labels, write_known_labels
+from flows.models.row_files import KNOWN_LABELS_FILE, KnownLabels, read_known_labels, write_known_labels
 
 
 def made(n: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -10,9 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.errors import ModelError
-from flows.models.judged_rows import read_judged_rows
+from flows.models.row_files import (
+    UNSEEN_ROWS_FILE,
+    UnseenRows,
+    read_judged_rows,
+    read_unseen_rows,
+    write_unseen_rows,
+)
 from flows.models.store import Store
-from flows.models.unseen_rows import UNSEEN_ROWS_FILE, UnseenRows, read_unseen_rows, write_unseen_rows
 
 
 def made(n: int = 7) -> UnseenRows:

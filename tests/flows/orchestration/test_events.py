@@ -21,7 +21,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from flows.models.judged_rows import JUDGED_ROWS_FILE
+from flows.models.row_files import JUDGED_ROWS_FILE
 from flows.models.store import Store
 from flows.orchestration.results import encode_value
 from flows.reports.tables import literal

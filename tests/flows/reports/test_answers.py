@@ -14,7 +14,7 @@ from blr.census.results import Census, ClassCensus, SelectionCensus
 from blr.trust.verdict import TrustAnswer
 from flows.models.description import CatalogueQuality, TrustSummary
 from flows.models.shift import ComparedTarget, SetDifference, TargetShift
-from flows.reports._per_class import class_performance
+from flows.reports._findings import class_performance
 from flows.reports.answers import answer_lines, training_answers
 from flows.reports.catalogue_answers import (
     ClassifyingModel,
@@ -23,9 +23,8 @@ from flows.reports.catalogue_answers import (
     trusted_in_part,
 )
 from flows.reports.census import census_table
-from flows.reports.data import TrainReport
+from flows.reports.data import Made, NotableObject, StoredPictures, TrainReport
 from flows.reports.html import render_report
-from flows.reports.picture_data import Made, NotableObject, StoredPictures
 from flows.reports.tables import TERMS, review_table
 from flows.runs.summary import FlagCount
 from tests.flows.reports.test_report import changed, make_report

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from flows.models.store import Store
 from flows.reports import tables
-from flows.reports.choice import choice_words
+from flows.reports.tables import choice_words
 from flows.training.report import train_report
 from tests.flows.reports.test_report import changed
 

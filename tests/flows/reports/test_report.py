@@ -35,9 +35,8 @@ from flows.models.label_noise import WrongLabels
 from flows.models.shift import TargetShift
 from flows.reports import tables
 from flows.reports._pictures import training_pictures
-from flows.reports.data import Classification, TrainReport
+from flows.reports.data import BoundaryPicture, Classification, ReportParts, TrainReport
 from flows.reports.html import render_report, write_report
-from flows.reports.picture_data import BoundaryPicture, ReportParts
 from flows.runs.summary import ClassEstimate, FlagCount
 from tests.flows.candidates import CANDIDATE
 

@@ -15,10 +15,9 @@ from astropy.table import Table
 
 from flows.classification.feature_space import feature_space
 from flows.errors import ModelError, UsageError
-from flows.models.labelled_objects import read_labelled_objects
+from flows.models.row_files import read_labelled_objects
 from flows.models.store import Store
-from flows.reviews._budget import shared_out
-from flows.reviews._outliers import apart
+from flows.reviews.selection import apart, shared_out
 from tests.flows.verbs import classify, review
 
 

@@ -19,7 +19,7 @@ from flows.cli._review import show_reviewed
 from flows.documents import from_document, to_document
 from flows.errors import SpecificationError, TrainingError, UsageError
 from flows.labels.reviews import read_reviews
-from flows.models.labelled_objects import read_labelled_objects
+from flows.models.row_files import read_labelled_objects
 from flows.models.store import Store
 from flows.reviews._files import Chosen, write_lists
 from flows.reviews.selection import ReviewResult, _scale

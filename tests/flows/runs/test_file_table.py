@@ -13,6 +13,7 @@ import pytest
 
 from catalogs.errors import CatalogError
 from flows.classification._tally import summarise, total
+from flows.runs._file_table import LEVELS, MOST_DOUBTFUL, MOST_LISTED, as_kept
 from flows.runs.counts import (
     ClassSetRule,
     DoubtfulObject,
@@ -23,7 +24,6 @@ from flows.runs.counts import (
     SkyCounts,
     Tally,
 )
-from flows.runs.kept_counts import LEVELS, MOST_DOUBTFUL, MOST_LISTED, as_kept
 from flows.runs.manifest import MANIFEST, Manifest, ManifestDetails
 from flows.runs.outputs import FileState, Output
 

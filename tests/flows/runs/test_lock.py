@@ -19,7 +19,7 @@ import flows.classification.annotation
 from catalogs.catalog.catalog import Catalog
 from catalogs.files.atomic import atomic_write_text
 from flows.errors import OutputFolderError
-from flows.runs import _heartbeat
+from flows.runs import lock
 from flows.runs.lock import LINK, LOCK, Owner, acting_for, check_coherent, check_held, exclusive
 from tests.flows.children import Child
 from tests.flows.verbs import classify
@@ -144,7 +144,7 @@ socket.gethostname = lambda: "elsewhere"
 from flows.errors import OutputFolderError
 from flows.runs import _heartbeat
 from flows.runs.lock import check_held, exclusive
-_heartbeat.BEAT = 0.1
+lock.BEAT = 0.1
 folder = pathlib.Path(sys.argv[1])
 try:
     with exclusive(folder):
@@ -162,8 +162,8 @@ except OutputFolderError as error:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Be a host without locks that waits for five beats of 0.1 s: of who is dead or asleep, none comes."""
     without_locks(monkeypatch)
-    monkeypatch.setattr(_heartbeat, "BEAT", 0.1)
-    monkeypatch.setattr(_heartbeat, "SILENCE", 0.5)
+    monkeypatch.setattr(lock, "BEAT", 0.1)
+    monkeypatch.setattr(lock, "SILENCE", 0.5)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -173,7 +173,7 @@ def test_without_locks_a_run_on_another_host_gives_signs_of_life(
     """It keeps the folder, however long it takes; once it is killed another run takes over."""
     other = Child(ELSEWHERE, tmp_path)
     with monkeypatch.context() as patient:  # the first sign ends the wait: a busy machine may give it late
-        patient.setattr(_heartbeat, "SILENCE", 120.0)
+        patient.setattr(lock, "SILENCE", 120.0)
         for _ in range(3):
             with (
                 pytest.raises(OutputFolderError, match=f"process {other.pid} on elsewhere"),
@@ -221,8 +221,8 @@ def test_a_holder_that_ends_meanwhile_is_not_taken_for_dead(
         if len(slept) == 15:
             lock.unlink()
 
-    monkeypatch.setattr(_heartbeat, "time", SimpleNamespace(monotonic=lambda: sum(slept), sleep=sleep))
-    assert not _heartbeat.falls_silent(lock)
+    monkeypatch.setattr(lock, "time", SimpleNamespace(monotonic=lambda: sum(slept), sleep=sleep))
+    assert not lock.falls_silent(lock)
     assert len(slept) == 15
 
 

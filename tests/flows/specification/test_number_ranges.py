@@ -15,7 +15,7 @@ from catalogs.sky.photometry import is_sentinel
 from flows.errors import SpecificationError
 from flows.features._derived_columns import DerivedColumns
 from flows.features.reader import FeatureReader
-from flows.specification.ranges import as_sentinels, number_range
+from flows.specification.catalog import as_sentinels, number_range
 from flows.specification.toml_file import parse_specification
 
 ENDS = st.floats(-1e4, 1e4, width=32)

@@ -13,7 +13,7 @@ import pytest
 from blr.basis.kinds import fit_basis
 from blr.candidates.rows import density_weights, density_weights_of_all
 from blr.shift import density_ratio
-from flows.engines._threads import ThreadEngine
+from flows.engines.engine import ThreadEngine
 from flows.models.store import Store
 from flows.training._rows import WEIGHT_OF_ALL, StoredRows, TrainingRows
 from flows.training._shards import RATIO, compare_shards, weight_shards

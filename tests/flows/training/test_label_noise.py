@@ -11,11 +11,11 @@ import pytest
 
 from blr.candidates.rows import LabelledRows, TrainingSet
 from flows.errors import SpecificationError, TrainingError
-from flows.labels.annotators import OTHERS, AnnotatorNames, annotator_groups
+from flows.labels.votes import OTHERS, AnnotatorNames, annotator_groups
 from flows.models.asdf_file import read_model
 from flows.models.label_noise import noise_words
 from flows.models.store import Store
-from flows.specification.label_noise import stated_confusion
+from flows.specification.label import stated_confusion
 from flows.specification.toml_file import parse_specification
 from flows.training._staging import label_confusion, with_recorded_losses
 from tests.flows.verbs import train

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from flows.models.row_files import read_unseen_rows
 from flows.models.store import Store
-from flows.models.unseen_rows import read_unseen_rows
 from flows.training.request import TrainRequest
 from flows.training.steps import train
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from blr.basis.kinds import fit_basis
-from blr.likelihood.confusion import even_confusion
 from blr.likelihood.prior import GaussianPrior
+from blr.likelihood.targets import even_confusion
 from blr.posterior.laplace import fit
 from catalogs.files.atomic import StorageError
 from catalogs.profile.split import held_out_keys
-from flows.engines._threads import ThreadEngine
+from flows.engines.engine import ThreadEngine
 from flows.features.split import held_out
-from flows.labels.conflicts import repeated_in_conflict
+from flows.labels.classes import repeated_in_conflict
 from flows.models.store import Store
 from flows.runs.progress import listening
 from flows.specification.toml_file import parse_specification

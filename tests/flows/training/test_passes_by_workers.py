@@ -16,13 +16,11 @@ from astropy.table import Table
 import catalogs
 from catalogs.catalog.catalog import Catalog
 from catalogs.sky.photometry import unit_factor
-from flows.engines._threads import ThreadEngine
-from flows.engines.current import working_on
+from flows.engines.engine import ThreadEngine, working_on
 from flows.errors import EngineError, TrainingError
 from flows.features.reader import training_reader
-from flows.inputs.pieces import Workers
-from flows.labels.classes import LabelCount, label_reader
-from flows.labels.conflicts import NameSearch, name_hashes
+from flows.inputs.opening import Workers
+from flows.labels.classes import LabelCount, NameSearch, label_reader, name_hashes
 from flows.labels.source import LabelSource
 from flows.specification.specification import Specification
 from flows.specification.toml_file import parse_specification
@@ -60,7 +58,7 @@ stated = "stated"
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", 300)
     monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 100)
-    monkeypatch.setattr("flows.inputs.pieces.PIECE_ROWS", 70)
+    monkeypatch.setattr("flows.inputs.opening.PIECE_ROWS", 70)
     for module in ("flows.inputs.opening", "flows.labels.classes", "flows.training._reading"):
         monkeypatch.setattr(f"{module}.BATCH_ROWS", 33)
 

@@ -14,10 +14,9 @@ import pytest
 from astropy.table import Table, vstack
 
 import catalogs
-from flows.engines._threads import ThreadEngine
-from flows.engines.current import current_engine, working_here, working_on
+from flows.engines.engine import ThreadEngine, current_engine, working_here, working_on
 from flows.errors import EngineError, TrainingError
-from flows.inputs.pieces import Piece
+from flows.inputs.opening import Piece
 from flows.labels.source import LabelSource
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
@@ -152,7 +151,7 @@ def test_one_file_is_read_in_parts(
     nights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Ranges of rows of FITS, row groups of Parquet: in all the file's rows, in their order."""
-    monkeypatch.setattr("flows.inputs.pieces.PIECE_ROWS", 200)
+    monkeypatch.setattr("flows.inputs.opening.PIECE_ROWS", 200)
     monkeypatch.setattr("flows.labels.classes.BATCH_ROWS", 70)
     whole = Table()
     for path in sorted(nights.glob("night-*")):
