@@ -181,7 +181,7 @@ def _in_numpy(
     total = E.sum(axis=2)
     E *= (1 / total)[:, :, None]
     y = E @ weight
-    loaded = np.einsum("snkj,scj,j->snkc", E, z, weight)
+    loaded = E @ (z * weight).transpose(0, 2, 1)[:, None]
     entropy = (top + np.log(total)) @ weight
     entropy -= np.einsum("snk,snk->sn", centred, y) + np.einsum("snkc,snkc->sn", B, loaded)
     return np.einsum("snk,sn->nk", y, share), np.einsum("sn,sn->n", entropy, share)
