@@ -16,6 +16,7 @@ from catalogs.formats import FORMATS, format_of, open_files, tables_of
 from catalogs.hats import catalog as hats
 from catalogs.text import ascii_layout as ascii_tables
 from catalogs.writing.conversion import USUAL, converted_key, copied
+from flows.errors import UsageError
 from flows.inputs.source import InputCatalogue, InputFile, check_links
 
 __all__ = ["QUIET", "OpenedFile", "copy_name", "copy_name_of", "find_files", "open_source", "still_written"]
@@ -77,6 +78,11 @@ class _Search:
         self.check(catalog)
         check_links(catalog, catalogue.source)
         for name, partition in copied(catalog, catalogue.form).items():
+            if name.startswith("."):
+                raise UsageError(
+                    f"{partition.path}: got a hidden file, expected a name without a '.' before it, since the copy "
+                    "would be hidden in the output folder too; rename the file"
+                )
             with suppress(FileNotFoundError):  # it has gone since it was opened
                 self.opened.append(OpenedFile(catalogue, catalogue.file(partition.path), partition, name))
 

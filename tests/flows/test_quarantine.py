@@ -398,3 +398,10 @@ def test_a_fifo_that_takes_the_place_of_a_file_is_not_waited_for(
     assert sorted(path.name for path in out.glob("*.fits")) == [f"t{i:02d}.fits" for i in range(11)]
     assert run(command) == 1
     assert "t11.fits is a FIFO, expected a file" in capsys.readouterr().err
+
+
+def test_a_hidden_file_is_refused_by_name(release: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (release / "a.parquet").rename(".a.parquet")
+    assert run(["classify", ".a.parquet", "--model", "morphology", "--out", "out", "--direct", "-q"]) == 2
+    assert ".a.parquet: got a hidden file" in capsys.readouterr().err
+    assert not Path("out/manifest.json").exists()
