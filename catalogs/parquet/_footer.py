@@ -136,7 +136,7 @@ class MalformedError(ValueError):
     """The bytes are no compact Thrift."""
 
 
-VALUES, OUTLINE, ENDS = range(3)
+WHOLE, OUTLINE, ENDS = range(3)
 """What is made of the bytes: values, the integers and places of a structure's fields, or nothing."""
 
 
@@ -178,7 +178,7 @@ def decode(data: bytes, packed: tuple[int, ...] | None = None) -> Struct:
     `packed` are the fields that lead to a list of structures which stay bytes, for there may be very many.
     """
     with _complete():
-        return Struct(_struct(data, 0, 0, VALUES, packed)[0])
+        return Struct(_struct(data, 0, 0, WHOLE, packed)[0])
 
 
 def outline(data: bytes, at: int = 0) -> dict[int, tuple[int, int]]:
@@ -273,11 +273,11 @@ def _value(
         return _zigzag(data, at)
     if kind == STRUCT:
         fields, end = _struct(data, at, depth + 1, mode, packed)
-        return (Struct(fields) if mode == VALUES else None), end
+        return (Struct(fields) if mode == WHOLE else None), end
     if kind in {LIST, SET, MAP}:
         return _items(data, at, kind, depth + 1, mode, packed)
     size, at = _varint(data, at) if kind == BINARY else (FIXED[kind], at)
-    return (data[at : at + size] if mode == VALUES else None), at + size
+    return (data[at : at + size] if mode == WHOLE else None), at + size
 
 
 def _items(
@@ -317,9 +317,9 @@ def _ends(
             at += 1
         else:
             _, at = _value(data, at, kind, depth, ENDS)
-        if mode == VALUES:
+        if mode == WHOLE:
             values.append(data[start:at])
-    return (Items(of, values) if mode == VALUES else None), at
+    return (Items(of, values) if mode == WHOLE else None), at
 
 
 def _check(data: bytes, size: int, depth: int) -> None:

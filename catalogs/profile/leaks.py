@@ -131,7 +131,7 @@ def gain(codes: Codes, classes: Classes, *, smoothing: float = SMOOTHING) -> flo
 # And the number of votes behind a fraction.  Neither can be told from a good feature by how much it says of the class
 # alone: a fraction that is cut in two classes leaves its copy a little less than all of it.  Shapes: n rows.
 
-FEWEST_ROWS = 20
+FEWEST_WITH_LABEL = 20
 """Rows that have both the label and the column: in fewer, two columns may agree by chance."""
 MOSTLY_NUMBERS = 0.9
 """Share of numbers among the labels, from which they are numbers."""
@@ -173,7 +173,7 @@ def copies_of_label(columns: Mapping[str, Array], label: str, numbers: Floats) -
 def _formula_of_label(x: Floats, y: Floats, label: str) -> str | None:
     """Return a column x (n,) as a linear function of the label's numbers y (n,); None of others."""
     both = np.isfinite(x) & np.isfinite(y)
-    if both.sum() < FEWEST_ROWS:
+    if both.sum() < FEWEST_WITH_LABEL:
         return None
     x, y = x[both], y[both]
     spread, centred = float(np.ptp(x)), y - y.mean()
@@ -197,7 +197,7 @@ def is_number_of_votes(x: Floats, fraction: Floats) -> bool:
     """Say whether whole numbers x (n,) times fractions (n,) are whole: of so many votes the fractions are."""
     both = np.isfinite(x) & np.isfinite(fraction)
     x, f = x[both], fraction[both]
-    if len(f) < FEWEST_ROWS or f.min() < 0 or f.max() > 1 or np.ptp(x) == 0:
+    if len(f) < FEWEST_WITH_LABEL or f.min() < 0 or f.max() > 1 or np.ptp(x) == 0:
         return False
     if np.mean((f > 0) & (f < 1)) < FEWEST_FRACTIONS or (x != np.trunc(x)).any() or x.min() < 0:
         return False
