@@ -23,9 +23,9 @@ from flows.classification.execution import DIRECT, Steps, execute
 from flows.classification.request import ReprocessRequest
 from flows.classification.steps import annotation_settings, chosen_engine
 from flows.inputs.fetching import fetching
-from flows.inputs.files import still_written
 from flows.inputs.resolve import check_apart, resolve_sources
 from flows.inputs.source import LocalSource, Source, local_sources
+from flows.inputs.still_written import still_written
 from flows.models.store import Store
 from flows.runs.allowed_roots import OutputFolder
 from flows.runs.manifest import Manifest

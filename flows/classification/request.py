@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from flows.errors import UsageError
-from flows.inputs.files import PATIENCE, QUIET
+from flows.inputs.still_written import PATIENCE, QUIET
 from flows.runs.parameters import BINS, EDGES, ENGINE, OUTPUT_FOLDER, STORE, THREADS, Parameter
 
 # The command line reads these annotations, and must not wait for the import of a specification's libraries.

@@ -445,7 +445,11 @@ SLOW = (
         ("models list --store models", (), 450),
         ("models show morphology --store models", (), 1400),
         ("inspect survey.fits", (), 1000),
-        ("classify survey.fits --model morphology --out out --store models", ("astropy", "jinja2"), 1400),
+        (
+            "classify survey.fits --model morphology --out out --store models",
+            ("astropy", "jinja2", "scipy.spatial"),
+            1400,
+        ),
     ],
 )
 @pytest.mark.usefixtures("work")

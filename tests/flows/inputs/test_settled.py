@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flows.inputs import files as watch
-from flows.inputs.files import still_written
+from flows.inputs.still_written import still_written
 
 
 class Clock:
