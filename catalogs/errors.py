@@ -6,6 +6,7 @@ Every message says what was got, what was expected and what to do.
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Container, Iterable
 
@@ -27,6 +28,10 @@ LONGEST_SHOWN = 60
 
 BANDS = frozenset("fnubgvrizyjhkw0123456789")
 """Characters that name a band: GALEX, Johnson, SDSS, 2MASS, and the numbers of WISE and of apertures."""
+NEARLY = 0.85
+"""Likeness of two names, from 0 to 1, above which one is the other misspelt, as `bmg` is `bmag`."""
+LONGEST_OF_BAND = 9
+"""Letters of the longest word in names that differ by a band, such as `modelmagg`."""
 
 
 class CatalogError(Exception):
@@ -77,8 +82,8 @@ def brief(text: str) -> str:
 def nearest(name: str, known: Iterable[str], *, others: Container[str] = ()) -> str:
     """Return a clause that names the nearest of the `known` names, or the first few of them.
 
-    Those among `others` mean something else.  So does a name with the letter or the number of another band: `rmag`
-    is no other spelling of `gmag`.
+    Those among `others` mean something else, unless they are spelt nearly alike.  So does a name with the letter or
+    the number of another band: `rmag` is no other spelling of `gmag`.
     """
     names = sorted(known)
     close = difflib.get_close_matches(name.lower(), [k.lower() for k in names], n=len(names) or 1, cutoff=0.5)
@@ -87,7 +92,7 @@ def nearest(name: str, known: Iterable[str], *, others: Container[str] = ()) -> 
             k
             for c in close
             for k in names
-            if k.lower() == c and k not in others and not _of_another_band(name, k)
+            if k.lower() == c and not _of_another_band(name, k) and (k not in others or _nearly(name, c))
         ),
         None,
     )
@@ -97,8 +102,17 @@ def nearest(name: str, known: Iterable[str], *, others: Container[str] = ()) -> 
     return f"known are: {shown or 'none'}"
 
 
+def _nearly(name: str, other: str) -> bool:
+    return difflib.SequenceMatcher(None, name.lower(), other).ratio() > NEARLY
+
+
 def _of_another_band(name: str, other: str) -> bool:
-    """Say whether two names differ in one character alone, wherever it stands, and both have a band's there."""
+    """Say whether two names differ in one character alone, wherever it stands, and both have a band's there.
+
+    Long words are not named after bands: `polinomial` is `polynomial` misspelt.
+    """
+    if max(map(len, re.findall(r"[a-z]+", f"{name} {other}".lower())), default=0) > LONGEST_OF_BAND:
+        return False
     mine, theirs = (Counter(filter(str.isalnum, text.lower())) for text in (name, other))
     differing = "".join([*(mine - theirs).elements(), *(theirs - mine).elements()])
     return len(differing) == 2 and mine.total() == theirs.total() and BANDS.issuperset(differing)

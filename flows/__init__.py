@@ -27,9 +27,9 @@ _HOME = {
     "TableClassifier": "tables",
     "classifier_from": "tables",
     "classify_table": "tables",
-    "read_classifier": "models.classifier_file",
+    "read_classifier": "models.asdf_file",
     "read_specification": "specification.toml_file",
-    "write_classifier": "models.classifier_file",
+    "write_classifier": "models.asdf_file",
 }
 """The module of each public name."""
 

@@ -366,7 +366,7 @@ def test_workers_that_differ_are_refused(
 
 OTHER = """
 from importlib.metadata import version
-from flows.engines import _versions as versions
+from flows.engines import _dask as versions
 versions.version = lambda name: "0.1" if name == "numpy" else version(name)
 """
 """What makes a worker say that it has another NumPy."""

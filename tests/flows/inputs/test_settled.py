@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.inputs import files as watch
+from flows.inputs import still_written as watch
 from flows.inputs.still_written import still_written
 
 

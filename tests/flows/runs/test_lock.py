@@ -142,7 +142,7 @@ def flock(*_):
 fcntl.flock = flock
 socket.gethostname = lambda: "elsewhere"
 from flows.errors import OutputFolderError
-from flows.runs import _heartbeat
+from flows.runs import lock
 from flows.runs.lock import check_held, exclusive
 lock.BEAT = 0.1
 folder = pathlib.Path(sys.argv[1])
@@ -212,17 +212,17 @@ def test_without_locks_a_run_that_was_asleep_finds_that_another_has_taken_over(t
 def test_a_holder_that_ends_meanwhile_is_not_taken_for_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock = tmp_path / LINK
-    lock.write_text("")
+    held = tmp_path / LINK
+    held.write_text("")
     slept: list[float] = []
 
     def sleep(seconds: float) -> None:
         slept.append(seconds)
         if len(slept) == 15:
-            lock.unlink()
+            held.unlink()
 
     monkeypatch.setattr(lock, "time", SimpleNamespace(monotonic=lambda: sum(slept), sleep=sleep))
-    assert not lock.falls_silent(lock)
+    assert not lock.falls_silent(held)
     assert len(slept) == 15
 
 
