@@ -38,9 +38,16 @@ LEFT_OUT_WITH_ITS_WEIGHT = {
 
 
 @parametrize_with_checks(
-    [DefaultClassifier(candidates=["linear"]), pytest.param(DefaultClassifier(), marks=pytest.mark.long)],
-    expected_failed_checks=lambda _: LEFT_OUT_WITH_ITS_WEIGHT,
+    [DefaultClassifier(candidates=["linear"])], expected_failed_checks=lambda _: LEFT_OUT_WITH_ITS_WEIGHT
 )
+def test_scikit_learns_own_checks_of_a_linear_choice(
+    estimator: DefaultClassifier, check: Callable[..., Any]
+) -> None:
+    check(estimator)
+
+
+@pytest.mark.long
+@parametrize_with_checks([DefaultClassifier()], expected_failed_checks=lambda _: LEFT_OUT_WITH_ITS_WEIGHT)
 def test_scikit_learns_own_checks_of_the_default(
     estimator: DefaultClassifier, check: Callable[..., Any]
 ) -> None:
