@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -164,8 +165,9 @@ def class_covariances(
     """
     C = n_outputs
     M = len(inverse_cholesky) // C
+    whitened = partial(_transformed_whitened, inverse_cholesky=inverse_cholesky, C=C, transform=transform)
     if not _packs(C, M):
-        return lambda Phi: _transformed(_whitened_covariances(Phi, inverse_cholesky, C), transform)
+        return whitened
     U = inverse_cholesky.astype(np.float64, copy=False)
     if transform is not None:
         U = np.matmul(transform, U.reshape(C * M, C, M)).reshape(C * M, -1)
@@ -179,19 +181,35 @@ def class_covariances(
     place = _place_in_packed(K).ravel()
     size = max(_MIN_BLOCK, _PRODUCT_NUMBERS // sum(blocks.shape))
 
-    def covariances(Phi: NDArray[np.floating]) -> Matrix:
-        V = np.empty((len(Phi), K * K))
-        for start in range(0, len(Phi), size):
-            packed = _products_of_columns(Phi[start : start + size]).T @ blocks
-            np.take(packed, place, axis=1, out=V[start : start + size], mode="clip")
-        terms = (np.abs(Phi) @ sd) ** 2
-        cancelled = (terms > _MOST_CANCELLED * V[:, :: K + 1]).any(axis=1)
-        V = V.reshape(-1, K, K)
-        if cancelled.any():
-            V[cancelled] = _transformed(_whitened_covariances(Phi[cancelled], inverse_cholesky, C), transform)
-        return V
+    return partial(_packed_covariances, blocks=blocks, sd=sd, place=place, size=size, whitened=whitened)
 
-    return covariances
+
+def _packed_covariances(
+    Phi: NDArray[np.floating],
+    *,
+    blocks: Matrix,
+    sd: Matrix,
+    place: NDArray[np.intp],
+    size: int,
+    whitened: Covariances,
+) -> Matrix:
+    K = sd.shape[1]
+    V = np.empty((len(Phi), K * K))
+    for start in range(0, len(Phi), size):
+        packed = _products_of_columns(Phi[start : start + size]).T @ blocks
+        np.take(packed, place, axis=1, out=V[start : start + size], mode="clip")
+    terms = (np.abs(Phi) @ sd) ** 2
+    cancelled = (terms > _MOST_CANCELLED * V[:, :: K + 1]).any(axis=1)
+    V = V.reshape(-1, K, K)
+    if cancelled.any():
+        V[cancelled] = whitened(Phi[cancelled])
+    return V
+
+
+def _transformed_whitened(
+    Phi: NDArray[np.floating], *, inverse_cholesky: NDArray[np.floating], C: int, transform: Matrix | None
+) -> Matrix:
+    return _transformed(_whitened_covariances(Phi, inverse_cholesky, C), transform)
 
 
 def _transformed(V: Matrix, T: Matrix | None) -> Matrix:
