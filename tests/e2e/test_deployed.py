@@ -55,7 +55,7 @@ def pages(team: Team, window: Browser) -> Browser:
 
 def test_every_flow_is_deployed_with_its_schedules_as_they_are_in_the_file(team: Team) -> None:
     told = {d["name"]: d for d in team.prefect.find("deployments")}
-    assert {"train", "classify", "reprocess", "promote"} == set(told)
+    assert {"train", "classify", "reprocess", "promote", "publish"} == set(told)
     assert {s["slug"]: s["active"] for s in told["train"]["schedules"]} == {"sundays": False}
     (nightly, often) = sorted(told["reprocess"]["schedules"], key=lambda s: s["slug"])
     assert (nightly["schedule"]["cron"], nightly["active"]) == ("15 3 * * *", True)

@@ -172,4 +172,5 @@ def test_a_second_run_changes_nothing(demo: tuple[Path, dict[str, Any], str]) ->
     run_demo(out)
     after = lasting_contents(out)
     assert after.keys() == before.keys()
-    assert [name for name in before if after[name] != before[name]] == []
+    changed = [name for name in before if after[name] != before[name]]
+    assert [name for name in changed if not name.startswith("releases/")] == [], "a release is drafted anew"
