@@ -36,8 +36,8 @@ from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles
 from flows.reports.catalogue_page import ClassificationReport, write_classification
 from flows.reports.data import Classification, FeatureComparison, Made, NotableObject, SkyMap
 from flows.reports.report_table import class_words
-from flows.runs._file_table import are_many, as_kept
 from flows.runs.counts import DoubtfulObject, FileCounts, ShiftRecord, Tally
+from flows.runs.file_table import are_many, as_kept
 from flows.runs.labelled import write_labelled_names
 from flows.runs.manifest import (
     SUMMARY,

@@ -39,8 +39,8 @@ from flows.engines.engine import Engine, Lost
 from flows.errors import EngineError, OutputFolderError
 from flows.inputs.source import InputCatalogue, spoken
 from flows.models.model import Model
-from flows.runs._file_table import are_many, as_kept
 from flows.runs.allowed_roots import by_whole_path
+from flows.runs.file_table import are_many, as_kept
 from flows.runs.interrupt import check_terminated, stop_points, terminable
 from flows.runs.lock import LOCK, Owner, acting_for, check_coherent, check_held, exclusive
 from flows.runs.manifest import MANIFEST, Manifest

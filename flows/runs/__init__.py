@@ -7,6 +7,7 @@
 - `counts`: The counts of an annotated file, as its staging record and `summary.json` keep them for later runs.
 - `difference`: How many objects differ between an annotation and the one before it, for a file or a whole
   release.
+- `file_table`: The table of more than a hundred files, in Parquet: their states and counts, the counts rounded.
 - `interrupt`: Stopping a run: it finishes the current file or candidate, then says how to continue.
 - `labelled`: The names of objects that have a label already, so that nobody is asked about them again.
 - `lock`: One run at a time in a folder: a lock with an owner, whose heartbeat says that it lives.
@@ -26,7 +27,6 @@
 
 For this folder alone:
 
-- `_file_table`: The table of more than a hundred files, in Parquet: their states and counts, the counts rounded.
 """
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "census",
     "counts",
     "difference",
+    "file_table",
     "interrupt",
     "labelled",
     "lock",

@@ -13,7 +13,6 @@ import pytest
 
 from catalogs.errors import CatalogError
 from flows.classification._tally import summarise, total
-from flows.runs._file_table import LEVELS, MOST_DOUBTFUL, MOST_LISTED, as_kept
 from flows.runs.counts import (
     ClassSetRule,
     DoubtfulObject,
@@ -24,6 +23,7 @@ from flows.runs.counts import (
     SkyCounts,
     Tally,
 )
+from flows.runs.file_table import LEVELS, MOST_DOUBTFUL, MOST_LISTED, as_kept
 from flows.runs.manifest import MANIFEST, Manifest, ManifestDetails
 from flows.runs.outputs import FileState, Output
 

@@ -133,7 +133,7 @@ def draws_of(
 # The name of a table has the hash of its bytes, and the manifest names the table.  So a new table never replaces the
 # one that the manifest in the folder names.  Manifest and table fit together even if a run is killed at any moment.
 #
-# The counts of a file have fewer digits than in JSON (`flows.runs._file_table`).  Shapes: K classes, S draws, P pixels.
+# The counts of a file have fewer digits than in JSON (`flows.runs.file_table`).  Shapes: K classes, S draws, P pixels.
 
 FOLDER = "_files"
 ROWS = 50_000
