@@ -35,7 +35,7 @@ def work(trained: Path, make: SimpleNamespace, tmp_path: Path, monkeypatch: pyte
         make.parquet(tmp_path / f"release/p{seed}.parquet", make.survey(100, seed=seed))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("flows.classification._publishing.write_classification_report", no_report)
-    monkeypatch.setattr(_file_table, "MOST_LISTED", N_FILES - 1)
+    monkeypatch.setattr(file_table, "MOST_LISTED", N_FILES - 1)
     return tmp_path
 
 
@@ -55,7 +55,7 @@ def named(folder: str = "out") -> str:
 def test_a_table_says_what_json_says(monkeypatch: pytest.MonkeyPatch) -> None:
     told = run()
     with monkeypatch.context() as patched:
-        patched.setattr(_file_table, "MOST_LISTED", N_FILES)
+        patched.setattr(file_table, "MOST_LISTED", N_FILES)
         listed = run("listed")
         in_json = Manifest.read(Path("listed"))
         assert set(read_document(Summary, Path("listed") / SUMMARY).files) == {

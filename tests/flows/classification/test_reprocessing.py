@@ -503,7 +503,7 @@ def test_a_half_copied_file_is_waited_for(release: Release, monkeypatch: pytest.
 
     # A clock that only sleeping moves: on a busy machine the file would else have settled before it is looked at.
     clock = SimpleNamespace(time=lambda: now + slept, monotonic=lambda: slept, sleep=sleep)
-    monkeypatch.setattr("flows.inputs.files.time", clock)
+    monkeypatch.setattr("flows.inputs.still_written.time", clock)
     told = release.run(quiet_seconds=0.7, patience=20)
     assert 0.7 <= slept < 1
     assert (told.deferred, len(told.files)) == ({}, 4)
