@@ -23,9 +23,9 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, softmax
 
 from blr import compiled
 from blr.arrays import Matrix, Vector
@@ -325,7 +325,11 @@ def _boost(
         seen = fold != k
         a, X = np.zeros(t.shape), Z[seen]
         for seed in rng.integers(2**31 - 1, size=rounds).tolist():
-            p = expit(a[seen] + start) if len(start) == 1 else softmax(a[seen] + start, axis=1)
+            p = (
+                scipy.special.expit(a[seen] + start)
+                if len(start) == 1
+                else scipy.special.softmax(a[seen] + start, axis=1)
+            )
             gradient, curvature = t[seen] - p, w[seen, None] * p * (1 - p)
             tree = _tree(split, seed, X, gradient, weight if weight is None else weight[seen], leaf, _LEAVES)
             at, n = tree.apply(Z), tree.node_count

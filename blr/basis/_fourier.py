@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.random import Generator
 
-from blr.arrays import Matrix, Vector, as_matrix
+from blr.arrays import Matrix, Vector
 from blr.basis.base import Basis, positive, whole
 from blr.basis.rbf import median_distance
 from blr.basis.standardisation import Standardisation
@@ -37,13 +37,8 @@ class Fourier(Basis):
     bounded = True
 
     def __post_init__(self) -> None:
-        self._keep("directions", as_matrix(self.directions, "directions"))
+        self._keep_points("directions", self.directions)
         object.__setattr__(self, "lengthscale", positive(self.lengthscale, "lengthscale"))
-        if self.directions.shape[1] != self.n_features:
-            raise ValueError(
-                f"directions have {self.directions.shape[1]} column(s) but the basis has {self.n_features} "
-                "feature(s); give each direction one component a feature"
-            )
 
     @classmethod
     def fit(

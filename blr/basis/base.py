@@ -164,6 +164,15 @@ class Basis(ABC):
         copy.setflags(write=False)
         object.__setattr__(self, name, copy)
 
+    def _keep_points(self, name: str, points: ArrayLike) -> None:
+        """Replace a field by a read-only copy of points (K, F); ValueError where they are not of F features."""
+        self._keep(name, as_matrix(points, name))
+        columns = getattr(self, name).shape[1]
+        if columns != self.n_features:
+            raise ValueError(
+                f"got {columns} column(s) of {name}, expected {self.n_features} column(s) of {name}: one for each feature"
+            )
+
     def _rows(self, X: ArrayLike) -> Matrix:
         if not isinstance(X, np.ndarray):
             X = features_of(X, self.features)

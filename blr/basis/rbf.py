@@ -125,18 +125,13 @@ class Centred(Basis):
     linear: bool
 
     def __post_init__(self) -> None:
-        self._keep("centres", as_matrix(self.centres, "centres"))
+        self._keep_points("centres", self.centres)
         width = self._checked_width(self.width, self.n_features)
         if isinstance(width, float):
             object.__setattr__(self, "width", width)
         else:
             self._keep("width", width)
         object.__setattr__(self, "linear", bool(self.linear))
-        if self.centres.shape[1] != self.n_features:
-            raise ValueError(
-                f"centres have {self.centres.shape[1]} column(s) but the basis has {self.n_features} feature(s); "
-                "give each centre one coordinate a feature"
-            )
 
     @classmethod
     def fit(
@@ -338,15 +333,14 @@ class Nystroem(Basis):
     bounded = True
 
     def __post_init__(self) -> None:
-        self._keep("centres", as_matrix(self.centres, "centres"))
+        self._keep_points("centres", self.centres)
         self._keep("components", as_matrix(self.components, "components"))
         object.__setattr__(self, "width", positive(self.width, "width"))
         _function(self.kernel)
-        if self.centres.shape[1] != self.n_features or len(self.components) != len(self.centres):
+        if len(self.components) != len(self.centres):
             raise ValueError(
-                f"got centres of shape {self.centres.shape} and components of shape {self.components.shape}, expected "
-                f"{self.n_features} column(s) of centres and a row of components for each centre; make them with "
-                "fit_basis('nystroem', X)"
+                f"got components of shape {self.components.shape} for {len(self.centres)} centres, expected a row of "
+                "components for each centre; make them with fit_basis('nystroem', X)"
             )
 
     @classmethod

@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
 from blr import compiled
 from blr.arrays import Matrix, Vector
@@ -116,7 +116,7 @@ class Sigmoid(Basis):
     def _steps(self, Z: Matrix, out: Matrix) -> None:
         feature, middle, width, ramp, above = self._ramps
         if np.abs(above).max(initial=0.0) > _FARTHEST:
-            expit((Z[:, self.feature] - self.location) / self.width, out=out)
+            scipy.special.expit((Z[:, self.feature] - self.location) / self.width, out=out)
             out *= self.height[self.feature]
             return
         # σ((z - μ)/s) = 1 / (1 + e^((μ - m)/s) e^((m - z)/s)): one exponential for all steps of a feature.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import lapack, solve_triangular
+import scipy
 
 from blr.arrays import Matrix, Vector
 from blr.sums import Data, Terms
@@ -44,9 +44,9 @@ def find_collinearity(data: Data) -> Collinearity:
     length = np.sqrt(np.diag(G))
     used = np.flatnonzero(length > 0)
     C = G[np.ix_(used, used)] / length[used, None] / length[used]
-    L, pivot, rank, _ = lapack.dpstrf(C, tol=_PIVOT, lower=1)
+    L, pivot, rank, _ = scipy.linalg.lapack.dpstrf(C, tol=_PIVOT, lower=1)
     order = pivot - 1
-    share = solve_triangular(L[:rank, :rank], L[rank:, :rank].T, lower=True, trans=1).T
+    share = scipy.linalg.solve_triangular(L[:rank, :rank], L[rank:, :rank].T, lower=True, trans=1).T
     dependent = tuple(
         (
             int(used[order[rank + i]]),

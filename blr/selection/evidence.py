@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import scipy
-import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Matrix, Vector

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln, logsumexp
 
 from blr.arrays import Vector, as_matrix
 from blr.basis.rbf import RBF
@@ -73,7 +72,13 @@ class ScaleFit:
 def log_hyperprior(scale: ArrayLike) -> Any:
     """Return the log density in ln s of the half-t hyperprior, at standard deviations s."""
     s, n = np.asarray(scale, dtype=np.float64), _DEGREES
-    constant = np.log(2.0) + gammaln((n + 1) / 2) - gammaln(n / 2) - 0.5 * np.log(n * np.pi) - np.log(_WIDTH)
+    constant = (
+        np.log(2.0)
+        + scipy.special.gammaln((n + 1) / 2)
+        - scipy.special.gammaln(n / 2)
+        - 0.5 * np.log(n * np.pi)
+        - np.log(_WIDTH)
+    )
     return constant - (n + 1) / 2 * np.log1p((s / _WIDTH) ** 2 / n) + np.log(s)
 
 
@@ -137,7 +142,7 @@ def fit_scales(
     ]
     fits = _along(problem, priors)
     log_weight = np.array([q.log_evidence for q in fits]) + log_hyperprior(grid)
-    share = np.exp(log_weight - logsumexp(log_weight))
+    share = np.exp(log_weight - scipy.special.logsumexp(log_weight))
     best = int(share.argmax())
     # Beyond the largest scale the hyperprior decides, not the data.
     if share[best] > _FIXED and best + 1 < len(grid) and fits[best].effective_parameters >= _MANY_PARAMETERS:
@@ -148,7 +153,7 @@ def fit_scales(
         tuple(fits[i] for i in kept),
         grid[kept],
         share[kept] / share[kept].sum(),
-        float(logsumexp(log_weight) + np.log(spacing)),
+        float(scipy.special.logsumexp(log_weight) + np.log(spacing)),
     )
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve_triangular
+import scipy
 
 from blr.arrays import Matrix, Vector
 from blr.covariances import class_covariances, unpacked_blocks
@@ -186,7 +186,7 @@ def _triple(likelihood: Likelihood, gaussian: Gaussian) -> _Triple:
     M = len(gaussian.mean) // C
     blocks = gaussian.precision.reshape(C, M, C, M)
     L, _ = cholesky_of_precision(np.einsum("cmcn->mn", blocks) / C)
-    base = solve_triangular(L, np.eye(M), lower=True, check_finite=False)
+    base = scipy.linalg.solve_triangular(L, np.eye(M), lower=True, check_finite=False)
     U = (gaussian.inverse_cholesky.reshape(C * M, C, M) @ L).reshape(C * M, C * M)
     return _Triple(likelihood, gaussian, base, U)
 

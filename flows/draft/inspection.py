@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -58,9 +59,11 @@ from flows.inputs.opening import opened_together, with_checksums
 from flows.inputs.resolve import resolve_one
 from flows.inputs.source import LocalSource
 from flows.labels.reader import LabelledRows, label_texts
-from flows.models.description import ModelDescription
 from flows.models.store_folder import is_model_file
 from flows.runs.progress import tell
+
+if TYPE_CHECKING:
+    from flows.models.description import ModelDescription
 
 __all__ = [
     "described_positions",
