@@ -170,7 +170,7 @@ class Basis(ABC):
         columns = getattr(self, name).shape[1]
         if columns != self.n_features:
             raise ValueError(
-                f"got {columns} column(s) of {name}, expected {self.n_features} column(s) of {name}: one for each feature"
+                f"got {columns} column(s) of {name}, expected {self.n_features} column(s): one for each feature"
             )
 
     def _rows(self, X: ArrayLike) -> Matrix:

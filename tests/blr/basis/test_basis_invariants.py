@@ -316,12 +316,12 @@ def test_a_damaged_description_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        ("rbf", {"centres": np.zeros((2, 2))}, "centres have 2"),
-        ("laplacian", {"centres": np.zeros((2, 2))}, "centres have 2"),
-        ("nystroem", {"centres": np.zeros((12, 2))}, "expected 3 column.s. of centres"),
+        ("rbf", {"centres": np.zeros((2, 2))}, "got 2 column.s. of centres"),
+        ("laplacian", {"centres": np.zeros((2, 2))}, "got 2 column.s. of centres"),
+        ("nystroem", {"centres": np.zeros((12, 2))}, "got 2 column.s. of centres, expected 3"),
         ("nystroem", {"components": np.zeros((2, 2))}, "a row of components for each centre"),
         ("nystroem", {"kernel": "cosine"}, "kernel must be one of"),
-        ("fourier", {"directions": np.zeros((2, 2))}, "directions have 2"),
+        ("fourier", {"directions": np.zeros((2, 2))}, "got 2 column.s. of directions"),
         ("bspline", {"breakpoints": [np.array([0.0, 1.0])]}, "breakpoints of 1 feature"),
         ("bspline", {"breakpoints": [np.array([1.0, 0.0])] * 3}, "must increase"),
         ("sigmoid", {"feature": np.array([9])}, "each sigmoid needs"),
