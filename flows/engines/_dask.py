@@ -353,8 +353,13 @@ class DaskEngine:
     def _results_of(self, futures: Sequence[Future]) -> list[Any]:
         """Return the results of futures that are done, asked for together: each question takes milliseconds."""
         if all(future.status == "finished" for future in futures):
+            client = self._client
             with suppress(Exception):  # a worker is gone with a result: each is asked for by itself
-                return list(self._client.gather(list(futures)))
+                return list(
+                    client.sync(
+                        lambda: client.gather(list(futures), asynchronous=True), callback_timeout=PATIENCE
+                    )
+                )
         return [self._result_of(future) for future in futures]
 
     def _result_of(self, future: Future) -> Any:
