@@ -50,7 +50,7 @@ def read_shares(text: str) -> str | dict[str, float]:
 
 @dataclass(frozen=True)
 class ClassifyRequest:
-    """Which catalogues to classify, by which model, and where to write the annotated copies."""
+    """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row."""
 
     catalogues: Annotated[
         list[str],
@@ -122,7 +122,7 @@ class ClassifyRequest:
 
 @dataclass(frozen=True)
 class ReprocessRequest:
-    """Which release to bring up to date: its specification, its model and its folder."""
+    """Bring a release up to date: classify what is new or changed, retire what is gone, report differences."""
 
     specification: Annotated[
         "Specification | Path",
@@ -173,7 +173,7 @@ class ReprocessRequest:
 
 @dataclass(frozen=True)
 class ExplainRequest:
-    """Which object is to be explained, by which model."""
+    """Say why an object has its class: what each feature contributes, and which labelled objects are like it."""
 
     catalogue: Annotated[
         str,
@@ -224,7 +224,7 @@ class ExplainRequest:
 
 @dataclass(frozen=True)
 class MapRequest:
-    """Which fraction of annotated catalogues to map over the sky."""
+    """Map how many objects are of a class over the sky, or how contaminated or complete its selection is."""
 
     out: Annotated[Path, OUTPUT_FOLDER]
     class_name: Annotated[str, Parameter(words="Class to map.", flag="--class", metavar="CLASS")]
@@ -291,7 +291,7 @@ class MapRequest:
 
 @dataclass(frozen=True)
 class CensusRequest:
-    """Which output folder to count, and what its labelled rows and the catalogue have in common."""
+    """Say how many objects of each class a classified catalogue has, with intervals, and what they rest on."""
 
     out: Annotated[Path, OUTPUT_FOLDER]
     store: Annotated[Path, STORE] = Path("models")

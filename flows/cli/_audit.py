@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from flows.cli._options import WriteOptions
-from flows.cli._printing import plain_table, print_tables, say, show
+from flows.cli._printing import files_words, plain_table, print_tables, say, show
 from flows.reports.catalogue_page import REPORT, REPORT_KEPT, rewrite_census
 from flows.reports.tables import ReportTable
 from flows.reviews.audit_draw import draw_audit
@@ -43,8 +43,7 @@ def _show_drawn(result: AuditDraw) -> None:
         for s in result.strata
     ]
     print_tables(plain_table("Strata", ("class", "probability", "bin", "rows", "drawn"), rows))
-    files = ", ".join(str(path) for path in result.files) or "nothing written"
-    say(f"{result.n_drawn:,} drawn of {result.n_rows:,} classified objects: {files}")
+    say(f"{result.n_drawn:,} drawn of {result.n_rows:,} classified objects: {files_words(result.files)}")
     if result.n_labelled:
         say(f"{result.n_labelled:,} of them have a label already")
     if result.files:
@@ -86,7 +85,7 @@ def _show_audit(audit: Audit) -> None:
 
 
 def _say_files(files: tuple[Path, ...]) -> None:
-    say(", ".join(str(path) for path in files) or "Nothing written")
+    say(files_words(files) if files else "Nothing written")
     if files and REPORT not in {path.name for path in files}:
         say(REPORT_KEPT)
 

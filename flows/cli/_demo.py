@@ -5,15 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from rich.console import Console
 
 from flows.classification import steps as classification
-from flows.cli._flow_runs import connect_or_start
-from flows.cli._printing import show
-from flows.cli._progress import shown_progress
+from flows.cli._options import DemoOptions
+from flows.cli._printing import connect_or_start, show, shown_progress
 from flows.demo.steps import Classify, Train, run_demo
 from flows.training import steps as training
 
@@ -23,18 +21,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def run_demonstration(out: Path, *, prefect: bool | None, json: bool, quiet: bool) -> None:
+def run_demonstration(options: DemoOptions) -> None:
     """Run the demonstration, its flows as flows of one Prefect server unless it is direct."""
+    quiet = options.quiet
     work: tuple[Train, Classify] = (
-        (training.train, classification.classify) if prefect is False else _flows(quiet=quiet)
+        (training.train, classification.classify) if options.prefect is False else _flows(quiet=quiet)
     )
     result = run_demo(
-        out,
+        options.out,
         train=_shown(work[0], quiet=quiet),
         classify=_shown(work[1], quiet=quiet),
-        show=(lambda _: None) if json else _console().print,
+        show=(lambda _: None) if options.json else _console().print,
     )
-    show(result, lambda _: None, json=json)
+    show(result, lambda _: None, json=options.json)
 
 
 def _flows(*, quiet: bool) -> tuple[Train, Classify]:

@@ -10,8 +10,8 @@ from typing import Any
 from catalogs.column_names import column_names, using, with_names_of
 from catalogs.files.atomic import atomic_path
 from catalogs.table_choice import TableChoice
-from flows.cli._printing import plain_table, print_tables, say, say_next, show
-from flows.cli._progress import shown_progress
+from flows.cli._options import PrintOptions
+from flows.cli._printing import plain_table, print_tables, say, say_next, show, shown_progress
 from flows.draft.inspected import (
     CatalogueSummary,
     ColumnSummary,
@@ -36,19 +36,19 @@ COLUMNS_FILE = "blr-columns.toml"
 """A team's names of columns, beside the specification that is written."""
 
 
-def run_inspect(request: InspectRequest, *, json: bool) -> None:
+def run_inspect(request: InspectRequest, options: PrintOptions) -> None:
     """Say what a file holds."""
     with shown_progress(quiet=True):
         result = inspect_file(request.file, limit=request.limit, label=request.label, table=request.table)
     if isinstance(result, CatalogueSummary):
-        show(result, _show_catalogue, json=json, kind="catalogue")
+        show(result, _show_catalogue, json=options.json, kind="catalogue")
     else:
-        from flows.cli._show import show_model
+        from flows.cli._models import show_model
 
-        show(result, show_model, json=json, kind="model")
+        show(result, show_model, json=options.json, kind="model")
 
 
-def run_init(request: InitRequest, *, json: bool) -> None:
+def run_init(request: InitRequest, options: PrintOptions) -> None:
     """Write a first specification, or print it; names of columns may lie beside it."""
     from flows.draft.specification import starting_specification
 
@@ -88,7 +88,7 @@ def run_init(request: InitRequest, *, json: bool) -> None:
         suspects=start.suspects,
         summary=tuple(start.summary),
     )
-    show(started, _show_started, json=json)
+    show(started, _show_started, json=options.json)
 
 
 def _show_started(result: StartedSpecification) -> None:

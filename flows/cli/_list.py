@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from catalogs.files.atomic import StorageError, check_links
 from catalogs.remote.urls import scrubbed
+from flows.cli._options import ListOptions
 from flows.cli._printing import plain_table, print_tables, say, show
 from flows.errors import ModelError
 from flows.models.listing import DescriptionFile, ListedModel, ModelListing, read_description
@@ -18,13 +18,16 @@ from flows.models.store_folder import StoredModel, StoreFolder, standing_vetoes,
 __all__ = ["run_list"]
 
 
-def run_list(store: Path, *, json: bool) -> None:
+def run_list(options: ListOptions) -> None:
     """List a store."""
-    folder = StoreFolder.named(store)
+    folder, store = StoreFolder.named(options.store), str(options.store)
     models = tuple(_listed(folder, stored) for stored in folder.models())
     # Of a store that is not there, the name may be a URL that somebody wrote in its place.
-    named = str(store) if models else scrubbed(str(store))
-    show(ModelListing(store=named, models=models), show_models, json=json)
+    show(
+        ModelListing(store=store if models else scrubbed(store), models=models),
+        show_models,
+        json=options.json,
+    )
 
 
 def _listed(store: StoreFolder, stored: StoredModel) -> ListedModel:

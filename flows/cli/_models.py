@@ -1,32 +1,144 @@
-"""`blr models show` and `blr models promote`."""
+"""`blr train`, `blr models show` and `blr models promote`: models, and what a person reads of them."""
 
 # ruff: noqa: PLC0415 -- Prefect reads its settings as it is imported: they come first
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from flows.classification.release_changes import in_release
-from flows.cli._options import PromoteOptions
-from flows.cli._printing import print_tables, say, show
-from flows.cli._show import show_model
+from catalogs.remote.urls import is_remote
+from flows.cli._options import PromoteOptions, ShowOptions, TrainOptions
+from flows.cli._printing import plain_table, print_tables, runs_as_flow, say, say_next, show, shown_progress
 from flows.errors import UsageError
+from flows.models.description import ModelDescription
+from flows.models.label_noise import noise_words
 from flows.models.promotion import DecidedPromotion, RejectedPromotion, UndonePromotion, promote, reject, undo
 from flows.models.request import PromoteRequest
+from flows.models.shift import shift_words
 from flows.models.store import Store
 from flows.orchestration.home import connect
-from flows.reports.comparison_tables import comparison_tables
+from flows.reports.answers import answer_lines, training_answers
+from flows.reports.comparison_tables import comparison_tables, decision_table
+from flows.reports.data import ReportParts
+from flows.reports.grouping import grouping_lines
+from flows.reports.tables import (
+    candidate_table,
+    check_tables,
+    class_tables,
+    label_table,
+    performance_table,
+    review_table,
+    split_words,
+)
+from flows.specification.specification import Specification
+from flows.specification.toml_file import read_specification
+from flows.training.report import TrainingPlan, TrainingResult, review_words, train_report
+from flows.training.request import TrainRequest
 
-__all__ = ["run_promote", "run_show"]
+__all__ = ["run_promote", "run_show", "run_train", "show_model", "show_trained"]
 
 
-def run_show(reference: str, store: Path, *, json: bool) -> None:
+def run_train(request: TrainRequest, options: TrainOptions) -> None:
+    """Train, as a flow where Prefect is wanted."""
+    from flows.training import steps as training
+
+    typed, request = request, training.specified(request)
+    with shown_progress(quiet=options.quiet):
+        if options.dry_run:
+            result: TrainingResult = training.plan(request)
+        elif runs_as_flow(options.prefect):
+            from flows.train import train
+
+            result = train(**vars(request))
+        else:
+            result = training.train(request)
+    show(result, partial(show_trained, verbose=options.verbose), json=options.json)
+    if not options.json and not isinstance(result, TrainingPlan) and result.path:
+        _say_next(typed, read_specification(request.specification), result)
+
+
+def _say_next(typed: TrainRequest, wanted: Specification, model: ModelDescription) -> None:
+    """Print the command that uses a model: on the specification's target, else on the labelled catalogue."""
+    store = () if typed.store == Path("models") else ("--store", typed.store)
+    label = model.name if model.champion in {None, model.version} else model.model
+    if wanted.target.paths not in {None, wanted.catalog.paths} and label == model.name:
+        say_next("blr", "reprocess", typed.specification, *store)
+        return
+    paths = (
+        p if is_remote(p) else Path(wanted.base_folder, p)
+        for p in wanted.target.paths or wanted.catalog.paths
+    )
+    say_next("blr", "classify", *paths, "--model", label, *store, "--out", "annotated")
+
+
+def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
+    """Show a training, what it would do, or a stored model: the report's answers; its tables if `verbose`."""
+    if isinstance(result, TrainingPlan):
+        _show_plan(result)
+        return
+    parts = ReportParts.read_from(Path(result.path)) if result.path else None
+    report = train_report(result, parts=parts)
+    if not report.has_skill:
+        say(report.skill_words)
+    if result.training.labels.answered:
+        say(review_words(result.training.labels))
+    if verbose:
+        print_tables(
+            label_table(report),
+            *class_tables(report),
+            performance_table(report),
+            review_table(report),
+            candidate_table(report),
+            *check_tables(report),
+        )
+        for sentence in (*noise_words(result.training.label_noise), *shift_words(result.training.shift)):
+            say(sentence)
+    say(f"{result.model} {STATUS_WORDS[result.status]}; verdict on its probabilities: {result.trust.verdict}")
+    for line in (*answer_lines(training_answers(report)), *grouping_lines(result)):
+        say(line)
+    if result.path:
+        say(f"Model, card and report: {result.path}")
+    if result.history:
+        print_tables(decision_table(result.history))
+    if result.champion not in (None, result.version):
+        champion = f"{result.name}@{result.champion}"
+        say(f"The champion is still {champion}: `blr models promote {result.model}` changes that")
+
+
+def show_model(model: ModelDescription) -> None:
+    """Show a stored model with its tables."""
+    show_trained(model, verbose=True)
+
+
+STATUS_WORDS = {
+    "trained": "trained",
+    "exists": "is in the store already: nothing to do",
+    "trial": "was a trial and is not kept",
+    "stored": "in the store",
+}
+
+
+def _show_plan(plan: TrainingPlan) -> None:
+    say(f"{plan.model} would be trained" + (", but is in the store already" if plan.exists else ""))
+    counts = zip(plan.classes, plan.training.training_counts, plan.training.held_out_counts, strict=True)
+    print_tables(
+        plain_table(
+            "Labelled objects",
+            ("class", "training", "held out"),
+            [(c, f"{n:,}", f"{h:,}") for c, n, h in counts],
+        )
+    )
+    say(f"Held out by a salted hash {split_words(plan.training.split)}")
+
+
+def run_show(options: ShowOptions) -> None:
     """Show a model."""
-    place = Store.named(store)
-    model = place.load(reference)
+    place = Store.named(options.store)
+    model = place.load(options.reference)
     history = tuple(place.history(model.name))
-    show(replace(place.described(model, "stored"), history=history), show_model, json=json)
+    show(replace(place.described(model, "stored"), history=history), show_model, json=options.json)
 
 
 def run_promote(request: PromoteRequest, options: PromoteOptions) -> None:
@@ -38,7 +150,7 @@ def run_promote(request: PromoteRequest, options: PromoteOptions) -> None:
         from flows.orchestration.events import model_promoted
 
         model_promoted(result.model, previous=result.previous, who=result.who, why=result.why)
-    show(result, show_promoted, json=options.json)
+    show(result, _show_promoted, json=options.json)
 
 
 def _decided(request: PromoteRequest, options: PromoteOptions) -> DecidedPromotion:
@@ -46,11 +158,13 @@ def _decided(request: PromoteRequest, options: PromoteOptions) -> DecidedPromoti
         return undo(request, dry_run=options.dry_run)
     if options.reject:
         return reject(request, dry_run=options.dry_run)
+    from flows.classification.release_changes import in_release
+
     request = replace(request, how="better" if options.if_better else "now")
     return promote(request, dry_run=options.dry_run, in_release=in_release if options.dry_run else None)
 
 
-def show_promoted(result: DecidedPromotion) -> None:
+def _show_promoted(result: DecidedPromotion) -> None:
     """Show a decision about a model; of a plan, the comparison too."""
     would = "would be" if result.status == "planned" else "is"
     if isinstance(result, UndonePromotion):

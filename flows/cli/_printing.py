@@ -1,19 +1,47 @@
-"""Results on standard output: JSON for programs, tables and lines for people."""
+"""What people and programs read: results on standard output, progress and errors on standard error.
+
+A result is one JSON document for programs, or tables and lines for people.  Progress is a bar with rows, rows/s and
+time left on a terminal, and lines elsewhere.  An error is its message alone, without a traceback.
+"""
 
 from __future__ import annotations
 
 import json as json_text
+import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
+import typer
 from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
+from catalogs.remote.urls import scrubbed
 from flows.documents import Dataclass, to_document
+from flows.errors import FlowError, Interrupted, Terminated, UsageError
+from flows.orchestration.home import connect, start_home_server
 from flows.reports.report_table import ReportTable, to_rich
+from flows.runs.progress import listening, tell
 
-__all__ = ["plain_table", "print_tables", "say", "say_next", "show"]
+__all__ = [
+    "BarListener",
+    "LineListener",
+    "capital",
+    "connect_or_start",
+    "exit_status",
+    "files_words",
+    "plain_table",
+    "print_tables",
+    "runs_as_flow",
+    "say",
+    "say_next",
+    "show",
+    "shown_progress",
+]
 
 T = TypeVar("T", bound=Dataclass)
 
@@ -46,11 +74,180 @@ def print_tables(*tables: ReportTable) -> None:
         console.print(to_rich(table))
 
 
+def say(text: str) -> None:
+    """Print a line on standard output."""
+    Console().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def say_next(*words: object) -> None:
     """Print the command to type next."""
     say(f"Next: {shlex.join(map(str, words))}")
 
 
-def say(text: str) -> None:
-    """Print a line on standard output."""
-    Console().print(text, markup=False, highlight=False, soft_wrap=True)
+def capital(sentence: str) -> str:
+    """Return a sentence that begins with a capital letter."""
+    return sentence[:1].upper() + sentence[1:]
+
+
+def files_words(files: Sequence[object]) -> str:
+    """Return the paths of files that were written, in a line."""
+    return ", ".join(map(str, files)) or "nothing written"
+
+
+# Progress, and whether a run is one of Prefect's.
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+@contextmanager
+def shown_progress(*, quiet: bool) -> Iterator[None]:
+    """Show the progress of the work in the block."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        with listening(LineListener(quiet=quiet)):
+            yield
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,} {task.fields[unit]}"),
+    )
+    with (
+        Progress(*columns, _Rate(), TimeRemainingColumn(), console=console) as bar,
+        listening(BarListener(bar)),
+    ):
+        yield
+
+
+class _Rate(ProgressColumn):
+    """Rows a second."""
+
+    def render(self, task: Task) -> Text:
+        """Return the speed, once there is one."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f} {task.fields['unit']}/s")
+
+
+class BarListener:
+    """A bar for the piece of work in hand."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task: TaskID | None = None
+
+    def start(self, what: str, total: int, unit: str) -> None:
+        """Begin a bar; the one before stays as it is."""
+        self._task = self._progress.add_task(what, total=total or None, unit=unit)
+
+    def advance(self, n: int) -> None:
+        """Move the bar."""
+        if self._task is not None:
+            self._progress.advance(self._task, n)
+
+    def note(self, line: str) -> None:
+        """Print a line above the bar."""
+        self._progress.console.print(line, markup=False, highlight=False)
+
+
+class LineListener:
+    """Lines: at the begin of a piece of work, every ten seconds, and at its end."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._what, self._unit, self._total, self._done = "", "", 0, 0
+        self._began = self._said = time.monotonic()
+
+    def start(self, what: str, total: int, unit: str) -> None:
+        """Print what begins."""
+        self._what, self._unit, self._total, self._done = what, unit, total, 0
+        self._began = self._said = time.monotonic()
+        self.note(f"{what}: {total:,} {unit}" if total else what)
+
+    def advance(self, n: int) -> None:
+        """Print how far it is, where there is something new to say."""
+        self._done += n
+        now = time.monotonic()
+        finished = 0 < self._total <= self._done
+        if finished or (not self._quiet and now - self._said > SECONDS_BETWEEN_LINES):
+            self._said = now
+            rate = self._done / max(now - self._began, 1e-9)
+            known = self._total and not finished
+            left = f", {(self._total - self._done) / max(rate, 1e-9):,.0f} s left" if known else ""
+            of = f" of {self._total:,}" if self._total else ""
+            digits = 0 if rate >= 10 else 1
+            _line(f"{self._what}: {self._done:,}{of} {self._unit}, {rate:,.{digits}f} {self._unit}/s{left}")
+
+    def note(self, line: str) -> None:
+        """Print a line."""
+        if not self._quiet:
+            _line(line)
+
+
+def _line(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def runs_as_flow(prefect: bool | None) -> bool:  # noqa: FBT001  the switch --prefect/--direct, None where neither
+    """Return whether to run as a flow; if so, Prefect has its environment and may be imported."""
+    if prefect is False:
+        return False
+    # Prefect itself logs each failure with its traceback; the message is ours to show.
+    line = connect(console_level="CRITICAL")
+    if line is not None:
+        tell().note(line)
+        return True
+    if prefect:
+        raise UsageError(
+            "got --prefect, but no Prefect server is configured or running; start `blr ui` in another terminal, or "
+            "set PREFECT_API_URL"
+        )
+    tell().note("running without Prefect; to see runs in its UI, start `blr ui` in another terminal first")
+    return False
+
+
+def connect_or_start() -> None:
+    """Give Prefect its environment, with the server that is configured or running, or with one for this process."""
+    line = connect(console_level="CRITICAL")
+    if line is None:
+        tell().note("starting Prefect's server; --direct works without it")
+        os.environ.setdefault("PREFECT_API_BLOCKS_REGISTER_ON_START", "false")  # a third of the time to start
+        line, server = start_home_server(0, console_level="CRITICAL")
+        server.wait()
+    tell().note(line)
+
+
+# Errors, and the status that a command ends with.
+
+FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
+
+
+def exit_status(error: BaseException) -> int:
+    """Show an error on standard error and return the exit status for it."""
+    if isinstance(error, typer.Exit):
+        return int(error.exit_code)
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else FAILED
+    if hasattr(error, "format_message"):  # Wrong use, as found by Typer or by Click.
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "blr"
+        _line(f"blr: error: {error.format_message()} `{command} --help` shows how to use it.")
+        return WRONG_USE
+    status, message = _status_and_message(error)
+    _line(f"blr: {message}")
+    return status
+
+
+def _status_and_message(error: BaseException) -> tuple[int, str]:
+    from flows.orchestration.messages import words_of  # noqa: PLC0415 -- it imports pyarrow
+
+    words = words_of(error)
+    match error:
+        case KeyboardInterrupt() | typer.Abort():
+            return INTERRUPTED, "interrupted; run the same command again to continue"
+        case Interrupted() | Terminated():
+            return error.exit_status, str(words)
+    if words is not None:
+        return error.exit_status if isinstance(error, FlowError) else FAILED, f"error: {words}"
+    said = scrubbed(f"{type(error).__name__}: {error}")
+    return FAILED, f"error: {said}\nThis is an error in blr: `blr --debug ...` shows where. Report it."

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import typer
 
 from flows.cli._options import PrintOptions
@@ -11,16 +14,7 @@ from flows.release.draft import draft
 from flows.release.patch import patch
 from flows.release.record import ReleaseState, Verified, check, publish, rollback, sign, verify
 from flows.release.replay import ReplayResult, replay_file
-from flows.release.request import (
-    DraftRequest,
-    PatchRequest,
-    PublishRequest,
-    ReleaseRequest,
-    ReplayRequest,
-    RollbackRequest,
-    SignRequest,
-    VerifyRequest,
-)
+from flows.release.request import ReleaseRequest, ReplayRequest, VerifyRequest
 
 __all__ = [
     "run_check",
@@ -35,38 +29,33 @@ __all__ = [
 
 STOPPED = 1
 
+Request = TypeVar("Request")
 
-def run_draft(request: DraftRequest, options: PrintOptions) -> None:
-    """Draft a release."""
-    show(draft(request), _show_state, json=options.json)
+
+def _showing(
+    work: Callable[[Request], ReleaseState],
+) -> Callable[[Request, PrintOptions], None]:
+    """Return the command that does a piece of work and shows the state of the release after it."""
+
+    def run(request: Request, options: PrintOptions) -> None:
+        show(work(request), _show_state, json=options.json)
+
+    return run
+
+
+run_draft = _showing(draft)
+run_sign = _showing(sign)
+run_publish = _showing(publish)
+run_rollback = _showing(rollback)
+run_patch = _showing(patch)
 
 
 def run_check(request: ReleaseRequest, options: PrintOptions) -> None:
     """Check a draft; leave with status 1 where a check says stop."""
     checked = check(request)
-    show(checked, show_checked, json=options.json)
+    show(checked, _show_checked, json=options.json)
     if checked.stops:
         raise typer.Exit(STOPPED)
-
-
-def run_sign(request: SignRequest, options: PrintOptions) -> None:
-    """Sign a draft, or refuse it."""
-    show(sign(request), _show_state, json=options.json)
-
-
-def run_publish(request: PublishRequest, options: PrintOptions) -> None:
-    """Publish a signed draft."""
-    show(publish(request), _show_state, json=options.json)
-
-
-def run_rollback(request: RollbackRequest, options: PrintOptions) -> None:
-    """Make an earlier version the latest again."""
-    show(rollback(request), _show_state, json=options.json)
-
-
-def run_patch(request: PatchRequest, options: PrintOptions) -> None:
-    """Draft a patch."""
-    show(patch(request), _show_state, json=options.json)
 
 
 def run_verify(request: VerifyRequest, options: PrintOptions) -> None:
@@ -85,7 +74,7 @@ def run_replay(request: ReplayRequest, options: PrintOptions) -> None:
         raise typer.Exit(STOPPED)
 
 
-def show_checked(checked: Checked) -> None:
+def _show_checked(checked: Checked) -> None:
     """Show the checks, the worst first."""
     rows = [(c.verdict, c.name, c.found, c.place) for c in checked.checks if c.verdict != "pass"]
     if rows:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from flows.classification.map_results import MapResult
+from flows.cli._options import SchemaOptions
 from flows.demo.summary import DemoResult
 from flows.documents import json_schema
 from flows.draft.inspected import CatalogueSummary, StartedSpecification
@@ -89,8 +90,9 @@ def schema_of(name: str) -> dict[str, Any]:
     return head | schema
 
 
-def run_schema(name: str | None) -> None:
+def run_schema(options: SchemaOptions) -> None:
     """Print a schema, or the names of those there are."""
+    name = options.name
     if name is None:
         sys.stdout.write("\n".join(DOCUMENTS) + "\n")
     elif name in DOCUMENTS:

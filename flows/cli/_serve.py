@@ -10,7 +10,7 @@ import webbrowser
 from pathlib import Path
 from types import FrameType
 
-from flows.cli._options import AutomateOptions
+from flows.cli._options import AutomateOptions, ServeOptions, UiOptions
 from flows.errors import UsageError
 from flows.orchestration.deployments import FILE, AutomationsResult, deployments, deployments_text
 from flows.orchestration.home import connect, start_home_server
@@ -50,7 +50,7 @@ def run_automate(options: AutomateOptions) -> None:
     result = automate(
         notify=options.notify,
         idle_days=options.idle_days,
-        deployments=options.deployment,
+        deployments=tuple(options.deployment or ()),
         dry_run=options.dry_run,
     )
     show(result, _show_automations, json=options.json)
@@ -68,14 +68,15 @@ def _show_automations(result: AutomationsResult) -> None:
         _say(f"missing: {what}")
 
 
-def run_serve(file: Path, *, limit: int, port: int | None) -> None:
+def run_serve(options: ServeOptions) -> None:
     """Serve the deployments until Ctrl-C."""
+    file, limit = options.file, options.limit
     deployments(file)  # Errors in the file are reported before a server starts.
     if configured_server() is not None:
         _say(prefect_environment(console_level="INFO"))
         _serve(file, limit)
         return
-    line, server = start_home_server(port, console_level="INFO")
+    line, server = start_home_server(options.port, console_level="INFO")
     server.wait()
     _say(f"{line}\nits pages: {server.url}  (Ctrl-C ends it; schedules stop until the next `blr serve`)")
     _serve(file, limit)
@@ -89,15 +90,15 @@ def _serve(file: Path, limit: int) -> None:
     serve(file, limit=limit)
 
 
-def run_ui(*, opened: bool, port: int | None) -> None:
+def run_ui(options: UiOptions) -> None:
     """Show the pages of the database that runs are kept in, until Ctrl-C; those of a server that is up, at once."""
     line = connect()
     if line is not None:
-        _show(line, str(configured_server()).removesuffix("/api"), opened=opened)
+        _show(line, str(configured_server()).removesuffix("/api"), opened=options.opened)
         return
-    line, server = start_home_server(port)
+    line, server = start_home_server(options.port)
     server.wait()
-    _show(line, str(server.url), opened=opened)
+    _show(line, str(server.url), opened=options.opened)
     _until_stopped(server)
 
 

@@ -1,7 +1,7 @@
 """The command line: `blr train`, `blr classify`, and what goes with them.
 
-Only options live here.  What a command needs is imported when it runs, so that `blr --help` is quick and
-imports no Prefect.
+Each line of the table names a command, the function that runs it, and the dataclasses of what it takes.  What a
+command needs is imported when it runs, so that `blr --help` is quick and imports no Prefect.
 """
 
 # ruff: noqa: FBT001, FBT002, PLC0415 -- Typer makes switches of such defaults; imports wait for their command
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -23,28 +22,24 @@ from flows.classification.request import (
     ReprocessRequest,
 )
 from flows.cli._options import (
-    AsJson,
     AutomateOptions,
-    DemoFolder,
-    DryRun,
-    IdleDays,
-    Notify,
+    DemoOptions,
+    ListOptions,
     OutFile,
-    Port,
-    Prefect,
     PrintOptions,
     PromoteOptions,
-    Quiet,
     ReviewOptions,
     RunOptions,
-    Store,
+    SchemaOptions,
+    ServeOptions,
+    ShowOptions,
+    StatusOptions,
     TrainOptions,
-    Watched,
+    UiOptions,
     WriteOptions,
-    here_or_in_a_store,
+    verb,
 )
 from flows.cli._other_makers import check_packages, hide_pandas_from_arrow
-from flows.cli._verbs import verb
 from flows.draft.request import InitRequest, InspectRequest
 from flows.models.request import PromoteRequest
 from flows.release.request import (
@@ -102,291 +97,43 @@ def options(
     del debug, version  # `run` reads `--debug`, since it shows errors; `--version` was handled above.
 
 
-@app.command()
-def demo(
-    out: DemoFolder = Path("blr-demo"),
-    prefect: Prefect = None,
-    json: AsJson = False,
-    quiet: Quiet = False,
-) -> None:
-    """Classify the galaxies of OpenNGC: catalogues, two models, reports, annotated copies."""
-    from flows.cli._demo import run_demonstration
-
-    run_demonstration(out, prefect=prefect, json=json, quiet=quiet)
-
-
-@verb(app, TrainRequest, TrainOptions)
-def train(request: TrainRequest, options: TrainOptions) -> None:
-    """Fit the candidates of a specification to labelled catalogues, and save the best of them."""
-    from flows.cli._train import run_train
-
-    run_train(request, options)
-
-
-@verb(app, ClassifyRequest, RunOptions)
-def classify(request: ClassifyRequest, options: RunOptions) -> None:
-    """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row."""
-    from flows.cli._classify import run_classify
-
-    run_classify(request, options)
-
-
-@verb(app, ReprocessRequest, RunOptions)
-def reprocess(request: ReprocessRequest, options: RunOptions) -> None:
-    """Bring a release up to date: classify what is new or changed, retire what is gone, report differences."""
-    from flows.cli._reprocess import run_reprocess
-
-    run_reprocess(request, options)
-
-
-@app.command()
-def status(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FOLDER",
-            help="Folder of the outputs of `classify` or `reprocess`.",
-            callback=here_or_in_a_store,
-        ),
-    ],
-    json: AsJson = False,
-) -> None:
-    """List the files of a release: which are current, stale or quarantined, since when and why."""
-    from flows.cli._reprocess import run_status
-
-    run_status(folder, json=json)
-
-
-@verb(app, ReviewRequest, ReviewOptions)
-def review(request: ReviewRequest, options: ReviewOptions) -> None:
-    """Write a list of objects for a human look: VOTable, CSV, and a page with links to sky surveys."""
-    from flows.cli._review import run_review
-
-    run_review(request, options)
-
-
-@verb(app, ExplainRequest, PrintOptions)
-def explain(request: ExplainRequest, options: PrintOptions) -> None:
-    """Say why an object has its class: what each feature contributes, and which labelled objects are like it."""
-    from flows.cli._explain import run_explain
-
-    run_explain(request, json=options.json)
-
-
-@verb(audit, AuditDrawRequest, WriteOptions, name="draw")
-def audit_draw(request: AuditDrawRequest, options: WriteOptions) -> None:
-    """Draw objects by design, and write the list that people fill in: VOTable, CSV, and a page with links."""
-    from flows.cli._audit import run_audit_draw
-
-    run_audit_draw(request, options)
-
-
-@verb(audit, AuditEstimateRequest, WriteOptions, name="estimate")
-def audit_estimate(request: AuditEstimateRequest, options: WriteOptions) -> None:
-    """Estimate counts, purity and completeness from the answers, and quote the counts in summary.json."""
-    from flows.cli._audit import run_audit_estimate
-
-    run_audit_estimate(request, options)
-
-
-@verb(app, MapRequest, WriteOptions, "map")
-def map_(request: MapRequest, options: WriteOptions) -> None:
-    """Map how many objects are of a class over the sky, or how contaminated or complete its selection is."""
-    from flows.cli._map import run_map
-
-    run_map(request, options)
-
-
-@verb(app, CensusRequest, WriteOptions)
-def census(request: CensusRequest, options: WriteOptions) -> None:
-    """Say how many objects of each class a classified catalogue has, with intervals, and what they rest on."""
-    from flows.cli._census import run_census
-
-    run_census(request, options)
-
-
-@verb(app, InspectRequest, PrintOptions)
-def inspect(request: InspectRequest, options: PrintOptions) -> None:
-    """Say what a file holds: a catalogue's columns and what looks odd in them, or a model."""
-    from flows.cli._inspect import run_inspect
-
-    run_inspect(request, json=options.json)
-
-
-@verb(app, InitRequest, PrintOptions)
-def init(request: InitRequest, options: PrintOptions) -> None:
-    """Write a commented specification for a labelled catalogue, which trains as it is."""
-    from flows.cli._inspect import run_init
-
-    run_init(request, json=options.json)
-
-
-@models.command("list")
-def models_list(store: Store = Path("models"), json: AsJson = False) -> None:
-    """List the models of a store, the champion of each name marked."""
-    from flows.cli._list import run_list
-
-    run_list(store, json=json)
-
-
-@models.command("show")
-def models_show(
-    reference: Annotated[
-        str, typer.Argument(metavar="NAME[@VERSION]", help="Default version: the champion.")
-    ],
-    store: Store = Path("models"),
-    json: AsJson = False,
-) -> None:
-    """Show a model: its candidates, how good it is, where it came from."""
-    from flows.cli._models import run_show
-
-    run_show(reference, store, json=json)
-
-
-@verb(models, PromoteRequest, PromoteOptions)
-def promote(request: PromoteRequest, options: PromoteOptions) -> None:
-    """Put a model in the champion's place, reject it (--reject), or undo the last promotion (--undo)."""
-    from flows.cli._models import run_promote
-
-    run_promote(request, options)
-
-
-@verb(release, DraftRequest, PrintOptions, name="draft")
-def release_draft(request: DraftRequest, options: PrintOptions) -> None:
-    """Draft a release where no reader sees it: adopt a finished run, or classify by a specification."""
-    from flows.cli._release import run_draft
-
-    run_draft(request, options)
-
-
-@verb(release, ReleaseRequest, PrintOptions, name="check")
-def release_check(request: ReleaseRequest, options: PrintOptions) -> None:
-    """Check every row of a draft; exit status 1 where a check says stop."""
-    from flows.cli._release import run_check
-
-    run_check(request, options)
-
-
-@verb(release, SignRequest, PrintOptions, name="sign")
-def release_sign(request: SignRequest, options: PrintOptions) -> None:
-    """Sign the digest of a checked draft, or refuse it (--refuse)."""
-    from flows.cli._release import run_sign
-
-    run_sign(request, options)
-
-
-@verb(release, PublishRequest, PrintOptions, name="publish")
-def release_publish(request: PublishRequest, options: PrintOptions) -> None:
-    """Make a signed draft visible, for ever, and the latest."""
-    from flows.cli._release import run_publish
-
-    run_publish(request, options)
-
-
-@verb(release, RollbackRequest, PrintOptions, name="rollback")
-def release_rollback(request: RollbackRequest, options: PrintOptions) -> None:
-    """Make an earlier version the latest again; every version stays."""
-    from flows.cli._release import run_rollback
-
-    run_rollback(request, options)
-
-
-@verb(release, PatchRequest, PrintOptions, name="patch")
-def release_patch(request: PatchRequest, options: PrintOptions) -> None:
-    """Draft a point release of listed rows that a run changes; refused where other rows change."""
-    from flows.cli._release import run_patch
-
-    run_patch(request, options)
-
-
-@verb(release, VerifyRequest, PrintOptions, name="verify")
-def release_verify(request: VerifyRequest, options: PrintOptions) -> None:
-    """Verify the folder of a release by itself: every byte, and who signed it."""
-    from flows.cli._release import run_verify
-
-    run_verify(request, options)
-
-
-@verb(release, ReplayRequest, PrintOptions, name="replay")
-def release_replay(request: ReplayRequest, options: PrintOptions) -> None:
-    """Score rows of an annotated file again, and say whether the model gives what is published."""
-    from flows.cli._release import run_replay
-
-    run_replay(request, options)
-
-
-@app.command()
-def serve(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE",
-            help="File of the deployments; default: prefect.yaml in this folder, or else the one of this package.",
-        ),
-    ] = Path("prefect.yaml"),
-    limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, help="Number of runs at the same time.")
-    ] = 1,
-    port: Port = None,
-) -> None:
-    """Run the deployments of this folder at their times, with a server and its pages, until Ctrl-C."""
-    from flows.cli._serve import run_serve
-
-    run_serve(file, limit=limit, port=port)
-
-
-@app.command()
-def ui(
-    opened: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True,
-    port: Port = None,
-) -> None:
-    """Show runs and their results: Prefect's pages of the database in which `blr` keeps them."""
-    from flows.cli._serve import run_ui
-
-    run_ui(opened=opened, port=port)
+verb(app, "demo", "_demo.run_demonstration", DemoOptions)
+verb(app, "train", "_models.run_train", TrainRequest, TrainOptions)
+verb(app, "classify", "_classification.run_classify", ClassifyRequest, RunOptions)
+verb(app, "reprocess", "_classification.run_reprocess", ReprocessRequest, RunOptions)
+verb(app, "status", "_classification.run_status", StatusOptions)
+verb(app, "review", "_classification.run_review", ReviewRequest, ReviewOptions)
+verb(app, "explain", "_classification.run_explain", ExplainRequest, PrintOptions)
+verb(audit, "draw", "_audit.run_audit_draw", AuditDrawRequest, WriteOptions)
+verb(audit, "estimate", "_audit.run_audit_estimate", AuditEstimateRequest, WriteOptions)
+verb(app, "map", "_classification.run_map", MapRequest, WriteOptions)
+verb(app, "census", "_classification.run_census", CensusRequest, WriteOptions)
+verb(app, "inspect", "_inspect.run_inspect", InspectRequest, PrintOptions)
+verb(app, "init", "_inspect.run_init", InitRequest, PrintOptions)
+verb(models, "list", "_list.run_list", ListOptions)
+verb(models, "show", "_models.run_show", ShowOptions)
+verb(models, "promote", "_models.run_promote", PromoteRequest, PromoteOptions)
+verb(release, "draft", "_release.run_draft", DraftRequest, PrintOptions)
+verb(release, "check", "_release.run_check", ReleaseRequest, PrintOptions)
+verb(release, "sign", "_release.run_sign", SignRequest, PrintOptions)
+verb(release, "publish", "_release.run_publish", PublishRequest, PrintOptions)
+verb(release, "rollback", "_release.run_rollback", RollbackRequest, PrintOptions)
+verb(release, "patch", "_release.run_patch", PatchRequest, PrintOptions)
+verb(release, "verify", "_release.run_verify", VerifyRequest, PrintOptions)
+verb(release, "replay", "_release.run_replay", ReplayRequest, PrintOptions)
+verb(app, "serve", "_serve.run_serve", ServeOptions)
+verb(app, "ui", "_serve.run_ui", UiOptions)
+verb(deployments, "automate", "_serve.run_automate", AutomateOptions)
+verb(app, "schema", "_schemas.run_schema", SchemaOptions)
 
 
 @deployments.callback(invoke_without_command=True)
-def deployments_text(
-    context: typer.Context,
-    out: OutFile = None,
-) -> None:
+def deployments_text(context: typer.Context, out: OutFile = None) -> None:
     """Print a prefect.yaml for a survey's folder: what `prefect deploy` and `blr serve` read."""
-    if context.invoked_subcommand is not None:
-        return
-    from flows.cli._serve import run_deployments
+    if context.invoked_subcommand is None:
+        from flows.cli._serve import run_deployments
 
-    run_deployments(out)
-
-
-@deployments.command()
-def automate(
-    notify: Notify = "blr",
-    idle_days: IdleDays = 3,
-    deployment: Watched = None,
-    dry_run: DryRun = False,
-    json: AsJson = False,
-) -> None:
-    """Alert the team when a scheduled run failed, is late, or released nothing for days."""
-    from flows.cli._serve import run_automate
-
-    options = AutomateOptions(notify, idle_days, tuple(deployment or ()), dry_run, json)
-    run_automate(options)
-
-
-@app.command()
-def schema(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME", help="Name of the document whose schema is printed; default: list the names."
-        ),
-    ] = None,
-) -> None:
-    """Print the JSON Schema of what a command prints with --json, or of a file that it leaves."""
-    from flows.cli._schemas import run_schema
-
-    run_schema(name)
+        run_deployments(out)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -398,7 +145,7 @@ def run(arguments: Sequence[str]) -> int:
         if result == INTERRUPTED:
             raise KeyboardInterrupt  # noqa: TRY301  Typer has made a number of it
     except BaseException as error:  # noqa: BLE001  whatever ends a command has an exit status
-        from flows.cli._errors import exit_status
+        from flows.cli._printing import exit_status
 
         if "--debug" in arguments and not isinstance(error, SystemExit):
             import traceback

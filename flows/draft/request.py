@@ -14,7 +14,7 @@ TABLE = Parameter(words="Name or number of the table, in a file with several.", 
 
 @dataclass(frozen=True)
 class InspectRequest:
-    """Which file is to be looked at."""
+    """Say what a file holds: a catalogue's columns and what looks odd in them, or a model."""
 
     file: Annotated[
         str, Parameter(words="A catalogue, also at a URL, or a model file.", metavar="FILE", positional=True)
@@ -29,7 +29,7 @@ class InspectRequest:
 
 @dataclass(frozen=True)
 class InitRequest:
-    """Which labelled catalogue a first specification is to be written for."""
+    """Write a commented specification for a labelled catalogue, which trains as it is."""
 
     file: Annotated[
         str, Parameter(words="A labelled catalogue, also at a URL.", metavar="CATALOG", positional=True)

@@ -16,7 +16,7 @@ A_DAY = 86_400
 
 @dataclass(frozen=True)
 class PromoteRequest:
-    """Which model is to be the champion, and who or what decides."""
+    """Put a model in the champion's place, reject it (--reject), or undo the last promotion (--undo)."""
 
     model: Annotated[
         str,

@@ -49,7 +49,7 @@ class _Version:
 
 @dataclass(frozen=True)
 class DraftRequest(_Version):
-    """What is to become a release: a finished run, or catalogues that a specification and a model classify."""
+    """Draft a release where no reader sees it: adopt a finished run, or classify by a specification."""
 
     run: Annotated[Path | None, RUN] = None
     specification: Annotated[
@@ -93,7 +93,7 @@ class ProposeRequest(DraftRequest):
 
 @dataclass(frozen=True)
 class ReleaseRequest(_Version):
-    """Which draft to check, against which labels."""
+    """Check every row of a draft; exit status 1 where a check says stop."""
 
     truth: Annotated[Path | None, TRUTH] = None
     truth_column: Annotated[str, TRUTH_COLUMN] = "label"
@@ -102,7 +102,7 @@ class ReleaseRequest(_Version):
 
 @dataclass(frozen=True)
 class SignRequest(_Version):
-    """Who signs a checked draft, or refuses it, and why."""
+    """Sign the digest of a checked draft, or refuse it (--refuse)."""
 
     by: Annotated[str | None, BY] = None
     why: Annotated[str | None, WHY] = None
@@ -124,14 +124,14 @@ class SignRequest(_Version):
 
 @dataclass(frozen=True)
 class PublishRequest(_Version):
-    """Which signed draft becomes visible."""
+    """Make a signed draft visible, for ever, and the latest."""
 
     by: Annotated[str | None, BY] = None
 
 
 @dataclass(frozen=True)
 class RollbackRequest:
-    """Which published release is to be the latest again, who says so and why."""
+    """Make an earlier version the latest again; every version stays."""
 
     name: Annotated[str, NAME]
     to: Annotated[
@@ -144,7 +144,7 @@ class RollbackRequest:
 
 @dataclass(frozen=True)
 class PatchRequest:
-    """Which rows a point release changes, and the finished run that has their new values."""
+    """Draft a point release of listed rows that a run changes; refused where other rows change."""
 
     name: Annotated[str, NAME]
     version: Annotated[str, VERSION]
@@ -160,7 +160,7 @@ class PatchRequest:
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """Which folder of a release to verify; nothing else is needed."""
+    """Verify the folder of a release by itself: every byte, and who signed it."""
 
     folder: Annotated[
         Path,
@@ -173,7 +173,7 @@ class VerifyRequest:
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """Which file to score again, by which model."""
+    """Score rows of an annotated file again, and say whether the model gives what is published."""
 
     file: Annotated[str, Parameter(words="An annotated file.", metavar="FILE", positional=True)]
     model: Annotated[

@@ -19,6 +19,7 @@ __all__ = [
     "FeatureContribution",
     "LikeObject",
     "RaisedFlag",
+    "contribution_row",
     "example_table",
     "explanation_page",
     "explanation_sentences",
@@ -135,15 +136,7 @@ def example_table(example: ClassExample) -> ReportTable:
     return ReportTable(
         title=f"Why {example.identifier} is {of} ({p:.1%}) rather than {against} ({q:.1%})",
         columns=("feature", "value", "usual", f"logit for {of}"),
-        rows=tuple(
-            (
-                c.name,
-                "missing" if c.value is None else f"{c.value:.4g}",
-                f"{c.usual:.4g}",
-                "" if c.contribution is None or c.std is None else f"{c.contribution:+.2f} ± {c.std:.2f}",
-            )
-            for c in shown
-        ),
+        rows=tuple(map(contribution_row, shown)),
         numeric=frozenset({1, 2, 3}),
         remark=f"The labelled objects most like it: {like}." if like else "",
         note="Logit: the natural logarithm of the class's probability divided by the runner-up's. A feature speaks for "
@@ -151,6 +144,13 @@ def example_table(example: ClassExample) -> ReportTable:
         + (f"{left} more features say less. " if left else "")
         + "`blr explain` says more.",
     )
+
+
+def contribution_row(c: FeatureContribution) -> tuple[str, str, str, str]:
+    """Return a feature, its value, the usual value and its contribution with its error, as texts."""
+    value = "missing" if c.value is None else f"{c.value:.4g}"
+    part = "" if c.contribution is None or c.std is None else f"{c.contribution:+.2f} ± {c.std:.2f}"
+    return c.name, value, f"{c.usual:.4g}", part
 
 
 def explanation_sentences(explained: Explanation) -> list[str]:

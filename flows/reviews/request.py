@@ -26,7 +26,7 @@ def read_threshold(text: str) -> tuple[str, float]:
 
 @dataclass(frozen=True)
 class ReviewRequest:
-    """Which objects of annotated catalogues a person is to see."""
+    """Write a list of objects for a human look: VOTable, CSV, and a page with links to sky surveys."""
 
     out: Annotated[Path, OUTPUT_FOLDER]
     budget: Annotated[
@@ -107,7 +107,7 @@ class ReviewRequest:
 
 @dataclass(frozen=True)
 class AuditDrawRequest:
-    """Of which annotated catalogues to draw objects, how many, and by what."""
+    """Draw objects by design, and write the list that people fill in: VOTable, CSV, and a page with links."""
 
     out: Annotated[Path, OUTPUT_FOLDER]
     n: Annotated[int, Parameter(words="Objects to draw.", least=10, metavar="N")] = 200
@@ -144,7 +144,7 @@ class AuditDrawRequest:
 
 @dataclass(frozen=True)
 class AuditEstimateRequest:
-    """Which audit to estimate from, and where its answers are."""
+    """Estimate counts, purity and completeness from the answers, and quote the counts in summary.json."""
 
     out: Annotated[Path, OUTPUT_FOLDER]
     answers: Annotated[

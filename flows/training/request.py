@@ -15,7 +15,7 @@ __all__ = ["TrainRequest"]
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """What to train, and where to store the model."""
+    """Fit the candidates of a specification to labelled catalogues, and save the best of them."""
 
     specification: Annotated[
         "Specification | Path",

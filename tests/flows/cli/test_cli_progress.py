@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from flows.cli import _progress as cli_progress
-from flows.cli._progress import BarListener, LineListener
+from flows.cli import _printing as cli_progress
+from flows.cli._printing import BarListener, LineListener
 from flows.runs.progress import listening
 from tests.flows.verbs import train
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flows.cli._show import show_trained
+from flows.cli._models import show_trained
 from flows.errors import TrainingError
 from tests.flows.verbs import train
 

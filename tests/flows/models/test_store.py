@@ -20,6 +20,7 @@ import pytest
 
 from blr.selection.skill import paired_gain
 from flows.cli._list import run_list
+from flows.cli._options import ListOptions
 from flows.cli.app import run
 from flows.documents import from_document, to_document
 from flows.errors import ModelError
@@ -396,7 +397,7 @@ def test_a_list_says_of_a_described_model_what_its_file_says(
     """The fast path against the slow one: the model's file, opened."""
 
     def listed() -> dict[str, object]:
-        run_list(store.root, json=True)
+        run_list(ListOptions(store.root, json=True))
         (line,) = json.loads(capsys.readouterr().out)["models"]
         return line
 
@@ -418,10 +419,10 @@ def test_the_interval_of_a_log_loss_begins_at_zero(store: Store, capsys: pytest.
     """Also where an earlier version wrote Student's interval as it is."""
     path = store.find("morphology").folder / "description.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"log_loss_low": -0.02}))
-    run_list(store.root, json=True)
+    run_list(ListOptions(store.root, json=True))
     (line,) = json.loads(capsys.readouterr().out)["models"]
     assert line["log_loss_low"] == 0.0
-    run_list(store.root, json=False)
+    run_list(ListOptions(store.root, json=False))
     assert "(0.0000 to" in capsys.readouterr().out
 
 
@@ -442,7 +443,7 @@ def test_a_damaged_description_is_ignored(
     store: Store, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     (store.find("morphology").folder / "description.json").write_text(text)
-    run_list(store.root, json=False)
+    run_list(ListOptions(store.root, json=False))
     assert "better than the class shares" in capsys.readouterr().out
 
 
@@ -450,7 +451,7 @@ def test_a_list_shows_who_rejected_a_model(store: Store, capsys: pytest.CaptureF
     second = replace(store.load("morphology"), version="0123456789ab")
     store.save(second, card="")
     store.reject(store.find("morphology@0123456789ab"), why="loses the dwarfs", who="C. Critic")
-    run_list(store.root, json=False)
+    run_list(ListOptions(store.root, json=False))
     said = capsys.readouterr().out
     assert "morphology@0123456789ab: C. Critic rejected it on 20" in said
     assert "loses the dwarfs" in said

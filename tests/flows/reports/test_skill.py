@@ -15,7 +15,8 @@ import pytest
 
 from blr.selection.skill import Skill, skill
 from flows.cli._list import run_list, show_models
-from flows.cli._show import show_trained
+from flows.cli._models import show_trained
+from flows.cli._options import ListOptions
 from flows.documents import from_document, to_document
 from flows.models.asdf_file import write_model
 from flows.models.comparison import compare
@@ -66,7 +67,7 @@ def test_no_skill_is_said_first_and_in_words(useless: Any, capsys: pytest.Captur
     assert "No: it is not known" in page[: page.index("<b>Reliability")]
     rows = tables.candidate_table(report).rows
     assert "green, no skill" in rows[tables.candidate_table(report).marked]
-    run_list(store.root, json=True)
+    run_list(ListOptions(store.root, json=True))
     listed = json.loads(capsys.readouterr().out)
     assert listed["models"][0]["has_skill"] is False
     show_models(from_document(ModelListing, listed, source="list"))
@@ -95,7 +96,7 @@ def test_a_damaged_model_does_not_hide_the_others_in_a_list(
     _, store = useless
     path = store.find("morphology").path
     path.write_bytes(path.read_bytes()[:2000])
-    run_list(store.root, json=False)
+    run_list(ListOptions(store.root, json=False))
     assert "cannot be read" in capsys.readouterr().out
 
 

@@ -15,7 +15,7 @@ import pytest
 from astropy.table import Table
 
 from catalogs.sky.survey_links import survey_links
-from flows.cli._review import show_reviewed
+from flows.cli._classification import show_reviewed
 from flows.documents import from_document, to_document
 from flows.errors import SpecificationError, TrainingError, UsageError
 from flows.labels.reviews import read_reviews

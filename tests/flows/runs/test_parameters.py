@@ -9,8 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from flows.cli._options import PrintOptions
-from flows.cli._verbs import verb
+from flows.cli._options import PrintOptions, verb
 from flows.orchestration.signature import takes
 from flows.runs.parameters import Parameter, request_fields
 
@@ -40,7 +39,7 @@ def work(request: Request) -> Request:
 
 def typed(*words: str) -> Any:
     app, seen = typer.Typer(), []
-    verb(app, Request, PrintOptions, "work")(lambda request, options: seen.append((request, options)))
+    verb(app, "work", lambda request, options: seen.append((request, options)), Request, PrintOptions)
     result = CliRunner().invoke(app, words)
     return result, seen
 

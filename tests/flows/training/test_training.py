@@ -18,7 +18,7 @@ import pytest
 from blr.candidates.choice import Ranking
 from blr.candidates.fits import FittedCandidate
 from catalogs.errors import ColumnNotFoundError
-from flows.cli._show import show_trained
+from flows.cli._models import show_trained
 from flows.documents import from_document, to_document
 from flows.errors import Interrupted, TrainingError
 from flows.models.asdf_file import read_model

@@ -1,0 +1,331 @@
+"""`blr classify`, `reprocess`, `status`, `review`, `explain`, `map` and `census`: catalogues and what is known of them.
+
+Each command imports its own work, so that none waits for what another one needs.
+"""
+
+# ruff: noqa: PLC0415 -- Prefect reads its settings as it is imported: they come first
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from flows.classification.request import (
+    CensusRequest,
+    ClassifyRequest,
+    ExplainRequest,
+    MapRequest,
+    ReprocessRequest,
+)
+from flows.cli._options import PrintOptions, ReviewOptions, RunOptions, StatusOptions, WriteOptions
+from flows.cli._printing import (
+    capital,
+    files_words,
+    plain_table,
+    print_tables,
+    runs_as_flow,
+    say,
+    say_next,
+    show,
+    shown_progress,
+)
+from flows.reviews.request import ReviewRequest
+from flows.runs.results import ClassificationResult, FinishedClassification, ReleaseResult
+
+if TYPE_CHECKING:
+    from flows.classification.map_results import MappedFraction, MapResult
+    from flows.reports.explanation import Explanation
+    from flows.reviews.selection import ReviewResult
+    from flows.runs.census import CensusResult
+    from flows.runs.status import FolderStatus
+
+__all__ = [
+    "run_census",
+    "run_classify",
+    "run_explain",
+    "run_map",
+    "run_reprocess",
+    "run_review",
+    "run_status",
+    "show_reviewed",
+]
+
+PARTLY = 3
+"""Exit status of a run that quarantined some of its files."""
+TO_LOOK_AT = {"LOW_CONFIDENCE": "of low confidence", "OUT_OF_DOMAIN": "unlike the training set"}
+"""Flags whose objects a person should look at, in words."""
+
+
+def run_classify(request: ClassifyRequest, options: RunOptions) -> None:
+    """Classify, as a flow where Prefect is wanted."""
+    from flows.classification import steps
+
+    began = time.monotonic()
+    with shown_progress(quiet=options.quiet):
+        if options.dry_run or not runs_as_flow(options.prefect):
+            result = steps.classify(request, dry_run=options.dry_run)
+        else:
+            from flows.inputs.resolve import check_parameters
+
+            check_parameters(request.catalogues)
+            from flows.classify import classify
+
+            result = classify(**vars(request))
+    seconds = time.monotonic() - began
+    show(result, _show_classified, json=options.json)
+    _end(result, seconds, json=options.json)
+
+
+def run_reprocess(request: ReprocessRequest, options: RunOptions) -> None:
+    """Reprocess, as a flow where Prefect is wanted."""
+    from flows.classification import reprocessing
+
+    request = reprocessing.specified(request)
+    began = time.monotonic()
+    with shown_progress(quiet=options.quiet):
+        if options.dry_run or not runs_as_flow(options.prefect):
+            result = reprocessing.reprocess(request, dry_run=options.dry_run)
+        else:
+            from flows.reprocess import reprocess
+
+            result = reprocess(**vars(request))
+    seconds = time.monotonic() - began
+    show(result, _show_reprocessed, json=options.json)
+    _end(result, seconds, json=options.json)
+
+
+def _show_classified(result: ClassificationResult) -> None:
+    """Show a classification, or what it would do."""
+    from flows.orchestration.tables import trouble_table
+    from flows.reports.catalogue_answers import trusted_in_part
+    from flows.reports.census import census_tables
+    from flows.reports.data import Classification
+    from flows.reports.tables import class_count_table, flag_table, set_tables
+
+    if result.summary:
+        counts = Classification.of("all files", result.summary)
+        print_tables(class_count_table(counts), flag_table(counts), *set_tables(counts))
+        if result.status != "trial" and result.summary.census is not None:
+            print_tables(*census_tables(result.summary.census))
+        if in_part := trusted_in_part(counts):
+            say(f"Can I use it? {in_part}")
+    if result.status == "trial":
+        say(f"A trial of {result.model}: nothing written")
+        return
+    if result.quarantined or result.deferred:
+        print_tables(trouble_table(result))
+    to_do = [name for name, file in result.files.items() if file.to_do]
+    if result.status == "planned":
+        say(
+            f"{result.model} would annotate {len(to_do)} of {len(result.files)} files: "
+            f"{', '.join(to_do) or 'none'}"
+        )
+    elif result.status == "nothing to do":
+        say(f"Nothing to do: the files in {result.out} are up to date with {result.model}")
+    else:
+        say(f"Annotated by {result.model}: {result.out}; {result.manifest} lists the files")
+    if result.published and result.status != "planned":
+        say(f"Published at {result.published}")
+    for sentence in (*result.repeats, *filter(None, [result.advice])):
+        say(capital(sentence))
+
+
+def _show_reprocessed(result: ReleaseResult) -> None:
+    """Show what was done to a release, or would be."""
+    from flows.orchestration.tables import run_tables, trouble_table
+
+    if result.status == "nothing to do" or (result.status == "planned" and result.up_to_date):
+        if result.quarantined or result.deferred:
+            print_tables(trouble_table(result))
+        rows = result.summary.n_rows if result.summary else 0
+        say(f"Nothing changed: {len(result.files):,} files, {rows:,} objects, as at release {result.release}")
+    else:
+        print_tables(*run_tables(result).values())
+        for sentence in result.repeats:
+            say(capital(sentence))
+    report = f"; {result.report}" if result.status == "done" and result.report else ""
+    say(f"{result.out} {_state(result)}, by {result.model}{report}")
+
+
+def _state(result: ReleaseResult) -> str:
+    """Return in words in which state a release is."""
+    if result.status == "planned":
+        return "is up to date: nothing would be done" if result.up_to_date else "would be brought up to date"
+    if result.status == "nothing to do":
+        return "is up to date"
+    if result.status == "waiting":
+        return "waits: its inputs are still being written"
+    return f"is at release {result.release}"
+
+
+def _end(result: ClassificationResult, seconds: float, *, json: bool) -> None:
+    """Say how fast files were annotated and what needs a look; leave with the status of what was quarantined."""
+    if isinstance(result, FinishedClassification) and not json:
+        rows = sum(file.n_rows for file in result.files.values() if file.to_do)
+        if rows:
+            say(f"{rows:,} rows in {seconds:,.1f} s, {rows / seconds:,.0f} rows/s")
+        counts = {words: result.summary.flags[name].count for name, words in TO_LOOK_AT.items()}
+        told = " and ".join(f"{n:,} {words}" for words, n in counts.items() if n)
+        say(f"To be looked at: {told or 'none'}, of {result.summary.n_rows:,} objects")
+        if told:
+            say_next("blr", "review", result.out, "--budget", 100)
+    if result.status != "trial" and result.quarantined:
+        raise typer.Exit(PARTLY)
+
+
+def run_status(options: StatusOptions) -> None:
+    """Show the state of each file of a release; leave with the status of a run that quarantined some of them."""
+    from flows.runs.release_store import output_folder
+    from flows.runs.status import read_status
+
+    with output_folder(options.folder, key="FOLDER", publish=False) as folder:
+        status = read_status(folder)
+    show(status, _show_status, json=options.json)
+    if status.quarantined:
+        raise typer.Exit(PARTLY)
+
+
+def _show_status(status: FolderStatus) -> None:
+    from flows.orchestration.tables import status_table
+
+    print_tables(status_table(status))
+    troubled = f", {status.quarantined:,} quarantined" if status.quarantined else ""
+    say(f"{status.out} is at release {status.release}{troubled}, by {status.model}")
+
+
+def run_review(request: ReviewRequest, options: ReviewOptions) -> None:
+    """Review, as a flow where Prefect is wanted."""
+    from flows.reviews import selection
+
+    with shown_progress(quiet=False):
+        if options.dry_run or not runs_as_flow(options.prefect):
+            space = None
+            if request.budget is not None:  # else nothing is drawn
+                from flows.classification.feature_space import feature_space
+
+                space = feature_space(request.out, request.store, request.specification)
+            result = selection.review(request, space=space, dry_run=options.dry_run)
+        else:
+            from flows.review import review
+
+            result = review(**vars(request))
+    show(result, show_reviewed, json=options.json)
+
+
+def show_reviewed(result: ReviewResult) -> None:
+    """Show who was chosen, and where the list is."""
+    ways = ((result.top, "the least certain of those flagged"), (result.drawn, "drawn"))
+    said = " and ".join(f"{n:,} {how}" for n, how in ways if n) or "No object chosen"
+    said += f", of {result.n_classified:,} classified objects that the model was not trained on"
+    if not result.n_classified:
+        said = "No object to choose: the model was trained on each one that is classified"
+    outliers = f", and {result.outliers} outliers" if result.outliers else ""
+    say(f"{said}{outliers}: {files_words(result.files)}")
+    for remark in result.remarks:
+        say(remark)
+    for page in [path for path in result.files if path.suffix == ".html"][:1]:
+        say(
+            f"Next: open {page} in a browser, label, and name the answers in the specification: [label] extra"
+        )
+
+
+def run_explain(request: ExplainRequest, options: PrintOptions) -> None:
+    """Explain an object, on standard output or as a page."""
+    from catalogs.files.atomic import atomic_write_text
+    from flows.classification.explanation import explain
+    from flows.reports.explanation import explanation_page
+
+    with shown_progress(quiet=True):
+        explained = explain(request)
+    if request.html is not None:
+        atomic_write_text(request.html, explanation_page(explained))
+    show(explained, _show_explanation, json=options.json)
+    if request.html is not None and not options.json:
+        say(f"The page is {request.html}")
+
+
+def _show_explanation(explained: Explanation) -> None:
+    from flows.reports.explanation import (
+        CONTRIBUTION,
+        OF_CONTRIBUTIONS,
+        OF_PROBABILITIES,
+        contribution_row,
+        explanation_sentences,
+        logit_sentence,
+    )
+
+    for sentence in explanation_sentences(explained):
+        say(sentence)
+    if explained.links:
+        say(f"Look at it: {', '.join(explained.links.values())}")
+    probabilities = [
+        (p.name, f"{p.plugin:.4f}", f"{p.moderated:.4f}", f"{p.sampled:.4f} ± {p.sampled_error:.4f}")
+        for p in explained.probabilities
+    ]
+    if probabilities:
+        columns = ("class", "plug-in", "moderated", "sampled ± error of the mean")
+        print_tables(replace(plain_table("Probabilities", columns, probabilities), note=OF_PROBABILITIES))
+    if explained.name is not None:
+        title = f"What speaks for {explained.name} against {explained.runner_up}"
+        columns = ("feature", "value", "usual", CONTRIBUTION)
+        table = plain_table(title, columns, [contribution_row(c) for c in explained.contributions])
+        print_tables(replace(table, remark=logit_sentence(explained), note=OF_CONTRIBUTIONS))
+    nearest = [
+        (o.identifier, o.name, f"{o.distance:.2f}", str(o.compared), next(iter(o.links.values()), ""))
+        for o in explained.nearest
+    ]
+    like = ("object", "class", "distance", "features compared", "link")
+    print_tables(plain_table("Labelled objects that are like it", like, nearest))
+
+
+def run_map(request: MapRequest, options: WriteOptions) -> None:
+    """Map, and show what was found."""
+    from flows.classification import sky_maps
+
+    show(sky_maps.make_map(request, dry_run=options.dry_run), _show_map, json=options.json)
+
+
+MAPPED = ("objects", "k of n", "by the classifier", "by the labels", "95 % interval")
+
+
+def _show_map(result: MapResult) -> None:
+    """Show the fraction of all and by bins, and where the maps are."""
+    title = f"{result.what.capitalize()} of {result.class_name}"
+    print_tables(plain_table(title, MAPPED, [_mapped(result.whole)]))
+    for quantity in result.over:
+        unit = f", {quantity.unit}" if quantity.unit else ""
+        rows = [(f"{part.start:.4g}", f"{part.stop:.4g}", *_mapped(part)) for part in quantity.bins]
+        print_tables(plain_table(f"{title} over {quantity.expression}{unit}", ("from", "to", *MAPPED), rows))
+    for remark in result.remarks:
+        say(capital(remark))
+    say(f"{result.cells:,} pixels of order {result.order}: {files_words(result.files)}")
+
+
+def _mapped(part: MappedFraction) -> tuple[str, ...]:
+    shares = ("–" if value is None else f"{value:.3f}" for value in (part.expected, part.fraction))
+    interval = "–" if part.low is None or part.high is None else f"{part.low:.3f} to {part.high:.3f}"
+    return (f"{part.objects:,.0f}", f"{part.k:,} of {part.n:,}", *shares, interval)
+
+
+def run_census(request: CensusRequest, options: WriteOptions) -> None:
+    """Take the census of an output folder again."""
+    from flows.classification.census_taking import take_census
+
+    show(take_census(request, dry_run=options.dry_run), _show_census, json=options.json)
+
+
+def _show_census(result: CensusResult) -> None:
+    from flows.reports.catalogue_page import REPORT_KEPT
+    from flows.reports.census import census_tables
+
+    print_tables(*census_tables(result.census))
+    files: Sequence[Path | str] = [path for path in (result.written, result.report) if path is not None]
+    said = f"written to {files_words(files)}" if files else "nothing written"
+    say(f"Release {result.release} of {result.out}, by {result.model}: {said}")
+    if result.written is not None and result.report is None:
+        say(REPORT_KEPT)
