@@ -17,8 +17,7 @@ from prefect.logging import get_run_logger
 from pydantic import Field
 
 from flows.classification.release_changes import in_release
-from flows.models.comparison import Comparison, compare
-from flows.models.promotion import PromotionResult, RejectedPromotion, reject
+from flows.models.promotion import Comparison, PromotionResult, RejectedPromotion, compare, reject
 from flows.models.promotion import promote as put_in_place
 from flows.models.request import PromoteRequest
 from flows.models.store import Store

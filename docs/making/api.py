@@ -23,10 +23,8 @@ MODULES = {
     "flows.plots.axes": "",
     "flows.plots.boundary": "",
     "flows.plots.catalogue": "",
-    "flows.plots.names": "",
-    "flows.plots.performance": "",
-    "flows.plots.sky": "",
     "flows.plots.style": "",
+    "flows.plots.performance": "",
 }
 """The public modules, and what each is for; where nothing is said, its docstring's first line says it."""
 

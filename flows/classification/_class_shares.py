@@ -29,8 +29,8 @@ from flows.features.reader import FeatureBatch, FeatureReader
 from flows.inputs.files import find_files, open_source
 from flows.inputs.opening import thinned
 from flows.inputs.source import InputCatalogue, LocalSource
+from flows.models.description import ESTIMATED
 from flows.models.model import Model
-from flows.models.shift import ESTIMATED
 from flows.runs.counts import ShiftRecord
 from flows.specification.specification import Shift, Specification
 

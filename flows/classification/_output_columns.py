@@ -13,7 +13,7 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.earlier_columns import check_columns, old_columns
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.writing.conversion import copies
-from flows.features.column_mapping import ColumnMapping
+from flows.features.columns import ColumnMapping
 from flows.specification.specification import Specification
 
 __all__ = ["check_copies", "full_arrays", "kept_columns"]

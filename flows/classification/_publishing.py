@@ -28,12 +28,16 @@ from flows.errors import OutputFolderError
 from flows.features.drift import drift, total_counts
 from flows.inputs.files import open_source
 from flows.inputs.source import InputCatalogue
+from flows.models.description import why_no_error
 from flows.models.model import Model
 from flows.models.row_files import read_labelled_objects
-from flows.models.shift import why_no_error
 from flows.orchestration.tables import status_table
-from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles
-from flows.reports.catalogue_page import ClassificationReport, write_classification
+from flows.reports.catalogue_page import (
+    ClassificationReport,
+    ClassifyingModel,
+    ReleaseTroubles,
+    write_classification,
+)
 from flows.reports.data import Classification, FeatureComparison, Made, NotableObject, SkyMap
 from flows.reports.report_table import class_words
 from flows.runs.counts import DoubtfulObject, FileCounts, ShiftRecord, Tally

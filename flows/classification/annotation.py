@@ -25,8 +25,7 @@ from flows.classification._tasks import Annotated, Deferred, Failed, FileJob, Fi
 from flows.classification.scoring import KnownRows, Scorer, budget_threshold, provenance
 from flows.errors import FlowError
 from flows.inputs.files import open_source
-from flows.models.asdf_file import read_model
-from flows.models.model import Model
+from flows.models.model import Model, read_model
 from flows.models.row_files import read_labelled_identifiers
 from flows.models.store_folder import StoredModel
 from flows.runs.counts import FileCounts

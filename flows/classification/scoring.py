@@ -30,9 +30,7 @@ from flows.classification._selections import Selections, selection_entries, sele
 from flows.classification._tally import tally_of, total
 from flows.errors import ModelError, UsageError
 from flows.features.drift import feature_counts, total_counts
-from flows.features.reader import FeatureBatch, FeatureReader, target_reader
-from flows.features.sentinels import check_target_marks
-from flows.features.table_choice import target_table
+from flows.features.reader import FeatureBatch, FeatureReader, check_target_marks, target_reader, target_table
 from flows.features.units import converted
 from flows.inputs.opening import thinned
 from flows.models.model import Model

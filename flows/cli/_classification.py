@@ -102,7 +102,7 @@ def run_reprocess(request: ReprocessRequest, options: RunOptions) -> None:
 def _show_classified(result: ClassificationResult) -> None:
     """Show a classification, or what it would do."""
     from flows.orchestration.tables import trouble_table
-    from flows.reports.catalogue_answers import trusted_in_part
+    from flows.reports.catalogue_page import trusted_in_part
     from flows.reports.census import census_tables
     from flows.reports.data import Classification
     from flows.reports.tables import class_count_table, flag_table, set_tables

@@ -12,7 +12,7 @@ from catalogs.files.atomic import atomic_path
 from catalogs.table_choice import TableChoice
 from flows.cli._options import PrintOptions
 from flows.cli._printing import plain_table, print_tables, say, say_next, show, shown_progress
-from flows.draft.inspected import (
+from flows.draft.inspection import (
     CatalogueSummary,
     ColumnSummary,
     ElementSummary,
@@ -20,8 +20,8 @@ from flows.draft.inspected import (
     LeakSummary,
     PositionSummary,
     StartedSpecification,
+    inspect_file,
 )
-from flows.draft.inspection import inspect_file
 from flows.draft.request import InitRequest, InspectRequest
 from flows.errors import OutputFolderError
 from flows.inputs.opening import opened_together

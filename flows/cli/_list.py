@@ -73,8 +73,8 @@ def _from_zero(low: float | None) -> float | None:
 
 def _described(stored: StoredModel) -> DescriptionFile | None:
     """Return the description of a model of an earlier version, from its file; None where that is damaged."""
-    from flows.models.asdf_file import read_facts
     from flows.models.description_file import description_file
+    from flows.models.model import read_facts
 
     try:
         facts = read_facts(stored.path)

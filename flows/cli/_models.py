@@ -12,21 +12,19 @@ from catalogs.remote.urls import is_remote
 from flows.cli._options import PromoteOptions, ShowOptions, TrainOptions
 from flows.cli._printing import plain_table, print_tables, runs_as_flow, say, say_next, show, shown_progress
 from flows.errors import UsageError
-from flows.models.description import ModelDescription
-from flows.models.label_noise import noise_words
+from flows.models.description import ModelDescription, noise_words, shift_words
 from flows.models.promotion import DecidedPromotion, RejectedPromotion, UndonePromotion, promote, reject, undo
 from flows.models.request import PromoteRequest
-from flows.models.shift import shift_words
 from flows.models.store import Store
 from flows.orchestration.home import connect
 from flows.reports.answers import answer_lines, training_answers
 from flows.reports.comparison_tables import comparison_tables, decision_table
 from flows.reports.data import ReportParts
-from flows.reports.grouping import grouping_lines
 from flows.reports.tables import (
     candidate_table,
     check_tables,
     class_tables,
+    grouping_lines,
     label_table,
     performance_table,
     review_table,

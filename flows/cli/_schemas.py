@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from flows.classification.map_results import MapResult
 from flows.cli._options import SchemaOptions
-from flows.demo.summary import DemoResult
+from flows.demo.steps import DemoResult
 from flows.documents import json_schema
-from flows.draft.inspected import CatalogueSummary, StartedSpecification
+from flows.draft.inspection import CatalogueSummary, StartedSpecification
 from flows.errors import UsageError
 from flows.models.description import ModelDescription
 from flows.models.listing import ModelListing

@@ -6,22 +6,24 @@ It does what a user would: write a specification, train, classify.  Running it a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
+from pydantic import Field
 from rich.console import RenderableType
 from rich.text import Text
 
+from blr.candidates.candidate import CandidatePart, CandidateRow, PosteriorCheck
 from blr.census.results import Census
 from catalogs.files.atomic import atomic_write_text
 from flows.classification import steps as classification
 from flows.classification.request import ClassifyRequest
 from flows.demo.openngc import ATTRIBUTION, write_catalogues
-from flows.demo.summary import DemoCandidate, DemoResult, DemoTask, HeldOutPerformance
 from flows.documents import write_document
-from flows.models.description import ModelDescription
+from flows.models.description import ModelDescription, Review
+from flows.models.listing import SkillSummary
 from flows.release.draft import draft
 from flows.release.record import check
 from flows.release.request import DraftRequest, ReleaseRequest
@@ -37,7 +39,83 @@ from flows.training import steps as training
 from flows.training.report import train_report
 from flows.training.request import TrainRequest
 
-__all__ = ["REMARKS", "TASKS", "Classify", "Train", "run_demo"]
+__all__ = [
+    "REMARKS",
+    "TASKS",
+    "Classify",
+    "DemoCandidate",
+    "DemoResult",
+    "DemoTask",
+    "HeldOutPerformance",
+    "Train",
+    "run_demo",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoCandidate:
+    """What the summary holds of a row of the evidence table; the fields are those of `CandidateRow`."""
+
+    features: tuple[str, ...]
+    basis: str
+    n_functions: int
+    log_evidence: float
+    bic: float
+    effective_parameters: float | None
+    log_loss: float
+    verdict: str
+    weight: float
+    share: float | None
+    parts: tuple[CandidatePart, ...]
+    checks: tuple[PosteriorCheck | None, ...]
+    second_order: float | None
+    loo: float | None
+
+    @classmethod
+    def of(cls, row: CandidateRow) -> DemoCandidate:
+        """Return what is kept of a row."""
+        return cls(**{name: getattr(row, name) for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutPerformance:
+    """How good the model is on the rows that judge it; losses and gains in nats an object."""
+
+    n: int
+    judged_by: str
+    log_loss: float
+    log_loss_plugin: float
+    log_loss_baseline: float
+    gain_over_baseline: float
+    skill: SkillSummary | None
+    accuracy: float
+    calibration_error: float
+    reviews: tuple[Review, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoTask:
+    """One task: the model, its evidence table, its performance, and the catalogues that it classified."""
+
+    model: str
+    classes: tuple[str, ...]
+    selected: DemoCandidate
+    candidates: tuple[DemoCandidate, ...]
+    held_out: HeldOutPerformance
+    classified: Mapping[str, AnnotatedFile]
+    remarks: tuple[str, ...]
+    attribution: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoResult:
+    """The demonstration: the catalogues that were written, whose they are, and the two tasks."""
+
+    catalogues: tuple[str, ...]
+    attribution: str
+    binary: DemoTask
+    five_class: Annotated[DemoTask, Field(alias="five-class")]
+
 
 Show = Callable[[RenderableType], None]
 Train = Callable[[TrainRequest], ModelDescription]

@@ -25,10 +25,9 @@ from catalogs.profile.quality import (
     suspected_sentinels,
 )
 from flows.draft._classes import StartingClasses
-from flows.draft._columns import Chosen
+from flows.draft._columns import Chosen, quoted
 from flows.draft._exclusions import same_question, vector_name
-from flows.draft._expressions import quoted
-from flows.draft.inspected import PositionSummary
+from flows.draft.inspection import PositionSummary
 from flows.specification.specification import Candidate, Output
 
 __all__ = [
@@ -46,8 +45,6 @@ __all__ = [
     "toml_text",
     "toml_texts",
 ]
-
-# Texts, lists, tables and comments of a first specification, as TOML has them.
 
 
 def inline_table(table: Mapping[str, Any]) -> str:
@@ -85,8 +82,6 @@ def comment_text(text: str) -> str:
     """Return a text that is safe in a comment."""
     return "".join(c if c.isprintable() else " " for c in text)
 
-
-# What a first specification leaves out, in a few lines at its beginning.
 
 MOST_NAMED = 6
 """Labels that a line names, and suspects."""
@@ -179,8 +174,6 @@ def reasons_of_vectors(left_out: Mapping[str, str], seen: Profile) -> dict[str, 
         comment[whole if reasons.get(whole) == {reason} else name] = reason
     return comment
 
-
-# The text of a first specification: TOML, with what was seen in comments.
 
 HELD_OUT = 0.2
 BUDGET = 0.1

@@ -32,12 +32,16 @@ from catalogs.profile.leaks import is_number_of_votes, label_numbers
 from catalogs.profile.quality import about_a_magnitude, naming_column, repeating_column, suspected_identifiers
 from catalogs.sky.positions import positions
 from flows.draft._classes import StartingClasses, can_name, fewest_rows, starting_classes
-from flows.draft._columns import Chosen, Offered, choose_columns
+from flows.draft._columns import Chosen, Offered, choose_columns, quoted, telling
 from flows.draft._exclusions import LABELS_ALONE, Evidence, on_the_sky, reason_against
-from flows.draft._expressions import quoted, telling
 from flows.draft._page import FEW_LABELS, HELD_OUT, Page, Split
-from flows.draft.inspected import PositionSummary
-from flows.draft.inspection import described_positions, labelled_rows, leaking_column, seen_profile
+from flows.draft.inspection import (
+    PositionSummary,
+    described_positions,
+    labelled_rows,
+    leaking_column,
+    seen_profile,
+)
 from flows.errors import TrainingError
 from flows.features.leaks import found_leaks, without_sentinels
 from flows.labels.classes import RARE
@@ -161,8 +165,6 @@ def _word(text: str) -> str:
     return "_".join("".join(c if c.isalnum() else " " for c in text.lower()).split()) or "feature"
 
 
-# A first specification for a labelled catalogue: what `blr init` writes.
-#
 # It trains as it is, and says in comments what was seen, what was left out, and why; a person edits it from there.
 
 FEWEST = 2

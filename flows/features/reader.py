@@ -7,35 +7,43 @@ Conventions: n rows, F features.  What is not finite is missing: X is 0 there an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from catalogs.arrays.texts import holds_text, numbers_of, numbers_or_texts, words_of
+from catalogs.arrays.values import is_real
 from catalogs.catalog.catalog import Catalog
-from catalogs.errors import ExpressionError, brief
+from catalogs.errors import ExpressionError, brief, nearest
 from catalogs.expressions.expression import Expression, parse
 from catalogs.profile.columns import measured
 from catalogs.sky import photometry
 from catalogs.sky.photometry import State, floats
-from flows.features._derived_columns import DerivedColumns
-from flows.features.column_mapping import ColumnMapping
-from flows.specification.catalog import as_sentinels
+from catalogs.table_choice import TableChoice
+from flows.errors import SpecificationError
+from flows.features.columns import ColumnMapping, DerivedColumns
+from flows.features.split import split_columns
+from flows.specification.catalog import MARKS, CatalogTable, Target, as_sentinels
 from flows.specification.specification import Specification
 
 __all__ = [
     "FeatureBatch",
     "FeatureReader",
     "apply_sentinels",
+    "check_marks",
+    "check_target_marks",
     "derived_columns",
     "label_columns_reader",
     "target_reader",
+    "target_table",
     "training_reader",
+    "training_table",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -340,3 +348,60 @@ def target_reader(specification: Specification, features: Iterable[str]) -> Feat
 
 def _parsed(texts: Mapping[str, str]) -> dict[str, Expression]:
     return {name: parse(text) for name, text in texts.items()}
+
+
+def check_marks(specification: Specification, catalogs: Sequence[Catalog]) -> None:
+    """Raise `SpecificationError` where marked values would stay values, as nothing of the kind is in the catalogues."""
+    known = {name for catalog in catalogs for name in catalog.names}
+    for key, name, marks in _marked(specification.catalog):
+        if name not in known:
+            vector = name.partition("[")[0]
+            hint = (
+                f"did you mean '{vector}', all elements of it?" if vector in known else nearest(name, known)
+            )
+            raise SpecificationError(
+                f"catalog.{key}: got '{name}', which is not a column of {catalogs[0].path}, expected one of "
+                f"its columns; {hint}"
+            )
+        if all(_holds_numbers(catalog, name) for catalog in catalogs):
+            _check_numbers(f"catalog.{key}", name, marks)
+
+
+def check_target_marks(target: Target, catalog: Catalog) -> None:
+    """Raise `SpecificationError` where a mark of a target's column of numbers is a number in quotes."""
+    for key, name, marks in _marked(target):
+        theirs = target.columns.get(name, name)
+        if name in target.expressions or (theirs in catalog.names and _holds_numbers(catalog, theirs)):
+            _check_numbers(f"target.{key}", name, marks)
+
+
+def _marked(table: CatalogTable | Target) -> Iterator[tuple[str, str, tuple[float | str, ...]]]:
+    for key in MARKS:
+        for name, marks in getattr(table, key).items():
+            yield key, name, marks
+
+
+def _check_numbers(key: str, name: str, marks: Sequence[float | str]) -> None:
+    texts = [mark for mark in marks if isinstance(mark, str)]
+    numbers = [mark for mark in texts if not np.isnan(numbers_of(np.array([mark], dtype=object))[0])]
+    if numbers:
+        raise SpecificationError(
+            f"{key}: got the text '{numbers[0]}' for '{name}', which is a column of numbers, expected a "
+            f"number; write {numbers[0]} without quotes"
+        )
+
+
+def _holds_numbers(catalog: Catalog, name: str) -> bool:
+    datatype = catalog.column(name).datatype if name in catalog.names else pa.float64()
+    return pt.is_integer(datatype) or is_real(datatype)
+
+
+def training_table(specification: Specification) -> TableChoice:
+    """Return which table the labelled rows are in."""
+    reader = training_reader(specification, split_by=split_columns(specification))
+    return TableChoice(specification.catalog.table, reader.names)
+
+
+def target_table(specification: Specification, reader: FeatureReader) -> TableChoice:
+    """Return which table a reader of the target reads: as a rule one like the labelled one."""
+    return TableChoice(specification.target.table, reader.read, usual=specification.catalog.table)

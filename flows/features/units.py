@@ -13,8 +13,7 @@ from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.errors import CatalogError
 from catalogs.expressions.expression import expression_name
 from catalogs.sky.photometry import ZERO_POINT, unit_factor
-from flows.features.column_mapping import ColumnMapping
-from flows.features.flux_units import flux_unit
+from flows.features.columns import ColumnMapping, flux_unit
 from flows.features.reader import FeatureReader
 
 __all__ = ["conversions", "converted", "in_units_of_the_first", "unchecked"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from flows.models.description import Metrics
-from flows.models.listing import DescriptionFile
-from flows.models.skill import has_skill
+from flows.models.listing import DescriptionFile, has_skill
 
 __all__ = ["description_file"]
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from blr.census.results import count_changes
-from flows.models.shift import why_no_error
+from flows.models.description import why_no_error
 from flows.reports.census import bin_tables, census_table, selection_table
 from flows.reports.tables import ReportTable
 from flows.runs.difference import Difference

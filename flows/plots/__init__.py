@@ -6,15 +6,12 @@ and `axes.svg` the figure as SVG.  Axes of matplotlib do as well.
 - `axes`: Axes of a picture in SVG: lines, points, bars, bands and texts at places that data give.
 - `boundary`: The decision boundary over two features: probabilities as shades and contours, and boundaries
   of single draws.
-- `catalogue`: What was found in a catalogue: class shares with intervals, flags, and features against the
-  training's.
-- `names`: Names of features that a talk can show: "B − J (mag)", never an expression; and what an axis is
-  rescaled from.
+- `catalogue`: What was found in a catalogue: class shares with intervals, flags, features against the training's,
+  maps of the sky.
 - `performance`: How good a model is: reliability, confusion, completeness and purity, and the errors that a
   review catches.
-- `sky`: Maps of the whole sky, of counts in HEALPix pixels (Gorski et al. 2005, doi:10.1086/427976).
-- `style`: How pictures look: colours that any colour vision tells apart, words on axes, and ticks at round
+- `style`: How pictures look: colours that any colour vision tells apart, names of features, and ticks at round
   numbers.
 """
 
-__all__ = ["axes", "boundary", "catalogue", "names", "performance", "sky", "style"]
+__all__ = ["axes", "boundary", "catalogue", "performance", "style"]

@@ -29,8 +29,6 @@ __all__ = [
     "text_width",
 ]
 
-# Marks as SVG elements: texts, lines, circles and images at points of a picture.
-
 Floats = NDArray[np.float64]
 
 

@@ -18,8 +18,7 @@ from catalogs.errors import CatalogError
 from catalogs.table_choice import annotated_table
 from flows.classification.scoring import Scorer, flag_names
 from flows.documents import read_document
-from flows.models.asdf_file import read_model
-from flows.models.model import Model
+from flows.models.model import Model, read_model
 from flows.runs.manifest import MANIFEST, FlagDetails, Manifest, ObjectColumns
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import read_specification

@@ -13,7 +13,7 @@ import numpy as np
 from catalogs.files.atomic import atomic_write_text
 from flows.documents import read_document
 from flows.plots.axes import new_axes
-from flows.plots.sky import plot_sky
+from flows.plots.catalogue import plot_sky
 from flows.plots.style import CLASSES
 from flows.release._contract import PROFILE, Check, Contract, Opened, Profile
 from flows.release._rows import CELL_ORDER

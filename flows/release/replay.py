@@ -26,8 +26,7 @@ from flows.classification.scoring import Scorer
 from flows.classification.steps import settled
 from flows.errors import ModelError, UsageError
 from flows.features.reader import FeatureBatch
-from flows.models.asdf_file import read_model
-from flows.models.model import Model
+from flows.models.model import Model, read_model
 from flows.models.store import Store
 from flows.release._contract import Findings
 from flows.release.request import ReplayRequest

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from flows.models.label_noise import noise_words
+from flows.models.description import noise_words, shift_words
 from flows.models.model import Model
-from flows.models.shift import shift_words
 from flows.reports.data import TrainReport
 from flows.reports.html import provenance
 from flows.reports.tables import (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from blr.census.results import Census, CountChange, SelectionCensus, SelectionQuality, Source
 from catalogs.errors import brief
-from flows.reports._findings import Finding, Level, begun_small, plain_end
+from flows.reports.answers import Finding, Level, begun_small, plain_end
 from flows.reports.report_table import ReportTable, class_words, percent
 
 __all__ = [

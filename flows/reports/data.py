@@ -16,7 +16,7 @@ from blr.census.results import Census
 from catalogs.files.atomic import atomic_path
 from flows.documents import read_document, write_document
 from flows.models.description import Metrics, ModelDescription
-from flows.models.skill import has_skill, skill_words
+from flows.models.listing import has_skill, skill_words
 from flows.runs.summary import Counts
 
 __all__ = [
@@ -32,11 +32,6 @@ __all__ = [
     "TrainReport",
     "judged_objects",
 ]
-
-# Data beside a model from which its report can be drawn again: small arrays, and objects to look at.
-#
-# Models of earlier versions lack these files; their reports say so.
-# Shapes: K classes, T thresholds, B bins.
 
 Array = np.ndarray[Any, Any]
 
@@ -182,9 +177,6 @@ class FeatureComparison:
     target: tuple[int, ...]
     low: float
     high: float
-
-
-# What reports show: descriptions of models and counts of catalogues as they are stored, and what lies beside.
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from flows.reports._templates import template
+from flows.reports.html import template
 from flows.reports.report_table import ReportTable
 
 __all__ = [

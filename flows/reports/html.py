@@ -8,21 +8,41 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import Any, Final
 
+import numpy as np
 from markupsafe import Markup
 
 from catalogs.files.atomic import atomic_write_text
 from catalogs.sky.survey_links import survey_links
+from flows.plots.axes import SvgAxes, new_axes, new_panels, svg
+from flows.plots.boundary import plot_contours, plot_objects
+from flows.plots.catalogue import plot_class_fractions, plot_feature, plot_flags, plot_sky
+from flows.plots.performance import (
+    plot_binned_share,
+    plot_confusion,
+    plot_errors_caught,
+    plot_reliability,
+    plot_threshold_curves,
+)
+from flows.plots.style import CLASSES, readable_feature, rescaled_ticks
 from flows.reports import tables
-from flows.reports._pictures import Picture, catalogue_pictures, drawn, training_pictures
-from flows.reports._templates import template
 from flows.reports.answers import Answer, training_answers
-from flows.reports.data import Made, NotableObject, TrainReport
+from flows.reports.data import (
+    BoundaryPicture,
+    Classification,
+    FeatureComparison,
+    Made,
+    NotableObject,
+    SkyMap,
+    StoredPictures,
+    TrainReport,
+)
 from flows.reports.report_table import ReportTable
 
 __all__ = [
@@ -30,12 +50,326 @@ __all__ = [
     "Page",
     "Picture",
     "TableGroup",
+    "catalogue_pictures",
     "drawn",
     "provenance",
     "render_page",
     "render_report",
+    "template",
+    "training_pictures",
     "write_report",
 ]
+
+
+def template(name: str) -> Any:
+    """Return a template of ours, of Jinja."""
+    return _environment().get_template(name)
+
+
+@cache
+def _environment() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 -- slow to import
+
+    return Environment(
+        loader=PackageLoader("flows", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+# The pictures of a report: first the two that matter most, then those that help to choose thresholds and reviews.
+
+MOST_FEATURES: Final = 6
+MOST_ROWS: Final = 30
+"""Rows of a confusion matrix from which it grows no more."""
+TOP: Final = {"width": 4.2, "height": 1.75}
+"""Size of a picture on the first screen, in inches."""
+WIDE: Final = {"width": 10.4, "height": 3.8}
+"""Size of a picture across the page, in inches."""
+
+Units = Mapping[str, tuple[str, str | None]]
+"""Expression and unit of each feature, by its name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A picture as a data URI, with a text for readers who cannot see it, and a caption."""
+
+    title: str
+    image: str
+    alt: str
+    caption: str
+    wide: bool = False
+
+
+def training_pictures(report: TrainReport) -> Iterator[Picture]:
+    """Yield the pictures of a model."""
+    yield _reliability(report)
+    if report.metrics.confusion:
+        yield _confusion(report)
+    if report.parts.pictures is not None:
+        yield _thresholds(report, report.parts.pictures)
+        yield from _by_quantity(report, report.parts.pictures)
+    if report.parts.boundary is not None:
+        yield _boundary(report, report.parts.boundary)
+    if report.metrics.accuracy < 1:  # else there are no errors to catch
+        yield _reviews(report)
+
+
+def catalogue_pictures(found: Classification, units: Units) -> Iterator[Picture]:
+    """Yield the pictures of a catalogue; `units` has each feature's expression and unit."""
+    n = sum(c.expected for c in found.classes.values())
+    if n > 0:
+        yield _fractions(found, n)
+    if found.sky is not None and len(found.sky.pixels):
+        yield _sky(found.sky)
+    elif found.flags:
+        yield _flags(found)
+    if found.features:
+        yield _features(found, units)
+
+
+def drawn(axes: SvgAxes, title: str, caption: str, alt: str, *, wide: bool = False) -> Picture:
+    """Return the drawing on some axes as a picture."""
+    image = f"data:image/svg+xml;base64,{base64.b64encode(svg(axes).encode()).decode('ascii')}"
+    return Picture(title=title, image=image, alt=alt, caption=caption, wide=wide)
+
+
+def _reliability(report: TrainReport) -> Picture:
+    bins = report.metrics.reliability
+    axes = plot_reliability(
+        new_axes(**TOP),
+        *([getattr(b, name) for b in bins] for name in ("predicted", "observed", "low", "high")),
+        label=report.metrics.reliability_of,
+    )
+    said = "; ".join(f"given {b.predicted:.2f}, observed {b.observed:.2f}" for b in bins)
+    caption = (
+        f"Of {report.metrics.judged_by} objects that were given a probability, the share that have the class, with "
+        "90 % intervals. On the dashed line the two are equal."
+    )
+    return drawn(axes, "Reliability", caption, f"Reliability diagram: {said}")
+
+
+def _confusion(report: TrainReport) -> Picture:
+    counts = np.asarray(report.metrics.confusion)
+    off = counts - np.diag(np.diag(counts))
+    j, k = np.unravel_index(int(off.argmax()), off.shape)
+    most = (
+        f"Most often {report.model.classes[j]} is taken for {report.model.classes[k]} ({off[j, k]:,} objects)."
+        if off[j, k]
+        else "No object is taken for one of another class."
+    )
+    caption = f"Each row is a true class and shows to which classes its {report.metrics.judged_by} objects go. {most}"
+    alt = "Confusion matrix: " + "; ".join(
+        f"{name}: "
+        + ", ".join(f"{n:,} {other}" for other, n in zip(report.model.classes, row, strict=True) if n)
+        for name, row in zip(report.model.classes, report.metrics.confusion, strict=True)
+    )
+    height = max(TOP["height"], 0.9 + 0.17 * min(len(counts), MOST_ROWS))
+    axes = plot_confusion(new_axes(TOP["width"], height), counts, report.model.classes)
+    return drawn(axes, "Confusion matrix", caption, alt)
+
+
+def _most_frequent(report: TrainReport) -> tuple[list[int], list[str], str]:
+    """Return the indices and names of as many classes as there are colours, and a sentence if others are left out."""
+    n = (
+        np.sum(report.metrics.confusion, axis=1)
+        if report.metrics.confusion
+        else report.model.training.training_counts
+    )
+    shown = sorted(np.argsort(-np.asarray(n), kind="stable")[: len(CLASSES)].tolist())
+    names = [report.model.classes[k] for k in shown]
+    return (
+        shown,
+        names,
+        f" The {len(shown)} most frequent classes." if len(shown) < len(report.model.classes) else "",
+    )
+
+
+def _thresholds(report: TrainReport, stored: StoredPictures) -> Picture:
+    shown, names, which = _most_frequent(report)
+    panels = new_panels(2, columns=2, **WIDE)
+    for axes, share, what in zip(
+        panels, (stored.completeness, stored.purity), ("completeness", "purity"), strict=True
+    ):
+        plot_threshold_curves(axes, stored.threshold, share[shown], names, what=what)
+    caption = (
+        "Taking only objects whose probability of the class is at least this: the share of the class that is found "
+        f"(left), and the share of those taken that is right (right). Choose what your sample needs.{which}"
+    )
+    at = [int(np.argmin(np.abs(np.asarray(stored.threshold) - t))) for t in (0.5, 0.9)]
+    alt = "Completeness and purity against threshold: " + "; ".join(
+        f"{name} at {stored.threshold[i]:.1f}: completeness {stored.completeness[k, i]:.2f}, "
+        f"purity {stored.purity[k, i]:.2f}"
+        for k, name in zip(shown, names, strict=True)
+        for i in at
+    )
+    return drawn(panels[0], "Completeness and purity against threshold", caption, alt, wide=True)
+
+
+def _by_quantity(report: TrainReport, stored: StoredPictures) -> Iterator[Picture]:
+    shown, names, which = _most_frequent(report)
+    magnitude = readable_feature(stored.magnitude_name, stored.magnitude_name, "mag").label
+    latitude = "distance from the Galactic plane |b| (deg)"
+    kinds = (
+        ("magnitude", stored.magnitude_centres, stored.magnitude_counts, magnitude, "faint objects"),
+        (
+            "galactic latitude",
+            stored.latitude_centres,
+            stored.latitude_counts,
+            latitude,
+            "objects near the plane",
+        ),
+    )
+    for name, centres, counts, label, where in kinds:
+        if centres is None or counts is None:
+            continue
+        left, right = new_panels(2, columns=2, **WIDE)
+        plot_binned_share(left, centres, counts[:, :, shown], names, what="completeness", label=label)
+        plot_binned_share(right, centres, counts[:, :, shown], names, what="purity", label=label)
+        caption = (
+            f"Completeness (left) and purity (right) in bins of {label}, with 95 % intervals. "
+            f"Where a curve falls, the classes of {where} deserve less trust than the average.{which}"
+        )
+        alt = f"Completeness and purity by {name}, in {len(centres)} bins from {centres[0]:.3g} to {centres[-1]:.3g}"
+        yield drawn(left, f"Completeness and purity by {name}", caption, alt, wide=True)
+
+
+def _reviews(report: TrainReport) -> Picture:
+    axes = plot_errors_caught(new_axes(**WIDE), report.metrics.risk.reviewed, report.metrics.risk.moderated)
+    return drawn(
+        axes,
+        "Errors caught by review",
+        f"Share of the {report.metrics.judged_by} errors that a review of the least certain objects would catch: the "
+        "further above the dotted line, the more errors a reviewer finds in the same time.",
+        "Errors caught against share reviewed: "
+        + "; ".join(f"{r.share:.0%} reviewed, {r.moderated:.0%} caught" for r in report.metrics.reviews),
+        wide=True,
+    )
+
+
+def _boundary(report: TrainReport, picture: BoundaryPicture) -> Picture:
+    units = {f.name: (f.expression, f.unit) for f in report.model.training.features}
+    x, y = (readable_feature(name, *units.get(name, ("", None))) for name in (picture.x_name, picture.y_name))
+    axes = new_axes(width=8.2, height=4.8)
+    plot_contours(axes, picture.x, picture.y, picture.moderated, classes=report.model.classes)
+    plot_objects(
+        axes,
+        picture.point_x,
+        picture.point_y,
+        picture.point_class,
+        report.model.classes,
+        names=(x.label, y.label),
+    )
+    for feature, nodes, write in ((x, picture.x, axes.set_xticks), (y, picture.y, axes.set_yticks)):
+        if feature.inverse is not None:
+            write(*rescaled_ticks(nodes[0], nodes[-1], feature.inverse))
+    return drawn(
+        axes,
+        "Where the classes meet",
+        f"Labelled objects over {x.short} and {y.short}, the two features that tell most. The deeper the shade, the "
+        "surer the class, the other features at their mean given these two; on the lines a class has probability 0.5.",
+        f"Class probabilities over {x.short} and {y.short}",
+        wide=True,
+    )
+
+
+def _fractions(found: Classification, n: float) -> Picture:
+    classes = found.classes.values()
+    errors = [c.error for c in classes]
+    known = None if None in errors else [(e or 0.0) / n for e in errors]
+    shares, interval = [c.expected / n for c in classes], None
+    bars = "Bars sum the probabilities"
+    ends = _census_shares(found)
+    if ends is not None:
+        shares, interval = ends[0], ends[1:]
+        bars = "Bars are the counts of the classes, with 95 % intervals"
+    names = [*found.classes]
+    assigned = [c.assigned / n for c in classes]
+    labelled = [found.label_shares.get(name, 0.0) for name in names] if found.label_shares else None
+    axes = plot_class_fractions(
+        new_axes(**TOP), names, assigned, shares, known, interval=interval, labelled=labelled
+    )
+    said = "; ".join(f"{name} {share:.1%}" for name, share in zip(names, shares, strict=True))
+    return drawn(
+        axes,
+        "How many of each class",
+        f"{bars}; circles count the most probable class{'; grey bars are the labels' if labelled else ''}. Where bars "
+        "and circles differ, use the bars: circles favour the frequent classes.",
+        f"Shares of the classes: {said}",
+    )
+
+
+def _census_shares(found: Classification) -> list[list[float]] | None:
+    """Return the share of each class (K,) by the census, and the ends of the intervals; None where one is not said."""
+    census = found.census
+    classes = [] if census is None else [census.classes.get(name) for name in found.classes]
+    rows = [(c.count, c.low, c.high) for c in classes if c is not None]
+    if census is None or len(rows) < len(found.classes) or any(None in row for row in rows):
+        return None
+    return [
+        [float(value or 0) / max(1, census.n_rows) for value in column] for column in zip(*rows, strict=True)
+    ]
+
+
+def _sky(sky: SkyMap) -> Picture:
+    share = np.asarray(sky.flagged) / np.maximum(sky.n, 1)
+    axes = plot_sky(
+        new_axes(**TOP),
+        sky.pixels,
+        share,
+        order=sky.order,
+        title="share that needs a look",
+        colour=CLASSES[3],
+        percent=True,
+    )
+    axes.set(xlim=(-3, 3))  # beside the map, so that it is not stretched
+    return drawn(
+        axes,
+        "What needs a look, on the sky",
+        "The share of objects whose flags ask for a look; palest where none is flagged; east is left. A patch that "
+        "stands out is a problem of the data more often than of the sky.",
+        f"Map of the sky in {len(sky.pixels):,} HEALPix pixels of order {sky.order}: share of objects flagged",
+    )
+
+
+def _flags(found: Classification) -> Picture:
+    return drawn(
+        plot_flags(new_axes(**TOP), [*found.flags], [f.share for f in found.flags.values()]),
+        "What is flagged",
+        "The share of objects with each flag; the table of flags says what they mean. There is no map of the sky: "
+        "positions are not known here.",
+        "Shares of flags: " + "; ".join(f"{name} {f.share:.1%}" for name, f in found.flags.items()),
+    )
+
+
+def _features(found: Classification, units: Units) -> Picture:
+    features = sorted(found.features, key=lambda f: f.name not in found.drifted)
+    shown: list[FeatureComparison] = features[:MOST_FEATURES]
+    panels = new_panels(len(shown), height=2.5 * -(-len(shown) // 3))
+    for axes, feature in zip(panels, shown, strict=True):
+        readable = readable_feature(feature.name, *units.get(feature.name, ("", None)))
+        plot_feature(
+            axes,
+            feature.edges,
+            feature.training,
+            feature.target,
+            ends=(feature.low, feature.high),
+            name=readable.label,
+            inverse=readable.inverse,
+        )
+    left = len(features) - len(shown)
+    return drawn(
+        panels[0],
+        "Features: training against target",
+        f"Grey: the labelled objects; blue: {found.catalogue}. Where blue rises where there is no grey, the labels "
+        f"say nothing.{f' {left} more features are not shown.' if left else ''}",
+        "Distributions of " + ", ".join(f.name for f in shown) + " in the training set and in the target",
+        wide=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +441,7 @@ def render_report(report: TrainReport) -> str:
             use=use,
             four=four,
             parts=(AnswerPart(answer=odd), _looked_at(look, parts.notes.objects)),
-            pictures=_pictures(report),
+            pictures=_all_pictures(report),
             lacking=""
             if parts.pictures is not None and model.metrics.confusion
             else "This model is of a version that did not keep what some pictures need: train it again to see them.",
@@ -150,7 +484,7 @@ def provenance(report: TrainReport) -> dict[str, str]:
     }
 
 
-def _pictures(report: TrainReport) -> tuple[Picture, ...]:
+def _all_pictures(report: TrainReport) -> tuple[Picture, ...]:
     """Return the pictures of a model, then those of the catalogues in the report."""
     units = {f.name: (f.expression, f.unit) for f in report.model.training.features}
     found = [p for one in report.classifications for p in catalogue_pictures(one, units)]

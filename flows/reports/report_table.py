@@ -16,8 +16,6 @@ from rich.text import Text
 
 __all__ = ["ReportTable", "class_words", "percent", "printable", "to_rich"]
 
-# A table of texts, the form that every renderer of reports accepts.
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReportTable:
@@ -50,9 +48,6 @@ def percent(share: float | None, digits: int = 1) -> str:
 def printable(text: str) -> str:
     """Return the text on one line, without control characters: they steer terminals."""
     return "".join(c if c.isprintable() else " " for c in text)
-
-
-# How a sentence names a class: "class 5", where the name alone would be read as a number.
 
 
 def class_words(name: str) -> str:

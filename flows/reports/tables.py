@@ -1,17 +1,23 @@
-"""The tables of a training's report: candidates, classes, features and statistics."""
+"""The tables of a training's report: candidates, classes, features and statistics.
+
+They are made once and rendered three ways: HTML (the template), terminal (rich), Markdown.  A cell is text that may
+come from a catalogue or a specification, so every renderer takes it literally.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from blr.candidates.candidate import CandidateRow, PosteriorCheck
 from catalogs.profile.split import SplitSummary
-from flows.models.skill import gain_interval
-from flows.reports._findings import class_performance, plain_end
-from flows.reports.answers import training_answers
+from flows.models.description import ModelDescription
+from flows.models.listing import gain_interval
+from flows.reports.answers import class_performance, plain_end, training_answers
 from flows.reports.data import Classification, TrainReport, judged_objects
-from flows.reports.grouping import grouping_tables
 from flows.reports.report_table import ReportTable, percent, printable, to_rich
 
 __all__ = [
@@ -26,6 +32,8 @@ __all__ = [
     "feature_set",
     "feature_table",
     "flag_table",
+    "grouping_lines",
+    "grouping_tables",
     "label_table",
     "literal",
     "markdown_report",
@@ -39,7 +47,82 @@ __all__ = [
     "to_rich",
 ]
 
-# Why the candidate of the smallest log loss on rows that no fit saw is not the one selected, in one sentence.
+# Classes that the features cannot tell apart: the sentence, the table, and the lines that join them.
+
+MOST_PAIRS = 3
+"""Pairs of classes that the sentence names."""
+MOST_IN_NAME = 3
+"""Classes up to which a group is named after all of them."""
+
+
+def grouping_lines(model: ModelDescription) -> list[str]:
+    """Return what a terminal shows of classes that the features cannot tell apart; nothing where there are none."""
+    words = _words(model)
+    if not words:
+        return []
+    advice = "To use the groups, put these lines into the specification and train again:"
+    return [words, advice, "", "[label.classes]", *_classes(model), ""]
+
+
+def grouping_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
+    """Return one table of the groups of classes; none where no classes are joined."""
+    groups, counts = _joined(model), np.asarray(model.metrics.confusion)
+    rows = []
+    for group, line in zip(groups, _classes(model), strict=True):
+        within, n = counts[np.ix_(group, group)], int(counts[list(group)].sum())
+        wrong = int(within.sum() - within.trace())
+        rows.append((", ".join(model.classes[k] for k in group), f"{n:,}", percent(wrong / max(n, 1)), line))
+    table = ReportTable(
+        title="Classes that could be one",
+        columns=("classes", "objects", "assigned to another of them", "line for the specification"),
+        rows=tuple(rows),
+        numeric=frozenset({1, 2}),
+        remark=_words(model),
+        note="Two classes are joined if the features know less than a tenth of what tells them apart, those that "
+        "lose least first. To use the groups, put the lines in the place of [label.classes] and train again.",
+    )
+    return (table,) if rows else ()
+
+
+def _words(model: ModelDescription) -> str:
+    """Return the sentence on classes that the features cannot tell apart; "" where there are none."""
+    found, groups = model.metrics.grouping, _joined(model)
+    if found is None or not groups:
+        return ""
+    pairs = []
+    for j, k, *shares in found.mistaken[:MOST_PAIRS]:
+        a, b = (percent(share, 0) for share in shares)
+        how_many = f"{a} of each" if a == b else f"{a} and {b}"
+        pairs.append(f"{model.classes[j]} and {model.classes[k]}: {how_many} are taken for the other")
+    return (
+        f"The features cannot tell all classes apart ({'; '.join(pairs)}). {len(groups)} groups keep "
+        f"{percent(found.kept, 0)} of what the model knows of the {len(model.classes)} classes."
+    )
+
+
+def _classes(model: ModelDescription) -> list[str]:
+    """Return the lines of [label.classes] that make classes of the groups; none where no classes are joined."""
+    lines = []
+    for group in _joined(model):
+        first = max(group, key=lambda k: model.training.training_counts[k])
+        name = "/".join(model.classes[k] for k in group)
+        if len(group) > MOST_IN_NAME:
+            name = f"{model.classes[first]} and {len(group) - 1} more"
+        spellings = [text for k in group for text in model.spellings[k]]
+        lines.append(f"{_toml(name)} = [{', '.join(map(_toml, spellings))}]")
+    return lines
+
+
+def _joined(model: ModelDescription) -> tuple[tuple[int, ...], ...]:
+    """Return the groups of classes; none where no classes are joined."""
+    found = model.metrics.grouping
+    return () if found is None or len(found.groups) == len(model.classes) else found.groups
+
+
+def _toml(text: str) -> str:
+    """Return a text as TOML has it."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+
 
 CRITERIA = {"evidence": "log evidence", "bic": "BIC", "loo": "left-out log density"}
 """Name of the score that ranks the candidates, by the value of select.by."""
@@ -206,11 +289,6 @@ TERMS = (
     ),
 )
 """Words that only statisticians use, and what they mean."""
-
-
-# The report's tables, made once and rendered three ways: HTML (the template), terminal (rich), Markdown.
-#
-# A cell is text that may come from a catalogue or a specification, so every renderer takes it literally.
 
 
 def report_tables(report: TrainReport) -> tuple[ReportTable, ...]:

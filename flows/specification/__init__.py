@@ -11,7 +11,6 @@ For this folder alone:
 
 - `_basis`: The tables of the bases that a candidate may have; the keys are the keywords of `fit` of that basis
   in `blr`.
-- `_fields`: The base class of the tables of a specification, and the types of values that several tables have.
 """
 
 __all__ = ["catalog", "label", "specification", "toml_file"]

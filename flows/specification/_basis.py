@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from flows.specification._fields import SpecificationTable
+from flows.specification.catalog import SpecificationTable
 
 __all__ = [
     "BASIS_KINDS",

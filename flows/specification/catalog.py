@@ -7,16 +7,16 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from catalogs.catalog.catalog import Checksums
 from catalogs.errors import ExpressionError
 from catalogs.expressions.expression import parse
+from catalogs.remote.urls import has_secret, is_remote, shown
 from catalogs.sky.photometry import EXTINCTION, Sentinel
-from flows.specification._fields import Paths, PositionUnit, SpecificationTable, listed
 
 __all__ = [
     "ERROR",
@@ -27,7 +27,11 @@ __all__ = [
     "Extinction",
     "LabelRange",
     "Marks",
+    "Paths",
+    "PositionUnit",
     "Sentinels",
+    "SourceText",
+    "SpecificationTable",
     "TableName",
     "Target",
     "as_sentinels",
@@ -35,10 +39,42 @@ __all__ = [
     "check_states",
     "label_of",
     "label_ranges",
+    "listed",
     "made_by",
     "number_range",
     "overlapping",
 ]
+
+
+class SpecificationTable(BaseModel):
+    """A table of the specification: without unknown keys, infinities, or later changes."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, str_strip_whitespace=True, allow_inf_nan=False, defer_build=True
+    )
+
+
+def listed(value: Any) -> Any:
+    """Return a single value as a tuple of one, so that users need not write a list for it."""
+    return (value,) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else value
+
+
+def without_secret(path: str) -> str:
+    """Return a path or URL; ValueError where a URL may hold a secret, since other people read specifications."""
+    if is_remote(path) and has_secret(path):
+        raise ValueError(
+            f"got '{shown(path)}' with a user, a password or a query, expected a URL without them, since a "
+            "specification is kept in models and on Prefect's pages; put passwords into ~/.netrc or the "
+            "driver's settings, or fetch the file"
+        )
+    return path
+
+
+SourceText = Annotated[str, AfterValidator(without_secret)]
+Paths = Annotated[tuple[SourceText, ...], BeforeValidator(listed), Field(min_length=1)]
+PositionUnit = Literal["deg", "rad", "sexagesimal", "hours"]
+"""The same units as in `catalogs.sky.positions`, which this module does not import."""
+
 
 # Ranges of numbers in a specification: '0..5' is 0 <= x < 5, '..0' is all below 0, '5..' all from 5 on.
 #
@@ -224,8 +260,6 @@ def made_by(name: str, bands: Mapping[str, Band]) -> str | None:
     return stem if name.endswith(ERROR) and has_error else None
 
 
-# The table [catalog]: the labelled catalogue, and the values that mark a missing measurement.
-
 Sentinels = Annotated[tuple[float | str, ...], BeforeValidator(listed)]
 TableName = Annotated[str, Field(min_length=1)] | Annotated[int, Field(ge=0)]
 
@@ -296,9 +330,6 @@ def check_states(marks: Mapping[str, Marks]) -> None:
                 f"got {value!r} of column '{name}' in {one} and in {other}, expected it in one of them, "
                 "since they have different meanings; remove it from the other"
             )
-
-
-# The table [target]: how the catalogue to classify differs from the labelled one.
 
 
 class Target(SpecificationTable):

@@ -10,8 +10,13 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
 from catalogs.errors import nearest
-from flows.specification._fields import PositionUnit, SourceText, SpecificationTable
-from flows.specification.catalog import label_ranges, overlapping
+from flows.specification.catalog import (
+    PositionUnit,
+    SourceText,
+    SpecificationTable,
+    label_ranges,
+    overlapping,
+)
 
 __all__ = ["Label", "LabelTable", "Noise", "check_noise", "stated_confusion"]
 
@@ -95,8 +100,6 @@ def stated_confusion(noise: Any, classes: Sequence[str]) -> NDArray[np.float64]:
         confusion[k, k] = 1.0 - confusion[k].sum()
     return confusion
 
-
-# The table [label]: what the classes are, and where an object's class is written.
 
 ClassName = Annotated[str, Field(min_length=1, max_length=64)]
 

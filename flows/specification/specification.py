@@ -18,13 +18,14 @@ from catalogs.expressions.expression import parse
 from catalogs.profile.split import FINEST_ORDER
 from flows.runs.model_reference import NAME_PATTERN
 from flows.specification._basis import Basis, LinearBasis
-from flows.specification._fields import Paths, SpecificationTable
 from flows.specification.catalog import (
     MARKS,
     Band,
     CatalogTable,
     Expression,
     Marks,
+    Paths,
+    SpecificationTable,
     Target,
     check_expressions,
     check_states,
@@ -53,8 +54,6 @@ __all__ = [
     "check_sets",
     "specification_hash",
 ]
-
-# The table [census]: the bins in which the census of a classification counts objects.
 
 
 class CensusTable(SpecificationTable):
@@ -89,8 +88,6 @@ class CensusTable(SpecificationTable):
             )
         return self
 
-
-# The table [output]: what annotated catalogues look like.
 
 MOST_SET_CLASSES = 31
 """Most classes of prediction sets: each has a bit of a 32-bit integer, whose last bit is the sign."""
@@ -202,9 +199,6 @@ def check_selected(
         )
 
 
-# The table [run]: where the work is done.
-
-
 class Run(SpecificationTable):
     """Where the work is done; no result depends on it."""
 
@@ -215,8 +209,6 @@ class Run(SpecificationTable):
         "Dask scheduler, or the path of its scheduler file; default: threads",
     )
 
-
-# The table [shift]: what is done where the training set is unlike the catalogue to classify.
 
 ROUNDING = 0.01
 """Largest difference from 1 of the sum of class shares, which people round."""
@@ -277,12 +269,6 @@ class Shift(SpecificationTable):
                 "the same and only their shares differ; remove the key whose assumption does not hold"
             )
         return self
-
-
-# The specification of a model, in one TOML file; pydantic models define the tables and keys of the file.
-#
-# Prefect's form is drawn from the same models, so each field has a description and its bounds.  `toml_file.py` reads
-# the file and writes the error messages.
 
 
 class Split(SpecificationTable):

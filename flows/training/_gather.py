@@ -23,10 +23,8 @@ from catalogs.profile.split import SplitSummary
 from catalogs.sky.photometry import ZERO_POINT, State, softening_of, unit_factor
 from flows.engines.engine import current_engine
 from flows.errors import SpecificationError, TrainingError
-from flows.features.reader import FeatureReader, training_reader
-from flows.features.sentinels import check_marks
+from flows.features.reader import FeatureReader, check_marks, training_reader, training_table
 from flows.features.split import Chosen, held_out
-from flows.features.table_choice import training_table
 from flows.features.units import in_units_of_the_first
 from flows.inputs.opening import Piece, Workers, first_rows, pieces_of, thinned
 from flows.labels.classes import (
@@ -37,9 +35,8 @@ from flows.labels.classes import (
     label_reader,
     repeated_in_conflict,
 )
-from flows.labels.reader import LabelReader, check_classes
+from flows.labels.reader import AnnotatorNames, LabelReader, annotator_groups, check_classes
 from flows.labels.source import LabelSource
-from flows.labels.votes import AnnotatorNames, annotator_groups
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._reading import BatchOfRows, ByEngine, ContentHash, Readers, RowReading, read_by_workers

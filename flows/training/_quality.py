@@ -20,9 +20,8 @@ from catalogs.text.table import commented_out
 from flows.features.leaks import found_leaks, without_sentinels
 from flows.features.reader import apply_sentinels, label_columns_reader
 from flows.features.split import position_unit
-from flows.labels.reader import LabelReader
+from flows.labels.reader import LabelReader, VoteReader, most_voted
 from flows.labels.source import LabelSource
-from flows.labels.votes import VoteReader, most_voted
 from flows.models.description import CatalogueQuality, SuspectedLeak
 from flows.specification.specification import Specification
 

@@ -37,10 +37,9 @@ from flows.features.split import position_unit, split_columns, split_places
 from flows.features.units import in_units_of_the_first
 from flows.inputs.opening import Piece, Workers
 from flows.labels.classes import name_hashes
-from flows.labels.reader import LabelReader, label_texts
+from flows.labels.reader import LabelReader, VoteReader, label_texts, most_voted
 from flows.labels.reviews import Reviews
 from flows.labels.source import LabelSource
-from flows.labels.votes import VoteReader, most_voted
 from flows.specification.specification import Specification
 from flows.training._rows import Part, check_seen
 

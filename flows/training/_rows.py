@@ -27,7 +27,7 @@ from catalogs.files.atomic import StorageError
 from catalogs.profile.split import SplitSummary
 from flows.errors import EngineError
 from flows.features.split import sides
-from flows.labels.votes import AnnotatorNames
+from flows.labels.reader import AnnotatorNames
 from flows.specification.specification import Specification
 
 __all__ = [

@@ -20,9 +20,9 @@ from blr.decisions import errors_caught
 from blr.selection.grouping import group_classes
 from blr.selection.skill import paired_gain, skill
 from catalogs.sky.positions import galactic_latitude
-from flows.models.asdf_file import write_tree
-from flows.models.description import Metrics, ReliabilityBin, Review, RiskCurve, TrustSummary
-from flows.models.model import Model
+from flows.models.description import Metrics, ReliabilityBin, Review, RiskCurve, TargetShift, TrustSummary
+from flows.models.listing import SkillSummary
+from flows.models.model import Model, write_tree
 from flows.models.row_files import (
     JudgedRows,
     KnownLabels,
@@ -33,8 +33,6 @@ from flows.models.row_files import (
     write_labelled_objects,
     write_unseen_rows,
 )
-from flows.models.shift import TargetShift
-from flows.models.skill import SkillSummary
 from flows.models.store import Store
 from flows.models.store_folder import StoredModel
 from flows.reports.boundary import boundary_picture

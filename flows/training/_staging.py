@@ -41,10 +41,11 @@ from flows.models.description import (
     InputFile,
     LabelledSample,
     LabelSummary,
+    TargetShift,
     TrainingDescription,
+    WrongLabels,
+    WrongLabelShare,
 )
-from flows.models.label_noise import WrongLabels, WrongLabelShare
-from flows.models.shift import TargetShift
 from flows.models.store import Store
 from flows.runs.progress import tell
 from flows.specification.label import check_noise, stated_confusion

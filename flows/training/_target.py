@@ -27,13 +27,11 @@ from catalogs.errors import CatalogError
 from flows.documents import read_document, write_document
 from flows.engines.engine import current_engine
 from flows.errors import SpecificationError, TrainingError, UsageError
-from flows.features.reader import FeatureReader, target_reader
-from flows.features.sentinels import check_target_marks
-from flows.features.table_choice import target_table
+from flows.features.reader import FeatureReader, check_target_marks, target_reader, target_table
 from flows.features.units import converted
 from flows.inputs.opening import opened, thinned
 from flows.inputs.resolve import resolve_sources
-from flows.models.shift import ESTIMATED, ComparedTarget, SetDifference, ShareCorrection, TargetLoss
+from flows.models.description import ESTIMATED, ComparedTarget, SetDifference, ShareCorrection, TargetLoss
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._reading import ContentHash, spelled

@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from flows.labels.classes import conflict_words
-from flows.models.description import LabelledSample, LabelSummary, ModelDescription, TrainingDescription
-from flows.models.label_noise import noise_words
+from flows.models.description import (
+    LabelledSample,
+    LabelSummary,
+    ModelDescription,
+    TrainingDescription,
+    noise_words,
+)
 from flows.reports.data import Classification, ReportParts, TrainReport
 from flows.training._quality import leak_words, quality_remarks
 

@@ -24,9 +24,8 @@ from catalogs.catalog.catalog import Catalog
 from flows.engines.choice import THREADS_HERE, EngineChoice
 from flows.engines.engine import Engine, current_engine, working_here, working_on
 from flows.errors import TrainingError
-from flows.features.reader import training_reader
+from flows.features.reader import training_reader, training_table
 from flows.features.split import split_columns
-from flows.features.table_choice import training_table
 from flows.inputs.opening import opened_whole, with_checksums
 from flows.inputs.resolve import resolve_sources
 from flows.inputs.source import RemoteSource

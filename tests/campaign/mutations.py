@@ -35,8 +35,7 @@ from astropy.io import fits
 from astropy.table import Table
 
 from flows.cli.app import run
-from flows.models.asdf_file import read_tree, write_tree
-from flows.models.model import digest
+from flows.models.model import digest, read_tree, write_tree
 from tests.campaign.harm import Harm
 from tests.campaign.tally import Line
 from tests.campaign.zygote import WORK

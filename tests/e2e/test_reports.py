@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from flows.reports.catalogue_answers import ReleaseTroubles
-from flows.reports.catalogue_page import ClassificationReport, render_classification
+from flows.reports.catalogue_page import ClassificationReport, ReleaseTroubles, render_classification
 from flows.reports.data import FeatureComparison, Made, NotableObject, SkyMap, StoredPictures
 from flows.reports.explanation import ClassExample, FeatureContribution, LikeObject
 from flows.reports.html import render_report

@@ -21,8 +21,7 @@ import numpy as np
 import pytest
 
 from flows.cli.app import run
-from flows.models.asdf_file import read_tree, write_tree
-from flows.models.model import SCHEMA_VERSION, digest
+from flows.models.model import SCHEMA_VERSION, digest, read_tree, write_tree
 from flows.models.store import Store
 
 Run = Callable[..., tuple[int, str, str]]

@@ -11,7 +11,7 @@ from astropy.table import Table
 
 import catalogs
 from flows.draft.specification import Start, starting_specification
-from flows.models.asdf_file import read_model
+from flows.models.model import read_model
 from tests.flows.verbs import train
 
 

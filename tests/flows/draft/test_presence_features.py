@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogs
-from flows.draft._expressions import _gain, telling
+from flows.draft._columns import _gain, telling
 from flows.draft.specification import Start, starting_specification
 from flows.tables import classify_table
 from flows.training import steps

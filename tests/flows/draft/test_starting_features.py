@@ -19,8 +19,8 @@ from catalogs.expressions.expression import parse
 from catalogs.profile import split
 from catalogs.profile.quality import about_a_colour, about_a_magnitude
 from flows.cli.app import run
+from flows.draft._columns import quick_loss
 from flows.draft._exclusions import error_of, is_dust, is_flag, is_of_the_observation, is_score, is_type
-from flows.draft._suspects import quick_loss
 from flows.draft.specification import Start, starting_specification
 from flows.errors import TrainingError
 from flows.labels.reader import LabelReader, check_classes

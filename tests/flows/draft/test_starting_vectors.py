@@ -12,7 +12,7 @@ from astropy.io import fits
 import catalogs
 from catalogs.expressions.expression import parse
 from flows.draft.specification import starting_specification
-from flows.features.flux_units import error_scale
+from flows.features.columns import error_scale
 
 N, BANDS = 300, 5
 

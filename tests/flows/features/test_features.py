@@ -15,8 +15,7 @@ from catalogs.catalog.catalog import Catalog, Column
 from catalogs.errors import ColumnNotFoundError, ExpressionError
 from catalogs.expressions.expression import parse
 from flows.errors import TrainingError
-from flows.features._derived_columns import DerivedColumns
-from flows.features.column_mapping import ColumnMapping
+from flows.features.columns import ColumnMapping, DerivedColumns
 from flows.features.reader import FeatureReader, apply_sentinels
 from flows.labels.reader import LabelReader, check_classes, label_texts
 from flows.specification.specification import Label

@@ -10,10 +10,9 @@ from catalogs.arrays.values import NO_VALUES
 from catalogs.errors import ExpressionError
 from catalogs.sky.photometry import State
 from flows.errors import SpecificationError, TrainingError
-from flows.features._derived_columns import DerivedColumns
+from flows.features.columns import DerivedColumns
 from flows.features.reader import FeatureReader, training_reader
-from flows.labels.reader import label_texts
-from flows.labels.votes import VoteReader
+from flows.labels.reader import VoteReader, label_texts
 from flows.specification.specification import Specification
 from flows.specification.toml_file import parse_specification
 from tests.flows.verbs import train

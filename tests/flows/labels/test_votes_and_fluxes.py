@@ -16,8 +16,7 @@ import catalogs
 from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.errors import CatalogError
 from catalogs.sky.photometry import ZERO_POINT, unit_factor
-from flows.features.column_mapping import ColumnMapping
-from flows.features.flux_units import flux_unit
+from flows.features.columns import ColumnMapping, flux_unit
 from flows.features.reader import training_reader
 from flows.features.units import conversions
 from flows.specification.toml_file import parse_specification

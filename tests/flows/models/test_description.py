@@ -9,10 +9,15 @@ import pytest
 
 from flows.documents import from_document, to_document
 from flows.errors import DocumentError, ModelError
-from flows.models.asdf_file import read_facts, read_tree, write_tree
-from flows.models.description import Metrics
-from flows.models.model import Model
-from flows.models.shift import ComparedTarget, SetDifference, ShareCorrection, TargetLoss, TargetShift
+from flows.models.description import (
+    ComparedTarget,
+    Metrics,
+    SetDifference,
+    ShareCorrection,
+    TargetLoss,
+    TargetShift,
+)
+from flows.models.model import Model, read_facts, read_tree, write_tree
 from flows.models.store import Store
 
 

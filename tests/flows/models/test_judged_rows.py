@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from blr.selection.skill import paired_gain
-from flows.models.comparison import compare
+from flows.models.promotion import compare
 from flows.models.request import PromoteRequest
 from flows.models.row_files import (
     JudgedRows,

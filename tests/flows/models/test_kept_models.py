@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.errors import ModelError
-from flows.models.asdf_file import MOST_KEPT, read_model, read_tree
-from flows.models.model import Tree
+from flows.models.model import MOST_KEPT, Tree, read_model, read_tree
 from flows.models.store import Store
 
 
@@ -23,8 +22,8 @@ def test_the_bytes_of_a_model_are_parsed_once(
         parsed.append(path)
         return read_tree(path)
 
-    monkeypatch.setattr("flows.models.asdf_file.read_tree", reading)
-    monkeypatch.setattr("flows.models.asdf_file._KEPT", {})
+    monkeypatch.setattr("flows.models.model.read_tree", reading)
+    monkeypatch.setattr("flows.models.model._KEPT", {})
     content = Store(trained / "models").find("morphology").path.read_bytes()
     paths = [tmp_path / str(n) / "model.asdf" for n in range(7)]
     for n, path in enumerate(paths):

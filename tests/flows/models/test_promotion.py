@@ -14,8 +14,7 @@ import pytest
 import catalogs
 from flows.classification.release_changes import in_release
 from flows.errors import ModelError, UsageError
-from flows.models.comparison import compare
-from flows.models.promotion import reject, undo
+from flows.models.promotion import compare, reject, undo
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from flows.models.store_folder import champion_before, read_history

@@ -24,9 +24,17 @@ from flows.cli._options import ListOptions
 from flows.cli.app import run
 from flows.documents import from_document, to_document
 from flows.errors import ModelError
-from flows.models.asdf_file import read_model, read_tree, write_model, write_tree
 from flows.models.description import ModelDescription
-from flows.models.model import SCHEMA_VERSION, digest, make_version, model_id
+from flows.models.model import (
+    SCHEMA_VERSION,
+    digest,
+    make_version,
+    model_id,
+    read_model,
+    read_tree,
+    write_model,
+    write_tree,
+)
 from flows.models.row_files import read_judged_rows
 from flows.models.store import Store
 from flows.specification.toml_file import load_specification

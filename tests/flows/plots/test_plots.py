@@ -16,8 +16,7 @@ from matplotlib.image import imread
 
 from flows.plots.axes import new_axes, svg
 from flows.plots.boundary import plot_boundaries, plot_contours, plot_objects
-from flows.plots.catalogue import plot_class_fractions, plot_feature, plot_flags
-from flows.plots.names import readable_feature
+from flows.plots.catalogue import _projected, plot_class_fractions, plot_feature, plot_flags, plot_sky
 from flows.plots.performance import (
     plot_binned_share,
     plot_confusion,
@@ -25,8 +24,7 @@ from flows.plots.performance import (
     plot_reliability,
     plot_threshold_curves,
 )
-from flows.plots.sky import _projected, plot_sky
-from flows.plots.style import CLASSES, DARK, percent_ticks, plain_ticks, rescaled_ticks
+from flows.plots.style import CLASSES, DARK, percent_ticks, plain_ticks, readable_feature, rescaled_ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 X, Y = np.linspace(0, 5, 21), np.linspace(0, 1, 16)

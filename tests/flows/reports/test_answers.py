@@ -12,11 +12,15 @@ import pytest
 
 from blr.census.results import Census, ClassCensus, SelectionCensus
 from blr.trust.verdict import TrustAnswer
-from flows.models.description import CatalogueQuality, TrustSummary
-from flows.models.shift import ComparedTarget, SetDifference, TargetShift
-from flows.reports._findings import class_performance
-from flows.reports.answers import answer_lines, training_answers
-from flows.reports.catalogue_answers import (
+from flows.models.description import (
+    CatalogueQuality,
+    ComparedTarget,
+    SetDifference,
+    TargetShift,
+    TrustSummary,
+)
+from flows.reports.answers import answer_lines, class_performance, training_answers
+from flows.reports.catalogue_page import (
     ClassifyingModel,
     ReleaseTroubles,
     classification_answers,

@@ -28,15 +28,14 @@ from flows.models.description import (
     ReliabilityBin,
     Review,
     RiskCurve,
+    TargetShift,
     TrainingDescription,
     TrustSummary,
+    WrongLabels,
 )
-from flows.models.label_noise import WrongLabels
-from flows.models.shift import TargetShift
 from flows.reports import tables
-from flows.reports._pictures import training_pictures
 from flows.reports.data import BoundaryPicture, Classification, ReportParts, TrainReport
-from flows.reports.html import render_report, write_report
+from flows.reports.html import render_report, training_pictures, write_report
 from flows.runs.summary import ClassEstimate, FlagCount
 from tests.flows.candidates import CANDIDATE
 

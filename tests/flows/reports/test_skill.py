@@ -18,11 +18,10 @@ from flows.cli._list import run_list, show_models
 from flows.cli._models import show_trained
 from flows.cli._options import ListOptions
 from flows.documents import from_document, to_document
-from flows.models.asdf_file import write_model
-from flows.models.comparison import compare
-from flows.models.listing import ModelListing
+from flows.models.listing import ModelListing, SkillSummary, skill_words
+from flows.models.model import write_model
+from flows.models.promotion import compare
 from flows.models.request import PromoteRequest
-from flows.models.skill import SkillSummary, skill_words
 from flows.models.store import Store
 from flows.reports import tables
 from flows.reports.card import model_card

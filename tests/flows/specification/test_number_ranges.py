@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from catalogs.expressions.expression import parse
 from catalogs.sky.photometry import is_sentinel
 from flows.errors import SpecificationError
-from flows.features._derived_columns import DerivedColumns
+from flows.features.columns import DerivedColumns
 from flows.features.reader import FeatureReader
 from flows.specification.catalog import as_sentinels, number_range
 from flows.specification.toml_file import parse_specification

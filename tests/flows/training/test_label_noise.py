@@ -11,9 +11,9 @@ import pytest
 
 from blr.candidates.rows import LabelledRows, TrainingSet
 from flows.errors import SpecificationError, TrainingError
-from flows.labels.votes import OTHERS, AnnotatorNames, annotator_groups
-from flows.models.asdf_file import read_model
-from flows.models.label_noise import noise_words
+from flows.labels.reader import OTHERS, AnnotatorNames, annotator_groups
+from flows.models.description import noise_words
+from flows.models.model import read_model
 from flows.models.store import Store
 from flows.specification.label import stated_confusion
 from flows.specification.toml_file import parse_specification

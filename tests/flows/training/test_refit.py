@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from blr.classifier import Classifier
 from catalogs.profile.split import held_out_keys, name_keys
-from flows.models.asdf_file import read_tree
+from flows.models.model import read_tree
 from flows.models.store import Store
 from flows.training import steps
 from flows.training.request import TrainRequest

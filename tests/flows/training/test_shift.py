@@ -28,8 +28,8 @@ from flows.classification.request import read_shares
 from flows.cli.app import run
 from flows.errors import SpecificationError, TrainingError, UsageError
 from flows.inputs.opening import thinned
-from flows.models.asdf_file import read_model, read_tree
-from flows.models.shift import TargetShift, likeness_words
+from flows.models.description import TargetShift, likeness_words
+from flows.models.model import read_model, read_tree
 from flows.models.store import Store
 from flows.orchestration.tables import class_change_table
 from flows.reports.answers import training_answers

@@ -21,8 +21,8 @@ from catalogs.errors import ColumnNotFoundError
 from flows.cli._models import show_trained
 from flows.documents import from_document, to_document
 from flows.errors import Interrupted, TrainingError
-from flows.models.asdf_file import read_model
 from flows.models.description import ModelDescription
+from flows.models.model import read_model
 from flows.models.store import Store
 from flows.reports.answers import training_answers
 from flows.training._quality import quality_remarks

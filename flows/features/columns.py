@@ -1,23 +1,25 @@
-"""Columns that the catalogue has not: magnitudes of [photometry], and indicators of why a value is missing.
+"""A catalogue's columns under our names: the target's own, magnitudes of [photometry], and why a value is missing.
 
-`NAME` is the magnitude, `NAME_err` its one-sigma error where one is stated.  `COLUMN_not_detected` is 1 where a
-column holds one of its catalog.not_detected values, `COLUMN_masked` where one of catalog.masked: any expression may
-use them.
-Shapes: n rows.
+"Ours" are the names that the specification's features speak of, "theirs" the target's.  `NAME` is a magnitude and
+`NAME_err` its one-sigma error where one is stated.  `COLUMN_not_detected` is 1 where a column holds one of its
+catalog.not_detected values, `COLUMN_masked` where one of catalog.masked: any expression may use them.  Shapes: n rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalogs.arrays.texts import numbers_or_texts, words_of
+from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import Catalog
+from catalogs.errors import CatalogError, ColumnNotFoundError, ExpressionError, nearest
 from catalogs.expressions.expression import Expression, parse
 from catalogs.sky.photometry import (
     ZERO_POINT,
@@ -33,13 +35,181 @@ from catalogs.sky.photometry import (
     unit_factor,
 )
 from flows.errors import SpecificationError
-from flows.features.column_mapping import ColumnMapping
-from flows.features.flux_units import error_scale, unit_of_band
 from flows.specification.catalog import ERROR, Band, Marks, as_sentinels, made_by
 
-__all__ = ["DerivedColumns"]
+__all__ = ["ColumnMapping", "DerivedColumns", "error_scale", "flux_unit", "unit_of_band", "written_unit"]
+
+# Units of the fluxes of [photometry], and of their errors: what the catalogue says, or who states it.
+#
+# An error may be in another unit than its flux: it is brought to the flux's.  One of which nobody can tell the unit is
+# taken to be in the flux's.
+
+FLUX_UNITS: Final = {
+    "nanomaggy": "nanomaggy",
+    "nanomaggies": "nanomaggy",
+    "nmgy": "nanomaggy",
+    "nmaggy": "nanomaggy",
+    "njy": "nJy",
+    "nanojy": "nJy",
+    "ujy": "uJy",
+    "\u00b5jy": "uJy",  # the micro sign
+    "\u03bcjy": "uJy",  # the Greek letter
+    "microjy": "uJy",
+    "microjansky": "uJy",
+    "nanojansky": "nJy",
+    "mjy": "mJy",
+    "millijy": "mJy",
+    "jy": "Jy",
+    "janskys": "Jy",
+}
+
+Units = Mapping[str, str | None]
+"""Units of columns, by our names."""
+
+
+def flux_unit(written: str | None) -> str | None:
+    """Return the unit of flux that a catalogue writes, or None for an unknown one."""
+    text = (written or "").strip()
+    # A capital M is mega: MJy is a unit of surface brightness maps, a thousand million mJy.
+    return None if text.startswith("MJ") else FLUX_UNITS.get(text.lower())
+
+
+def unit_of_band(
+    name: str, band: Band, flux: Expression, units: Units, catalog: Catalog, *, training: bool
+) -> str:
+    """Return the unit of a band's flux from its columns' `units`; CatalogError where they do not say it.
+
+    What the catalogue says of itself comes first: a target in nJy is read as nJy.  Words that nobody can read are
+    overruled by who states the unit, for the labelled catalogue under [photometry], for a target under [target].
+    """
+    written = written_unit(flux, units)
+    said = flux_unit(written)
+    if said is not None:
+        return said
+    if band.unit is not None and (training or not written):
+        return str(band.unit)
+    expected = band.unit or f"one of {', '.join(ZERO_POINT)}"
+    column = min(flux.names, default=str(band.flux))
+    remedy = (
+        f'unit = "nanomaggy" under [photometry.{name}]'
+        if training
+        else f'units = {{ "{column}" = "{band.unit}" }} under [target]'
+    )
+    raise CatalogError(
+        f"photometry.{name}: got a flux in '{written or 'no unit'}' in {catalog.path}, expected {expected}; "
+        f"state it: {remedy}, or convert the column"
+    )
+
+
+def error_scale(name: str, text: str, error: Expression, units: Units, flux: str, written: Units) -> float:
+    """Return what brings the one-sigma error of a band, or its inverse variance's, to the unit of its flux.
+
+    `text` is the key of the error, `written` are the units of the flux's own columns.
+    """
+    unit_text = written_unit(error, units)
+    if not unit_text or unit_text in written.values():
+        return 1.0
+    error_unit = _root(unit_text) if text == "inverse_variance" else unit_text
+    known = flux_unit(error_unit)
+    if known is not None:
+        return unit_factor(known, flux)
+    import astropy  # noqa: PLC0415 -- slow to import, and most units are known
+
+    if isinstance(astropy.units.Unit(unit_text, parse_strict="silent"), astropy.units.UnrecognizedUnit):
+        return 1.0
+    wanted = f"{flux}^-2" if text == "inverse_variance" else flux
+    raise CatalogError(
+        f"photometry.{name}.{text}: got '{error.text}' in '{unit_text}', expected {wanted}, as its flux has; "
+        "name the column with the error of this flux, or correct its unit"
+    )
+
+
+def _root(unit_text: str) -> str | None:
+    """Return the unit whose inverse square is written; or None."""
+    import astropy  # noqa: PLC0415 -- as above
+
+    unit = astropy.units.Unit(unit_text, parse_strict="silent")
+    try:
+        return str((unit**-0.5).to_string())
+    except (ValueError, astropy.units.UnitsError):
+        return None
+
+
+def written_unit(expression: Expression, units: Units) -> str | None:
+    """Return the unit of an expression's values from its columns' `units`: of one column as the catalogue writes it."""
+    own = {name: units.get(name) for name in expression.names}
+    if expression.is_column:
+        return next(iter(own.values()))
+    return expression.unit({name: flux_unit(text) or text for name, text in own.items()})
+
 
 Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class ColumnMapping:
+    """What a catalogue has in the place of each of our columns; a column of the same name, unless another is named."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)  # ours = theirs
+    expressions: Mapping[str, Expression] = field(default_factory=dict)  # ours = made of theirs
+
+    def theirs(self, name: str) -> tuple[str, ...]:
+        """Return the catalogue's columns that are read for one of ours, sorted."""
+        expression = self.expressions.get(name)
+        return (self.columns.get(name, name),) if expression is None else tuple(sorted(expression.names))
+
+    def read(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the catalogue's columns that are read for some of ours, each once."""
+        return tuple(dict.fromkeys(theirs for name in names for theirs in self.theirs(name)))
+
+    def said(self, name: str) -> str:
+        """Return what stands for one of ours, for messages."""
+        expression = self.expressions.get(name)
+        return f"column '{self.columns.get(name, name)}'" if expression is None else f"'{expression.text}'"
+
+    def unit(self, name: str, units: Mapping[str, str | None]) -> str | None:
+        """Return the unit of one of ours, from the `units` of theirs; None or '' where none is known."""
+        expression = self.expressions.get(name)
+        if expression is None:
+            return units.get(self.columns.get(name, name))
+        return written_unit(expression, units)
+
+    def check(
+        self, catalog: Catalog, name: str, *, wanted_by: str, target: bool = True, read: Sequence[str] = ()
+    ) -> None:
+        """Raise `ColumnNotFoundError` where a catalogue lacks what one of our columns is, or is made of.
+
+        Columns that are `read` as others of ours are no other spelling of this one.
+        """
+        expression = self.expressions.get(name)
+        by = wanted_by if expression is None else f"target.expressions.{name} = '{expression.text}'"
+        remedy = f"; or state what it is here: columns = {{ '{name}' = '...' }} under [target]"
+        for theirs in self.theirs(name):
+            if theirs not in catalog.names:
+                raise ColumnNotFoundError(
+                    f"{catalog.path} has no column '{theirs}', expected by {by}; "
+                    f"{nearest(theirs, catalog.names, others=read)}"
+                    f"{remedy if target and expression is None else ''}"
+                )
+
+    def values(self, batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, Array]:
+        """Return columns (n,) or (n, ...) of a batch under our names."""
+        wanted = tuple(names)
+        plain = batch_values(batch, {self.columns.get(n, n) for n in wanted if n not in self.expressions})
+        return {
+            name: self._computed(name, batch)
+            if name in self.expressions
+            else plain[self.columns.get(name, name)]
+            for name in wanted
+        }
+
+    def _computed(self, name: str, batch: pa.RecordBatch) -> Array:
+        try:
+            return self.expressions[name].evaluate_batch(batch)
+        except ExpressionError as error:
+            raise ExpressionError(f"target.expressions.{name}: {error}") from error
+
+
 Floats = NDArray[np.float64]
 
 INDICATORS: Final = {"_not_detected": State.NOT_DETECTED, "_masked": State.MASKED}
