@@ -33,7 +33,7 @@ from flows.classification._census_wish import CensusWish
 from flows.classification._selections import Bins, bin_values, known_labels, row_thresholds
 from flows.errors import ModelError
 from flows.models.model import Model
-from flows.models.row_files import UnseenRows, read_unseen_rows
+from flows.models.row_files import UnseenRows
 
 __all__ = ["THRESHOLDS", "census_bins", "census_of", "said_selection", "unsaid"]
 
@@ -212,7 +212,7 @@ def census_of(
             "kept no rows for a census; classify them again, with --overwrite",
         )
     try:
-        unseen = read_unseen_rows(folder, classes=len(model.classes), features=len(model.features))
+        unseen = UnseenRows.read(folder, classes=len(model.classes), features=len(model.features))
     except ModelError as error:
         return unsaid(model, n_objects, assumes, str(error))
     lacking = _lacking(model, unseen)

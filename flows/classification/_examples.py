@@ -16,7 +16,7 @@ from blr.threads import single_threaded_blas
 from catalogs.sky.survey_links import survey_links
 from flows.classification._class_shares import with_shares
 from flows.models.model import Model
-from flows.models.row_files import LabelledObjects, read_labelled_objects
+from flows.models.row_files import LabelledObjects
 from flows.reports.explanation import ClassExample, FeatureContribution, LikeObject
 from flows.runs.counts import DoubtfulObject
 from flows.specification.specification import Specification
@@ -93,7 +93,7 @@ def class_examples(
     known = [one for one in objects if len(one.features) == F and any(x is not None for x in one.features)]
     if not known:
         return ()
-    labelled = read_labelled_objects(folder, classes=len(model.classes), features=F)
+    labelled = LabelledObjects.read(folder, classes=len(model.classes), features=F)
     with single_threaded_blas():
         return tuple(_examples(model, with_shares(model, specification), labelled, known))
 

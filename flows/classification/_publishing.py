@@ -30,7 +30,7 @@ from flows.inputs.files import open_source
 from flows.inputs.source import InputCatalogue
 from flows.models.description import why_no_error
 from flows.models.model import Model
-from flows.models.row_files import read_labelled_objects
+from flows.models.row_files import LabelledObjects
 from flows.orchestration.tables import status_table
 from flows.reports.catalogue_page import (
     ClassificationReport,
@@ -240,7 +240,7 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
 def _keep_labelled_names(model: Model, publication: Publication) -> None:
     """Write the names of labelled objects, which reviews leave out."""
     folder = publication.request.model.folder
-    labelled = read_labelled_objects(folder, classes=len(model.classes), features=len(model.features))
+    labelled = LabelledObjects.read(folder, classes=len(model.classes), features=len(model.features))
     if labelled is not None:
         names = [name.decode(errors="replace") for name in labelled.identifier.tolist()]
         write_labelled_names(names, publication.staging.out)

@@ -20,7 +20,7 @@ from catalogs.expressions.expression import Expression, even_edges, names_betwee
 from flows.classification._class_shares import shift_record, with_shares
 from flows.errors import SpecificationError, UsageError
 from flows.models.model import Model
-from flows.models.row_files import UnseenRows, read_unseen_rows
+from flows.models.row_files import UnseenRows
 from flows.runs.manifest import SelectedColumn
 from flows.specification.specification import CensusTable, Specification
 
@@ -222,7 +222,7 @@ def _selected(
 
 @lru_cache(maxsize=4)
 def _labelled(folder: Path, classes: int, features: int) -> LabelledRows | None:
-    rows = read_unseen_rows(folder, classes=classes, features=features)
+    rows = UnseenRows.read(folder, classes=classes, features=features)
     known = None if rows is None else known_labels(rows)
     return None if known is None or not known.class_rows.all() else known
 

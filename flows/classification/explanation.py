@@ -28,7 +28,7 @@ from flows.errors import UsageError
 from flows.inputs.opening import ObjectRow, find_object, opened, read_object
 from flows.inputs.resolve import resolve_sources
 from flows.models.model import Model
-from flows.models.row_files import LabelledObjects, read_labelled_objects
+from flows.models.row_files import LabelledObjects
 from flows.models.store import Store
 from flows.reports.explanation import (
     ClassProbabilities,
@@ -58,7 +58,7 @@ def explain(request: ExplainRequest) -> Explanation:
     stored = store.find(label)
     model = store.read(stored)
     settings = _settings(model, request.specification)
-    labelled = read_labelled_objects(stored.folder, classes=len(model.classes), features=len(model.features))
+    labelled = LabelledObjects.read(stored.folder, classes=len(model.classes), features=len(model.features))
     scorer = Scorer.of(model, settings)
     sources = resolve_sources([request.catalogue], Path(), key="CATALOG")
     choice = scorer.choice if request.table is None else TableChoice(request.table, scorer.reader.read)

@@ -19,7 +19,7 @@ from catalogs.catalog.catalog import Catalog
 from flows.classification.scoring import Scorer
 from flows.classification.steps import annotation_settings
 from flows.errors import UsageError
-from flows.models.row_files import LabelledObjects, read_labelled_objects
+from flows.models.row_files import LabelledObjects
 from flows.models.store import Store
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import output_folder
@@ -90,7 +90,7 @@ def feature_space(out: Path, store: Path, specification: Path | None = None) -> 
     wanted = model.specification if specification is None else read_specification(specification)
     scorer = Scorer.of(model, annotation_settings(model, wanted))
     whitened = WhitenedSpace(scorer.classifier.moments)
-    labelled = read_labelled_objects(stored.folder, classes=len(model.classes), features=len(model.features))
+    labelled = LabelledObjects.read(stored.folder, classes=len(model.classes), features=len(model.features))
     return FeatureSpace(
         scorer,
         whitened,

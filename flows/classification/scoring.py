@@ -34,7 +34,7 @@ from flows.features.reader import FeatureBatch, FeatureReader, check_target_mark
 from flows.features.units import converted
 from flows.inputs.opening import thinned
 from flows.models.model import Model
-from flows.models.row_files import KnownLabels, read_known_labels, read_unseen_rows
+from flows.models.row_files import KnownLabels, UnseenRows
 from flows.runs.counts import ClassSetRule, FeatureCounts, SetRecord, ShiftRecord, Tally
 from flows.specification.catalog import Target
 from flows.specification.specification import Specification, specification_hash
@@ -89,7 +89,7 @@ class KnownRows:
 @lru_cache(maxsize=2)
 def _labels(folder: Path, classes: int) -> KnownLabels | None:
     """Return the labels of a model, which are read once: a version never changes."""
-    return read_known_labels(folder, classes=classes)
+    return KnownLabels.read(folder, classes=classes)
 
 
 # Prediction sets of a classification, learnt from the model's unseen rows, and their description in outputs.
@@ -196,7 +196,7 @@ def _why_none(model: Model, specification: Specification) -> str | None:
 
 @lru_cache(maxsize=4)
 def _learnt(folder: Path, classes: int, features: int, level: float) -> SetRule | None:
-    rows = read_unseen_rows(folder, classes=classes, features=features)
+    rows = UnseenRows.read(folder, classes=classes, features=features)
     if rows is None:
         return None
     return learn_sets(rows.probability, rows.target, level=level, weight=rows.weight)

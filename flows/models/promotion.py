@@ -22,7 +22,7 @@ from flows.errors import ModelError, UsageError
 from flows.models.listing import SkillSummary, gain_interval, skill_words
 from flows.models.model import Model
 from flows.models.request import PromoteRequest
-from flows.models.row_files import ClassComparison, compare_classes, compare_losses, read_judged_rows
+from flows.models.row_files import ClassComparison, JudgedRows, compare_classes, compare_losses
 from flows.models.store import Store
 from flows.models.store_folder import Promotion, StoredModel, champion_before, standing_vetoes, veto_words
 from flows.runs.difference import SampledChange
@@ -152,7 +152,7 @@ def _on_common_rows(sides: _Sides) -> tuple[SkillSummary | None, tuple[ClassChan
         return None, ()
     if challenger.classes != champion.classes or challenger.label == champion.label:
         return None, ()
-    ours, theirs = (read_judged_rows(stored.folder) for stored in (sides.stored, sides.in_use))
+    ours, theirs = (JudgedRows.read(stored.folder) for stored in (sides.stored, sides.in_use))
     gain = None if ours is None or theirs is None else compare_losses(ours, theirs)
     if gain is None or ours is None or theirs is None:
         return None, ()

@@ -23,16 +23,7 @@ from catalogs.sky.positions import galactic_latitude
 from flows.models.description import Metrics, ReliabilityBin, Review, RiskCurve, TargetShift, TrustSummary
 from flows.models.listing import SkillSummary
 from flows.models.model import Model, write_tree
-from flows.models.row_files import (
-    JudgedRows,
-    KnownLabels,
-    LabelledObjects,
-    UnseenRows,
-    write_judged_rows,
-    write_known_labels,
-    write_labelled_objects,
-    write_unseen_rows,
-)
+from flows.models.row_files import JudgedRows, KnownLabels, LabelledObjects, UnseenRows
 from flows.models.store import Store
 from flows.models.store_folder import StoredModel
 from flows.reports.boundary import boundary_picture
@@ -151,15 +142,15 @@ def _written(store: Store, model: Model, training: Training, trained: TrainedCla
         write_tree(trained.judged.to_dict(), folder / JUDGED_FILE)
     if rows.name is not None and rows.group is not None:
         label, assigned = (classes.astype(np.int16) for classes in (truth, p.argmax(axis=1)))
-        write_judged_rows(JudgedRows(rows.name[seen], rows.group[seen], losses, label, assigned), folder)
-    write_labelled_objects(_labelled_objects(kept, used), folder)
+        JudgedRows(rows.name[seen], rows.group[seen], losses, label, assigned).write(folder)
+    _labelled_objects(kept, used).write(folder)
     known = _known_labels(model.specification, kept, used)
     if known is not None:
-        write_known_labels(known, folder)
+        known.write(folder)
     if rows.votes is None:
         weight = np.ones(len(p)) if rows.weight is None else rows.weight[seen]
         X = np.where(rows.missing[seen][:, of_judged], np.nan, rows.X[seen][:, of_judged])
-        write_unseen_rows(UnseenRows(trained.probability, truth, weight, X), folder)
+        UnseenRows(trained.probability, truth, weight, X).write(folder)
     tell().advance(1)
     return store.save(model, card=model_card(model, report), interval=_interval(losses, trained.group))
 

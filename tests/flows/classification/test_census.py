@@ -25,7 +25,7 @@ from flows.classification.request import CensusRequest
 from flows.cli.app import run
 from flows.documents import read_document
 from flows.errors import OutputFolderError, SpecificationError
-from flows.models.row_files import UNSEEN_ROWS_FILE
+from flows.models.row_files import UnseenRows
 from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
 from flows.runs.manifest import Manifest
@@ -176,7 +176,7 @@ def test_a_table_has_the_census_of_its_file(classified: Path, make: SimpleNamesp
 @pytest.mark.parametrize(
     ("lost", "reason"),
     [
-        (UNSEEN_ROWS_FILE, "kept no unseen rows"),
+        (UnseenRows.FILE, "kept no unseen rows"),
         (CENSUS_ROWS_FILE, "kept no rows for a census"),
     ],
 )

@@ -20,12 +20,7 @@ from flows.classification.request import ExplainRequest
 from flows.cli.app import run
 from flows.errors import ModelError, UsageError
 from flows.inputs.opening import find_object, read_object
-from flows.models.row_files import (
-    LABELLED_OBJECTS_FILE,
-    LabelledObjects,
-    read_labelled_objects,
-    write_labelled_objects,
-)
+from flows.models.row_files import LabelledObjects
 from flows.models.store import Store
 from flows.reports.explanation import explanation_page, explanation_sentences, logit_sentence
 from flows.tables import classify_table
@@ -70,9 +65,7 @@ def test_a_fits_file_tells_the_same(trained: Path, classified: Path) -> None:
 
 
 def test_a_labelled_object_is_not_among_the_labelled_ones_like_it(trained: Path) -> None:
-    objects = read_labelled_objects(
-        Store(trained / "models").find("morphology").folder, classes=2, features=2
-    )
+    objects = LabelledObjects.read(Store(trained / "models").find("morphology").folder, classes=2, features=2)
     complete = int(np.flatnonzero(np.isfinite(objects.X).all(axis=1))[0])
     name = objects.identifier[complete].decode()
     found = asked(trained, name)
@@ -202,17 +195,17 @@ def test_labelled_objects_come_back_and_are_bounded(tmp_path: Path) -> None:
         np.array([0, 1, 0]),
         np.array([[1.0], [np.nan], [2.0]]),
     )
-    write_labelled_objects(objects, tmp_path)
-    again = read_labelled_objects(tmp_path, classes=2, features=1)
+    objects.write(tmp_path)
+    again = LabelledObjects.read(tmp_path, classes=2, features=1)
     for name in ("identifier", "position", "target", "X"):
         np.testing.assert_array_equal(getattr(again, name), getattr(objects, name))
     assert objects.kept(2).target.tolist() == [0, 0]
-    assert read_labelled_objects(tmp_path / "elsewhere", classes=2, features=1) is None
-    with pytest.raises(ModelError, match="expected 3 and 2"):
-        read_labelled_objects(tmp_path, classes=2, features=3)
-    (tmp_path / LABELLED_OBJECTS_FILE).write_bytes(b"no parquet")
+    assert LabelledObjects.read(tmp_path / "elsewhere", classes=2, features=1) is None
+    with pytest.raises(ModelError, match="expected 2 classes and 3"):
+        LabelledObjects.read(tmp_path, classes=2, features=3)
+    (tmp_path / LabelledObjects.FILE).write_bytes(b"no parquet")
     with pytest.raises(ModelError, match="cannot be read as the table of labelled objects"):
-        read_labelled_objects(tmp_path, classes=2, features=1)
+        LabelledObjects.read(tmp_path, classes=2, features=1)
 
 
 def test_the_report_of_a_classification_explains_the_first_objects(trained: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from astropy.table import Table
 
 from flows.cli.app import run as cli
 from flows.errors import SpecificationError, UsageError
-from flows.models.row_files import read_unseen_rows
+from flows.models.row_files import UnseenRows
 from flows.models.store import Store
 from flows.specification.toml_file import parse_specification
 from tests.flows.conftest import SPECIFICATION
@@ -67,7 +67,7 @@ def test_thresholds_are_those_of_the_labelled_rows(trained: Path, tmp_path: Path
     """By the slow way: purity and completeness counted at each threshold."""
     run(trained, tmp_path, trained / "survey.parquet")
     said = thresholds(tmp_path / "out")
-    rows = read_unseen_rows(Store(trained / "models").find("morphology").folder, classes=2, features=2)
+    rows = UnseenRows.read(Store(trained / "models").find("morphology").folder, classes=2, features=2)
     late = rows.probability[:, 1] >= said["blr_selected_late"]["threshold"]
     early = rows.probability[:, 0] >= said["blr_selected_early"]["threshold"]
     assert np.average(rows.target[late] == 1, weights=rows.weight[late]) == pytest.approx(0.9, abs=0.05)

@@ -22,7 +22,7 @@ from catalogs.errors import NameClashError
 from flows.classification.scoring import sets_of
 from flows.cli.app import run as cli
 from flows.errors import SpecificationError, UsageError
-from flows.models.row_files import UNSEEN_ROWS_FILE, read_unseen_rows
+from flows.models.row_files import UnseenRows
 from flows.models.store import Store
 from flows.specification.toml_file import parse_specification
 from flows.tables import classify_table
@@ -51,7 +51,7 @@ def run(trained: Path, folder: Path, *names: str, text: str = SETS, **options: A
 
 def rule(trained: Path, level: float = 0.9) -> Any:
     stored = Store(trained / "models").find("morphology")
-    rows = read_unseen_rows(stored.folder, classes=2, features=2)
+    rows = UnseenRows.read(stored.folder, classes=2, features=2)
     return learn_sets(rows.probability, rows.target, level=level, weight=rows.weight)
 
 
@@ -158,7 +158,7 @@ def test_rows_weighted_by_density_state_no_sets(trained: Path) -> None:
 
 def test_a_model_without_unseen_rows_is_refused_before_any_work(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained / "models", tmp_path / "models")
-    (lost,) = (tmp_path / "models").rglob(UNSEEN_ROWS_FILE)
+    (lost,) = (tmp_path / "models").rglob(UnseenRows.FILE)
     lost.unlink()
     with pytest.raises(UsageError, match="whose folder has no labelled rows with left-out probabilities"):
         classify(

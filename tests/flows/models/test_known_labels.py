@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.errors import ModelError
-from flows.models.row_files import KNOWN_LABELS_FILE, KnownLabels, read_known_labels, write_known_labels
+from flows.models.row_files import KnownLabels
 
 
 def made(n: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -79,17 +79,17 @@ def test_names_are_asked_for_only_where_the_features_are_those_of_an_object() ->
 @pytest.mark.parametrize("n", [0, 60])
 def test_labels_come_back_as_they_went(tmp_path: Path, n: int) -> None:
     known = KnownLabels.of(*made(n))
-    write_known_labels(known, tmp_path)
-    again = read_known_labels(tmp_path, classes=3)
+    known.write(tmp_path)
+    again = KnownLabels.read(tmp_path, classes=3)
     for name in ("key", "features", "target"):
         np.testing.assert_array_equal(getattr(again, name), getattr(known, name))
-    assert read_known_labels(tmp_path / "elsewhere", classes=3) is None
+    assert KnownLabels.read(tmp_path / "elsewhere", classes=3) is None
 
 
 def test_labels_of_another_model_are_refused(tmp_path: Path) -> None:
-    write_known_labels(KnownLabels.of(*made()), tmp_path)
-    with pytest.raises(ModelError, match="got labels of 3 classes, expected 2"):
-        read_known_labels(tmp_path, classes=2)
-    pq.write_table(pa.table({"key": [1]}), tmp_path / KNOWN_LABELS_FILE)
+    KnownLabels.of(*made()).write(tmp_path)
+    with pytest.raises(ModelError, match="got known labels of 3 classes, expected 2"):
+        KnownLabels.read(tmp_path, classes=2)
+    pq.write_table(pa.table({"key": [1]}), tmp_path / KnownLabels.FILE)
     with pytest.raises(ModelError, match="cannot be read as the table of known labels"):
-        read_known_labels(tmp_path, classes=3)
+        KnownLabels.read(tmp_path, classes=3)

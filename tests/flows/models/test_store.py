@@ -35,7 +35,7 @@ from flows.models.model import (
     write_model,
     write_tree,
 )
-from flows.models.row_files import read_judged_rows
+from flows.models.row_files import JudgedRows
 from flows.models.store import Store
 from flows.specification.toml_file import load_specification
 from flows.training._saving import _interval
@@ -411,7 +411,7 @@ def test_a_list_says_of_a_described_model_what_its_file_says(
 
     folder = store.find("morphology").folder
     quick = listed()
-    rows, metrics = read_judged_rows(folder), store.load("morphology").metrics
+    rows, metrics = JudgedRows.read(folder), store.load("morphology").metrics
     by_hand = paired_gain(np.zeros(len(rows.log_loss)), rows.log_loss)
     assert (quick["log_loss_low"], quick["log_loss_high"]) == pytest.approx((by_hand.low, by_hand.high))
     assert quick["log_loss_low"] < metrics.log_loss < quick["log_loss_high"]

@@ -10,13 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.errors import ModelError
-from flows.models.row_files import (
-    UNSEEN_ROWS_FILE,
-    UnseenRows,
-    read_judged_rows,
-    read_unseen_rows,
-    write_unseen_rows,
-)
+from flows.models.row_files import JudgedRows, UnseenRows
 from flows.models.store import Store
 
 
@@ -31,11 +25,11 @@ def made(n: int = 7) -> UnseenRows:
 
 def test_rows_come_back_as_they_went(tmp_path: Path) -> None:
     rows = made()
-    write_unseen_rows(rows, tmp_path)
-    again = read_unseen_rows(tmp_path, classes=3, features=2)
+    rows.write(tmp_path)
+    again = UnseenRows.read(tmp_path, classes=3, features=2)
     for name in ("probability", "target", "weight", "X"):
         np.testing.assert_array_equal(getattr(again, name), getattr(rows, name))
-    assert read_unseen_rows(tmp_path / "elsewhere", classes=3, features=2) is None
+    assert UnseenRows.read(tmp_path / "elsewhere", classes=3, features=2) is None
 
 
 def test_of_many_rows_evenly_spaced_ones_are_kept() -> None:
@@ -46,27 +40,26 @@ def test_of_many_rows_evenly_spaced_ones_are_kept() -> None:
 
 @pytest.mark.parametrize(("classes", "features"), [(2, 2), (3, 1)])
 def test_rows_of_another_model_are_refused(tmp_path: Path, classes: int, features: int) -> None:
-    write_unseen_rows(made(), tmp_path)
-    with pytest.raises(
-        ModelError, match=f"got rows of 3 classes and 2 features, expected {classes} and {features}"
-    ):
-        read_unseen_rows(tmp_path, classes=classes, features=features)
+    made().write(tmp_path)
+    wanted = f"of 3 classes and 2 features, expected {classes} classes and {features} features"
+    with pytest.raises(ModelError, match=wanted):
+        UnseenRows.read(tmp_path, classes=classes, features=features)
 
 
 def test_another_table_is_refused(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"probability": [0.5]}), tmp_path / UNSEEN_ROWS_FILE)
+    pq.write_table(pa.table({"probability": [0.5]}), tmp_path / UnseenRows.FILE)
     with pytest.raises(ModelError, match="cannot be read as the table of rows that no fit has seen"):
-        read_unseen_rows(tmp_path, classes=2, features=1)
+        UnseenRows.read(tmp_path, classes=2, features=1)
 
 
 def test_a_training_keeps_them(trained: Path) -> None:
     """They are the rows that the model was judged on: their losses are those of the judgement."""
     stored = Store(trained / "models")
     model, folder = stored.load("morphology"), stored.find("morphology").folder
-    rows = read_unseen_rows(folder, classes=len(model.classes), features=len(model.features))
+    rows = UnseenRows.read(folder, classes=len(model.classes), features=len(model.features))
     known = np.isfinite(rows.probability[:, 0])
     assert len(known) == model.metrics.n
     assert np.sum(~known) == model.metrics.n_unclassified
     losses = -np.log(rows.probability[known, rows.target[known]])
-    judged = read_judged_rows(folder).log_loss
+    judged = JudgedRows.read(folder).log_loss
     assert np.isin(losses.round(9), judged.round(9)).all()

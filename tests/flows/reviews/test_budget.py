@@ -15,7 +15,7 @@ from astropy.table import Table
 
 from flows.classification.feature_space import feature_space
 from flows.errors import ModelError, UsageError
-from flows.models.row_files import read_labelled_objects
+from flows.models.row_files import LabelledObjects
 from flows.models.store import Store
 from flows.reviews.selection import apart, shared_out
 from tests.flows.verbs import classify, review
@@ -50,7 +50,7 @@ def rows(out: Path, name: str = "review") -> list[dict[str, str]]:
 
 def names_of_labelled(trained: Path) -> set[str]:
     folder = Store(trained / "models").find("morphology").folder
-    return {n.decode() for n in read_labelled_objects(folder, classes=2, features=2).identifier.tolist()}
+    return {n.decode() for n in LabelledObjects.read(folder, classes=2, features=2).identifier.tolist()}
 
 
 def test_a_budget_is_drawn_with_weights_that_stand_for_the_release(

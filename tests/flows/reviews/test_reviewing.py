@@ -19,7 +19,7 @@ from flows.cli._classification import show_reviewed
 from flows.documents import from_document, to_document
 from flows.errors import SpecificationError, TrainingError, UsageError
 from flows.labels.reviews import read_reviews
-from flows.models.row_files import read_labelled_objects
+from flows.models.row_files import LabelledObjects
 from flows.models.store import Store
 from flows.reviews._files import Chosen, write_lists
 from flows.reviews.selection import ReviewResult, _scale
@@ -45,7 +45,7 @@ def test_nobody_with_a_label_is_asked_about(trained: Path, tmp_path: Path) -> No
         names = {row["name"] for row in csv.DictReader(stream)}
     folder = Store(trained / "models").find("morphology").folder
     labelled = {
-        name.decode() for name in read_labelled_objects(folder, classes=2, features=2).identifier.tolist()
+        name.decode() for name in LabelledObjects.read(folder, classes=2, features=2).identifier.tolist()
     }
     assert names
     assert not names & labelled

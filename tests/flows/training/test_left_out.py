@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flows.models.row_files import read_unseen_rows
+from flows.models.row_files import UnseenRows
 from flows.models.store import Store
 from flows.training.request import TrainRequest
 from flows.training.steps import train
@@ -51,7 +51,7 @@ def test_unseen_rows_have_the_probabilities_that_are_served(tmp_path: Path) -> N
     (tmp_path / "spec.toml").write_text(SPECIFICATION)
     described = train(TrainRequest(tmp_path / "spec.toml", tmp_path / "models", threads=1))
     model = Store(tmp_path / "models").load("moving")
-    unseen = read_unseen_rows(Path(str(described.path)), classes=2, features=3)
+    unseen = UnseenRows.read(Path(str(described.path)), classes=2, features=3)
     assert unseen is not None
     lacking = np.isnan(unseen.X).any(axis=1)
     scores = model.classifier.score(np.nan_to_num(unseen.X), np.isnan(unseen.X))
