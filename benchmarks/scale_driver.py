@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scale_plan import SPECIFICATION, catalogue, scheduler_here
-from flows.classification import _jobs
+from flows.classification import _plan
 from flows.classification.request import ClassifyRequest
 from flows.classification.steps import classify
 from flows.engines import _dask
@@ -87,7 +87,7 @@ def _classified(folder: Path, n: int, engine: str, largest: int) -> float:
     """Classify once; return the seconds of this process."""
     os.chdir(folder)
     shutil.rmtree("out", ignore_errors=True)
-    _jobs.ROWS_A_TASK, _dask.LARGEST = 1, largest
+    _plan.ROWS_A_TASK, _dask.LARGEST = 1, largest
     place = folder / "scheduler"
     place.mkdir(exist_ok=True)
     started: Any = scheduler_here(place) if engine == "scheduler" else nullcontext((engine, None))

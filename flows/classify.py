@@ -10,8 +10,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 
 from flows.classification import steps as classification
-from flows.classification.annotation import annotate_each
-from flows.classification.execution import finish_outputs, spread_here
+from flows.classification.execution import annotate_each, finish_outputs, spread_here
 from flows.classification.request import ClassifyRequest
 from flows.inputs.resolve import check_parameters
 from flows.models.store import Store

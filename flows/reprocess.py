@@ -1,4 +1,4 @@
-"""The flow `reprocess`: the steps of `flows.classification.reprocessing` as Prefect's tasks, and artifacts.
+"""The flow `reprocess`: the steps of `flows.classification.steps` as Prefect's tasks, and artifacts.
 
 `reprocess.fn(...)` outside of a flow run does the same work without Prefect.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from prefect import flow
 from prefect.context import FlowRunContext
 
-from flows.classification import reprocessing
+from flows.classification import steps as reprocessing
 from flows.classification.request import ReprocessRequest
 from flows.classify import STEPS
 from flows.models.store import Store

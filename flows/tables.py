@@ -22,10 +22,10 @@ from blr.threads import single_threaded_blas
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.memory.map_partitions import FrameCompute
 from catalogs.memory.tables import in_memory
-from flows.classification.annotation import model_at, scorer_for
+from flows.classification.execution import model_at, scorer_for
 from flows.classification.request import ClassifyRequest
-from flows.classification.scoring import Scorer, provenance
-from flows.classification.steps import annotation_settings, classify, settled
+from flows.classification.scoring import Scorer, annotation_settings, provenance, settled
+from flows.classification.steps import classify
 from flows.draft.in_memory import Tree, specified, table_tree
 from flows.errors import UsageError
 from flows.features.reader import target_reader

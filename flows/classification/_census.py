@@ -1,12 +1,16 @@
-"""The census of a release: class counts, purity and completeness of its rows, in bins where these are asked for."""
+"""The census of a release: the rows that it rests on, the questions to it, and its counts, by bins where asked for."""
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from blr.census.bin_selections import bin_selection, bin_taken, bin_threshold, joined_selection
@@ -24,18 +28,276 @@ from blr.census.results import (
     ClassCensus,
     SelectionCensus,
     SelectionQuality,
+    StatedAssumption,
 )
 from blr.census.rows import LabelledRows, TargetRows
 from blr.census.shares import LEVEL, Alternative
 from catalogs.expressions.expression import parse
-from flows.classification._census_rows import CensusRows, joined
-from flows.classification._census_wish import CensusWish
-from flows.classification._selections import Bins, bin_values, known_labels, row_thresholds
-from flows.errors import ModelError
+from catalogs.files.atomic import atomic_path, check_links, own_folder, sweep
+from flows.classification._selections import Bins, bin_values, known_labels, of_features, row_thresholds
+from flows.errors import ModelError, SpecificationError
 from flows.models.model import Model
 from flows.models.row_files import UnseenRows
+from flows.runs.counts import CensusAsked
+from flows.runs.manifest import SelectedColumn
+from flows.specification.specification import CensusTable, Flags, Shift, Specification
 
-__all__ = ["THRESHOLDS", "census_bins", "census_of", "said_selection", "unsaid"]
+__all__ = [
+    "CENSUS_ROWS_FILE",
+    "THRESHOLDS",
+    "UNKNOWN",
+    "CensusRows",
+    "CensusWish",
+    "census_bins",
+    "census_of",
+    "census_table",
+    "joined",
+    "read_census_rows",
+    "rows_a_file",
+    "said_selection",
+    "unsaid",
+    "with_stated_bias",
+    "without_wish",
+    "write_census_rows",
+]
+
+# Classified rows for the census: a sample taken while files are annotated, the same for any number of threads.
+#
+# Each file gives evenly spaced rows of each batch, which its staged record carries.  With the files' final names, the
+# sample of all files is kept as `_census/rows.parquet` in the output folder: later releases leave most
+# files alone.
+# Shapes: n rows, K classes, F features.
+
+CENSUS_ROWS_FILE = "_census/rows.parquet"
+"""In a separate folder, so that patterns such as `OUT/*.parquet` do not match it."""
+MOST_ROWS = 20_000
+"""Most rows of all files together; more would not change the intervals, since the labelled rows are far fewer."""
+FEWEST_OF_FILE = 20
+
+Singles = NDArray[np.float32]
+
+
+UNKNOWN = -1
+"""Class of a row that has no label."""
+
+
+@dataclass(frozen=True, eq=False)
+class CensusRows:
+    """Rows with probabilities (n, K) at the training's class shares, features (n, F), NaN where one is missing.
+
+    `weight` (n,) is how many classified rows each stands for.  `known` (n,) is the index of the class by the row's
+    label, -1 without one; a row with a label stands for rows with this label.
+    """
+
+    probability: Singles
+    X: Singles
+    weight: Singles
+    known: Singles
+
+    @classmethod
+    def of(
+        cls,
+        probability: NDArray[np.float64],
+        X: NDArray[np.float64],
+        step: int,
+        known: NDArray[np.intp] | None = None,
+    ) -> CensusRows:
+        """Return every so many rows of a batch, of those that have probabilities; `known` (n,) are classes by label."""
+        labels = np.full(len(probability), UNKNOWN) if known is None else known
+        classified = ~np.isnan(probability[:, 0])
+        groups = [np.flatnonzero(classified & (labels == k)) for k in np.unique(labels[classified])]
+        chosen = [rows[step // 2 :: step] if len(rows) > step // 2 else rows[:1] for rows in groups]
+        each = [np.full(len(some), len(rows) / len(some)) for rows, some in zip(groups, chosen, strict=True)]
+        rows = np.concatenate([np.empty(0, np.intp), *chosen])
+        return cls(
+            probability[rows].astype(np.float32),
+            X[rows].astype(np.float32),
+            np.concatenate([np.empty(0), *each]).astype(np.float32),
+            labels[rows].astype(np.float32),
+        )
+
+    @property
+    def matrix(self) -> Singles:
+        """The weights, known classes, probabilities and features, (n, 2 + K + F)."""
+        return np.column_stack([self.weight, self.known, self.probability, self.X])
+
+    @classmethod
+    def of_matrix(cls, matrix: Singles, n_classes: int) -> CensusRows:
+        """Return the rows of such a matrix."""
+        return cls(matrix[:, 2 : 2 + n_classes], matrix[:, 2 + n_classes :], matrix[:, 0], matrix[:, 1])
+
+    def sorted(self) -> CensusRows:
+        """Return the rows sorted by their values, since threads add batches in any order."""
+        matrix = self.matrix
+        return CensusRows.of_matrix(matrix[np.lexsort(matrix.T[::-1])], self.probability.shape[1])
+
+    def thinned(self, most: int) -> CensusRows:
+        """Return about `most` rows at most, evenly spaced, whose weights represent all rows of each known class."""
+        n = len(self.weight)
+        if n <= most:
+            return self
+        parts = [self._thinned(np.flatnonzero(self.known == k), most / n) for k in np.unique(self.known)]
+        return joined(parts)
+
+    def _thinned(self, rows: NDArray[np.intp], share: float) -> CensusRows:
+        few = max(1, round(share * len(rows)))
+        chosen = rows[np.linspace(0, len(rows) - 1, few).round().astype(np.intp)]
+        matrix = self.matrix[chosen]
+        matrix[:, 0] *= self.weight[rows].sum(dtype=np.float64) / matrix[:, 0].sum(dtype=np.float64)
+        return CensusRows.of_matrix(matrix, self.probability.shape[1])
+
+    def text(self) -> str:
+        """Return the rows as a text, for a record in JSON."""
+        values = zlib.compress(self.matrix.astype("<f4").tobytes())
+        return base64.b64encode(values).decode("ascii")
+
+    @classmethod
+    def of_text(cls, text: str, *, classes: int, features: int) -> CensusRows | None:
+        """Return the rows of a text; None where it holds no rows of so many classes and features."""
+        width = 2 + classes + features
+        try:
+            values = np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<f4")
+        except (ValueError, zlib.error):
+            return None
+        if len(values) % width:
+            return None
+        return cls.of_matrix(values.reshape(-1, width), classes)
+
+
+def rows_a_file(n_files: int) -> int:
+    """Return how many rows each file gives, for a number of files."""
+    return max(FEWEST_OF_FILE, MOST_ROWS // max(n_files, 1))
+
+
+def joined(parts: Sequence[CensusRows]) -> CensusRows:
+    """Return the rows of one part or more together."""
+    matrix = np.concatenate([part.matrix for part in parts])
+    return CensusRows.of_matrix(matrix, parts[0].probability.shape[1])
+
+
+def write_census_rows(folder: Path, rows: Mapping[str, CensusRows]) -> None:
+    """Write the rows of each file, by the hash of its copy; if there are too many rows, fewer of each file."""
+    total = sum(len(part.weight) for part in rows.values())
+    share = min(1.0, MOST_ROWS / max(total, 1))
+    kept = {
+        name: part.thinned(max(1, round(share * len(part.weight)))) for name, part in sorted(rows.items())
+    }
+    names = [name for name, part in kept.items() for _ in range(len(part.weight))]
+    matrix = joined(list(kept.values())).matrix
+    table = pa.table(
+        {
+            "copy_sha256": pa.array(names, pa.string()).dictionary_encode(),
+            "values": pa.FixedSizeListArray.from_arrays(pa.array(matrix.ravel()), matrix.shape[1]),
+        }
+    )
+    path = folder / CENSUS_ROWS_FILE
+    own_folder(path.parent, folder)
+    sweep(path.parent)  # removes a half-written file of a killed run
+    with atomic_path(path) as temporary:
+        pq.write_table(table, temporary)
+
+
+def read_census_rows(folder: Path, *, classes: int, features: int) -> dict[str, CensusRows]:
+    """Return the rows of each copy in a folder by its hash; empty if the file is lost or is of another model."""
+    check_links(folder / CENSUS_ROWS_FILE, folder)
+    try:
+        table = pq.ParquetFile(folder / CENSUS_ROWS_FILE).read()
+        values = table["values"].combine_chunks()
+        matrix = values.flatten().to_numpy(zero_copy_only=False).reshape(len(values), values.type.list_size)
+        names = np.asarray(table["copy_sha256"].to_pylist(), dtype=str)
+    except (OSError, pa.ArrowException, KeyError, ValueError, AttributeError):
+        return {}
+    if matrix.shape[1] != 2 + classes + features:
+        return {}
+    order = np.argsort(names, kind="stable")
+    matrix, (unique, first) = matrix[order], np.unique(names[order], return_index=True)
+    parts = np.split(matrix, first[1:]) if len(unique) else []
+    return {str(name): CensusRows.of_matrix(part, classes) for name, part in zip(unique, parts, strict=True)}
+
+
+# The questions of a specification to the census; copies do not depend on them, so the settings of copies lack them.
+
+
+@dataclass(frozen=True, kw_only=True)
+class CensusWish:
+    """The assumption, None where a test chooses it, and the purity and completeness stated by class.
+
+    `selected` are the columns of selections, by name.  `by` is the expression of the bins, None for none: so many
+    `bins`, or those between `edges`.
+    """
+
+    assumes: StatedAssumption | None = None
+    purity: Mapping[str, float] = field(default_factory=dict)
+    completeness: Mapping[str, float] = field(default_factory=dict)
+    selected: Mapping[str, SelectedColumn] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+    by: str | None = None
+    bins: int = 4
+    edges: tuple[float, ...] | None = None
+
+    @classmethod
+    def of(cls, model: Model, wanted: Specification) -> CensusWish:
+        """Return the questions to a census with a model; SpecificationError for a class that it does not know."""
+        purity, completeness = wanted.flags.purity, wanted.flags.completeness
+        for key, stated in (("purity", purity), ("completeness", completeness)):
+            unknown = [name for name in stated if name not in model.classes]
+            if unknown:
+                raise SpecificationError(
+                    f"flags.{key}: got the class '{unknown[0]}', expected one of {', '.join(model.classes)}; correct "
+                    "the name"
+                )
+        assumes = wanted.shift.assumes or model.specification.shift.assumes
+        table = census_table(model, wanted)
+        wish = cls(
+            assumes=assumes, purity=dict(purity), completeness=dict(completeness), classes=model.classes
+        )
+        return (
+            wish
+            if table.by is None
+            else wish.binned(model, table.by, bins=table.bins, edges=table.edges, key="census.by")
+        )
+
+    @classmethod
+    def of_asked(cls, model: Model, asked: CensusAsked) -> CensusWish:
+        """Return the questions that were put to an earlier census with the model."""
+        return cls(**vars(asked), classes=model.classes)
+
+    @property
+    def asked(self) -> CensusAsked:
+        """The questions, in the form of the manifest."""
+        return CensusAsked(**{f.name: getattr(self, f.name) for f in fields(CensusAsked)})
+
+    def binned(
+        self, model: Model, by: str, *, bins: int, edges: Sequence[float] | None, key: str
+    ) -> CensusWish:
+        """Return the wish for a census by bins; SpecificationError for an expression of anything but features."""
+        of_features(model, by, key=key)
+        return replace(self, by=by, bins=bins, edges=None if edges is None else tuple(edges))
+
+
+def census_table(model: Model, wanted: Specification) -> CensusTable:
+    """Return the bins that are wanted, by default those that the model was trained with."""
+    return wanted.census if wanted.census.by else model.specification.census
+
+
+def without_wish(settings: Specification) -> Specification:
+    """Return the settings of copies without the questions to the census."""
+    shift: Shift = settings.shift.model_copy(update={"assumes": None})
+    bins = settings.census if settings.output.selected == "bins" else CensusTable()
+    update = {"shift": shift, "census": bins}
+    if settings.output.selected:
+        return settings.model_copy(update=update)
+    flags: Flags = settings.flags.model_copy(update={"purity": {}, "completeness": {}})
+    return settings.model_copy(update=update | {"flags": flags})
+
+
+def with_stated_bias(settings: Specification, model: Model, wanted: Specification) -> Specification:
+    """Return settings of copies that know of labels said to be biased, where a column rests on labels that are not."""
+    stated = wanted.shift.assumes or model.specification.shift.assumes
+    if stated != "features" or (settings.output.sets is None and not settings.output.selected):
+        return settings
+    return settings.model_copy(update={"shift": settings.shift.model_copy(update={"assumes": "features"})})
+
 
 # The census by bins of an expression over features: class counts, purity and completeness of each bin.
 #
@@ -195,7 +457,7 @@ def census_of(
     rows: Sequence[CensusRows | None],
     *,
     n_objects: int,
-    wish: CensusWish = CensusWish(),  # noqa: B008  it is frozen
+    wish: CensusWish = CensusWish(),
 ) -> Census:
     """Return the census of `n_objects` classified objects; `rows` are a sample of them, a part for each file.
 

@@ -7,37 +7,22 @@ settings.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from blr.classifier import Classifier
-from blr.predictive.scores import Scores
-from blr.shift import class_priors, log_prior_shift
-from blr.threads import single_threaded_blas
-from catalogs.catalog.catalog import Catalog
-from catalogs.errors import DamagedFileError
-from catalogs.table_choice import TableChoice
+from blr.shift import log_prior_shift
 from flows.errors import UsageError
-from flows.features.reader import FeatureBatch, FeatureReader
-from flows.inputs.files import find_files, open_source
-from flows.inputs.opening import thinned
-from flows.inputs.source import InputCatalogue, LocalSource
-from flows.models.description import ESTIMATED
 from flows.models.model import Model
 from flows.runs.counts import ShiftRecord
 from flows.specification.specification import Shift, Specification
 
 __all__ = [
-    "EM_ROWS",
     "chosen_shift",
-    "estimated_shares",
     "prior_shares",
     "shift_record",
     "with_shares",
@@ -46,34 +31,6 @@ __all__ = [
 Floats = NDArray[np.float64]
 Asked = str | Mapping[str, float]
 Estimate = Callable[[], Shift]
-
-
-class RowScorer(Protocol):
-    """Computes probabilities of the rows of a catalogue."""
-
-    @property
-    def reader(self) -> FeatureReader:
-        """The reader of its features."""
-        ...
-
-    @property
-    def choice(self) -> TableChoice:
-        """The choice of the table in files with several."""
-        ...
-
-    def on(self, catalog: Catalog) -> RowScorer:
-        """Return the scorer for one catalogue."""
-        ...
-
-    def score(self, batch: pa.RecordBatch) -> tuple[Scores, FeatureBatch]:
-        """Return the scores of a batch."""
-        ...
-
-
-EM_ROWS = 100_000
-"""Rows that shares are estimated from, at equal distances over all files."""
-DIGITS = 8
-"""Decimals of an estimated share: it is rounded, so that later runs find the same settings."""
 
 
 def prior_shares(model: Model) -> Floats:
@@ -156,39 +113,6 @@ def _check_classes(model: Model, prior: Asked) -> None:
             f"shift.class_prior: got shares for {model.label}, whose link is {', '.join(links)}, expected "
             'the logistic link, since shares are applied to logits; train with likelihood = "logistic"'
         )
-
-
-def estimated_shares(model: Model, sources: Sequence[LocalSource], scorer: RowScorer) -> Shift:
-    """Return the shares of the classes in catalogues, by EM over the model's probabilities of their rows.
-
-    `scorer` is the model's, of training shares.
-    """
-    tolerated = (DamagedFileError, OSError)  # such files are quarantined later
-    catalogues = [InputCatalogue.of(source, scorer.choice) for source in sources]
-    files, failed = find_files(catalogues, scorer.reader.check, tolerated=tolerated)
-    if failed and not files:
-        raise next(iter(failed.values()))
-    step = max(1, math.ceil(sum(f.partition.n_rows for f in files) / EM_ROWS))
-    parts = [np.empty((0, len(model.classes)))]
-    with single_threaded_blas():
-        for file in files:
-            here = scorer.on(open_source(file.catalogue))
-            batches = thinned(file.partition.batches(here.reader.read), step)
-            parts.extend(here.score(batch)[0].probability for batch in batches)
-    p = np.concatenate(parts)
-    try:
-        shares = np.exp(class_priors(p, prior_shares(model)).log_shift) * prior_shares(model)
-    except ValueError as error:
-        raise UsageError(
-            f'class_prior: got "em", but the shares cannot be estimated from these rows: {error}'
-        ) from error
-    rounded = np.round(shares / shares.sum(), DIGITS)
-    first = files[0].catalogue.source.path.name
-    name = first if len(sources) == 1 else f"{first} and {len(sources) - 1} more"
-    return Shift(
-        class_prior=dict(zip(model.classes, rounded.tolist(), strict=True)),
-        class_prior_source=f"{ESTIMATED}{name}"[:200],
-    )
 
 
 def shift_record(model: Model, specification: Specification) -> ShiftRecord:

@@ -23,12 +23,13 @@ from catalogs.catalog.new_columns import safe_name
 from catalogs.files.atomic import own_folder, sweep
 from catalogs.table_choice import annotated_table
 from flows.documents import Dataclass, write_document
-from flows.runs.difference import (
+from flows.runs.counts import (
     Difference,
     FileDifference,
     MovedObject,
     ReleaseDifference,
     ReleasedObject,
+    Totals,
     Transition,
 )
 from flows.runs.manifest import Manifest
@@ -41,7 +42,6 @@ from flows.runs.results import (
     ReleaseReference,
     ReleaseReport,
 )
-from flows.runs.summary import Totals
 
 __all__ = [
     "MOVED",

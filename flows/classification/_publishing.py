@@ -11,18 +11,15 @@ from pathlib import Path
 from blr.census.results import Census
 from blr.decisions import Flag
 from catalogs.writing.annotate import finish as finish_catalogue
-from flows.classification._census import census_of
-from flows.classification._census_rows import CensusRows, read_census_rows, write_census_rows
+from flows.classification._census import CensusRows, census_of, read_census_rows, write_census_rows
 from flows.classification._class_shares import shift_record
 from flows.classification._difference import narrowed, release_report, write_report
 from flows.classification._examples import class_examples
-from flows.classification._object_survey import most_doubtful, total_sky
-from flows.classification._output_columns import kept_columns
+from flows.classification._plan import Publication, Published
 from flows.classification._repeats import sweep_sketches
 from flows.classification._selections import selections_of
-from flows.classification._tally import summarise, total
-from flows.classification._tasks import Publication, Published
-from flows.classification.scoring import Scorer, flag_names, provenance
+from flows.classification._tally import most_doubtful, summarise, total, total_sky
+from flows.classification.scoring import Scorer, flag_names, kept_columns, provenance
 from flows.documents import write_document
 from flows.errors import OutputFolderError
 from flows.features.drift import drift, total_counts
@@ -40,9 +37,17 @@ from flows.reports.catalogue_page import (
 )
 from flows.reports.data import Classification, FeatureComparison, Made, NotableObject, SkyMap
 from flows.reports.report_table import class_words
-from flows.runs.counts import DoubtfulObject, FileCounts, ShiftRecord, Tally
-from flows.runs.file_table import are_many, as_kept
-from flows.runs.labelled import write_labelled_names
+from flows.runs.counts import (
+    Counts,
+    DoubtfulObject,
+    FileCounts,
+    FileSummary,
+    ShiftRecord,
+    Summary,
+    Tally,
+    Totals,
+    drifted,
+)
 from flows.runs.manifest import (
     SUMMARY,
     ColumnDetails,
@@ -52,9 +57,9 @@ from flows.runs.manifest import (
     ObjectColumns,
     SelectedColumn,
 )
-from flows.runs.outputs import Output
-from flows.runs.status import folder_status
-from flows.runs.summary import Counts, FileSummary, Summary, Totals, drifted
+from flows.runs.object_names import write_labelled_names
+from flows.runs.outputs import Output, are_many, as_kept
+from flows.runs.results import folder_status
 from flows.specification.specification import Specification, specification_hash
 from flows.version import code_version
 

@@ -1,4 +1,4 @@
-"""Counts of an annotated catalogue: classes with errors, flags, shares of missing features.
+"""Counts of an annotated catalogue, gathered while rows are classified: classes, flags, the sky, doubtful objects.
 
 Threads count batches in any order.  So floating-point numbers are summed by `math.fsum`, which is exact, so that the
 order does not matter.  Shapes: K classes, F features, S draws of the weights.
@@ -8,15 +8,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from blr.decisions import FLAG_MEANINGS
-from flows.runs.counts import SetRecord, Tally
-from flows.runs.summary import ClassEstimate, Counts, FlagCount, PredictionSets
+from blr.decisions import FLAG_MEANINGS, Flag
+from catalogs.arrays.values import batch_values
+from catalogs.catalog.catalog import Catalog
+from catalogs.errors import CatalogError
+from catalogs.profile.split import healpix_pixels
+from catalogs.sky.positions import PositionUnit, positions, unit_of_position
+from flows.features.reader import FeatureBatch
+from flows.runs.counts import (
+    ClassEstimate,
+    Counts,
+    DoubtfulObject,
+    FlagCount,
+    PredictionSets,
+    SetRecord,
+    SkyCounts,
+    Tally,
+)
+from flows.runs.object_names import LabelledNames
+from flows.specification.specification import Specification
 
-__all__ = ["summarise", "tally_of", "total"]
+__all__ = [
+    "EXPLAINED",
+    "WORTH_A_LOOK",
+    "ObjectSurvey",
+    "most_doubtful",
+    "summarise",
+    "tally_of",
+    "total",
+    "total_sky",
+]
+
+# Counts of an annotated catalogue: classes with errors, flags, shares of missing features.
+#
+# Threads count batches in any order.  So floating-point numbers are summed by `math.fsum`, which is exact, so that the
+# order does not matter.  Shapes: K classes, F features, S draws of the weights.
 
 Floats = NDArray[np.float64]
 
@@ -123,4 +156,190 @@ def _errors(
         (math.sqrt(objects + weights), math.sqrt(objects), math.sqrt(weights))
         if known
         else (None, None, None)
+    )
+
+
+# The objects and the sky counts that a classification's report shows, gathered while rows are classified.
+#
+# Memory is bounded: counts in HEALPix pixels, and the few objects whose labels would teach most.  Batches come from
+# threads in any order, and the result does not depend on it.  Shapes: n rows, K classes, P pixels.
+
+
+ORDER: Final = 4
+"""Order of the pixels of maps: 3,072 pixels of 3.7 degrees."""
+MOST_OBJECTS: Final = 20
+ENOUGH: Final = 3 * MOST_OBJECTS
+"""Most rows of a batch that are examined: more than objects, since an object may be in several rows."""
+CHUNK: Final = 1000
+"""Rows whose names are compared with the labelled ones at a time."""
+EXPLAINED: Final = 3
+"""Number of objects whose features are kept, so that the report can say why they have their class."""
+WORTH_A_LOOK: Final = int(
+    Flag.LOW_CONFIDENCE | Flag.CLOSE_CALL | Flag.FLIPPED | Flag.OUT_OF_DOMAIN | Flag.UNCERTAIN_INPUT
+)
+
+
+@dataclass(frozen=True)
+class ObjectSurvey:
+    """The columns with names and positions of objects, None without them, and the counts so far.
+
+    Objects that are `labelled` are not proposed for a review.
+    """
+
+    classes: tuple[str, ...]
+    identifier: str | None
+    place: tuple[str, str] | None
+    unit: PositionUnit = "deg"
+    labelled: LabelledNames | None = None
+    counted: list[SkyCounts] = field(default_factory=list)
+    objects: list[DoubtfulObject] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        catalog: Catalog,
+        specification: Specification,
+        classes: tuple[str, ...],
+        labelled: LabelledNames | None = None,
+    ) -> ObjectSurvey:
+        """Return the survey of a catalogue; positions whose unit is not known are left out."""
+        asked, theirs = specification.catalog, specification.target.columns
+        identifier, ra, dec = (theirs.get(name or "", name) for name in (asked.id, asked.ra, asked.dec))
+        known = identifier if identifier in catalog.names else None
+        if ra is None or dec is None or not {ra, dec} <= {*catalog.names}:
+            return cls(classes, known, None, labelled=labelled)
+        try:
+            unit = unit_of_position(catalog, ra, dec, stated=asked.position_unit)
+        except CatalogError:
+            return cls(classes, known, None, labelled=labelled)
+        return cls(classes, known, (ra, dec), unit, labelled)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns to be read."""
+        return tuple(name for name in (self.identifier, *(self.place or ())) if name is not None)
+
+    def empty(self) -> ObjectSurvey:
+        """Return the survey before any row."""
+        return replace(self, counted=[], objects=[])
+
+    def add(
+        self,
+        batch: pa.RecordBatch,
+        p: Floats,
+        information: Floats,
+        flags: NDArray[np.int32],
+        features: FeatureBatch | None = None,
+    ) -> None:
+        """Count a batch: p (n, K), mutual information (n,), NaN where unclassified; flags (n,); its features."""
+        if not self.read or not batch.num_rows:
+            return
+        values = batch_values(batch, self.read)
+        ra = dec = np.full(batch.num_rows, np.nan)
+        if self.place is not None:
+            found = positions(values[self.place[0]], values[self.place[1]], self.unit)
+            ra, dec = found.ra, found.dec
+            self.counted.append(_sky_counts(healpix_pixels(ra, dec, ORDER), p, flags, len(self.classes)))
+        if self.identifier is not None:
+            names = values[self.identifier]
+            self.objects.extend(self._doubtful(names, ra, dec, p, information, flags, features))
+            self.objects[:] = most_doubtful(self.objects)
+
+    def sky(self) -> SkyCounts | None:
+        """Return the counts by pixel so far; None where positions are not known."""
+        return total_sky(self.counted)
+
+    def doubtful(self) -> tuple[DoubtfulObject, ...]:
+        """Return the objects whose labels would teach most, the first one most; the first few have their features."""
+        found = most_doubtful(self.objects)
+        return (*found[:EXPLAINED], *(replace(one, features=()) for one in found[EXPLAINED:]))
+
+    def _doubtful(
+        self,
+        names: Any,
+        ra: Floats,
+        dec: Floats,
+        p: Floats,
+        information: Floats,
+        flags: NDArray[np.int32],
+        features: FeatureBatch | None,
+    ) -> Iterable[DoubtfulObject]:
+        known = np.flatnonzero(np.isfinite(information) & ((flags & WORTH_A_LOOK) != 0))
+        order = self._unlabelled(names, known[np.argsort(-information[known], kind="stable")])
+        for i in order.tolist():
+            first, second = np.argsort(-p[i], kind="stable")[:2].tolist()
+            yield DoubtfulObject(
+                id=str(names[i]).strip(),
+                ra=float(ra[i]) if np.isfinite(ra[i]) else None,
+                dec=float(dec[i]) if np.isfinite(dec[i]) else None,
+                classes=(self.classes[first], self.classes[second]),
+                probabilities=(round(float(p[i, first]), 6), round(float(p[i, second]), 6)),
+                mutual_information=round(float(information[i]), 6),
+                flags=int(flags[i]),
+                features=() if features is None else _values(features, i),
+            )
+
+    def _unlabelled(self, names: Any, order: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the first rows of an order whose objects have no label, as many as may be needed."""
+        if self.labelled is None:
+            return order[:ENOUGH]
+        found: list[NDArray[np.intp]] = []
+        for start in range(0, len(order), CHUNK):
+            rows = order[start : start + CHUNK]
+            texts = np.array([str(names[i]).strip() for i in rows.tolist()], dtype=object)
+            found.append(rows[~self.labelled.among(texts)])
+            if sum(map(len, found)) >= ENOUGH:
+                break
+        return np.concatenate([np.empty(0, np.intp), *found])[:ENOUGH]
+
+
+def _values(features: FeatureBatch, row: int) -> tuple[float | None, ...]:
+    """Return the features of a row, None where one is missing."""
+    pairs = zip(features.X[row].tolist(), features.missing[row].tolist(), strict=True)
+    return tuple(None if missing else float(f"{value:.9g}") for value, missing in pairs)
+
+
+def most_doubtful(objects: Iterable[DoubtfulObject]) -> tuple[DoubtfulObject, ...]:
+    """Return the objects of the largest mutual information, each name once."""
+    chosen: dict[str, DoubtfulObject] = {}
+    for one in sorted(objects, key=lambda o: (-o.mutual_information, o.id, o.ra or 0.0, o.dec or 0.0)):
+        if len(chosen) == MOST_OBJECTS:
+            break
+        if one.id not in ("", "--"):
+            chosen.setdefault(one.id, one)
+    return tuple(chosen.values())
+
+
+def total_sky(parts: Sequence[SkyCounts]) -> SkyCounts | None:
+    """Return the sum of counts; None where there are no counts."""
+    some = [part for part in parts if part.pixels]
+    if not some:
+        return None
+    pixels, place = np.unique(np.concatenate([part.pixels for part in some]), return_inverse=True)
+    columns = np.concatenate(
+        [np.column_stack([part.n, part.flagged, np.asarray(part.assigned)]) for part in some]
+    )
+    sums = np.zeros((len(pixels), columns.shape[1]), dtype=np.int64)
+    np.add.at(sums, place, columns)
+    return _of_columns(pixels, sums)
+
+
+def _sky_counts(pixels: NDArray[np.int64], p: Floats, flags: NDArray[np.int32], n_classes: int) -> SkyCounts:
+    placed = pixels >= 0
+    found, place = np.unique(pixels[placed], return_inverse=True)
+    classified = np.isfinite(p[placed, 0])
+    best = np.where(classified, np.nan_to_num(p[placed]).argmax(axis=1), 0)
+    assigned = np.bincount(place[classified] * n_classes + best[classified], minlength=len(found) * n_classes)
+    flagged = np.bincount(place[(flags[placed] & WORTH_A_LOOK) != 0], minlength=len(found))
+    n = np.bincount(place, minlength=len(found))
+    return _of_columns(found, np.column_stack([n, flagged, assigned.reshape(len(found), n_classes)]))
+
+
+def _of_columns(pixels: NDArray[np.int64], columns: NDArray[np.int64]) -> SkyCounts:
+    return SkyCounts(
+        ORDER,
+        tuple(pixels.tolist()),
+        tuple(columns[:, 0].tolist()),
+        tuple(columns[:, 1].tolist()),
+        tuple(map(tuple, columns[:, 2:].tolist())),
     )

@@ -9,23 +9,19 @@ from pathlib import Path
 import catalogs
 from blr.census.results import Census, StatedAssumption
 from blr.threads import single_threaded_blas
-from flows.classification._census import census_of
-from flows.classification._census_rows import read_census_rows, rows_a_file
-from flows.classification._census_wish import CensusWish
-from flows.classification.annotation import scorer_for
+from flows.classification._census import CensusWish, census_of, read_census_rows, rows_a_file
+from flows.classification.execution import scorer_for
 from flows.classification.request import CensusRequest
-from flows.classification.scoring import KnownRows
-from flows.classification.steps import annotation_settings
+from flows.classification.scoring import KnownRows, annotation_settings
 from flows.documents import read_document, write_document
 from flows.errors import OutputFolderError, UsageError
 from flows.models.model import Model
 from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
-from flows.runs.census import CensusResult
+from flows.runs.counts import CensusResult, Summary
 from flows.runs.lock import exclusive
 from flows.runs.manifest import SUMMARY, Manifest
 from flows.runs.release_store import output_folder
-from flows.runs.summary import Summary
 from flows.specification.toml_file import read_specification
 
 __all__ = ["table_census", "take_census"]

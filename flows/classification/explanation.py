@@ -22,8 +22,7 @@ from catalogs.table_choice import TableChoice
 from flows.classification._class_shares import chosen_shift
 from flows.classification._examples import feature_contributions, finite, nearest_objects
 from flows.classification.request import ExplainRequest
-from flows.classification.scoring import Scorer
-from flows.classification.steps import annotation_settings
+from flows.classification.scoring import Scorer, annotation_settings
 from flows.errors import UsageError
 from flows.inputs.opening import ObjectRow, find_object, opened, read_object
 from flows.inputs.resolve import resolve_sources

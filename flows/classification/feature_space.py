@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from blr.explanation.novelty import Novelty
 from blr.missing.moments import WhitenedSpace
 from catalogs.catalog.catalog import Catalog
-from flows.classification.scoring import Scorer
-from flows.classification.steps import annotation_settings
+from flows.classification.scoring import Scorer, annotation_settings
 from flows.errors import UsageError
 from flows.models.row_files import LabelledObjects
 from flows.models.store import Store

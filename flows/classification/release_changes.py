@@ -10,13 +10,12 @@ import numpy as np
 
 from catalogs.errors import CatalogError
 from flows.classification._class_shares import chosen_shift
-from flows.classification.scoring import Scorer
-from flows.classification.steps import annotation_settings
+from flows.classification.scoring import Scorer, annotation_settings
 from flows.inputs.opening import first_rows
 from flows.models.model import Model
 from flows.models.request import PromoteRequest
 from flows.runs.allowed_roots import check_inside
-from flows.runs.difference import SampledChange, Transition
+from flows.runs.counts import SampledChange, Transition
 from flows.runs.manifest import Manifest
 from flows.runs.outputs import Output
 

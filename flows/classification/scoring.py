@@ -1,10 +1,12 @@
-"""Scores of a batch of rows: features, probabilities, flags, prediction sets, and which rows have labels."""
+"""The settings of a classification, and the scores of a batch of rows under them: the new columns of a copy."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
@@ -14,43 +16,104 @@ from numpy.typing import NDArray
 
 from blr.census.prediction_sets import NO_SET, SetRule, learn_sets, set_bits
 from blr.classifier import Classifier
-from blr.decisions import FLAG_MEANINGS, Flag, pairwise_confidence
+from blr.decisions import FLAG_MEANINGS, Flag, entropy, pairwise_confidence
 from blr.missing.measurement_errors import excess
 from blr.predictive.scores import Scores
+from blr.shift import class_priors
+from blr.threads import single_threaded_blas
 from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import Catalog
+from catalogs.catalog.earlier_columns import check_columns, old_columns
 from catalogs.catalog.new_columns import CREDIBLE, NewColumn, Provenance, standard_columns
-from catalogs.errors import NameClashError
+from catalogs.errors import DamagedFileError, NameClashError
 from catalogs.table_choice import TableChoice
-from flows.classification._census_rows import CensusRows, joined
-from flows.classification._class_shares import shift_record, with_shares
-from flows.classification._object_survey import ObjectSurvey
-from flows.classification._output_columns import full_arrays
+from catalogs.writing.conversion import copies
+from flows.classification._census import CensusRows, census_table, joined, with_stated_bias, without_wish
+from flows.classification._class_shares import chosen_shift, prior_shares, shift_record, with_shares
 from flows.classification._selections import Selections, selection_entries, selections_of
-from flows.classification._tally import tally_of, total
-from flows.errors import ModelError, UsageError
+from flows.classification._tally import ObjectSurvey, tally_of, total
+from flows.errors import ModelError, SpecificationError, UsageError
+from flows.features.columns import ColumnMapping
 from flows.features.drift import feature_counts, total_counts
 from flows.features.reader import FeatureBatch, FeatureReader, check_target_marks, target_reader, target_table
 from flows.features.units import converted
+from flows.inputs.files import find_files, open_source
 from flows.inputs.opening import thinned
+from flows.inputs.source import InputCatalogue, LocalSource
+from flows.models.description import ESTIMATED
 from flows.models.model import Model
 from flows.models.row_files import KnownLabels, UnseenRows
 from flows.runs.counts import ClassSetRule, FeatureCounts, SetRecord, ShiftRecord, Tally
 from flows.specification.catalog import Target
-from flows.specification.specification import Specification, specification_hash
+from flows.specification.specification import Output as OutputTable
+from flows.specification.specification import Shift, Specification, specification_hash
 from flows.version import code_version
 
 __all__ = [
+    "EM_ROWS",
     "ConformalSets",
     "KnownRows",
     "Scorer",
+    "annotation_settings",
     "bits_of",
     "budget_threshold",
+    "check_copies",
+    "estimated_shares",
     "flag_names",
+    "full_arrays",
+    "kept_columns",
     "provenance",
     "set_entries",
     "sets_of",
+    "settled",
 ]
+
+# The columns that `output.columns = "full"` adds, in their order, and those that a slim copy keeps.
+
+Array = np.ndarray[Any, Any]
+
+
+def full_arrays(scores: Scores) -> list[Array]:
+    """Return the further columns, (n,) each, of scores with intervals; NaN where a row is unclassifiable."""
+    if scores.low is None or scores.high is None:
+        raise ValueError(
+            "got scores without credible intervals, which these columns need; score with `credible`"
+        )
+    known = ~np.isnan(scores.probability[:, 0])
+    uncertainty = np.full(len(known), np.nan)
+    uncertainty[known] = entropy(scores.probability[known])
+    arrays = [x for ends in zip(scores.plugin.T, scores.low.T, scores.high.T, strict=True) for x in ends]
+    arrays.append(uncertainty)
+    means, covariance = scores.logit_means, scores.logit_covariance
+    if means is not None and covariance is not None:
+        pairs = combinations_with_replacement(range(means.shape[1]), 2)
+        arrays += [*means.T, *(covariance[:, a, b] for a, b in pairs)]
+    return arrays
+
+
+def kept_columns(specification: Specification) -> tuple[str, ...]:
+    """Return the catalogue's names of id and position, as far as the specification names them."""
+    return ColumnMapping(specification.target.columns).read(_kept(specification))
+
+
+def _kept(specification: Specification) -> dict[str, str]:
+    """Return our names of id and position, each with its key."""
+    catalog = specification.catalog
+    keyed = {"catalog.id": catalog.id, "catalog.ra": catalog.ra, "catalog.dec": catalog.dec}
+    return {name: key for key, name in keyed.items() if name}
+
+
+def check_copies(catalog: Catalog, columns: tuple[NewColumn, ...], specification: Specification) -> None:
+    """Raise a `CatalogError` where copies of the catalogue cannot have the new columns beside the old ones."""
+    mode, form = specification.output.mode, specification.output.form
+    if mode == "annotated":
+        check_columns(catalog, columns)  # columns of an earlier annotation are replaced
+    else:
+        mapping = ColumnMapping(specification.target.columns)
+        for name, key in _kept(specification).items():
+            mapping.check(catalog, name, wanted_by=f"{key} of slim copies")
+    copies(catalog, old_columns(catalog, columns, mode, kept_columns(specification)), form, lambda _: None)
+
 
 # Rows of a target whose class is known, since a label of the training is theirs.
 
@@ -94,7 +157,6 @@ def _labels(folder: Path, classes: int) -> KnownLabels | None:
 
 # Prediction sets of a classification, learnt from the model's unseen rows, and their description in outputs.
 
-Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float64]
 
 
@@ -504,3 +566,87 @@ def _shift_entries(record: ShiftRecord) -> dict[str, str]:
     }
     listed = {key: ", ".join(f"{c} {x:.6g}" for c, x in by.items()) for key, by in shares.items() if by}
     return listed | {key: text for key, text in texts.items() if text is not None}
+
+
+# The settings of a classification, which copies depend on: the class shares may be estimated from the catalogues.
+
+EM_ROWS = 100_000
+"""Rows that shares are estimated from, at equal distances over all files."""
+DIGITS = 8
+"""Decimals of an estimated share: it is rounded, so that later runs find the same settings."""
+
+
+def settled(
+    model: Model,
+    wanted: Specification,
+    class_prior: str | Mapping[str, float] | None,
+    *,
+    sources: Callable[[], Sequence[LocalSource]],
+) -> Specification:
+    """Return the settings of a classification, with class shares; `sources` gives what they are estimated from."""
+    plain = annotation_settings(model, wanted)
+
+    def estimate() -> Shift:
+        unmoved = replace(model, classifier=replace(model.classifier, log_prior_shift=None))
+        scorer = Scorer.of(unmoved, plain.model_copy(update={"shift": Shift()}))
+        return estimated_shares(model, sources(), scorer)
+
+    shift = chosen_shift(model, wanted.shift, asked=class_prior, estimate=estimate)
+    return with_stated_bias(plain.model_copy(update={"shift": shift}), model, wanted)
+
+
+def annotation_settings(model: Model, wanted: Specification) -> Specification:
+    """Return the model's specification, with what another one says of target, checksums, flags, output and bins.
+
+    `SpecificationError` where that target is of columns that the model does not know, or contradicts its marks.
+    Class shares are still the model's (`chosen_shift`).
+    Without the places of inputs and outputs: a file's annotation does not depend on what lies beside it.
+    """
+    checksums = {"checksums": wanted.catalog.checksums}
+    update = {
+        "catalog": model.specification.catalog.model_copy(update=checksums),
+        "target": wanted.target.model_copy(update={"paths": None}),
+        "flags": wanted.flags,
+        "census": census_table(model, wanted),
+        "output": wanted.output.model_copy(update={"folder": OutputTable().folder}),
+    }
+    settings = without_wish(model.specification.model_copy(update=update))
+    try:
+        settings.check_target()
+        settings.check_sets(len(model.classes))
+    except ValueError as error:
+        raise SpecificationError(f"with the model {model.label}, {error}") from error
+    return settings
+
+
+def estimated_shares(model: Model, sources: Sequence[LocalSource], scorer: Scorer) -> Shift:
+    """Return the shares of the classes in catalogues, by EM over the model's probabilities of their rows.
+
+    `scorer` is the model's, of training shares.
+    """
+    tolerated = (DamagedFileError, OSError)  # such files are quarantined later
+    catalogues = [InputCatalogue.of(source, scorer.choice) for source in sources]
+    files, failed = find_files(catalogues, scorer.reader.check, tolerated=tolerated)
+    if failed and not files:
+        raise next(iter(failed.values()))
+    step = max(1, math.ceil(sum(f.partition.n_rows for f in files) / EM_ROWS))
+    parts = [np.empty((0, len(model.classes)))]
+    with single_threaded_blas():
+        for file in files:
+            here = scorer.on(open_source(file.catalogue))
+            batches = thinned(file.partition.batches(here.reader.read), step)
+            parts.extend(here.score(batch)[0].probability for batch in batches)
+    p = np.concatenate(parts)
+    try:
+        shares = np.exp(class_priors(p, prior_shares(model)).log_shift) * prior_shares(model)
+    except ValueError as error:
+        raise UsageError(
+            f'class_prior: got "em", but the shares cannot be estimated from these rows: {error}'
+        ) from error
+    rounded = np.round(shares / shares.sum(), DIGITS)
+    first = files[0].catalogue.source.path.name
+    name = first if len(sources) == 1 else f"{first} and {len(sources) - 1} more"
+    return Shift(
+        class_prior=dict(zip(model.classes, rounded.tolist(), strict=True)),
+        class_prior_source=f"{ESTIMATED}{name}"[:200],
+    )

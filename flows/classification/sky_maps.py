@@ -6,37 +6,50 @@ to which the fraction's model is fitted; and one for the sums by pixel and by bi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from blr.census.fraction_map import Fractions
+import catalogs
+from blr.census.fraction_map import (
+    REGION_SCALES,
+    FractionDesign,
+    Fractions,
+    FractionSums,
+    counted,
+    drawn_fractions,
+    mixed_draws,
+)
+from blr.likelihood.prior import GaussianPrior
+from blr.posterior.laplace import fit
 from blr.threads import single_threaded_blas
+from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import safe_name
-from catalogs.errors import OutputExistsError, nearest
+from catalogs.errors import CatalogError, OutputExistsError, nearest
+from catalogs.expressions.expression import Expression, parse
 from catalogs.files.atomic import own_folder
-from catalogs.table_choice import annotated_table
-from flows.classification._map_sums import (
-    KnownObjects,
-    MapColumns,
-    MapRows,
-    MapSums,
-    Survey,
-    bin_of,
-    fitted,
-    map_columns,
-    map_rows,
-    read_known,
-    sky_maps,
-    summed,
-    surveyed,
-    write_map,
+from catalogs.fits.healpix import (
+    Frame,
+    HealpixColumn,
+    HealpixMap,
+    centres,
+    nested_pixels,
+    read_healpix,
+    write_healpix,
 )
-from flows.classification.map_results import MapBin, MappedFraction, MappedQuantity, MapResult
+from catalogs.hats.create import write_hats
+from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
+from catalogs.table_choice import annotated_table
+from flows.classification.map_results import MapBin, MappedFraction, MappedQuantity, MapResult, What
 from flows.classification.request import MapRequest
 from flows.documents import write_document
 from flows.errors import UsageError
@@ -44,7 +57,510 @@ from flows.runs.allowed_roots import check_inside, check_output
 from flows.runs.manifest import Manifest, ObjectColumns
 from flows.runs.release_store import output_folder
 
-__all__ = ["make_map"]
+__all__ = [
+    "FractionModel",
+    "KnownObjects",
+    "Labelled",
+    "MapColumns",
+    "MapRows",
+    "MapSums",
+    "Survey",
+    "bin_of",
+    "fitted",
+    "make_map",
+    "map_columns",
+    "map_rows",
+    "read_known",
+    "sky_maps",
+    "summed",
+    "surveyed",
+    "write_map",
+]
+
+# The data of a map: classified rows with positions and quantities, and objects whose class is known.
+#
+# Shapes: n rows, F quantities.
+
+Array = np.ndarray[Any, Any]
+Floats = NDArray[np.float64]
+
+OPTIONAL = ("weight", "inclusion_probability", "how")
+"""Columns of lists of objects that say how an object came into it."""
+OTHER = "other"
+"""The answer for an object that is of no class of the model."""
+UNDECIDED = ("", "?")
+
+SKY_MAP = re.compile(
+    r"(?P<name>[A-Za-z_]\w*)=(?P<path>[^#@]+?)(?:#(?P<column>[^@]+))?(?:@(?P<frame>\w+))?", re.ASCII
+)
+
+
+def sky_maps(texts: Sequence[str]) -> dict[str, HealpixMap]:
+    """Return the maps that NAME=FILE#COLUMN@FRAME name; UsageError where a text says something else."""
+    maps = {}
+    for text in texts:
+        match = SKY_MAP.fullmatch(text)
+        frames = get_args(Frame)
+        if match is None or match["frame"] not in (None, *frames):
+            raise UsageError(
+                f"--sky-map: got '{text}', expected NAME=FILE, NAME=FILE#COLUMN or NAME=FILE@FRAME, the frame one of "
+                f"{', '.join(frames)}"
+            )
+        if match["name"] in maps:
+            raise UsageError(
+                f"--sky-map: got the name '{match['name']}' twice, expected each name once; rename one map"
+            )
+        frame = next((f for f in frames if f == match["frame"]), None)
+        maps[match["name"]] = read_healpix(Path(match["path"]), column=match["column"], frame=frame)
+    return maps
+
+
+@dataclass(frozen=True)
+class MapColumns:
+    """The columns that are read from one annotated catalogue."""
+
+    identifier: str | None
+    ra: str
+    dec: str
+    unit: PositionUnit
+    p: str
+    assigned: str
+    over: tuple[Expression, ...]
+    maps: Mapping[str, HealpixMap]
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        own = {name for e in self.over for name in e.names}.difference(self.maps)
+        named = [self.identifier] if self.identifier else []
+        return tuple(dict.fromkeys([*named, self.ra, self.dec, self.p, self.assigned, *sorted(own)]))
+
+
+def map_columns(
+    catalog: Catalog,
+    *,
+    prefix: str,
+    class_name: str,
+    identifier: str | None,
+    known: ObjectColumns,
+    over: Sequence[str],
+    maps: Mapping[str, HealpixMap],
+) -> MapColumns:
+    """Return the columns of a catalogue; UsageError where there is no position, or an expression names no column."""
+    stated = (known.ra or "", known.dec or "")
+    place = stated if {*stated} <= {*catalog.names} else find_position_columns(catalog)
+    if place is None:
+        raise UsageError(
+            f"{catalog.path}: got no columns of positions, expected right ascension and declination; state "
+            "'catalog.ra' and 'catalog.dec' in the specification, and classify again"
+        )
+    ra, dec = place
+    stated_unit = next((u for u in get_args(PositionUnit) if u == known.unit), None)
+    try:
+        unit = unit_of_position(catalog, ra, dec)
+    except CatalogError:
+        if stated_unit is None:
+            raise
+        unit = stated_unit
+    expressions = tuple(parse(text) for text in over)
+    for expression in expressions:
+        expression.check_names([*catalog.names, *maps])
+    if clash := sorted({*maps} & {*catalog.names}):
+        raise UsageError(
+            f"--sky-map: got '{clash[0]}', which is a column of {catalog.path}; choose another name"
+        )
+    name = identifier or known.id
+    if identifier is not None and identifier not in catalog.names:
+        raise UsageError(
+            f"--id: got '{identifier}', expected a column of {catalog.path}; {nearest(identifier, catalog.names)}"
+        )
+    return MapColumns(
+        identifier=name if name in catalog.names else None,
+        ra=ra,
+        dec=dec,
+        unit=unit,
+        p=f"{prefix}p_{safe_name(class_name)}",
+        assigned=f"{prefix}class",
+        over=expressions,
+        maps=maps,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class MapRows:
+    """Classified rows with a position.
+
+    Nested pixel (n,), probability of the class (n,), whether it is selected (n,), quantities (n, F), NaN for missing,
+    and identifiers (n,), None where the copies have none.
+    """
+
+    pixel: NDArray[np.int64]
+    p: Floats
+    selected: NDArray[np.bool_]
+    X: Floats
+    names: Array | None
+
+    def __getitem__(self, chosen: Any) -> MapRows:
+        names = None if self.names is None else self.names[chosen]
+        return MapRows(self.pixel[chosen], self.p[chosen], self.selected[chosen], self.X[chosen], names)
+
+    def __len__(self) -> int:
+        return len(self.p)
+
+
+def map_rows(
+    catalog: Catalog, columns: MapColumns, *, class_name: str, order: int, threshold: float | None
+) -> Iterator[MapRows]:
+    """Yield the rows of a catalogue, batch by batch."""
+    for batch in catalog.batches(columns.read):
+        values = batch_values(batch, columns.read)
+        place = positions(values[columns.ra], values[columns.dec], columns.unit)
+        p = np.asarray(np.ma.filled(values[columns.p].astype(np.float64), np.nan))
+        pixel = nested_pixels(place.ra, place.dec, order)
+        kept = np.isfinite(p) & (pixel >= 0)
+        seen = {**values, **{name: sky.at(place.ra, place.dec) for name, sky in columns.maps.items()}}
+        X = [np.asarray(e.evaluate(seen), dtype=np.float64) for e in columns.over]
+        wanted = _texts(values[columns.assigned]) == class_name if threshold is None else p >= threshold
+        names = None if columns.identifier is None else _texts(values[columns.identifier])[kept]
+        matrix = np.column_stack(X) if X else np.empty((batch.num_rows, 0))
+        yield MapRows(
+            pixel[kept], p[kept], wanted[kept], np.where(np.isfinite(matrix), matrix, np.nan)[kept], names
+        )
+
+
+def _texts(values: Array) -> Array:
+    """Return values (n,) as texts, '' where one is missing; an identifier is the same text whatever its type."""
+    if isinstance(values, np.ma.MaskedArray):
+        gone, plain = np.ma.getmaskarray(values), np.ma.getdata(values)
+    else:
+        gone, plain = np.zeros(len(values), dtype=bool), values
+    texts = np.array(["" if v is None else str(v).strip() for v in plain.tolist()], dtype=object)
+    texts[gone] = ""
+    return texts
+
+
+@dataclass(frozen=True)
+class KnownObjects:
+    """Objects whose class is known: by their identifier, the class and how many objects each stands for.
+
+    `unanswered` rows of the table have no class; `chosen` ones were picked and not drawn, so that they stand for
+    nobody else.
+    """
+
+    classes: Mapping[str, str]
+    weights: Mapping[str, float]
+    unanswered: int
+    chosen: int
+
+
+def read_known(path: Path, *, label: str, identifier: str, classes: Sequence[str]) -> KnownObjects:
+    """Return the objects of a table; UsageError where a column or a class is unknown, or two answers differ."""
+    catalog = catalogs.open(path)
+    for flag, name in (("--label", label), ("--id", identifier)):
+        if name not in catalog.names:
+            raise UsageError(
+                f"{flag}: got '{name}', expected a column of {path}; {nearest(name, catalog.names)}"
+            )
+    optional = [name for name in OPTIONAL if name in catalog.names and name not in (label, identifier)]
+    found: dict[str, str] = {}
+    weights: dict[str, float] = {}
+    counts: Counter[str] = Counter()
+    for batch in catalog.batches([identifier, label, *optional]):
+        for name, said, weight, how in _answers(batch, identifier, label, optional):
+            if said in UNDECIDED:
+                counts["unanswered"] += 1
+                continue
+            if how == "top":
+                counts["chosen"] += 1
+                continue
+            if said not in (*classes, OTHER):
+                raise UsageError(
+                    f"{path}: got the class '{said}' of {name}, expected '{OTHER}' or one of the model's: "
+                    f"{', '.join(classes)}; {nearest(said, classes)}"
+                )
+            if found.setdefault(name, said) != said:
+                raise UsageError(
+                    f"{path}: got '{found[name]}' and '{said}' for {name}, expected one class for each "
+                    "object; correct the table"
+                )
+            weights[name] = weight
+    return KnownObjects(found, weights, counts["unanswered"], counts["chosen"])
+
+
+def _answers(
+    batch: pa.RecordBatch, identifier: str, label: str, optional: Sequence[str]
+) -> Iterator[tuple[str, str, float, str]]:
+    values = batch_values(batch, [identifier, label, *optional])
+    n = batch.num_rows
+    weight = np.ones(n)
+    for name in [n for n in optional if n != "how"][:1]:
+        weight = np.asarray(np.ma.filled(values[name].astype(np.float64), np.nan))
+        weight = weight if name == "weight" else 1 / np.where(weight > 0, weight, np.nan)
+    if np.any(~(weight > 0) | np.isinf(weight)):
+        raise UsageError(
+            f"got {int(np.sum(~(weight > 0) | np.isinf(weight)))} weights that are not positive and finite, expected "
+            "1 / (probability of being drawn); correct the column of weights or probabilities, or leave it out"
+        )
+    how = _texts(values["how"]) if "how" in optional else np.full(n, "")
+    rows = zip(_texts(values[identifier]), _texts(values[label]), weight.tolist(), how, strict=True)
+    yield from ((str(a), str(b), c, str(d)) for a, b, c, d in rows)
+
+
+# The sums of a map: a first pass for pixels, ranges and labelled rows, their fit, and a second pass for the fractions.
+#
+# The model predicts whether an object is of the class, from the classifier's probability, the quantities and the
+# region. For a contamination, it is fitted to the selected labelled objects only: which of them are of other classes.
+# Shapes: n rows, S draws.
+
+Mask = NDArray[np.bool_]
+Pixels = NDArray[np.int64]
+Read = Callable[[], Iterator[MapRows]]
+
+DRAWS = 128
+REGION_ORDER = 1
+"""Finest order of the regions with an effect of their own: 29 degrees; a coarser map has coarser regions."""
+BINS = 8
+SAMPLE = 100_000
+"""Most rows, at equal distances, from which the edges of the bins are computed."""
+ROWS_AT_ONCE = 16_384
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Rows whose class is known: whether they are of it (n,), and how many objects each stands for (n,)."""
+
+    rows: MapRows
+    is_class: Mask
+    weight: Floats
+
+    def counts(self, what: What) -> tuple[Mask, Mask]:
+        """Return which rows count as n in the fraction k of n, and which of these count as k; (n,) each."""
+        selected = self.rows.selected
+        if what == "completeness":
+            return self.is_class, self.is_class & selected
+        if what == "contamination":
+            return selected, selected & ~self.is_class
+        return np.ones(len(selected), dtype=bool), self.is_class
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """The results of the first pass: pixels with objects, the edges of each quantity's bins, the labelled rows.
+
+    `n_classified` counts the rows with a position, `unmatched` the labels of no row.
+    """
+
+    pixels: Pixels
+    edges: tuple[Floats, ...]
+    n_classified: int
+    labelled: Labelled
+    unmatched: int
+
+
+def surveyed(
+    read: Read, known: KnownObjects | None, *, class_name: str, what: What, n_rows: int, n_quantities: int
+) -> Survey:
+    """Read all rows once, and return what was found; `n_rows` is their approximate number."""
+    touched: Pixels = np.empty(0, dtype=np.int64)
+    nothing = np.empty(0)
+    none = MapRows(
+        touched, nothing, nothing.astype(bool), np.empty((0, n_quantities)), nothing.astype(object)
+    )
+    parts, samples = [none], [[nothing] for _ in range(n_quantities)]
+    step = max(1, math.ceil(n_rows / SAMPLE))
+    n, seen = 0, set[str]()
+    for rows in read():
+        use = rows.selected if what == "contamination" else np.ones(len(rows), dtype=bool)
+        touched = np.union1d(touched, rows.pixel[use])
+        for j, sample in enumerate(samples):
+            sample.append(rows.X[use, j][::step])
+        n += len(rows)
+        if known is not None and rows.names is not None:
+            parts.append(rows[_first_of(rows.names.tolist(), known.classes, seen)])
+    labelled = _joined(parts)
+    names = [] if labelled.names is None else labelled.names.tolist()
+    is_class = np.array(
+        [known is not None and known.classes[name] == class_name for name in names], dtype=bool
+    )
+    weight = np.array([known.weights[name] if known else 1.0 for name in names], dtype=float)
+    edges = tuple(_edges(np.concatenate(sample)) for sample in samples)
+    unmatched = 0 if known is None else len(known.classes) - len(seen)
+    return Survey(touched, edges, n, Labelled(labelled, is_class, weight), unmatched)
+
+
+def _first_of(names: Sequence[str], known: Collection[str], seen: set[str]) -> NDArray[np.intp]:
+    """Return the places of names that are known and were not seen before, and note them as seen."""
+    places = []
+    for i, name in enumerate(names):
+        if name in known and name not in seen:
+            seen.add(name)
+            places.append(i)
+    return np.array(places, dtype=np.intp)
+
+
+def _joined(parts: Sequence[MapRows]) -> MapRows:
+    names = np.concatenate([part.names for part in parts if part.names is not None])
+    return MapRows(
+        np.concatenate([part.pixel for part in parts]),
+        np.concatenate([part.p for part in parts]),
+        np.concatenate([part.selected for part in parts]),
+        np.concatenate([part.X for part in parts]),
+        names,
+    )
+
+
+def _edges(values: Floats) -> Floats:
+    """Return the edges of bins with equal numbers of values; there are fewer bins where values repeat."""
+    values = values[np.isfinite(values)]
+    return np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1))) if values.size else np.empty(0)
+
+
+def bin_of(x: Floats, edges: Floats) -> NDArray[np.intp]:
+    """Return the bin (n,) of values, -1 outside; the last bin has its upper end."""
+    if len(edges) < 2:
+        return np.full(len(x), -1, dtype=np.intp)
+    place = np.minimum(np.searchsorted(edges, x, side="right") - 1, len(edges) - 2)
+    return np.where((x >= edges[0]) & (x <= edges[-1]), place, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class FractionModel:
+    """The fraction of an object: the design, draws of its weights (S, M), and what it is a fraction of."""
+
+    what: What
+    order: int
+    design: FractionDesign
+    draws: Floats
+
+    def covariates(self, rows: MapRows) -> tuple[Floats, Floats, NDArray[np.intp]]:
+        """Return the classifier's expectation (n,), the quantities with whether a row is selected, and its region."""
+        expected = 1 - rows.p if self.what == "contamination" else rows.p
+        # All rows of a contamination's fit are selected: there the last column is constant and has no effect.
+        X = np.column_stack([rows.X, rows.selected.astype(float)])
+        region = rows.pixel >> (2 * (self.order - min(self.order, REGION_ORDER)))
+        return expected, X, region.astype(np.intp)
+
+    def parts(self, rows: MapRows) -> tuple[Mask, tuple[Floats, Floats], tuple[Floats, Floats]]:
+        """Return which rows count (n,), part and whole by the classifier (n,), and both under each draw (n, S)."""
+        expected, X, region = self.covariates(rows)
+        pi = drawn_fractions(self.design, self.draws, expected, X, region)
+        every, one = np.ones(len(rows), dtype=bool), np.ones(len(rows))
+        if self.what == "completeness":
+            chosen = rows.selected.astype(float)
+            return every, (expected * chosen, expected), (pi * chosen[:, None], pi)
+        use = rows.selected if self.what == "contamination" else every
+        return use, (expected, one), (pi, np.ones_like(pi))
+
+
+def fitted(labelled: Labelled, *, what: What, order: int, seed: int) -> FractionModel:
+    """Return the model of the fraction; it has no draws without labelled objects that count."""
+    rows, success, weight = labelled.rows, labelled.is_class, labelled.weight
+    if what == "contamination":
+        chosen = rows.selected
+        rows, success, weight = rows[chosen], ~success[chosen], weight[chosen]
+    n_regions = 12 * 4 ** min(order, REGION_ORDER)
+    bare = FractionModel(
+        what, order, FractionDesign.learn(np.empty((0, rows.X.shape[1] + 1)), n_regions), np.empty(0)
+    )
+    expected, X, region = bare.covariates(rows)
+    design = FractionDesign.learn(X, n_regions)
+    if not len(rows):
+        return FractionModel(what, order, design, np.empty((0, design.n_functions)))
+    groups = counted(design.matrix(expected, X, region), success, weight)
+    rng = np.random.default_rng(seed)
+    evidence, draws = [], []
+    for scale in REGION_SCALES:
+        mean, variance = design.prior(scale)
+        q = fit(
+            groups.Phi, groups.k, GaussianPrior(mean, variance), trials=groups.n, sample_weight=groups.weight
+        )
+        evidence.append(q.log_evidence)
+        draws.append(q.sample(DRAWS, rng))
+    return FractionModel(what, order, design, mixed_draws(evidence, draws, DRAWS, rng))
+
+
+@dataclass(frozen=True, eq=False)
+class MapSums:
+    """The fractions of all objects together, of the pixels, and of the bins of each quantity."""
+
+    whole: Fractions
+    cells: Fractions
+    bins: tuple[Fractions, ...]
+
+
+def summed(read: Read, survey: Survey, model: FractionModel) -> MapSums:
+    """Read all rows a second time, and return the sums of their fractions."""
+    S = len(model.draws)
+    whole, cells = FractionSums(1, S), FractionSums(len(survey.pixels), S)
+    bins = [FractionSums(max(len(edges) - 1, 0), S) for edges in survey.edges]
+    for large in read():
+        for start in range(0, len(large), ROWS_AT_ONCE):
+            rows = large[slice(start, start + ROWS_AT_ONCE)]
+            use, expected, drawn = model.parts(rows)
+            whole.add(np.zeros(len(rows), dtype=np.intp), expected, drawn, use)
+            cells.add(np.searchsorted(survey.pixels, rows.pixel), expected, drawn, use)
+            for j, (edges, sums) in enumerate(zip(survey.edges, bins, strict=True)):
+                place = bin_of(rows.X[:, j], edges)
+                sums.add(place, expected, drawn, use & (place >= 0))
+    return MapSums(whole.fractions(), cells.fractions(), tuple(sums.fractions() for sums in bins))
+
+
+# A map as files: HEALPix FITS and a HATS table, one row a pixel.
+
+SKY = 4 * np.pi * np.degrees(1) ** 2
+"""The whole sky, in square degrees."""
+
+
+def write_map(
+    fits: Path,
+    hats: Path,
+    survey: Survey,
+    cells: Fractions,
+    *,
+    what: What,
+    class_name: str,
+    order: int,
+    made_by: Mapping[str, str],
+) -> None:
+    """Write the pixels of a survey with their fractions; `made_by` is written into both."""
+    columns = _columns(survey, cells, what, order)
+    history = [
+        f"blr map of {what}, class {class_name}",
+        *(f"blr {key} = {said}" for key, said in made_by.items()),
+    ]
+    write_healpix(fits, survey.pixels, columns, order=order, history=history)
+    ra, dec = centres(survey.pixels, order)
+    fields = [pa.field(name, pa.float64(), metadata={"unit": "deg"}) for name in ("ra", "dec")]
+    arrays = [pa.array(ra), pa.array(dec)]
+    for column in columns:
+        array = pa.array(column.values)
+        said = {"description": column.description} | ({"unit": column.unit} if column.unit else {})
+        fields.append(pa.field(column.name.lower(), array.type, metadata=said))
+        arrays.append(array)
+    extra = {**{f"blr.{key}": said for key, said in made_by.items()}, "blr.map": f"{what} of {class_name}"}
+    write_hats(hats, pa.table(arrays, schema=pa.schema(fields)), survey.pixels, order=order, extra=extra)
+
+
+def _columns(survey: Survey, cells: Fractions, what: What, order: int) -> list[HealpixColumn]:
+    trial, success = survey.labelled.counts(what)
+    place = np.searchsorted(survey.pixels, survey.labelled.rows.pixel)
+    n, k = (np.bincount(place[x], minlength=len(survey.pixels)).astype(np.int32) for x in (trial, success))
+    area = SKY / (12 * 4**order)
+    return [
+        HealpixColumn("DENSITY", cells.whole / area, "deg-2", "objects among which the fraction is counted"),
+        HealpixColumn("EXPECTED", cells.expected, "", "fraction by the classifier"),
+        HealpixColumn("FRACTION", cells.fraction, "", "fraction by the labels"),
+        HealpixColumn("LOW", cells.low, "", "lower end of its 95 % interval"),
+        HealpixColumn("HIGH", cells.high, "", "upper end of its 95 % interval"),
+        HealpixColumn("N_LABELLED", n, "", "labelled objects among these"),
+        HealpixColumn("K_LABELLED", k, "", "labelled objects that count for the fraction"),
+    ]
+
+
+# Maps over the sky of the fraction of a class, or of the contamination or completeness of a selection.
+#
+# Two passes over the annotated copies: one for the pixels, the quantities' ranges and the objects whose class is known,
+# to which the fraction's model is fitted; and one for the sums by pixel and by bin.  Shapes: n rows, S draws.
 
 FINEST_ORDER = 8
 """Pixels of 14 arcminutes: 786,432 of them."""

@@ -1,42 +1,58 @@
-"""The steps of `classify`: a plan, a trial on a few rows, or the whole work."""
+"""The steps of `classify` and `reprocess`, with or without Prefect: a plan, a trial, or the whole work."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from blr.threads import default_threads
-from flows.classification._census_wish import CensusWish, census_table, with_stated_bias, without_wish
-from flows.classification._class_shares import chosen_shift, estimated_shares
-from flows.classification._jobs import Policy, hashes_on
-from flows.classification._output_columns import check_copies
-from flows.classification._plan import Plan, known_outputs, make_plan
+from catalogs.errors import OutputExistsError
+from flows.classification._census import CensusWish, with_stated_bias
+from flows.classification._class_shares import chosen_shift
+from flows.classification._plan import (
+    ClassificationRequest,
+    Plan,
+    Policy,
+    hashes_on,
+    known_outputs,
+    make_plan,
+)
 from flows.classification._tally import summarise
-from flows.classification._tasks import ClassificationRequest
 from flows.classification.execution import DIRECT, Steps, execute
-from flows.classification.request import ClassifyRequest
-from flows.classification.scoring import Scorer
+from flows.classification.request import ClassifyRequest, ReprocessRequest
+from flows.classification.scoring import Scorer, annotation_settings, check_copies, settled
 from flows.engines.choice import EngineChoice
-from flows.errors import SpecificationError
 from flows.inputs.fetching import fetching
 from flows.inputs.opening import first_rows, opened
-from flows.inputs.resolve import check_no_copies_below, resolve_sources
-from flows.inputs.source import LocalSource, Source
+from flows.inputs.resolve import check_apart, check_no_copies_below, resolve_sources
+from flows.inputs.source import LocalSource, Source, local_sources
+from flows.inputs.still_written import still_written
 from flows.models.model import Model
 from flows.models.store import Store
 from flows.runs.allowed_roots import OutputFolder, check_scheduler
+from flows.runs.manifest import Manifest
 from flows.runs.release_store import output_folder
-from flows.runs.results import ClassificationResult, ClassificationTrial, Value, published
-from flows.specification.specification import Output as OutputTable
-from flows.specification.specification import Shift, Specification
+from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult, Value, published
+from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 
-__all__ = ["DIRECT", "Steps", "annotation_settings", "chosen_engine", "classify", "settled", "trial"]
+__all__ = [
+    "DIRECT",
+    "Named",
+    "Steps",
+    "chosen_engine",
+    "classify",
+    "named_folder",
+    "reprocess",
+    "specified",
+    "trial",
+]
 
 # The engine that a classification runs on: the request's, else the specification's, else threads.
 
@@ -163,44 +179,108 @@ def _wanted(model: Model, request: ClassifyRequest) -> Specification:
     return wanted.model_copy(update={"output": output})
 
 
-def settled(
-    model: Model,
-    wanted: Specification,
-    class_prior: str | Mapping[str, float] | None,
-    *,
-    sources: Callable[[], Sequence[LocalSource]],
-) -> Specification:
-    """Return the settings of a classification, with class shares; `sources` gives what they are estimated from."""
-    plain = annotation_settings(model, wanted)
-
-    def estimate() -> Shift:
-        unmoved = replace(model, classifier=replace(model.classifier, log_prior_shift=None))
-        scorer = Scorer.of(unmoved, plain.model_copy(update={"shift": Shift()}))
-        return estimated_shares(model, sources(), scorer)
-
-    shift = chosen_shift(model, wanted.shift, asked=class_prior, estimate=estimate)
-    return with_stated_bias(plain.model_copy(update={"shift": shift}), model, wanted)
+# The steps that bring a release up to date, with or without Prefect.
+#
+# It classifies only the inputs that are new, that have changed, or whose outputs another model or specification made.
+# Outputs whose input is gone are moved to `_retired/`.  A second run finds nothing to do.
 
 
-def annotation_settings(model: Model, wanted: Specification) -> Specification:
-    """Return the model's specification, with what another one says of target, checksums, flags, output and bins.
+class Named(NamedTuple):
+    """A folder as it is named, relative to `base`; `key` says who named it."""
 
-    `SpecificationError` where that target is of columns that the model does not know, or contradicts its marks.
-    Class shares are still the model's (`chosen_shift`).
-    Without the places of inputs and outputs: a file's annotation does not depend on what lies beside it.
-    """
-    checksums = {"checksums": wanted.catalog.checksums}
-    update = {
-        "catalog": model.specification.catalog.model_copy(update=checksums),
-        "target": wanted.target.model_copy(update={"paths": None}),
-        "flags": wanted.flags,
-        "census": census_table(model, wanted),
-        "output": wanted.output.model_copy(update={"folder": OutputTable().folder}),
-    }
-    settings = without_wish(model.specification.model_copy(update=update))
-    try:
-        settings.check_target()
-        settings.check_sets(len(model.classes))
-    except ValueError as error:
-        raise SpecificationError(f"with the model {model.label}, {error}") from error
-    return settings
+    out: str | Path
+    base: Path
+    key: str
+
+
+def specified(request: ReprocessRequest) -> ReprocessRequest:
+    """Return a request with its specification read and checked, before anything is started."""
+    return replace(request, specification=read_specification(request.specification))
+
+
+def reprocess(request: ReprocessRequest, *, dry_run: bool = False, steps: Steps = DIRECT) -> ReleaseResult:
+    """Bring the annotated copies of a specification's target up to date; return what was done."""
+    wanted = read_specification(request.specification)
+    out, base, key = named_folder(request, wanted)
+    with output_folder(out, key=key, base=base, publish=not dry_run) as folder:
+        return published(_reprocessed(request, wanted, folder, dry_run=dry_run, steps=steps), out)
+
+
+def _reprocessed(
+    request: ReprocessRequest, wanted: Specification, folder: OutputFolder, *, dry_run: bool, steps: Steps
+) -> ReleaseResult:
+    """Bring the copies in a folder of this machine up to date."""
+    base, verify = Path(wanted.base_folder), request.verify
+    place = Store.named(request.store)
+    stored = place.find(request.model or wanted.name)
+    loaded = place.read(stored)
+    settings = annotation_settings(loaded, wanted).model_copy(
+        update={"shift": chosen_shift(loaded, wanted.shift)}
+    )
+    settings = with_stated_bias(settings, loaded, wanted)
+
+    where = chosen_engine(request.engine, wanted)
+    with (
+        fetching(
+            folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=not dry_run
+        ) as mirror,
+        where.opened(request.threads or default_threads()) as engine,
+    ):
+
+        def plan() -> Plan:
+            sources = _inputs(wanted, base, folder)
+            before = Manifest.read(folder)
+            _check_same_name(before, stored.name, folder)
+            unknown = [] if dry_run else _unknown_files(local_sources(sources), before, folder)
+            writing = still_written(unknown, quiet=request.quiet_seconds, patience=request.patience)
+            brought = mirror.bring(sources, known_outputs(folder, loaded, settings, verify=verify))
+            return make_plan(
+                brought,
+                loaded,
+                settings,
+                folder,
+                policy="release",
+                verify=verify,
+                deferred=writing,
+                hashes=hashes_on(engine),
+            )
+
+        work = ClassificationRequest(
+            model=stored,
+            specification=settings,
+            threads=request.threads,
+            wish=CensusWish.of(loaded, wanted),
+        )
+        return execute(plan, loaded, work, steps, engine=engine, dry_run=dry_run)
+
+
+def named_folder(request: ReprocessRequest, wanted: Specification) -> Named:
+    """Return what names the folder of a release: the request, else the specification."""
+    if request.out is not None:
+        return Named(request.out, Path(), "out")
+    return Named(wanted.output.folder, Path(wanted.base_folder), "output.folder")
+
+
+def _inputs(specification: Specification, base: Path, out: Path) -> tuple[Source, ...]:
+    """Return what there is to classify; UsageError where outputs would be inputs of the next run."""
+    target = specification.target.paths
+    key = "target.paths" if target else "catalog.paths"
+    sources = resolve_sources(target or specification.catalog.paths, base, key=key)
+    check_apart(sources, out, key=key)
+    return sources
+
+
+def _unknown_files(sources: Iterable[LocalSource], before: Manifest | None, out: Path) -> list[Path]:
+    """Return the files that are not as they were at the last release: those may be still in the making."""
+    known = {o.input_path: o.input for o in before.outputs} if before else {}
+    files = (file for source in sources for file in source.files())
+    return [f.path for f in files if not f.looks_like(known.get(os.path.relpath(f.path, out)))]
+
+
+def _check_same_name(before: Manifest | None, name: str, out: Path) -> None:
+    """Raise OutputExistsError where the folder is another product's, whose outputs would all be retired."""
+    if before is not None and before.model_name != name:
+        raise OutputExistsError(
+            f"{out}: got a folder with outputs of the model {before.model}, expected outputs of '{name}'; "
+            "choose another output.folder"
+        )

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from flows.classification.map_results import MappedFraction, MapResult
     from flows.reports.explanation import Explanation
     from flows.reviews.selection import ReviewResult
-    from flows.runs.census import CensusResult
-    from flows.runs.status import FolderStatus
+    from flows.runs.counts import CensusResult
+    from flows.runs.results import FolderStatus
 
 __all__ = [
     "run_census",
@@ -83,7 +83,7 @@ def run_classify(request: ClassifyRequest, options: RunOptions) -> None:
 
 def run_reprocess(request: ReprocessRequest, options: RunOptions) -> None:
     """Reprocess, as a flow where Prefect is wanted."""
-    from flows.classification import reprocessing
+    from flows.classification import steps as reprocessing
 
     request = reprocessing.specified(request)
     began = time.monotonic()
@@ -181,7 +181,7 @@ def _end(result: ClassificationResult, seconds: float, *, json: bool) -> None:
 def run_status(options: StatusOptions) -> None:
     """Show the state of each file of a release; leave with the status of a run that quarantined some of them."""
     from flows.runs.release_store import output_folder
-    from flows.runs.status import read_status
+    from flows.runs.results import read_status
 
     with output_folder(options.folder, key="FOLDER", publish=False) as folder:
         status = read_status(folder)

@@ -24,11 +24,9 @@ from flows.release.replay import ReplayResult
 from flows.reports.explanation import Explanation
 from flows.reviews.audits import Audit, AuditDesign, AuditDraw
 from flows.reviews.selection import ReviewResult
-from flows.runs.census import CensusResult
+from flows.runs.counts import CensusResult, Summary
 from flows.runs.manifest import ManifestFile
-from flows.runs.results import ClassificationResult, ReleaseReport, ReleaseResult
-from flows.runs.status import FolderStatus
-from flows.runs.summary import Summary
+from flows.runs.results import ClassificationResult, FolderStatus, ReleaseReport, ReleaseResult
 from flows.training.report import TrainingResult
 
 __all__ = ["DOCUMENTS", "run_schema", "schema_of"]

@@ -32,9 +32,9 @@ from flows.reports.census import census_words
 from flows.reports.data import Classification, ReportParts, TrainReport
 from flows.reports.html import write_report
 from flows.runs.allowed_roots import OutputFolder, check_output
+from flows.runs.counts import AnnotatedFile
 from flows.runs.progress import tell
 from flows.runs.results import ClassificationResult
-from flows.runs.summary import AnnotatedFile
 from flows.training import steps as training
 from flows.training.report import train_report
 from flows.training.request import TrainRequest

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from catalogs.profile.columns import Distribution
-from flows.runs.counts import FeatureCounts
-from flows.runs.summary import FeatureDrift
+from flows.runs.counts import FeatureCounts, FeatureDrift
 
 __all__ = [
     "drift",

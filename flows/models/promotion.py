@@ -25,7 +25,7 @@ from flows.models.request import PromoteRequest
 from flows.models.row_files import ClassComparison, JudgedRows, compare_classes, compare_losses
 from flows.models.store import Store
 from flows.models.store_folder import Promotion, StoredModel, champion_before, standing_vetoes, veto_words
-from flows.runs.difference import SampledChange
+from flows.runs.counts import SampledChange
 from flows.runs.lock import exclusive
 from flows.runs.model_reference import ModelReference
 

@@ -14,9 +14,9 @@ from prefect.events import emit_event
 from prefect.events.filters import EventFilter, EventNameFilter, EventOccurredFilter, EventResourceFilter
 
 from flows.documents import Dataclass, to_document
+from flows.runs.counts import FeatureDrift
 from flows.runs.model_reference import ModelReference
 from flows.runs.results import FinishedClassification, FolderResult
-from flows.runs.summary import FeatureDrift
 
 __all__ = ["model_promoted", "release_events"]
 

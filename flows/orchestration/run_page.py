@@ -34,8 +34,7 @@ from flows.reports.tables import ReportTable, to_markdown
 from flows.runs.lock import Owner
 from flows.runs.model_reference import ModelReference
 from flows.runs.progress import Listener, listening, tell
-from flows.runs.results import ClassificationResult, ClassificationTrial, FinishedClassification
-from flows.runs.status import read_status
+from flows.runs.results import ClassificationResult, ClassificationTrial, FinishedClassification, read_status
 
 __all__ = [
     "artifact_key",

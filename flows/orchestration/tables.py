@@ -14,16 +14,15 @@ from blr.census.results import count_changes
 from flows.models.description import why_no_error
 from flows.reports.census import bin_tables, census_table, selection_table
 from flows.reports.tables import ReportTable
-from flows.runs.difference import Difference
+from flows.runs.counts import DRIFTED, ClassEstimate, Counts, Difference, FeatureDrift, FlagCount, Totals
 from flows.runs.results import (
     ClassificationResult,
     ClassificationTrial,
     FileWork,
     FinishedClassification,
     FolderResult,
+    FolderStatus,
 )
-from flows.runs.status import FolderStatus
-from flows.runs.summary import DRIFTED, ClassEstimate, Counts, FeatureDrift, FlagCount, Totals
 
 __all__ = [
     "class_change_table",

@@ -19,7 +19,7 @@ from scipy.special import ndtri
 
 from blr.decisions import FLAG_MEANINGS
 from flows.release._contract import Findings
-from flows.runs.difference import ReleasedObject, Transition
+from flows.runs.counts import ReleasedObject, Transition
 
 __all__ = [
     "Changed",

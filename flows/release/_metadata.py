@@ -12,9 +12,9 @@ from flows.classification.scoring import Scorer, provenance
 from flows.documents import read_document
 from flows.errors import DocumentError
 from flows.release._contract import Findings, Opened
+from flows.runs.counts import Totals
 from flows.runs.manifest import MANIFEST, SUMMARY
 from flows.runs.outputs import Output
-from flows.runs.summary import Totals
 
 __all__ = ["check_files", "check_metadata", "check_summaries"]
 

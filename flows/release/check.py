@@ -39,7 +39,7 @@ from flows.release._rows import Gathered, RowChecks, add_to_sample, differing, l
 from flows.release._truth import Truth, identifiers
 from flows.release.replay import Replayed, negative_controls
 from flows.reports.report_table import ReportTable
-from flows.runs.difference import ReleasedObject, Transition
+from flows.runs.counts import ReleasedObject, Transition
 from flows.runs.manifest import MANIFEST
 from flows.runs.outputs import Output, file_sha256
 

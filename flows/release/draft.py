@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from catalogs.files.atomic import atomic_path, atomic_write_text, flush_to_disk
-from flows.classification.reprocessing import reprocess
 from flows.classification.request import ReprocessRequest
+from flows.classification.steps import reprocess
 from flows.documents import write_document
 from flows.errors import UsageError
 from flows.models.store import Store

@@ -55,7 +55,7 @@ from flows.release.record import (
 from flows.release.replay import mismatches, settings_of
 from flows.release.request import PatchRequest
 from flows.runs.allowed_roots import check_inside
-from flows.runs.difference import Transition
+from flows.runs.counts import Transition
 from flows.specification.toml_file import specification_toml
 
 __all__ = ["PATCH", "patch"]

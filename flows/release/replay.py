@@ -22,8 +22,7 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.earlier_columns import USER_BITS, levels
 from catalogs.formats import open_catalog
 from catalogs.table_choice import annotated_table
-from flows.classification.scoring import Scorer
-from flows.classification.steps import settled
+from flows.classification.scoring import Scorer, settled
 from flows.errors import ModelError, UsageError
 from flows.features.reader import FeatureBatch
 from flows.models.model import Model, read_model

@@ -8,7 +8,7 @@ from flows.models.listing import gain_interval
 from flows.models.promotion import Comparison, gain_words, losses_words
 from flows.models.store_folder import Promotion
 from flows.reports.report_table import ReportTable, percent
-from flows.runs.difference import SampledChange
+from flows.runs.counts import SampledChange
 
 __all__ = ["comparison_tables", "decision_table"]
 

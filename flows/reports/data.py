@@ -17,7 +17,7 @@ from catalogs.files.atomic import atomic_path
 from flows.documents import read_document, write_document
 from flows.models.description import Metrics, ModelDescription
 from flows.models.listing import has_skill, skill_words
-from flows.runs.summary import Counts
+from flows.runs.counts import Counts
 
 __all__ = [
     "BoundaryPicture",

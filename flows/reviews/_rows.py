@@ -22,7 +22,7 @@ from catalogs.sky.positions import positions
 from flows.labels.reader import label_texts, require_exact
 from flows.reviews._files import Chosen, Outlier
 from flows.reviews._population import ObjectTable
-from flows.runs.labelled import LabelledNames
+from flows.runs.object_names import LabelledNames
 
 __all__ = ["ReviewRows", "ReviewSource", "Space", "flag_words"]
 

@@ -35,10 +35,10 @@ from flows.reviews.audits import (
     Selection,
 )
 from flows.reviews.request import AuditEstimateRequest
+from flows.runs.counts import Summary
 from flows.runs.lock import exclusive
 from flows.runs.manifest import SUMMARY, Manifest
 from flows.runs.release_store import output_folder
-from flows.runs.summary import Summary
 
 __all__ = ["LEVEL", "Sample", "WriteReport", "estimate_audit"]
 

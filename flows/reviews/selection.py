@@ -29,7 +29,7 @@ from flows.reviews._files import (
 from flows.reviews._population import Bins, ValueSample, annotated_manifest, check_expression, object_tables
 from flows.reviews._rows import ReviewRows, ReviewSource, Space
 from flows.reviews.request import ReviewRequest
-from flows.runs.labelled import read_labelled_names
+from flows.runs.object_names import read_labelled_names
 from flows.runs.release_store import output_folder
 
 __all__ = ["BudgetDraw", "OutlierSearch", "ReviewResult", "draw_budget", "review"]

@@ -15,12 +15,18 @@ from catalogs.errors import CatalogError
 from catalogs.files.atomic import check_links
 from flows.documents import from_document, write_document
 from flows.errors import DocumentError
-from flows.runs.census import CensusAsked
-from flows.runs.counts import FileCounts
-from flows.runs.file_table import FileTable, are_many, read_table, sweep_tables, write_table
+from flows.runs.counts import CensusAsked, FileCounts, Totals
 from flows.runs.model_reference import ModelReference
-from flows.runs.outputs import FileState, Output, Quarantined
-from flows.runs.summary import Totals
+from flows.runs.outputs import (
+    FileState,
+    FileTable,
+    Output,
+    Quarantined,
+    are_many,
+    read_table,
+    sweep_tables,
+    write_table,
+)
 
 __all__ = [
     "MANIFEST",

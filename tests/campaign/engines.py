@@ -34,7 +34,7 @@ from tests.e2e.survey import write_galaxies
 VICTIMS = ("worker", "worker's machine", "scheduler", "driver")
 """What is killed: a worker, which its nanny starts again; nanny and worker, which nobody does; and the two others."""
 N_WORKERS = 2
-ONE_EACH = {"flows.classification._jobs.ROWS_A_TASK": 1}
+ONE_EACH = {"flows.classification._plan.ROWS_A_TASK": 1}
 """Each file is an order of its own, so that a kill comes between orders too."""
 IN_SHARDS = {"flows.training._gather.MOST_IN_MEMORY": 200, "flows.training._rows.SHARD_ROWS": 100}
 """A training of few rows goes the way of many."""

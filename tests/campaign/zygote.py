@@ -25,7 +25,7 @@ from tests.e2e.running import clean_environment, end
 ROOT = Path(__file__).resolve().parents[2]
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 WORK = (
-    "flows.classification.reprocessing",
+    "flows.classification.steps",
     "flows.classification.steps",
     "flows.cli.app",
     "flows.engines._dask",
@@ -56,7 +56,7 @@ class Zygote:
     ) -> int:
         """Run `blr` with these arguments; return its process, which sends itself a signal at a step, if one is told.
 
-        `settings` are values of our modules' names, as `flows.classification._jobs.ROWS_A_TASK`.
+        `settings` are values of our modules' names, as `flows.classification._plan.ROWS_A_TASK`.
         """
         told = {"arguments": arguments, "cwd": str(cwd), "log": str(log), "step": step, "number": number}
         return int(self._ask(told | {"settings": dict(settings)}))

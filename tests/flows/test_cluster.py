@@ -30,7 +30,7 @@ from blr.basis.kinds import fit_basis
 from blr.posterior.variational import refine
 from blr.selection.compare import leave_one_out
 from blr.selection.evidence import fit_evidence
-from flows.classification import _jobs, execution
+from flows.classification import _plan, execution
 from flows.classification.execution import DIRECT
 from flows.cli.app import run
 from flows.engines import _dask
@@ -90,7 +90,7 @@ def survey(trained: Path, make: SimpleNamespace, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(autouse=True)
 def _orders_of_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_jobs, "ROWS_A_TASK", 1)
+    monkeypatch.setattr(_plan, "ROWS_A_TASK", 1)
 
 
 class Heard:
@@ -571,7 +571,7 @@ def test_a_file_that_does_not_fit_into_memory_is_tried_in_small_batches(
                 yield item, Lost("too large") if too_large else work(item)
 
     monkeypatch.setattr(execution, "SPLIT", 2**13)
-    _jobs.ROWS_A_TASK = 10**9
+    _plan.ROWS_A_TASK = 10**9
     told = classified_on(Tight(is_remote=True), survey, "tight")
     assert told.quarantined.keys() == {"p2.parquet"}
     assert [sorted(files) for files in seen[:1]] == [[f"p{i}.parquet" for i in range(N_FILES)]]
@@ -592,7 +592,7 @@ def test_files_that_no_worker_outlives_are_quarantined_the_others_not(survey: Pa
                 names = [file["name"] for file in json.loads(item)["files"]]
                 yield item, Lost("too large") if "p4.parquet" in names else work(item)
 
-    _jobs.ROWS_A_TASK = 10**9
+    _plan.ROWS_A_TASK = 10**9
     engine = Small(is_remote=True)
     told = classified_on(engine, survey, "lost")
     assert {name: "too large" in why for name, why in told.quarantined.items()} == {
@@ -641,7 +641,7 @@ def test_a_worker_that_runs_out_of_memory(
         columns = {key: pa.array(column) for key, column in make.survey(n_rows).items()}
         columns["name"] = pc.binary_join_element_wise(columns["name"], "x" * length, "-")
         pq.write_table(pa.table(columns), tmp_path / "release" / f"{name}.parquet", use_dictionary=False)
-    _jobs.ROWS_A_TASK = 10**9
+    _plan.ROWS_A_TASK = 10**9
     heard = Heard()
     with listening(heard):
         told = classified(tmp_path, "small", engine=small_worker)

@@ -17,10 +17,9 @@ import pytest
 
 from catalogs.errors import CatalogError
 from catalogs.remote.object_store import ObjectStore
-from flows.classification._tasks import FileJob
-from flows.classification.annotation import annotate_file
+from flows.classification._plan import FileJob
 from flows.classification.census_taking import take_census
-from flows.classification.execution import DIRECT, Steps
+from flows.classification.execution import DIRECT, Steps, annotate_file
 from flows.classification.request import CensusRequest
 from flows.cli.app import run as command_line
 from flows.errors import OutputFolderError, UsageError

@@ -37,10 +37,18 @@ from flows.reports.card import model_card
 from flows.reports.tables import to_markdown
 from flows.reprocess import reprocess
 from flows.review import review
-from flows.runs.counts import ShiftRecord
-from flows.runs.difference import Difference, ReleaseDifference, Transition
+from flows.runs.counts import (
+    AnnotatedFile,
+    ClassEstimate,
+    Difference,
+    FeatureDrift,
+    FlagCount,
+    ReleaseDifference,
+    ShiftRecord,
+    ShownSummary,
+    Transition,
+)
 from flows.runs.results import FileWork, FinishedClassification
-from flows.runs.summary import AnnotatedFile, ClassEstimate, FeatureDrift, FlagCount, ShownSummary
 from flows.train import train
 from tests.flows.reports.test_report import changed, make_report
 

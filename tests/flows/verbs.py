@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from flows.classification import reprocessing
 from flows.classification import steps as classification
+from flows.classification import steps as reprocessing
 from flows.classification.request import ClassifyRequest, ReprocessRequest
 from flows.models import promotion
 from flows.models.request import PromoteRequest

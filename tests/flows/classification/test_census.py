@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from blr.census.results import Census, ClassCensus, count_changes
-from flows.classification._census_rows import (
+from flows.classification._census import (
     CENSUS_ROWS_FILE,
     CensusRows,
     joined,
@@ -28,8 +28,8 @@ from flows.errors import OutputFolderError, SpecificationError
 from flows.models.row_files import UnseenRows
 from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
+from flows.runs.counts import Summary
 from flows.runs.manifest import Manifest
-from flows.runs.summary import Summary
 from tests.flows.verbs import classify, reprocess
 
 

@@ -19,7 +19,7 @@ from blr.decisions import Flag
 from flows.classification import _difference as difference
 from flows.classification._difference import Annotation, compare, total_difference
 from flows.documents import from_document, to_document
-from flows.runs.difference import FileDifference
+from flows.runs.counts import FileDifference
 
 CLASSES = ("early", "late type")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.classification._jobs import MOST_TASKS, ROWS_A_TASK, groups
+from flows.classification._plan import MOST_TASKS, ROWS_A_TASK, groups
 
 
 def jobs(*rows: int) -> list[SimpleNamespace]:

@@ -8,11 +8,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from flows.classification._census_rows import CensusRows, joined, read_census_rows, write_census_rows
+from flows.classification._census import CensusRows, joined, read_census_rows, write_census_rows
 from flows.classification.census_taking import table_census, take_census
 from flows.classification.request import CensusRequest
 from tests.flows.verbs import classify
@@ -92,16 +90,3 @@ def test_the_weights_of_each_class_add_up_to_its_rows(tmp_path: Path) -> None:
     for some in (rows, rows.sorted(), rows.thinned(40), stored):
         assert {k: round(float(some.weight[some.known == k].sum())) for k in truth} == truth
     assert len(stored.weight) == 40
-
-
-def test_rows_of_an_earlier_version_have_no_labels(tmp_path: Path) -> None:
-    rng = np.random.default_rng(2)
-    rows = CensusRows.of(rng.dirichlet(np.ones(2), 30), rng.normal(size=(30, 1)), 1)
-    write_census_rows(tmp_path, {"a": rows})
-    path = tmp_path / "_census" / "rows.parquet"
-    table = pq.read_table(path)
-    old = np.delete(np.array(table["values"].to_pylist(), dtype=np.float32), 1, axis=1)
-    pq.write_table(table.set_column(1, "values", pa.array([*old], pa.list_(pa.float32(), 4))), path)
-    again = read_census_rows(tmp_path, classes=2, features=1)["a"]
-    np.testing.assert_array_equal(again.matrix, rows.matrix)
-    assert (again.known == -1).all()

@@ -12,9 +12,10 @@ import pytest
 from flows.classification.census_taking import take_census
 from flows.classification.request import CensusRequest
 from flows.documents import read_document
-from flows.runs import file_table, manifest
+from flows.runs import manifest
+from flows.runs import outputs as file_table
+from flows.runs.counts import Summary
 from flows.runs.manifest import MANIFEST, SUMMARY, Manifest
-from flows.runs.summary import Summary
 from tests.flows.verbs import classify
 from tests.lasting import lasting_contents
 

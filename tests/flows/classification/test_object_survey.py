@@ -10,8 +10,8 @@ from astropy import units
 from astropy_healpix import HEALPix
 
 from blr.decisions import Flag
-from flows.classification._object_survey import ObjectSurvey, most_doubtful, total_sky
-from flows.runs.labelled import LabelledNames
+from flows.classification._tally import ObjectSurvey, most_doubtful, total_sky
+from flows.runs.object_names import LabelledNames
 
 N, K = 500, 3
 RNG = np.random.default_rng(0)

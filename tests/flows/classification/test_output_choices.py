@@ -19,7 +19,7 @@ from catalogs.catalog.new_columns import standard_columns
 from catalogs.errors import ColumnNotFoundError, OutputExistsError
 from catalogs.files import atomic
 from catalogs.files.atomic import StorageError
-from flows.classification import _jobs as room
+from flows.classification import _plan as room
 from flows.cli.app import run as cli
 from flows.errors import SpecificationError, UsageError
 from flows.specification.toml_file import load_specification

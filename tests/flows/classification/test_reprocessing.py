@@ -21,9 +21,9 @@ import pytest
 from catalogs.errors import CatalogError, ColumnNotFoundError, OutputExistsError
 from catalogs.files.atomic import StorageError
 from catalogs.table_choice import TableChoice
-from flows.classification import _jobs
-from flows.classification import _jobs as room
-from flows.classification._tasks import FileJob, FileResult, JobGroup
+from flows.classification import _plan
+from flows.classification import _plan as room
+from flows.classification._plan import FileJob, FileResult, JobGroup
 from flows.classification.execution import DIRECT
 from flows.cli.app import run
 from flows.documents import from_document, to_document
@@ -187,7 +187,7 @@ def test_a_plan_reads_no_data(release: Release, monkeypatch: pytest.MonkeyPatch)
         raise AssertionError(path)
 
     with monkeypatch.context() as patch:
-        for module in (outputs, _jobs):
+        for module in (outputs, _plan):
             patch.setattr(module, "file_sha256", unread)
         assert why(release.run(dry_run=True)) == dict.fromkeys(PARTS, "new")
     release.run()
@@ -196,7 +196,7 @@ def test_a_plan_reads_no_data(release: Release, monkeypatch: pytest.MonkeyPatch)
             release.folder / "release" / name
         )
     with monkeypatch.context() as patch:
-        for module in (outputs, _jobs):
+        for module in (outputs, _plan):
             patch.setattr(module, "file_sha256", unread)
         assert release.run().status == "nothing to do"
 
@@ -515,7 +515,7 @@ def test_a_file_that_is_still_copied_is_left_alone(release: Release, monkeypatch
     release.write("p1.parquet", seed=50)
     path = release.folder / "release/p1.parquet"
     monkeypatch.setattr(
-        "flows.classification.reprocessing.still_written",
+        "flows.classification.steps.still_written",
         lambda files, **_: {path: "still written"} if files == [path] else {},
     )
     told = release.run()
@@ -527,7 +527,7 @@ def test_a_file_that_is_still_copied_is_left_alone(release: Release, monkeypatch
 
 def test_nothing_but_half_copied_files(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "flows.classification.reprocessing.still_written",
+        "flows.classification.steps.still_written",
         lambda files, **_: dict.fromkeys(files, "still written"),
     )
     told = release.run()
@@ -650,7 +650,7 @@ def test_a_pickle_in_the_place_of_a_record_a_manifest_or_a_model(release: Releas
     with pytest.raises(CatalogError, match="got a file that is not a manifest"):
         release.run()
     Store(release.folder / "models").find("morphology").path.write_bytes(bomb)
-    plan_models = __import__("flows.classification.annotation", fromlist=["model_at"]).model_at
+    plan_models = __import__("flows.classification.execution", fromlist=["model_at"]).model_at
     plan_models.cache_clear()
     with pytest.raises(ModelError, match="damaged model file"):
         release.run()
@@ -682,7 +682,7 @@ def test_a_thousand_files(release: Release, monkeypatch: pytest.MonkeyPatch) -> 
     assert sum(counted) == 1004
     assert len(counted) <= 200
     hashed = []
-    for module in (outputs, _jobs):
+    for module in (outputs, _plan):
         monkeypatch.setattr(module, "file_sha256", lambda path: hashed.append(path) or file_sha256(path))
     assert release.run().status == "nothing to do"
     assert hashed == [], "looks are enough"

@@ -11,8 +11,7 @@ import pytest
 from blr.decisions import FLAG_MEANINGS, Flag
 from flows.classification._tally import summarise, tally_of, total
 from flows.documents import from_document, to_document
-from flows.runs.counts import Tally
-from flows.runs.summary import FlagCount
+from flows.runs.counts import FlagCount, Tally
 
 CLASSES = ("early", "late", "irregular")
 

@@ -17,8 +17,7 @@ from flows.features.drift import (
     feature_distribution,
     total_counts,
 )
-from flows.runs.counts import FeatureCounts
-from flows.runs.summary import DRIFTED, drifted
+from flows.runs.counts import DRIFTED, FeatureCounts, drifted
 
 NAMES = ("a", "b")
 

@@ -26,7 +26,6 @@ FLOWS = Path(__file__).resolve().parents[3] / "flows"
 
 DOORS = {
     "flows/classification/explanation.py",
-    "flows/classification/reprocessing.py",
     "flows/classification/steps.py",
     "flows/cli/_inspect.py",
     "flows/draft/inspection.py",

@@ -30,7 +30,7 @@ from flows.reports.census import census_table
 from flows.reports.data import Made, NotableObject, StoredPictures, TrainReport
 from flows.reports.html import render_report
 from flows.reports.tables import TERMS, review_table
-from flows.runs.summary import FlagCount
+from flows.runs.counts import FlagCount
 from tests.flows.reports.test_report import changed, make_report
 from tests.flows.verbs import classify
 

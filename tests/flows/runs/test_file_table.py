@@ -23,9 +23,8 @@ from flows.runs.counts import (
     SkyCounts,
     Tally,
 )
-from flows.runs.file_table import LEVELS, MOST_DOUBTFUL, MOST_LISTED, as_kept
 from flows.runs.manifest import MANIFEST, Manifest, ManifestDetails
-from flows.runs.outputs import FileState, Output
+from flows.runs.outputs import LEVELS, MOST_DOUBTFUL, MOST_LISTED, FileState, Output, as_kept
 
 K, S, F, B = 3, 64, 5, 10
 CLASSES, FEATURES = ("early", "spiral", "irregular"), tuple("abcde")

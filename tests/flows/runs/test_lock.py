@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-import flows.classification.annotation
+import flows.classification.execution
 from catalogs.catalog.catalog import Catalog
 from catalogs.files.atomic import atomic_write_text
 from flows.errors import OutputFolderError
@@ -309,7 +309,7 @@ def test_two_hosts_without_working_locks(
     options = {"model": "morphology", "store": trained / "models"}
     command = ["classify", tmp_path / "in", "--model", "morphology", "--store", trained / "models"]
     command += ["--out", tmp_path / "out", "--direct", "--quiet"]
-    annotate, others = flows.classification.annotation.annotate, []
+    annotate, others = flows.classification.execution.annotate, []
 
     def interrupted(catalog: Catalog, *arguments: object, **keywords: object) -> object:
         if catalog.partitions[0].path.name == at:
@@ -319,7 +319,7 @@ def test_two_hosts_without_working_locks(
             others.append(done.returncode)
         return annotate(catalog, *arguments, **keywords)
 
-    monkeypatch.setattr("flows.classification.annotation.annotate", interrupted)
+    monkeypatch.setattr("flows.classification.execution.annotate", interrupted)
     with pytest.raises(OutputFolderError, match="to which another run writes at the same time"):
         classify([tmp_path / "in"], out=tmp_path / "out", **options)
     assert others == [0]
