@@ -20,8 +20,8 @@ if (
     from blr.estimators import DefaultClassifier, LaplaceClassifier
     from blr.likelihood.prior import GaussianPrior
     from blr.posterior.bridge import bridge_evidence
+    from blr.posterior.kinds import Posterior
     from blr.posterior.laplace import fit, fit_sgd, laplace_approximation
-    from blr.posterior.posterior import Posterior
     from blr.posterior.repair import served
     from blr.posterior.sampling import sample_posterior
     from blr.posterior.variational import refine
@@ -40,7 +40,7 @@ _HOME = {
     "Flag": "decisions",
     "GaussianPrior": "likelihood.prior",
     "LaplaceClassifier": "estimators",
-    "Posterior": "posterior.posterior",
+    "Posterior": "posterior.kinds",
     "Selection": "candidates.choice",
     "TrainedClassifier": "candidates.training",
     "average": "selection.compare",

@@ -30,9 +30,8 @@ from blr.candidates.training import fit_default
 from blr.likelihood.prior import GaussianPrior
 from blr.missing.moments import FeatureMoments, excess_spread
 from blr.missing.patterns import missing_patterns
-from blr.posterior.kinds import LaplacePosterior
+from blr.posterior.kinds import LaplacePosterior, Posterior
 from blr.posterior.laplace import fit
-from blr.posterior.posterior import Posterior
 from blr.posterior.repair import served
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from blr.arrays import Matrix, Vector, as_stored
 from blr.basis.base import Basis
 from blr.basis.kinds import basis_from_dict
-from blr.posterior.posterior import Posterior
+from blr.posterior.kinds import Posterior
 from blr.predictive.extrapolation import CONSTANT
 from blr.predictive.output_moments import OutputMoments
 

@@ -17,8 +17,7 @@ from scipy.special import ndtri
 from blr.arrays import Matrix, Vector, as_matrix, as_vector
 from blr.fitting.ranks import Parts, auc, quantile
 from blr.gaussian import Gaussian
-from blr.posterior.kinds import SandwichPosterior
-from blr.posterior.posterior import Posterior
+from blr.posterior.kinds import Posterior, SandwichPosterior
 from blr.selection.evidence import fit_evidence
 from blr.sums import Terms
 from blr.threads import single_threaded_blas

@@ -40,6 +40,7 @@ __all__ = [
     "blockwise",
     "chunk_rows",
     "class_sums",
+    "evenly_spread",
     "in_classes",
     "in_contrasts",
     "likelihood_terms",
@@ -185,6 +186,17 @@ def thinned(function: ChunkFunction, step: int) -> ChunkFunction:
         return function(Phi[rows], t[rows], None if weight is None else weight[rows])
 
     return terms
+
+
+def evenly_spread(data: Data, most: int) -> tuple[int, Matrix]:
+    """Return the number of rows, and the design of `most` to 2 `most` of them, evenly spread (n, M)."""
+
+    def terms(Phi: Matrix, _t: Matrix, _weight: Vector | None) -> Terms:
+        return len(Phi), [Phi[:: max(1, len(Phi) // most)]]
+
+    n, parts = data.accumulate(terms)
+    rows = np.concatenate(parts)
+    return int(n), rows[:: max(1, len(rows) // most)]
 
 
 def activations(Phi: Matrix, theta: Vector, n_outputs: int) -> Matrix:

@@ -35,9 +35,8 @@ from blr.likelihood.targets import label_likelihood, resolve_targets
 from blr.missing.domain import Domain
 from blr.missing.moments import excess_spread
 from blr.posterior.ensemble import averaged
-from blr.posterior.kinds import LaplacePosterior, RefinedPosterior, SampledPosterior
+from blr.posterior.kinds import LaplacePosterior, Posterior, RefinedPosterior, SampledPosterior
 from blr.posterior.laplace import fit
-from blr.posterior.posterior import Posterior
 from blr.posterior.repair import Served, served
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine

@@ -1,6 +1,6 @@
-"""The kinds of posteriors of the weights, one class each: the Laplace approximation, and five that improve on it.
+"""The posteriors of the weights: what may be asked of all of them, and the six kinds.
 
-The Laplace approximation of the evidence is
+The Laplace approximation is one, the others improve on it.  It approximates the evidence by
 
     ln p(D) ≈ ln p(D|w_MAP) + ln p(w_MAP) + D/2 ln 2π - 1/2 ln det A        (PRML 4.137)
 
@@ -13,41 +13,492 @@ works with C outputs a row, and so with C M weights: `blr.fitting.problem` says 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, ClassVar
+from html import escape
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 
-from blr.arrays import Matrix, Vector, as_stored
+from blr.arrays import Matrix, Table, Vector, as_stored
+from blr.fitting.problem import Problem, make_problem
 from blr.gaussian import Gaussian
-from blr.posterior._weights import WeightPosterior
-from blr.posterior.ensemble import averaged
-from blr.predictive.mixture import Prediction, require_shift
+from blr.likelihood.prior import GaussianPrior, class_cholesky, class_precision
+from blr.posterior.ensemble import averaged, counts_of_draws
+from blr.predictive.binary import binary_exact, binary_probit
+from blr.predictive.mixture import Prediction, predicted, require_shift
+from blr.predictive.output_moments import OutputMoments
+from blr.predictive.softmax import softmax_exact, softmax_fast
+from blr.threads import default_threads, ordered_map, single_threaded_blas
 from blr.trust.verdict import Trust, assess, of_probabilities, some_rows
 
 __all__ = [
     "KINDS",
-    "AnyPosterior",
     "LaplacePosterior",
     "MatchedPosterior",
+    "Posterior",
     "RefinedPosterior",
     "SampledPosterior",
     "SandwichPosterior",
     "ShiftedPosterior",
-    "posterior_from_dict",
 ]
-
 
 TYPICAL_ERROR = 0.05
 """Mean error of refined probabilities, as a share of how far refining moved them from the Laplace fit's."""
 LARGEST_OVER_MEAN = 3.0
 """The same share of the largest errors, over that of the mean."""
 
+_BLOCK = 2**14  # rows that a thread predicts at once
+_METHODS = ("plugin", "probit", "exact", "monte_carlo")
+
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class LaplacePosterior(WeightPosterior):
+class Posterior:
+    """A posterior of the weights: a Gaussian of the weights of a problem, and how the search for it ended.
+
+    In the words of PRML: `mean` (D,) of a Laplace posterior is the mode w_MAP, `precision` (D, D) is A; of a refined
+    posterior the variational mean and precision, of a sampled or matched one those of the draws.
+
+    Attributes
+    ----------
+    kind
+        Name of the kind: "laplace", "shifted", "sandwich", "refined", "matched" or "sampled".
+    problem
+        Likelihood, prior, classes and, until the posterior is stored, the data.
+    gaussian
+        The Gaussian of the C M weights in the solver's coordinates.
+    converged, n_iter, status
+        Whether the search converged, after how many iterations, and its last message.
+    verdict
+        Whether the approximation serves, where a check said so or the file had it; if None, `trust` computes it.
+
+    Examples
+    --------
+    >>> q = blr.fit_evidence([[1, 0.2], [1, 0.9], [1, 0.4], [1, 0.5]], [0, 1, 0, 1])
+    >>> isinstance(q, blr.Posterior)
+    True
+    """
+
+    kind: ClassVar[str]
+
+    problem: Problem
+    gaussian: Gaussian
+    converged: bool
+    n_iter: int
+    status: str
+    verdict: Trust | None = None
+
+    if TYPE_CHECKING:  # a property of the Laplace fit, a field of all others
+
+        @property
+        def laplace(self) -> LaplacePosterior:
+            """The Laplace fit behind this posterior; of a Laplace fit, itself."""
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The K classes; of two, a probability (N,) is that of the second."""
+        return self.problem.classes
+
+    @property
+    def likelihood(self) -> str:
+        """Name of the likelihood, for example "logistic" or "softmax"."""
+        return self.problem.likelihood.name
+
+    @property
+    def link(self) -> str:
+        """Link function of two classes; "logistic" for a softmax."""
+        return self.likelihood if self.problem.binary else "logistic"
+
+    @property
+    def prior(self) -> GaussianPrior | None:
+        """The prior; None for maximum likelihood."""
+        return self.problem.prior
+
+    @property
+    def n_effective(self) -> float:
+        """Effective number of rows: the sum over rows of weight times trials."""
+        return self.problem.n_effective
+
+    @cached_property
+    def mean(self) -> Vector:
+        """Mean of the weights, (D,)."""
+        return self.problem.class_weights(self.gaussian.mean)
+
+    @cached_property
+    def precision(self) -> Matrix:
+        """Precision of the weights, (D, D)."""
+        T = self.problem.transform
+        if T.shape[0] == T.shape[1]:
+            return self.gaussian.precision
+        return class_precision(self.gaussian.precision, T, self.problem.shared_precision)
+
+    @cached_property
+    def cholesky(self) -> Matrix:
+        """Lower Cholesky factor of the precision, (D, D)."""
+        T, shared = self.problem.transform, self.problem.shared_precision
+        if T.shape[0] == T.shape[1] or shared is None:
+            return Gaussian(self.mean, self.precision).cholesky
+        prior = Gaussian(np.zeros(len(shared)), shared)
+        return class_cholesky(self.gaussian.cholesky, T, prior.cholesky)
+
+    @property
+    def fitted(self) -> LaplacePosterior:
+        """The Laplace fit behind this posterior; ValueError if it was fitted without a prior."""
+        if self.prior is None:
+            raise ValueError(
+                "a maximum-likelihood fit has no posterior to refine or sample; fit with a prior, such as "
+                "GaussianPrior.isotropic(M)"
+            )
+        return self.laplace
+
+    @property
+    def mode(self) -> Vector:
+        """The Laplace fit's mode in the solver's coordinates, (C M,)."""
+        return self.laplace.gaussian.mean
+
+    @property
+    def log_evidence(self) -> float:
+        """The Laplace approximation of ln p(D), in nats; NaN without a prior."""
+        return self.laplace.log_likelihood + self.laplace.log_occam_factor
+
+    @property
+    def bic(self) -> float:
+        """Ln p(D|w_MAP) - (free parameters)/2 ln n_effective, in nats (PRML 4.139): higher is better.
+
+        The usual form of the BIC, where lower is better, is -2 times this.
+        """
+        penalty = 0.5 * self.problem.free_parameters * float(np.log(self.n_effective))
+        return self.laplace.log_likelihood - penalty
+
+    @cached_property
+    def trust(self) -> Trust:
+        """Whether this posterior serves: its own check's verdict where there was one, else the Laplace fit's.
+
+        The Laplace fit's is computed on first use; RuntimeError if the posterior was loaded without it and its data.
+        """
+        return self.laplace.trust if self.verdict is None else self.verdict
+
+    @property
+    def second_order(self) -> float:
+        """Second-order term to add to the log evidence, in nats; see `trust.second_order_holds`."""
+        return self.laplace.trust.numbers["second_order"]
+
+    def logit_moments(self, Phi: ArrayLike) -> tuple[Matrix, Matrix]:
+        """Return mean and variance of each row's activation, (N,) each.
+
+        For a softmax: mean (N, K) and covariance (N, K, K), with the common shift of all activations projected out, on
+        which no probability depends.
+        """
+        return self.problem.class_moments(*self._outputs(self.problem.design(Phi)))
+
+    @cached_property
+    def _outputs(self) -> OutputMoments:
+        return OutputMoments(self.gaussian, self.problem.likelihood.n_outputs)
+
+    def predict_proba(
+        self,
+        Phi: ArrayLike,
+        method: str = "exact",
+        *,
+        n_samples: int = 1000,
+        rng: np.random.Generator | None = None,
+        return_error: bool = False,
+        threads: int | None = None,
+    ) -> Any:
+        """Return the probability of the second class (N,), or of each of K classes (N, K).
+
+        Parameters
+        ----------
+        Phi
+            Design matrix (N, M).
+        method
+            "exact": the predictive integral, of two classes within 1e-8, or 1e-7 where rows are more than 16,384.
+            "plugin": the weights at their mean.  "monte_carlo": the average over draws.  "probit": a fast formula,
+            which is PRML 4.155 for the logistic link, exact for the probit link, and `softmax_fast` for a softmax.
+        n_samples, rng
+            Number of draws, 2 or more, and their random numbers, by default those of seed 0; for "monte_carlo" only.
+        return_error
+            Whether to return also the standard error, of the same shape; for "monte_carlo" only.
+        threads
+            How many share the rows of "exact"; default: one for each core.  The result does not depend on it.
+
+        Raises
+        ------
+        ValueError
+            If the method is unknown, does not suit the link, or does not go with the other arguments.
+        """
+        if method not in _METHODS:
+            raise ValueError(f"unknown method '{method}'; expected one of {', '.join(_METHODS)}")
+        if return_error and method != "monte_carlo":
+            raise ValueError(
+                f"method '{method}' has no sampling error; use return_error with 'monte_carlo' only"
+            )
+        if method == "exact":
+            return self._exact_by_blocks(Phi, default_threads() if threads is None else threads)
+        matrix = self.problem.design(Phi)
+        if method == "plugin":
+            return self.problem.response(self.problem.activations(matrix, self.gaussian.mean))
+        if method == "probit":
+            return self._probit(matrix)
+        if n_samples < 2:
+            raise ValueError(
+                f"n_samples is {n_samples}; expected 2 or more draws, which the standard error needs"
+            )
+        draws = self._drawn(n_samples, np.random.default_rng(0) if rng is None else rng)
+        p, error = self._over_draws(matrix, draws)
+        return (p, error) if return_error else p
+
+    def _exact_by_blocks(self, Phi: ArrayLike, threads: int) -> Matrix:
+        rows = Phi if isinstance(Phi, np.ndarray) else self.problem.design(Phi)
+        if rows.ndim != 2 or len(rows) <= _BLOCK:
+            return self._exact(self.problem.design(Phi))
+
+        def block(start: int) -> Matrix:
+            return self._exact(self.problem.design(rows[start : start + _BLOCK]), single=True)
+
+        try:
+            with single_threaded_blas():
+                starts = range(0, len(rows), _BLOCK)
+                return np.concatenate(list(ordered_map(block, starts, threads=threads, keep=True)))
+        except ValueError:
+            self.problem.design(Phi)  # which says where in all rows the fault is
+            raise
+
+    def _exact(self, Phi: Matrix, *, single: bool = False) -> Matrix:
+        moments = self.problem.class_moments(*self._outputs(Phi, single=single and self.link == "logistic"))
+        return binary_exact(*moments, link=self.link) if self.problem.binary else softmax_exact(*moments)[0]
+
+    def _probit(self, Phi: Matrix) -> Matrix:
+        moments = self.logit_moments(Phi)
+        if not self.problem.binary:
+            return softmax_fast(*moments)
+        if self.link == "probit":  # the formula is exact here
+            return binary_exact(*moments, link=self.link)
+        if self.link != "logistic":
+            raise ValueError(
+                f"method 'probit' is a formula for the logistic link, but this fit has the {self.link} link; "
+                "use 'exact'"
+            )
+        return binary_probit(*moments)
+
+    def _over_draws(self, Phi: Matrix, draws: Matrix) -> tuple[Matrix, Matrix]:
+        """Return the probability averaged over draws (S, C M), and its standard error, each (N,) or (N, K)."""
+        prediction, error = averaged(self.problem, Phi, draws)
+        p = prediction.probability
+        return (p[:, 1], error[:, 1]) if self.problem.binary else (p, error)
+
+    def plugin(self, Phi: ArrayLike) -> Matrix:
+        """Return (N, K) probabilities with the weights at the mode, as a plain classifier would give them."""
+        p = self.problem.response(self.problem.activations(self.problem.design(Phi), self.mode))
+        return np.stack([1 - p, p], axis=1) if self.problem.binary else p
+
+    def prediction(
+        self,
+        Phi: ArrayLike,
+        *,
+        shift: Vector | None = None,
+        single: bool = False,
+        most_nodes: int | None = None,
+    ) -> Prediction:
+        """Return the prediction of each row: probabilities, expected entropy, and moments of the activation.
+
+        Parameters
+        ----------
+        Phi
+            Design matrix (N, M).
+        shift
+            (K,) ln of new over old class priors, added to the activations inside the predictive integral.
+        single
+            Whether to compute covariances in single precision, in the rows where `OutputMoments` allows it.
+        most_nodes
+            As of `softmax_exact`.
+
+        Raises
+        ------
+        ValueError
+            If `shift` has another shape, or the activations are not logits.
+        """
+        matrix = self.problem.design(Phi)
+        require_shift(shift, self.problem.n_classes)
+        moments = self.problem.class_moments(
+            *self._outputs(matrix, single=single and self.link == "logistic")
+        )
+        return predicted(*moments, link=self.link, shift=shift, most_nodes=most_nodes)
+
+    def typical_error(self, Phi: ArrayLike) -> Vector:
+        """Return by how much probabilities (N,) of rows typically differ from exact ones: 0 of a posterior from chains.
+
+        One where nothing tells it, as of a Laplace fit alone, or of chains that did not mix.
+        """
+        unknown = self.verdict is not None and self.verdict.verdict == "red"
+        return np.full(len(np.atleast_2d(Phi)), float(unknown))
+
+    def output_probability(self, mean: Matrix, covariance: Matrix) -> Matrix:
+        """Return probabilities (N, K) of the predictive integral over outputs with given moments.
+
+        The outputs, in the solver's coordinates, are Gaussian with mean (N, C) and covariance (N, C, C).
+        """
+        return predicted(*self.problem.class_moments(mean, covariance), link=self.link).probability
+
+    def _drawn(self, n: int, rng: np.random.Generator) -> Matrix:
+        return self.gaussian.sample(n, rng)
+
+    def deviations(self, n: int, rng: np.random.Generator) -> Matrix:
+        """Return n draws of the solver's weights about their mean, (n, C M)."""
+        return self._drawn(n, rng) - self.gaussian.mean
+
+    def counts_under(self, Phi: Matrix, deviations: Matrix, *, shift: Vector | None = None) -> Matrix:
+        """Return the rows' summed probabilities, (S, K), with the weights at their mean plus `deviations`.
+
+        These are of the solver's weights, (S, C M); `shift` (K,) as in `prediction`.
+        """
+        return counts_of_draws(self.problem, Phi, self.gaussian.mean + deviations, shift)
+
+    def sample(self, n: int, rng: np.random.Generator) -> Matrix:
+        """Return n draws of the weights, (n, D)."""
+        theta = self._drawn(n, rng)
+        T, shared = self.problem.transform, self.problem.shared_precision
+        if T.shape[0] == T.shape[1]:
+            return theta
+        draws = self.problem.class_weights(theta)
+        if shared is not None:
+            # The data say nothing about the sum of the classes' weights, which keeps the prior's spread.
+            common = Gaussian(np.zeros(len(shared)), shared).sample(n, rng)
+            draws += np.tile(common, self.problem.n_classes) / np.sqrt(self.problem.n_classes)
+        return draws
+
+    def summary(self, level: float = 0.95) -> Table:
+        """Return the table of the weights: each with its function, mean, sd, and the ends of a credible interval.
+
+        The functions have names where the features had: where the basis was fitted to a table, or the design matrix is
+        one.  A softmax has a row for each class and function, and its weights are less their mean over the classes,
+        on which no probability depends.  The table is a dictionary of columns (D,), which
+        `pandas.DataFrame` and `astropy.table.Table` take as it is.
+
+        Parameters
+        ----------
+        level
+            Probability of the interval; it has half of the rest on either side.
+
+        Raises
+        ------
+        ValueError
+            If `level` is not between 0 and 1.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level is {level}, expected a probability between 0 and 1, such as 0.95")
+        problem, (mean, sd, limits) = self.problem, self._limits(level)
+        names = problem.names or tuple(f"w{m}" for m in range(problem.n_functions))
+        columns = {"function": np.array(list(names) * (problem.n_weights // len(names)))}
+        if not problem.binary:
+            columns |= {"class": np.repeat([str(c) for c in problem.classes], problem.n_functions)}
+        return Table(columns | {"mean": mean, "sd": sd, "low": limits[0], "high": limits[1]})
+
+    def _limits(self, level: float) -> tuple[Vector, Vector, Matrix]:
+        """Return mean (D,) and sd (D,) of the weights, and the ends (2, D) of their intervals, as in the summary."""
+        P, M = self._centring @ self.problem.transform, self.problem.n_functions
+        blocks = self.gaussian.covariance.reshape(P.shape[1], M, P.shape[1], M)
+        mean = (self._centring @ self.mean.reshape(-1, M)).ravel()
+        sd = np.sqrt(np.einsum("kc,cmdm,kd->km", P, blocks, P)).ravel()
+        return mean, sd, mean + np.outer([-1, 1], ndtri(0.5 + level / 2) * sd)
+
+    @property
+    def _centring(self) -> Matrix:
+        """The projection (K, K) that takes away the mean over classes; (1, 1) for two."""
+        K = self.problem.n_classes
+        return np.eye(1) if self.problem.binary else np.eye(K) - 1 / K
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the posterior, without its data, as scalars, strings, lists and arrays, for `from_dict`.
+
+        Every kind has the same keys; a key for which a kind has no value is None.  `functions`, the names of the M
+        functions, is there only if they have names.  The verdict of `trust` is stored only if it has been computed:
+        nobody can compute it later without the data.
+        """
+        verdict = self._known_verdict
+        return {
+            "kind": self.kind,
+            "likelihood": self.likelihood,
+            "mislabelled": self.problem.mislabelled,
+            "classes": [c.item() if isinstance(c, np.generic) else c for c in self.classes],
+            "n_functions": int(self.problem.n_functions),
+            "n_effective": float(self.n_effective),
+            "prior": None if self.prior is None else self.prior.to_dict(),
+            "solver_mean": self.gaussian.mean,
+            "solver_precision": self.gaussian.precision,
+            "log_likelihood": float(self.laplace.log_likelihood),
+            "converged": bool(self.converged),
+            "n_iter": int(self.n_iter),
+            "status": self.status,
+            "laplace": None if self.laplace is self else self.laplace.to_dict(),
+            "elbo": getattr(self, "elbo", None),
+            "draws": getattr(self, "draws", None),
+            "trust": None if verdict is None else verdict.to_dict(),
+            **({} if self.problem.names is None else {"functions": list(self.problem.names)}),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        """Return the posterior that `to_dict` stored; ValueError if its kind is unknown, or no kind of this class."""
+        kind = KINDS.get(stored["kind"])
+        if kind is None:
+            raise ValueError(
+                f"a stored posterior has the kind {stored['kind']!r}; expected one of {', '.join(KINDS)}"
+            )
+        if not issubclass(kind, cls):
+            raise ValueError(  # noqa: TRY004  a stored value is wrong, no argument's type
+                f"expected a stored {cls.kind} posterior, got kind {stored['kind']!r}; use Posterior.from_dict, "
+                "which reads every kind"
+            )
+        prior, trust, laplace = stored["prior"], stored["trust"], stored["laplace"]
+        problem = make_problem(
+            stored["likelihood"],
+            None if prior is None else GaussianPrior(prior["mean"], prior["covariance"]),
+            tuple(stored["classes"]),
+            stored["n_functions"],
+            stored["n_effective"],
+            None,
+            mislabelled=stored.get("mislabelled", False),
+            names=None if stored.get("functions") is None else tuple(stored["functions"]),
+        )
+        D = problem.n_solved
+        precision = as_stored(stored, "solver_precision", (D, D))
+        problem.prior_mean  # noqa: B018  raises where the prior is of other weights
+        known = {
+            **stored,
+            "problem": problem,
+            "gaussian": Gaussian(as_stored(stored, "solver_mean", (D,)), precision),
+            "verdict": None if trust is None else Trust.from_dict(trust),
+            "laplace": None if laplace is None else LaplacePosterior.from_dict(laplace),
+        }
+        if stored["draws"] is not None:
+            known["draws"] = as_stored(stored, "draws", (max(len(stored["draws"]), 1), D))
+        return kind(**{f.name: known[f.name] for f in fields(kind) if f.name in known})
+
+    @property
+    def _known_verdict(self) -> Trust | None:
+        """The verdict, if it is known without further work."""
+        return self.__dict__.get("trust", self.verdict)
+
+    def __repr__(self) -> str:
+        problem, evidence, verdict = self.problem, self.log_evidence, self._known_verdict
+        known = "no prior" if np.isnan(evidence) else f"log evidence {evidence:.1f} nats"
+        said = "trust not computed" if verdict is None else f"trust {verdict.verdict}"
+        return (
+            f"<{type(self).__name__}: {problem.likelihood.name}, classes {', '.join(map(str, problem.classes))}, "
+            f"{problem.n_functions} functions, {problem.n_effective:g} rows, {known}, {said}>"
+        )
+
+    def _repr_html_(self) -> str:
+        reasons = self._known_verdict.reasons if self._known_verdict else ()
+        listed = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
+        return f"<p>{escape(repr(self).strip('<>'))}</p><ul>{listed}</ul>{self.summary().to_html()}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class LaplacePosterior(Posterior):
     """The Laplace approximation: a Gaussian with its mean at the mode w_MAP, and the precision A there.
 
     Without a prior, w_MAP is the mode of the likelihood.  `log_likelihood` is ln p(D|w_MAP), in nats.  `path` (I, C M)
@@ -64,21 +515,6 @@ class LaplacePosterior(WeightPosterior):
         """The fit itself; other kinds have the Laplace fit that they improve on under this name."""
         return self
 
-    @property
-    def fitted(self) -> LaplacePosterior:
-        """The fit itself; ValueError if it was fitted without a prior, and so has no posterior."""
-        if self.prior is None:
-            raise ValueError(
-                "a maximum-likelihood fit has no posterior to refine or sample; fit with a prior, such as "
-                "GaussianPrior.isotropic(M)"
-            )
-        return self
-
-    @property
-    def mode(self) -> Vector:
-        """The mode in the solver's coordinates, (C M,)."""
-        return self.gaussian.mean
-
     @cached_property
     def log_occam_factor(self) -> float:
         """Ln p(w_MAP) + D/2 ln 2π - 1/2 ln det A: (4.137) without the likelihood, in nats; NaN without a prior."""
@@ -88,19 +524,6 @@ class LaplacePosterior(WeightPosterior):
         log_det_prior = Gaussian(prior.mean, prior.precision).log_det_precision
         return 0.5 * (log_det_prior - self.gaussian.log_det_precision) - prior.energy(self.mode)
 
-    @property
-    def log_evidence(self) -> float:
-        """Laplace approximation of ln p(D), in nats; NaN without a prior."""
-        return self.log_likelihood + self.log_occam_factor
-
-    @property
-    def bic(self) -> float:
-        """Ln p(D|w_MAP) - (free parameters)/2 ln n_effective, in nats (PRML 4.139): higher is better.
-
-        The usual form of the BIC, where lower is better, is -2 times this.
-        """
-        return self.log_likelihood - 0.5 * self.problem.free_parameters * float(np.log(self.n_effective))
-
     @cached_property
     def effective_parameters(self) -> float:
         """How many parameters the data determine: tr(H A⁻¹), H the likelihood's part of A (PRML 3.91)."""
@@ -108,7 +531,8 @@ class LaplacePosterior(WeightPosterior):
         return self.problem.n_solved - float(np.einsum("ij,ji->", prior, self.gaussian.covariance))
 
     @cached_property
-    def _trust(self) -> Trust:
+    def trust(self) -> Trust:
+        """Whether this fit serves; RuntimeError if it was loaded without a verdict and its data."""
         if self.verdict is not None:
             return self.verdict
         return assess(self.problem, self.gaussian, converged=self.converged, status=self.status)
@@ -117,88 +541,12 @@ class LaplacePosterior(WeightPosterior):
         """Return ones (N,): nothing tells how far the probabilities of rows Phi (N, M) differ from exact ones."""
         return np.ones(len(np.atleast_2d(Phi)))
 
-    @property
-    def second_order(self) -> float:
-        """Second-order term to add to the log evidence, in nats; see `trust.second_order_holds`."""
-        return self.trust.numbers["second_order"]
-
-    def plugin(self, Phi: ArrayLike) -> Matrix:
-        """Return (N, K) probabilities with the weights at the mode, as a plain classifier would give them."""
-        p = self.problem.response(self.problem.activations(self.problem.design(Phi), self.mode))
-        return np.stack([1 - p, p], axis=1) if self.problem.binary else p
-
-    def _own_tree(self) -> dict[str, Any]:
-        return {"log_likelihood": float(self.log_likelihood)}
-
-    @classmethod
-    def _fields(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
-        return super()._fields(stored) | {"log_likelihood": stored["log_likelihood"]}
-
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class _ImprovedPosterior(WeightPosterior):
-    """A posterior that improves on a Laplace fit.
-
-    Mode, evidence, BIC and effective parameters are the Laplace fit's.  So is `trust`, unless a check of this posterior
-    gave a verdict of its own.
-    """
+class _ImprovedPosterior(Posterior):
+    """A posterior that improves on a Laplace fit, whose mode, evidence and BIC it has."""
 
     laplace: LaplacePosterior
-
-    @property
-    def fitted(self) -> LaplacePosterior:
-        """The Laplace fit behind this posterior; ValueError if it was fitted without a prior."""
-        return self.laplace.fitted
-
-    @property
-    def mode(self) -> Vector:
-        """The Laplace fit's mode in the solver's coordinates, (C M,)."""
-        return self.laplace.mode
-
-    @property
-    def log_likelihood(self) -> float:
-        """Ln p(D|w_MAP) of the Laplace fit, in nats."""
-        return self.laplace.log_likelihood
-
-    @property
-    def log_occam_factor(self) -> float:
-        """The Laplace fit's log Occam factor, in nats."""
-        return self.laplace.log_occam_factor
-
-    @property
-    def log_evidence(self) -> float:
-        """The Laplace fit's ln p(D), in nats."""
-        return self.laplace.log_evidence
-
-    @property
-    def bic(self) -> float:
-        """The Laplace fit's BIC, in nats: higher is better."""
-        return self.laplace.bic
-
-    @property
-    def effective_parameters(self) -> float:
-        """The Laplace fit's number of parameters that the data determine."""
-        return self.laplace.effective_parameters
-
-    @cached_property
-    def _trust(self) -> Trust:
-        return self.laplace.trust if self.verdict is None else self.verdict
-
-    @property
-    def second_order(self) -> float:
-        """Second-order term to add to the Laplace fit's log evidence, in nats."""
-        return self.laplace.second_order
-
-    def plugin(self, Phi: ArrayLike) -> Matrix:
-        """Return (N, K) probabilities with the weights at the mode, as a plain classifier would give them."""
-        return self.laplace.plugin(Phi)
-
-    def _own_tree(self) -> dict[str, Any]:
-        return {"log_likelihood": float(self.log_likelihood), "laplace": self.laplace.to_dict()}
-
-    @classmethod
-    def _fields(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
-        return super()._fields(stored) | {"laplace": LaplacePosterior.from_dict(stored["laplace"])}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -238,7 +586,8 @@ class RefinedPosterior(_ImprovedPosterior):
         return np.asarray(TYPICAL_ERROR * np.abs(moved).max(axis=1))
 
     @cached_property
-    def _trust(self) -> Trust:
+    def trust(self) -> Trust:
+        """Its check's verdict, else one by the typical error; RuntimeError without that and without data."""
         if self.verdict is not None:
             return self.verdict
         laplace = self.laplace.trust
@@ -247,13 +596,6 @@ class RefinedPosterior(_ImprovedPosterior):
         remedy = "compare it with the exact posterior (blr.served), or sample that (blr.sample_posterior)"
         of_laplace = [] if self.laplace.converged else [("red", reason) for reason in laplace.reasons[:1]]
         return Trust.of([*of_laplace, of_probabilities(numbers, remedy)], {**laplace.numbers, **numbers})
-
-    def _own_tree(self) -> dict[str, Any]:
-        return super()._own_tree() | {"elbo": self.elbo}
-
-    @classmethod
-    def _fields(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
-        return super()._fields(stored) | {"elbo": stored["elbo"]}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -291,7 +633,7 @@ class SampledPosterior(_ImprovedPosterior):
     ) -> Prediction:
         """Return the prediction of each row, averaged over the draws.
 
-        The parameters are those of `WeightPosterior.prediction`; `most_nodes` has no effect.
+        The parameters are those of `Posterior.prediction`; `most_nodes` has no effect.
         """
         matrix = self.problem.design(Phi)
         require_shift(shift, self.problem.n_classes)
@@ -309,26 +651,8 @@ class SampledPosterior(_ImprovedPosterior):
         limits = np.quantile(weights, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         return weights.mean(axis=0), weights.std(axis=0), limits
 
-    def _own_tree(self) -> dict[str, Any]:
-        return super()._own_tree() | {"draws": self.draws}
 
-    @classmethod
-    def _fields(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
-        known = super()._fields(stored)
-        shape = max(len(stored["draws"]), 1), known["problem"].n_solved
-        return known | {"draws": as_stored(stored, "draws", shape)}
-
-
-AnyPosterior = (
-    LaplacePosterior
-    | ShiftedPosterior
-    | SandwichPosterior
-    | RefinedPosterior
-    | MatchedPosterior
-    | SampledPosterior
-)
-
-KINDS: dict[str, type[AnyPosterior]] = {
+KINDS: dict[str, type[Posterior]] = {
     posterior.kind: posterior
     for posterior in (
         LaplacePosterior,
@@ -340,11 +664,3 @@ KINDS: dict[str, type[AnyPosterior]] = {
     )
 }
 """Every kind of posterior by the name that it is stored under."""
-
-
-def posterior_from_dict(stored: Mapping[str, Any]) -> AnyPosterior:
-    """Return the posterior that `to_dict` of any kind stored; ValueError if its kind is unknown."""
-    kind = stored["kind"]
-    if kind not in KINDS:
-        raise ValueError(f"a stored posterior has the kind {kind!r}; expected one of {', '.join(KINDS)}")
-    return KINDS[kind].from_dict(stored)

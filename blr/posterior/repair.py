@@ -28,11 +28,10 @@ from blr.posterior._short_chains import (
 )
 from blr.posterior.bridge import bridge_evidence
 from blr.posterior.ensemble import averaged
-from blr.posterior.kinds import MatchedPosterior, RefinedPosterior, SampledPosterior
-from blr.posterior.posterior import Posterior
+from blr.posterior.kinds import MatchedPosterior, Posterior, RefinedPosterior, SampledPosterior
 from blr.posterior.variational import refine
 from blr.predictive.output_moments import OutputMoments
-from blr.sums import Terms
+from blr.sums import evenly_spread
 from blr.threads import single_threaded_blas
 from blr.trust.verdict import Finding, Trust, of_probabilities
 
@@ -129,8 +128,8 @@ def served(
     refined = refine(laplace) if refined is None else refined
     rng = np.random.default_rng(0) if rng is None else rng
     problem, start = laplace.problem, refined.gaussian
-    n_rows, training = _training(problem)
-    points = _around(training, rng) if rows is None else problem.design(rows)
+    n_rows, training = evenly_spread(problem.require_data(), _ROWS)
+    points = _around(training[:_ROWS], rng) if rows is None else problem.design(rows)
     if refined.converged and float(refined.typical_error(points).mean()) < _TOO_SMALL:
         return Served(refined, "unchanged", "refined probabilities typically err by less than 0.001 here")
     bound = work
@@ -151,17 +150,6 @@ def served(
                 return _failed(refined, exact)
             repaired = _gaussian(refined, points, exact) or _sampled(refined, points, exact)
     return repaired
-
-
-def _training(problem: Problem) -> tuple[int, Matrix]:
-    """Return the number of training rows, and some of them, evenly spread."""
-
-    def terms(Phi: Matrix, _t: Matrix, _weight: Vector | None) -> Terms:
-        return len(Phi), [Phi[:: max(1, len(Phi) // _ROWS)]]
-
-    n, parts = problem.require_data().accumulate(terms)
-    rows = np.concatenate(parts)
-    return int(n), rows[:: max(1, len(rows) // _ROWS)][:_ROWS]
 
 
 def _around(rows: Matrix, rng: np.random.Generator) -> Matrix:

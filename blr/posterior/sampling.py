@@ -13,14 +13,13 @@ from functools import cached_property
 
 import numpy as np
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix
 from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian
 from blr.posterior._hamiltonian import Convergence, convergence, effective_size, evenly, matched, warm_up
 from blr.posterior.ensemble import draw_probabilities
-from blr.posterior.kinds import LaplacePosterior, SampledPosterior
-from blr.posterior.posterior import Posterior
-from blr.sums import Terms
+from blr.posterior.kinds import LaplacePosterior, Posterior, SampledPosterior
+from blr.sums import evenly_spread
 from blr.threads import single_threaded_blas
 from blr.trust.verdict import Finding, Trust
 from blr.trust.whitened import whitened_density
@@ -100,7 +99,7 @@ def sample_posterior(
     (3, 'green')
     """
     laplace = q.fitted
-    n_rows, watched = _watched(laplace.problem)
+    n_rows, watched = evenly_spread(laplace.problem.require_data(), _ROWS)
     size = n_rows * len(laplace.gaussian.mean)
     chains = next(c for most, c in _CHAINS if size <= most) if chains is None else chains
     if n_draws < chains or chains < 2:
@@ -160,17 +159,6 @@ def _run(
 def _joined(blocks: list[tuple[Matrix, Matrix, float]]) -> _Run:
     draws, value, accepted = zip(*blocks, strict=True)
     return _Run(np.concatenate(draws, axis=1), np.concatenate(value, axis=1), accepted)
-
-
-def _watched(problem: Problem) -> tuple[int, Matrix]:
-    """Return the number of rows, and some of them, evenly spread (n, M)."""
-
-    def terms(Phi: Matrix, _t: Matrix, _weight: Vector | None) -> Terms:
-        return len(Phi), [Phi[:: max(1, len(Phi) // _ROWS)]]
-
-    n, blocks = problem.require_data().accumulate(terms)
-    rows = np.concatenate(blocks)
-    return int(n), rows[:: max(1, len(rows) // _ROWS)]
 
 
 def _known(problem: Problem, rows: Matrix, run: _Run) -> bool:

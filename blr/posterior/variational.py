@@ -22,8 +22,7 @@ from blr.arrays import Vector
 from blr.fitting.newton import newton_step
 from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian
-from blr.posterior.kinds import RefinedPosterior, ShiftedPosterior
-from blr.posterior.posterior import Posterior
+from blr.posterior.kinds import Posterior, RefinedPosterior, ShiftedPosterior
 from blr.predictive.expectations import expected_terms
 from blr.sums import Rows, Terms, many_classes, skewness_term
 from blr.threads import single_threaded_blas

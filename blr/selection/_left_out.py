@@ -12,8 +12,7 @@ from blr.arrays import Matrix, Vector
 from blr.covariances import class_covariances, output_covariances
 from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import Categorical, unpack
-from blr.posterior.kinds import RefinedPosterior
-from blr.posterior.posterior import Posterior
+from blr.posterior.kinds import Posterior, RefinedPosterior
 from blr.predictive.expectations import expected_by_class, expected_derivatives
 from blr.predictive.softmax import softmax_exact
 from blr.sums import activations, in_classes, many_classes

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector
 from blr.likelihood.targets import most_likely_class
-from blr.posterior.posterior import Posterior
+from blr.posterior.kinds import Posterior
 from blr.predictive.mixture import Prediction, mix
 from blr.selection._comparison import Comparison, Ranking, Row, rank
 from blr.selection._left_out import groups_of_several, left_out, left_out_together

@@ -14,9 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Matrix
 from blr.fitting.newton import maximise
-from blr.posterior.kinds import LaplacePosterior
+from blr.posterior.kinds import LaplacePosterior, Posterior
 from blr.posterior.laplace import posterior_at
-from blr.posterior.posterior import Posterior
 from blr.posterior.variational import refine
 from blr.threads import single_threaded_blas
 

@@ -25,7 +25,7 @@ from blr.likelihood.likelihoods import Categorical
 from blr.likelihood.targets import most_likely_class
 from blr.predictive.mixture import predicted
 from blr.predictive.output_moments import OutputMoments
-from blr.sums import ChunkFunction, Data, Terms
+from blr.sums import ChunkFunction, Data, Terms, evenly_spread
 from blr.threads import single_threaded_blas
 from blr.trust._corrections import Corrections, corrections
 from blr.trust._remainder import evidence_left
@@ -171,12 +171,7 @@ def second_order_holds(numbers: Mapping[str, float | None]) -> bool:
 
 def some_rows(data: Data) -> Matrix:
     """Return the design of some 256 training rows, evenly spread, (n, M)."""
-
-    def terms(Phi: Matrix, _t: Matrix, _weight: Vector | None) -> Terms:
-        return ([Phi[:: max(1, len(Phi) // _ROWS)]],)
-
-    rows = np.concatenate(data.accumulate(terms)[0])
-    return rows[:: max(1, len(rows) // _ROWS)][:_ROWS]
+    return evenly_spread(data, _ROWS)[1][:_ROWS]
 
 
 def _errors(problem: Problem, gaussian: Gaussian, shift: Vector) -> dict[str, float]:

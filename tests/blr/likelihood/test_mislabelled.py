@@ -14,7 +14,7 @@ from blr.likelihood.likelihoods import Bernoulli, Categorical, unpack
 from blr.likelihood.links import LINKS
 from blr.likelihood.mislabelled import MislabelledBernoulli, MislabelledCategorical
 from blr.likelihood.targets import as_confusion, even_confusion, label_likelihood, recorded_probability
-from blr.posterior.posterior import Posterior
+from blr.posterior.kinds import Posterior
 from blr.predictive.expectations import expected_derivatives
 from blr.selection.compare import against_records, leave_one_out, leave_one_out_probability
 from blr.selection.folds import assign_folds, fold_probability

@@ -13,9 +13,8 @@ import blr.posterior.sampling
 from blr.gaussian import Gaussian
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior.bridge import bridge_evidence
-from blr.posterior.kinds import LaplacePosterior
+from blr.posterior.kinds import LaplacePosterior, Posterior
 from blr.posterior.laplace import fit
-from blr.posterior.posterior import Posterior
 from blr.posterior.repair import served
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine

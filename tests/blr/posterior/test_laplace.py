@@ -12,9 +12,8 @@ from sklearn.linear_model import LogisticRegression
 
 from blr.arrays import Matrix, Vector
 from blr.likelihood.prior import GaussianPrior
-from blr.posterior.kinds import LaplacePosterior
+from blr.posterior.kinds import LaplacePosterior, Posterior
 from blr.posterior.laplace import fit
-from blr.posterior.posterior import Posterior
 from tests.blr.conftest import Twin
 
 

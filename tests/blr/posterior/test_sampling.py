@@ -18,9 +18,8 @@ from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical
 from blr.likelihood.prior import GaussianPrior
-from blr.posterior.kinds import LaplacePosterior
+from blr.posterior.kinds import LaplacePosterior, Posterior
 from blr.posterior.laplace import fit
-from blr.posterior.posterior import Posterior
 from blr.posterior.sampling import sample_posterior
 from blr.sums import Rows, likelihood_terms
 from blr.trust.whitened import draw_terms, log_posterior, single_serves, whitened_density

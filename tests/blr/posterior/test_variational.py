@@ -14,9 +14,8 @@ from blr.basis.kinds import fit_basis
 from blr.gaussian import Gaussian
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior import variational
-from blr.posterior.kinds import LaplacePosterior, RefinedPosterior
+from blr.posterior.kinds import LaplacePosterior, Posterior, RefinedPosterior
 from blr.posterior.laplace import fit
-from blr.posterior.posterior import Posterior
 from blr.posterior.variational import mean_shift, refine
 from blr.predictive import expectations
 from blr.predictive.expectations import expected_terms

@@ -9,9 +9,8 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 from blr.likelihood.prior import GaussianPrior
-from blr.posterior.kinds import LaplacePosterior
+from blr.posterior.kinds import LaplacePosterior, Posterior
 from blr.posterior.laplace import fit
-from blr.posterior.posterior import Posterior
 from blr.posterior.variational import refine
 from blr.selection.evidence import fit_evidence
 from blr.trust.verdict import Trust, named_reasons
