@@ -56,8 +56,7 @@ def without_each(data: TrainingSet) -> LeftOut:
     return LeftOut(np.array(filled), np.eye(K)[rows.target], np.array(integrated))
 
 
-@pytest.mark.parametrize("K", [2, 3])
-@pytest.mark.parametrize("of_group", [1, 3])
+@pytest.mark.parametrize(("K", "of_group"), [(2, 1), pytest.param(3, 3, marks=pytest.mark.long)])
 def test_one_step_is_near_fits_without_the_rows(K: int, of_group: int) -> None:
     data = incomplete(150, K, of_group=of_group)
     found, twin = fit_candidate(Candidate(), data, LAPLACE).left_out, without_each(data)

@@ -74,7 +74,16 @@ def test_the_statistic_is_that_of_a_loop_over_classes_and_rows(K: int) -> None:
     assert found.p_value == pytest.approx(f.sf(statistic, D, v - D + 1), rel=1e-2)
 
 
-@pytest.mark.parametrize(("K", "n", "draws"), [(2, 200, 500), (5, 200, 250), (2, 60, 250), (5, 1000, 250)])
+@pytest.mark.parametrize(
+    ("K", "n", "draws"),
+    [
+        (2, 60, 250),
+        *(
+            pytest.param(*sizes, marks=pytest.mark.long)
+            for sizes in ((2, 200, 500), (5, 200, 250), (5, 1000, 250))
+        ),
+    ],
+)
 def test_false_alarms_are_as_many_as_stated(K: int, n: int, draws: int) -> None:
     """Also with a flag that one object in a hundred has, skew features, and missing ones; of 500, 5 % ± 3 sd."""
     p = np.array([means_test(*sets(K, seed, n=n)).p_value for seed in range(draws)])  # type: ignore[union-attr]

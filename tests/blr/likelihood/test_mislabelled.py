@@ -198,7 +198,10 @@ def test_a_rate_of_zero_is_the_plain_fit(name: str, K: int) -> None:
         assert ours.predict_proba(Phi) == pytest.approx(theirs.predict_proba(Phi), abs=1e-7)
 
 
-@pytest.mark.parametrize("name", ["logistic", "probit", "softmax"])
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize("name", ["logistic", *(pytest.param(n, marks=LONG) for n in ("probit", "softmax"))])
 def test_the_evidence_is_that_of_quadrature(name: str) -> None:
     Phi, label, _ = noisy(n=400, F=1, rate=0.15, slope=1.2)
     C = np.array([[0.9, 0.1], [0.2, 0.8]])
@@ -248,7 +251,7 @@ def test_two_classes_of_a_softmax_are_the_logistic() -> None:
     assert ours == pytest.approx(theirs, abs=1e-6)
 
 
-@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("K", [2, pytest.param(3, marks=LONG)])
 def test_draws_are_of_the_same_density(K: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blr.posterior.sampling._WORK", 1.0)
     monkeypatch.setattr("blr.posterior.sampling._ERROR", 0.005)  # of the 0.03 that are compared below

@@ -98,7 +98,15 @@ def test_the_wider_the_logit_the_more_nodes() -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("missing", [(0,), (0, 1), (1, 2, 4), (0, 1, 3, 4)])
+@pytest.mark.parametrize(
+    "missing",
+    [
+        (0,),
+        pytest.param((0, 1), marks=pytest.mark.long),
+        pytest.param((1, 2, 4), marks=pytest.mark.long),
+        (0, 1, 3, 4),
+    ],
+)
 def test_a_stack_is_integrated_as_by_very_many_nodes_one_by_one(
     classes: int, missing: tuple[int, ...]
 ) -> None:

@@ -6,9 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -184,37 +181,6 @@ def test_killed_between_two_final_names(work: Path, monkeypatch: pytest.MonkeyPa
             run(work)
     assert len(list((work / "out").glob("survey.*"))) == 1
     assert run(work).status == "done"
-    assert lasting_contents(work / "out") == expected
-
-
-def test_killed_by_the_system(work: Path, make: SimpleNamespace) -> None:
-    """SIGKILL at two moments: no file with a final name is incomplete, and a rerun finishes; more in the campaign."""
-    make.parquet(work / "survey.parquet", make.survey(30_000))
-    run(work, "survey.parquet")
-    expected = lasting_contents(work / "out")
-    shutil.rmtree(work / "out")
-    command = [
-        sys.executable,
-        "-m",
-        "flows",
-        "classify",
-        "survey.parquet",
-        "--model",
-        "morphology",
-        "--out",
-        "out",
-    ]
-    for delay in (0.0, 0.3):
-        process = subprocess.Popen([*command, "--direct", "-q"], cwd=work, stderr=subprocess.PIPE)
-        while process.poll() is None and not (work / "out").exists():
-            time.sleep(0.01)
-        time.sleep(delay)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        found = lasting_contents(work / "out") if (work / "out").exists() else {}
-        for name in ("survey.parquet", "summary.json", "manifest.json"):
-            assert found.get(name, expected[name]) == expected[name]
-    run(work, "survey.parquet")
     assert lasting_contents(work / "out") == expected
 
 

@@ -160,12 +160,11 @@ def test_the_sum_of_files(tmp_path: Path) -> None:
     assert total_difference([]).compared == 0
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(difference, "ROWS_AT_ONCE", 10_000)
-    monkeypatch.setattr(difference, "BATCH_ROWS", 5_000)
+    monkeypatch.setattr(difference, "ROWS_AT_ONCE", 2_500)
+    monkeypatch.setattr(difference, "BATCH_ROWS", 1_250)
     peaks = []
-    for n in (20_000, 60_000):
+    for n in (5_000, 15_000):
         ids = np.arange(n)
         a = written(tmp_path / "a.parquet", annotated(n, 1, ids))
         b = written(tmp_path / "b.parquet", annotated(n, 2, ids[::-1]))
