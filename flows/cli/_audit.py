@@ -23,8 +23,6 @@ from flows.reviews.audits import (
 )
 from flows.reviews.request import AuditDrawRequest, AuditEstimateRequest
 
-__all__ = ["run_audit_draw", "run_audit_estimate"]
-
 
 def run_audit_draw(request: AuditDrawRequest, options: WriteOptions) -> None:
     """Draw an audit."""

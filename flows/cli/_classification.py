@@ -44,17 +44,6 @@ if TYPE_CHECKING:
     from flows.runs.counts import CensusResult
     from flows.runs.results import FolderStatus
 
-__all__ = [
-    "run_census",
-    "run_classify",
-    "run_explain",
-    "run_map",
-    "run_reprocess",
-    "run_review",
-    "run_status",
-    "show_reviewed",
-]
-
 PARTLY = 3
 """Exit status of a run that quarantined some of its files."""
 TO_LOOK_AT = {"LOW_CONFIDENCE": "of low confidence", "OUT_OF_DOMAIN": "unlike the training set"}

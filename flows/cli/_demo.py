@@ -15,8 +15,6 @@ from flows.cli._printing import connect_or_start, show, shown_progress
 from flows.demo.steps import Classify, Train, run_demo
 from flows.training import steps as training
 
-__all__ = ["run_demonstration"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from catalogs.column_names import column_names, using, with_names_of
 from catalogs.files.atomic import atomic_path
+from catalogs.profile.leaks import Leak
 from catalogs.table_choice import TableChoice
 from flows.cli._options import PrintOptions
 from flows.cli._printing import plain_table, print_tables, say, say_next, show, shown_progress
@@ -17,7 +19,6 @@ from flows.draft.inspection import (
     ColumnSummary,
     ElementSummary,
     LabelSummary,
-    LeakSummary,
     PositionSummary,
     StartedSpecification,
     inspect_file,
@@ -27,8 +28,6 @@ from flows.errors import OutputFolderError
 from flows.inputs.opening import opened_together
 from flows.inputs.resolve import check_no_secret, resolve_one
 from flows.inputs.source import RemoteSource
-
-__all__ = ["run_init", "run_inspect"]
 
 MOST_CLASSES = 12
 """Classes that a line names."""
@@ -77,18 +76,10 @@ def run_init(request: InitRequest, options: PrintOptions) -> None:
     if out is not None:
         with atomic_path(out) as temporary:
             temporary.write_text(start.text, encoding="utf-8")
-    started = StartedSpecification(
-        status="written" if out else "printed",
-        path=str(out) if out else None,
-        columns_file=str(columns) if columns else None,
-        text=start.text,
-        classes=start.classes,
-        features=start.features,
-        left_out=start.left_out,
-        suspects=start.suspects,
-        summary=tuple(start.summary),
-    )
-    show(started, _show_started, json=options.json)
+    start = replace(start, columns_file=str(columns) if columns else None)
+    if out is not None:
+        start = replace(start, status="written", path=str(out))
+    show(start, _show_started, json=options.json)
 
 
 def _show_started(result: StartedSpecification) -> None:
@@ -173,7 +164,7 @@ def _show_label(label: LabelSummary) -> None:
         say(f"Selection-like, whole numbers that tell of the class: {', '.join(label.bookkeeping)}")
 
 
-def _kind(leak: LeakSummary) -> str:
+def _kind(leak: Leak) -> str:
     if len(leak.columns) == 1:
         return "leak: the label in other numbers" if leak.combination else "suspect: by itself"
     return "leak: computed with the class" if leak.derived else "colour, or leak: only together"

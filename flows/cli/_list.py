@@ -15,8 +15,6 @@ from flows.errors import ModelError
 from flows.models.listing import DescriptionFile, ListedModel, ModelListing, read_description
 from flows.models.store_folder import StoredModel, StoreFolder, standing_vetoes, veto_words
 
-__all__ = ["run_list"]
-
 
 def run_list(options: ListOptions) -> None:
     """List a store."""

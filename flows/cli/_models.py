@@ -35,8 +35,6 @@ from flows.specification.toml_file import read_specification
 from flows.training.report import TrainingPlan, TrainingResult, review_words, train_report
 from flows.training.request import TrainRequest
 
-__all__ = ["run_promote", "run_show", "run_train", "show_model", "show_trained"]
-
 
 def run_train(request: TrainRequest, options: TrainOptions) -> None:
     """Train, as a flow where Prefect is wanted."""

@@ -17,25 +17,6 @@ import typer
 
 from flows.runs.parameters import Field, Parameter, request_fields
 
-__all__ = [
-    "AutomateOptions",
-    "DemoOptions",
-    "ListOptions",
-    "OutFile",
-    "PrintOptions",
-    "PromoteOptions",
-    "ReviewOptions",
-    "RunOptions",
-    "SchemaOptions",
-    "ServeOptions",
-    "ShowOptions",
-    "StatusOptions",
-    "TrainOptions",
-    "UiOptions",
-    "WriteOptions",
-    "verb",
-]
-
 
 def verb(app: typer.Typer, name: str, run: str | Callable[..., None], *parts: type) -> None:
     """Register a command, which makes each of its parts of what is typed and calls a function with them.

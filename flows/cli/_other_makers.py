@@ -12,8 +12,6 @@ from typing import Any
 
 from flows.errors import UsageError
 
-__all__ = ["check_packages", "hide_pandas_from_arrow"]
-
 PACKAGES = ("blr", "catalogs", "flows")
 OURS = Path(__file__).resolve().parent.parent.parent
 """The folder that our three packages lie in."""

@@ -27,22 +27,6 @@ from flows.orchestration.home import connect, start_home_server
 from flows.reports.report_table import ReportTable, to_rich
 from flows.runs.progress import listening, tell
 
-__all__ = [
-    "BarListener",
-    "LineListener",
-    "capital",
-    "connect_or_start",
-    "exit_status",
-    "files_words",
-    "plain_table",
-    "print_tables",
-    "runs_as_flow",
-    "say",
-    "say_next",
-    "show",
-    "shown_progress",
-]
-
 T = TypeVar("T", bound=Dataclass)
 
 

@@ -16,17 +16,6 @@ from flows.release.record import ReleaseState, Verified, check, publish, rollbac
 from flows.release.replay import ReplayResult, replay_file
 from flows.release.request import ReleaseRequest, ReplayRequest, VerifyRequest
 
-__all__ = [
-    "run_check",
-    "run_draft",
-    "run_patch",
-    "run_publish",
-    "run_replay",
-    "run_rollback",
-    "run_sign",
-    "run_verify",
-]
-
 STOPPED = 1
 
 Request = TypeVar("Request")

@@ -29,8 +29,6 @@ from flows.runs.manifest import ManifestFile
 from flows.runs.results import ClassificationResult, FolderStatus, ReleaseReport, ReleaseResult
 from flows.training.report import TrainingResult
 
-__all__ = ["DOCUMENTS", "run_schema", "schema_of"]
-
 VERSION: Final = 1
 """Of all schemas; larger when a key goes, or comes to mean something else.  New keys change nothing."""
 

@@ -16,8 +16,6 @@ from flows.orchestration.deployments import FILE, AutomationsResult, deployments
 from flows.orchestration.home import connect, start_home_server
 from flows.orchestration.settings import Server, configured_server, prefect_environment, without_credentials
 
-__all__ = ["run_automate", "run_deployments", "run_serve", "run_ui"]
-
 
 def run_deployments(out: Path | None) -> None:
     """Print our `prefect.yaml`, or write it where it is missing."""

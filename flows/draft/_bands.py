@@ -31,21 +31,6 @@ from catalogs.sky.photometry import (
 )
 from flows.features.columns import flux_unit
 
-__all__ = [
-    "Colour",
-    "FluxBand",
-    "band_and_kind",
-    "bare_fluxes",
-    "colours",
-    "flux_bands",
-    "is_flux",
-    "is_magnitude",
-    "kinds",
-    "magnitudes_among",
-    "most_bands",
-    "said_by_magnitudes",
-]
-
 MISSING = 0.2
 """Share of missing values, beyond that of the fullest band, from which a band is in no colour of its neighbours."""
 RARE = 0.5

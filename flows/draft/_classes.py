@@ -18,8 +18,6 @@ from catalogs.catalog.new_columns import standard_columns
 from catalogs.errors import NameClashError
 from flows.labels.reader import LabelReader, is_doubtful
 
-__all__ = ["StartingClass", "StartingClasses", "can_name", "fewest_rows", "starting_classes"]
-
 MOST_CLASSES = 40
 """Most classes of a first training: a column with more values hardly holds classes."""
 FEWEST = 5

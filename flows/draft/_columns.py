@@ -39,21 +39,6 @@ from flows.draft._bands import (
 )
 from flows.draft._exclusions import Evidence, Reason, reason_against, suspicion_of
 
-__all__ = [
-    "Chosen",
-    "Offered",
-    "Suspect",
-    "choose_columns",
-    "columns_of",
-    "evaluated",
-    "line_ratios",
-    "losses_without",
-    "presence_features",
-    "quick_loss",
-    "quoted",
-    "telling",
-]
-
 # Expressions of a first specification: the columns that they use, and their values in the labelled rows.
 #
 # Shapes: n rows, k elements of a vector.

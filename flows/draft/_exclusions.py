@@ -27,27 +27,6 @@ from catalogs.profile.quality import (
 from catalogs.sky.positions import is_position
 from flows.draft._bands import band_and_kind, is_magnitude
 
-__all__ = [
-    "LABELS_ALONE",
-    "Evidence",
-    "Reason",
-    "error_of",
-    "is_bookkeeping",
-    "is_dust",
-    "is_flag",
-    "is_limit_of",
-    "is_of_the_observation",
-    "is_score",
-    "is_type",
-    "is_yes_or_no",
-    "on_the_sky",
-    "reason_against",
-    "same_question",
-    "suspicion_of",
-    "vector_name",
-    "votes",
-]
-
 # The meaning of a column by its name, where its values agree: an error, a flag, a score, the observation.
 #
 # Names are those of `catalogs/column_names.toml`.  A name alone is not enough: 'depth' may be a survey's limiting

@@ -30,22 +30,6 @@ from flows.draft._exclusions import same_question, vector_name
 from flows.draft.inspection import PositionSummary
 from flows.specification.specification import Candidate, Output
 
-__all__ = [
-    "FEW_LABELS",
-    "HELD_OUT",
-    "Page",
-    "Split",
-    "comment_text",
-    "inline_table",
-    "offer_lines",
-    "reasons_of_vectors",
-    "shown_mark",
-    "summary",
-    "toml_mark",
-    "toml_text",
-    "toml_texts",
-]
-
 
 def inline_table(table: Mapping[str, Any]) -> str:
     """Return an inline table of TOML."""

@@ -54,18 +54,12 @@ if TYPE_CHECKING:
     from flows.models.description import ModelDescription
 
 __all__ = [
-    "UNKNOWN",
     "CatalogueSummary",
     "ColumnSummary",
-    "DraftedClass",
     "ElementSummary",
-    "IdentifierSummary",
     "LabelSummary",
-    "LeakSummary",
     "PositionSummary",
-    "PresenceSummary",
     "StartedSpecification",
-    "ValueSummary",
     "described_positions",
     "inspect_catalog",
     "inspect_file",
@@ -164,17 +158,6 @@ class PositionSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeakSummary:
-    """Columns that give the class away; the fields are those of `catalogs.profile.leaks.Leak`."""
-
-    columns: tuple[str, ...]
-    gain: float
-    beyond: float
-    combination: str
-    derived: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class PresenceSummary:
     """The classes in which a column is measured most and least often, with the shares of their rows, and in words."""
 
@@ -208,7 +191,7 @@ class LabelSummary:
     unlabelled: int
     counts: Mapping[str, int]
     drafted: Mapping[str, DraftedClass]
-    leaks: tuple[LeakSummary, ...]
+    leaks: tuple[Leak, ...]
     gains: Mapping[str, float]
     presence: Mapping[str, PresenceSummary]
     bookkeeping: tuple[str, ...]
@@ -245,9 +228,9 @@ class StartedSpecification:
     the `summary` first.
     """
 
-    status: Literal["written", "printed"]
-    path: str | None
-    columns_file: str | None
+    status: Literal["written", "printed"] = "printed"
+    path: str | None = None
+    columns_file: str | None = None
     text: str
     classes: Mapping[str, int]
     features: Mapping[str, str]
@@ -446,7 +429,7 @@ def _label(catalog: Catalog, seen: Profile, labelled: LabelledRows) -> LabelSumm
         unlabelled=counts.pop("", 0),
         counts=dict(counts.most_common(MOST_LABELS)),
         drafted={c.name: DraftedClass(rows=c.rows, spellings=c.spellings) for c in drafted},
-        leaks=tuple(LeakSummary(**vars(leak)) for leak in leaks),
+        leaks=tuple(leaks),
         gains={name: max(0.0, gains[name]) for name in order},
         presence={
             name: PresenceSummary(**vars(presence), shown=presence.shown) for name, presence in uneven.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from flows.draft._exclusions import LABELS_ALONE, Evidence, on_the_sky, reason_a
 from flows.draft._page import FEW_LABELS, HELD_OUT, Page, Split
 from flows.draft.inspection import (
     PositionSummary,
+    StartedSpecification,
     described_positions,
     labelled_rows,
     leaking_column,
@@ -48,7 +49,7 @@ from flows.labels.classes import RARE
 from flows.labels.reader import label_texts
 from flows.specification.toml_file import parse_specification
 
-__all__ = ["Start", "near_copies", "offered", "places_by_order", "starting_specification"]
+__all__ = ["starting_specification"]
 
 # Columns that order the rows as another one does: they say nothing that it does not say.  Shapes: n rows.
 
@@ -175,18 +176,6 @@ FEWEST_MEASURED = 0.1
 """Share of a class's rows that have some feature, below which nothing can be learned of it."""
 
 
-@dataclass(frozen=True)
-class Start:
-    """The specification, and what of it a program may want to know; `summary` is what a person reads first."""
-
-    text: str
-    classes: dict[str, int]
-    features: dict[str, str]
-    left_out: dict[str, str]
-    suspects: dict[str, str]
-    summary: list[str]
-
-
 def starting_specification(
     catalog: Catalog,
     label: str,
@@ -195,7 +184,7 @@ def starting_specification(
     limit: int | None = None,
     table: str | None = None,
     url: str | None = None,
-) -> Start:
+) -> StartedSpecification:
     """Return a specification that lies in `folder`, for the classes in the column `label`.
 
     `table` was asked for, of several in the file; `url` is where the catalogue is, if it is not here.
@@ -231,10 +220,14 @@ def starting_specification(
     page = Page(catalog, seen, label, folder, chosen, classes, by, place, notes, table, url, unlabelled)
     text = "\n".join(page.lines()) + "\n"
     parse_specification(text, source="the specification that `blr init` wrote")
-    features = {name: expression for name, (expression, _) in chosen.features.items()}
-    suspects = {name: suspect.shown for name, suspect in chosen.suspects.items()}
-    rows = {c.name: c.rows for c in classes.kept}
-    return Start(text, rows, features, chosen.left_out, suspects, page.summary)
+    return StartedSpecification(
+        text=text,
+        classes={c.name: c.rows for c in classes.kept},
+        features={name: expression for name, (expression, _) in chosen.features.items()},
+        left_out=chosen.left_out,
+        suspects={name: suspect.shown for name, suspect in chosen.suspects.items()},
+        summary=tuple(page.summary),
+    )
 
 
 def _remedy_of_texts(left_out: Mapping[str, str]) -> str:

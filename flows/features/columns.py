@@ -37,7 +37,7 @@ from catalogs.sky.photometry import (
 from flows.errors import SpecificationError
 from flows.specification.catalog import ERROR, Band, Marks, as_sentinels, made_by
 
-__all__ = ["ColumnMapping", "DerivedColumns", "error_scale", "flux_unit", "unit_of_band", "written_unit"]
+__all__ = ["ColumnMapping", "DerivedColumns", "error_scale", "flux_unit"]
 
 # Units of the fluxes of [photometry], and of their errors: what the catalogue says, or who states it.
 #

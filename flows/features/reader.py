@@ -38,7 +38,6 @@ __all__ = [
     "apply_sentinels",
     "check_marks",
     "check_target_marks",
-    "derived_columns",
     "label_columns_reader",
     "target_reader",
     "target_table",

@@ -17,21 +17,6 @@ from catalogs.files.atomic import StorageError
 from catalogs.profile.split import healpix_pixels, with_neighbouring_pixels
 from catalogs.sky.positions import match_positions, near_others
 
-__all__ = [
-    "SHOWN",
-    "Conflicts",
-    "HeldNames",
-    "HeldPlaces",
-    "StoredNames",
-    "StoredPlaces",
-    "conflicts_in",
-    "count",
-    "label_file",
-    "new_label_file",
-    "place_conflicts",
-    "plain_number",
-]
-
 # Labels of a table in memory, by identifier or by position.
 #
 # An object that a table labels twice, differently, has a conflict and no label.  Shapes: n rows of a batch, L labels.

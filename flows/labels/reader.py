@@ -24,8 +24,6 @@ from flows.specification.catalog import LabelRange, label_ranges
 from flows.specification.label import Label
 
 __all__ = [
-    "FEWEST",
-    "MOST",
     "OTHERS",
     "AnnotatorNames",
     "LabelReader",

@@ -14,6 +14,7 @@ from blr.candidates.candidate import CandidateRow
 from blr.selection.grouping import Grouping
 from blr.trust.verdict import TrustAnswer
 from catalogs.profile.columns import Distribution
+from catalogs.profile.leaks import Leak
 from catalogs.profile.quality import Quality
 from catalogs.profile.split import SplitSummary
 from flows.models.listing import SkillSummary
@@ -402,15 +403,10 @@ class LabelSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SuspectedLeak:
-    """Columns that give the class away, alone or together; `catalogs.profile.leaks` has the method."""
+class SuspectedLeak(Leak):
+    """Columns that give the class away, alone or together, and whether the features use all of them."""
 
-    columns: tuple[str, ...]
-    gain: float  # share of the class's entropy that the columns remove, 0 to 1
-    beyond: float  # how much of this gain no smaller set of the columns has
-    combination: str  # formula that gives the class away; of one column, what it is of the label, or ""
-    derived: bool  # whether one column seems to be computed from the others
-    used: bool  # whether the features use all of the columns
+    used: bool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,6 @@ from flows.specification.toml_file import parse_specification, specification_tom
 __all__ = [
     "SCHEMA_VERSION",
     "Model",
-    "ModelFacts",
     "Tree",
     "digest",
     "make_version",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import getpass
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from flows.errors import ModelError, UsageError
 from flows.models.listing import SkillSummary, gain_interval, skill_words
 from flows.models.model import Model
 from flows.models.request import PromoteRequest
-from flows.models.row_files import ClassComparison, JudgedRows, compare_classes, compare_losses
+from flows.models.row_files import ClassChange, JudgedRows, compare_classes, compare_losses
 from flows.models.store import Store
 from flows.models.store_folder import Promotion, StoredModel, champion_before, standing_vetoes, veto_words
 from flows.runs.counts import SampledChange
@@ -30,15 +30,12 @@ from flows.runs.lock import exclusive
 from flows.runs.model_reference import ModelReference
 
 __all__ = [
-    "ClassChange",
     "Comparison",
     "DecidedPromotion",
-    "InRelease",
     "PromotionResult",
     "RejectedPromotion",
     "UndonePromotion",
     "compare",
-    "compare_stored",
     "gain_words",
     "losses_words",
     "promote",
@@ -52,39 +49,25 @@ InRelease = Callable[[PromoteRequest, Model, Model], SampledChange | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassChange:
-    """A class on the objects that neither model has seen; shares are None where they have no objects.
-
-    `gain` is that in log loss of the objects which have the class.  Completeness and purity are of the challenger and
-    of the champion.
-    """
-
-    name: str
-    gain: SkillSummary
-    completeness: float
-    champion_completeness: float
-    purity: float | None
-    champion_purity: float | None
-
-
-@dataclass(frozen=True)
 class Comparison:
     """A challenger beside the champion; `against` says why the rule keeps the champion, if it does."""
 
     challenger: str
-    champion: str | None
+    champion: str | None = None
     log_loss: float
-    champion_log_loss: float | None
+    champion_log_loss: float | None = None
     n_held_out: int
-    champion_n_held_out: int | None
+    champion_n_held_out: int | None = None
     verdict: str
     same_rows: bool
     judged_by: str  # "held-out" or "left-out"
-    champion_judged_by: str | None
+    champion_judged_by: str | None = None
     skill: str  # in words
-    champion_skill: str | None
+    champion_skill: str | None = None
     against: tuple[str, ...]
-    common: SkillSummary | None  # of the challenger over the champion, on objects that neither has seen
+    common: SkillSummary | None = (
+        None  # of the challenger over the champion, on objects that neither has seen
+    )
     better: bool  # whether the rule prefers the challenger
     champion_verdict: str | None = None
     classes: tuple[ClassChange, ...] = ()  # on the objects that neither has seen
@@ -115,104 +98,54 @@ def compare_stored(
     """Compare a model that was found in a store, as `compare` does."""
     challenger, version = place.read(stored), place.champion(stored.name)
     vetoes = standing_vetoes(place.history(stored.name), stored.version)
-    if version is None:
-        sides = _Sides(challenger, stored)
-        return _comparison(sides, same_rows=True, against=_alone(challenger, vetoes), vetoes=vetoes)
-    in_use = place.at(stored.name, version)
-    champion = place.read(in_use)
-    sides = _Sides(challenger, stored, champion, in_use)
-    common, classes = _on_common_rows(sides)
-    against = _against(challenger, champion, common, request.margin, vetoes)
-    another = champion.label != challenger.label
-    return _comparison(
-        sides,
-        same_rows=_rows(challenger) == _rows(champion),
-        against=against,
-        vetoes=vetoes,
-        common=common,
-        classes=classes,
-        changed=in_release(request, champion, challenger) if in_release and another else None,
-    )
-
-
-@dataclass(frozen=True)
-class _Sides:
-    """The two models, and where they lie."""
-
-    challenger: Model
-    stored: StoredModel
-    champion: Model | None = None
-    in_use: StoredModel | None = None
-
-
-def _on_common_rows(sides: _Sides) -> tuple[SkillSummary | None, tuple[ClassChange, ...]]:
-    """Return a challenger's gain over a champion on objects new to both, and that by class; None where not known."""
-    challenger, champion = sides.challenger, sides.champion
-    if champion is None or sides.in_use is None:
-        return None, ()
-    if challenger.classes != champion.classes or challenger.label == champion.label:
-        return None, ()
-    ours, theirs = (JudgedRows.read(stored.folder) for stored in (sides.stored, sides.in_use))
-    gain = None if ours is None or theirs is None else compare_losses(ours, theirs)
-    if gain is None or ours is None or theirs is None:
-        return None, ()
-    return SkillSummary.of(gain), _class_changes(compare_classes(ours, theirs), challenger.classes)
-
-
-def _class_changes(
-    compared: Mapping[int, ClassComparison], classes: tuple[str, ...]
-) -> tuple[ClassChange, ...]:
-    return tuple(
-        ClassChange(
-            name=classes[k],
-            gain=SkillSummary.of(found.gain),
-            completeness=found.completeness[0],
-            champion_completeness=found.completeness[1],
-            purity=_known(found.purity[0]),
-            champion_purity=_known(found.purity[1]),
-        )
-        for k, found in compared.items()
-    )
-
-
-def _known(share: float) -> float | None:
-    return share if math.isfinite(share) else None
-
-
-def _comparison(
-    sides: _Sides,
-    *,
-    same_rows: bool,
-    against: tuple[str, ...],
-    vetoes: tuple[Promotion, ...],
-    common: SkillSummary | None = None,
-    classes: tuple[ClassChange, ...] = (),
-    changed: SampledChange | None = None,
-) -> Comparison:
-    challenger, champion = sides.challenger, sides.champion
-    return Comparison(
+    against = _alone(challenger, vetoes)
+    alone = Comparison(
         challenger=challenger.label,
-        champion=None if champion is None else champion.label,
         log_loss=challenger.metrics.log_loss,
-        champion_log_loss=None if champion is None else champion.metrics.log_loss,
         n_held_out=challenger.metrics.n,
-        champion_n_held_out=None if champion is None else champion.metrics.n,
         verdict=challenger.trust.verdict,
-        same_rows=same_rows,
+        same_rows=True,
         judged_by=challenger.metrics.judged_by,
-        champion_judged_by=None if champion is None else champion.metrics.judged_by,
         skill=_skill(challenger),
-        champion_skill=None if champion is None else _skill(champion),
+        against=against,
+        better=not against,
+        vetoes=vetoes,
+        report=_report(stored),
+    )
+    if version is None:
+        return alone
+    in_use = place.at(stored.name, version)
+    champion, another = place.read(in_use), stored.version != version
+    comparable = another and challenger.classes == champion.classes
+    ours, theirs = (JudgedRows.read(m.folder) if comparable else None for m in (stored, in_use))
+    common, classes = _on_common_rows(ours, theirs, challenger.classes)
+    against = (*against, *_against(challenger, champion, common, request.margin))
+    return replace(
+        alone,
+        champion=champion.label,
+        champion_log_loss=champion.metrics.log_loss,
+        champion_n_held_out=champion.metrics.n,
+        same_rows=_rows(challenger) == _rows(champion),
+        champion_judged_by=champion.metrics.judged_by,
+        champion_skill=_skill(champion),
         against=against,
         common=common,
         better=not against,
-        champion_verdict=None if champion is None else champion.trust.verdict,
+        champion_verdict=champion.trust.verdict,
         classes=classes,
-        in_release=changed,
-        vetoes=vetoes,
-        report=_report(sides.stored),
-        champion_report=None if sides.in_use is None else _report(sides.in_use),
+        in_release=in_release(request, champion, challenger) if in_release and another else None,
+        champion_report=_report(in_use),
     )
+
+
+def _on_common_rows(
+    ours: JudgedRows | None, theirs: JudgedRows | None, classes: tuple[str, ...]
+) -> tuple[SkillSummary | None, tuple[ClassChange, ...]]:
+    """Return a challenger's gain over a champion on objects new to both, and that by class; None where not known."""
+    if ours is None or theirs is None:
+        return None, ()
+    gain = compare_losses(ours, theirs)
+    return (None, ()) if gain is None else (SkillSummary.of(gain), compare_classes(ours, theirs, classes))
 
 
 def _report(stored: StoredModel) -> str | None:
@@ -235,10 +168,9 @@ def _against(
     champion: Model,
     common: SkillSummary | None,
     margin: float,
-    vetoes: tuple[Promotion, ...],
 ) -> tuple[str, ...]:
-    """Return what speaks against a model in the champion's place."""
-    reasons = [*_alone(challenger, vetoes)]
+    """Return what speaks against a model in the place of this champion."""
+    reasons = []
     if challenger.classes != champion.classes:
         reasons.append(f"its classes are {', '.join(challenger.classes)}, not {', '.join(champion.classes)}")
     if common is not None:

@@ -5,7 +5,7 @@ Each file is a table of Parquet, a column an array.  Shapes: N rows, K classes, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -19,13 +19,13 @@ from blr.selection.skill import Skill, paired_gain
 from catalogs.files.atomic import atomic_path
 from catalogs.profile.split import name_keys
 from flows.errors import ModelError
+from flows.models.listing import SkillSummary
 
 __all__ = [
-    "ClassComparison",
+    "ClassChange",
     "JudgedRows",
     "KnownLabels",
     "LabelledObjects",
-    "RowFile",
     "UnseenRows",
     "compare_classes",
     "compare_losses",
@@ -164,43 +164,50 @@ def compare_losses(challenger: JudgedRows, champion: JudgedRows) -> Skill | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassComparison:
-    """A class on the objects that both models were judged on: how many have it, and the challenger's gain on them.
+class ClassChange:
+    """A class on the objects that neither model has seen, and how much the challenger gains on them in log loss.
 
     Completeness is the share of these objects that a model gives the class; purity is the share of correct ones among
-    the objects that it gives the class, NaN if it gives the class to no object.
+    the objects that it gives the class, None if it gives the class to no object.
     """
 
-    gain: Skill
-    completeness: tuple[float, float]  # challenger, champion
-    purity: tuple[float, float]
+    name: str
+    gain: SkillSummary
+    completeness: float
+    champion_completeness: float
+    purity: float | None
+    champion_purity: float | None
 
 
-def compare_classes(challenger: JudgedRows, champion: JudgedRows) -> dict[int, ClassComparison]:
-    """Return the two models' results by class, by the class's index; classes that no common object has are left out.
+def compare_classes(
+    challenger: JudgedRows, champion: JudgedRows, names: Sequence[str]
+) -> tuple[ClassChange, ...]:
+    """Return the two models' results by class, of which they have the same; a class that no common object has is not.
 
-    Both models have the same classes.  If an object has several rows, the first one counts.
+    If an object has several rows, the first one counts.
     """
     _, ours, theirs = np.intersect1d(challenger.name, champion.name, return_indices=True)
-    pair = challenger[ours], champion[theirs]
-    label, assigned = pair[0].label, [rows.assigned for rows in pair]
-    compared = {}
-    for k in np.unique(label).tolist():
-        here = label == k
-        n_right = [int(np.count_nonzero(a[here] == k)) for a in assigned]
-        n_assigned = [int(np.count_nonzero(a == k)) for a in assigned]
-        gain = paired_gain(pair[0].log_loss[here], pair[1].log_loss[here], group=pair[0].group[here])
-        n = int(np.count_nonzero(here))
-        compared[k] = ClassComparison(
-            gain=gain,
-            completeness=(n_right[0] / n, n_right[1] / n),
-            purity=(_share(n_right[0], n_assigned[0]), _share(n_right[1], n_assigned[1])),
+    new, old = challenger[ours], champion[theirs]
+    changes = []
+    for k in np.unique(new.label).tolist():
+        here = new.label == k
+        completeness, purity = zip(*(_shares(rows.assigned == k, here) for rows in (new, old)), strict=True)
+        change = ClassChange(
+            name=names[k],
+            gain=SkillSummary.of(paired_gain(new.log_loss[here], old.log_loss[here], group=new.group[here])),
+            completeness=completeness[0],
+            champion_completeness=completeness[1],
+            purity=purity[0],
+            champion_purity=purity[1],
         )
-    return compared
+        changes.append(change)
+    return tuple(changes)
 
 
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else float("nan")
+def _shares(given: NDArray[np.bool_], here: NDArray[np.bool_]) -> tuple[float, float | None]:
+    """Return completeness and purity of the rows (N,) that are `given` a class which those `here` have."""
+    right, n_given = int(np.count_nonzero(given & here)), int(np.count_nonzero(given))
+    return right / int(np.count_nonzero(here)), right / n_given if n_given else None
 
 
 def _mean_by_name(rows: JudgedRows, name: NDArray[np.uint64]) -> NDArray[np.float64]:

@@ -19,12 +19,9 @@ from flows.models.listing import has_skill
 from flows.reports.data import Classification, TrainReport, judged_objects
 
 __all__ = [
-    "MUCH_FLAGGED",
     "Answer",
-    "ClassPerformance",
     "Finding",
     "Level",
-    "Share",
     "answer_lines",
     "begun_small",
     "beyond_finding",
@@ -37,7 +34,6 @@ __all__ = [
     "strange_findings",
     "training_answers",
     "use_answer",
-    "worst_level",
 ]
 
 # Completeness and purity of each class, with intervals, from the objects that judge a model.

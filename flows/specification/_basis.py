@@ -4,35 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from flows.specification.catalog import SpecificationTable
 
-__all__ = [
-    "BASIS_KINDS",
-    "Basis",
-    "BsplineBasis",
-    "ForestBasis",
-    "FourierBasis",
-    "LaplacianBasis",
-    "LinearBasis",
-    "NystroemBasis",
-    "PolynomialBasis",
-    "PrincipalBasis",
-    "RbfBasis",
-    "SigmoidBasis",
-]
+
+def _some(value: object) -> object:
+    if value == ():
+        raise ValueError("got an empty list, expected at least one value; leave the key out for the default")
+    return value
 
 
 Power = Annotated[float, Field(ge=0, le=2)]
 Width = Annotated[float, Field(gt=0)]
-
-
-def _require_one(value: object, name: str) -> None:
-    if value == ():
-        raise ValueError(
-            f"got an empty list, expected at least one {name}; leave the key out for the default"
-        )
+Some = AfterValidator(_some)
 
 
 class LinearBasis(SpecificationTable):
@@ -52,17 +37,11 @@ class PrincipalBasis(SpecificationTable):
     """The principal components of the features, those of large variance favoured."""
 
     kind: Literal["principal"]
-    power: Power | tuple[Power, ...] = Field(
+    power: Annotated[Power | tuple[Power, ...], Some] = Field(
         default=0.5,
         description="Power of a component's variance that scales it, or several, among which the evidence chooses; "
         "0: all directions alike",
     )
-
-    @field_validator("power")
-    @classmethod
-    def _some(cls, power: float | tuple[float, ...]) -> float | tuple[float, ...]:
-        _require_one(power, "power")
-        return power
 
 
 class RbfBasis(SpecificationTable):
@@ -70,22 +49,18 @@ class RbfBasis(SpecificationTable):
 
     kind: Literal["rbf"]
     centres: int = Field(default=40, ge=1, le=2000, description="How many bumps")
-    width: float | tuple[Annotated[float, Field(gt=0)], ...] | Literal["each"] | None = Field(
+    width: Annotated[float | tuple[Width, ...] | Literal["each"] | None, Some] = Field(
         default=None,
         description="Width of a bump in units of a feature's spread, or several, among which the evidence chooses, or "
         "'each': one for each feature, of the highest evidence; default: from the rows",
     )
     linear: bool = Field(default=False, description="The features themselves too")
 
-    @field_validator("width")
-    @classmethod
-    def _positive(
-        cls, width: float | tuple[float, ...] | Literal["each"] | None
-    ) -> float | tuple[float, ...] | Literal["each"] | None:
-        if isinstance(width, float) and not width > 0:
-            raise ValueError(f"got {width:g}, expected a positive number of standard deviations")
-        _require_one(width, "width")
-        return width
+    @model_validator(mode="after")
+    def _positive(self) -> RbfBasis:
+        if isinstance(self.width, float) and not self.width > 0:
+            raise ValueError(f"width: got {self.width:g}, expected a positive number of standard deviations")
+        return self
 
 
 class LaplacianBasis(SpecificationTable):
@@ -93,18 +68,12 @@ class LaplacianBasis(SpecificationTable):
 
     kind: Literal["laplacian"]
     centres: int = Field(default=40, ge=1, le=2000, description="How many peaks")
-    width: Width | tuple[Width, ...] | None = Field(
+    width: Annotated[Width | tuple[Width, ...] | None, Some] = Field(
         default=None,
         description="Distance, summed over the features in units of their spreads, over which a peak falls by e, or "
         "several, among which the evidence chooses; default: the median distance of rows",
     )
     linear: bool = Field(default=False, description="The features themselves too")
-
-    @field_validator("width")
-    @classmethod
-    def _some(cls, width: float | tuple[float, ...] | None) -> float | tuple[float, ...] | None:
-        _require_one(width, "width")
-        return width
 
 
 class NystroemBasis(SpecificationTable):
@@ -114,7 +83,7 @@ class NystroemBasis(SpecificationTable):
     centres: int = Field(
         default=100, ge=1, le=2000, description="How many centres, and at most as many functions"
     )
-    width: Width | tuple[Width, ...] | None = Field(
+    width: Annotated[Width | tuple[Width, ...] | None, Some] = Field(
         default=None,
         description="Width of the kernel in units of a feature's spread, or several, among which the evidence chooses: "
         "of a Laplacian kernel the summed distance over which it falls by e; default: from the rows",
@@ -123,12 +92,6 @@ class NystroemBasis(SpecificationTable):
         default="laplacian",
         description="Laplacian: logits may bend sharply along a feature; Gaussian: they are smooth",
     )
-
-    @field_validator("width")
-    @classmethod
-    def _some(cls, width: float | tuple[float, ...] | None) -> float | tuple[float, ...] | None:
-        _require_one(width, "width")
-        return width
 
 
 class SigmoidBasis(SpecificationTable):
@@ -195,16 +158,3 @@ Basis = Annotated[
     | ForestBasis,
     Field(discriminator="kind"),
 ]
-
-BASIS_KINDS = (
-    "linear",
-    "polynomial",
-    "principal",
-    "rbf",
-    "laplacian",
-    "nystroem",
-    "sigmoid",
-    "bspline",
-    "fourier",
-    "forest",
-)

@@ -35,23 +35,14 @@ from flows.specification.label import Label
 
 __all__ = [
     "NOT_MEANT",
-    "Basis",
     "Candidate",
-    "CatalogTable",
     "CensusTable",
-    "ClassPrior",
     "Flags",
     "Label",
     "Output",
-    "Run",
-    "Select",
     "Shift",
     "Specification",
-    "Split",
-    "Target",
     "canonical_json",
-    "check_selected",
-    "check_sets",
     "specification_hash",
 ]
 

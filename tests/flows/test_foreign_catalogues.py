@@ -20,8 +20,8 @@ from astropy.table import Table
 import catalogs
 from catalogs.errors import CatalogError
 from flows.draft._classes import starting_classes
-from flows.draft.inspection import inspect_catalog
-from flows.draft.specification import Start, starting_specification
+from flows.draft.inspection import StartedSpecification, inspect_catalog
+from flows.draft.specification import starting_specification
 from flows.errors import TrainingError, UsageError
 from tests.flows.verbs import classify, train
 
@@ -43,7 +43,7 @@ def galaxies() -> dict[str, Any]:
     return columns | {"type": np.where(late, "S", "E")}
 
 
-def started(path: Path, columns: dict[str, Any], label: str = "type") -> Start:
+def started(path: Path, columns: dict[str, Any], label: str = "type") -> StartedSpecification:
     pq.write_table(pa.table(columns), path)
     return starting_specification(catalogs.open(path), label, folder=path.parent)
 

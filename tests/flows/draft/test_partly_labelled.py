@@ -10,12 +10,13 @@ import pytest
 from astropy.table import Table
 
 import catalogs
-from flows.draft.specification import Start, starting_specification
+from flows.draft.inspection import StartedSpecification
+from flows.draft.specification import starting_specification
 from flows.models.model import read_model
 from tests.flows.verbs import train
 
 
-def partly_labelled(folder: Path, *, labelled: int, unlabelled: int, mark: str = "") -> Start:
+def partly_labelled(folder: Path, *, labelled: int, unlabelled: int, mark: str = "") -> StartedSpecification:
     """Write a catalogue whose first rows are labelled, the others have the `mark`; return what init makes of it."""
     rng = np.random.default_rng(8)
     n = labelled + unlabelled

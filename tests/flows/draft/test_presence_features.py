@@ -12,7 +12,8 @@ import pytest
 
 import catalogs
 from flows.draft._columns import _gain, telling
-from flows.draft.specification import Start, starting_specification
+from flows.draft.inspection import StartedSpecification
+from flows.draft.specification import starting_specification
 from flows.tables import classify_table
 from flows.training import steps
 from flows.training.request import TrainRequest
@@ -35,7 +36,7 @@ def survey(seed: int, *, tells: bool) -> dict[str, Any]:
     )
 
 
-def started(folder: Path, columns: dict[str, Any]) -> Start:
+def started(folder: Path, columns: dict[str, Any]) -> StartedSpecification:
     pq.write_table(pa.table(columns), folder / "x.parquet")
     return starting_specification(catalogs.open(folder / "x.parquet"), "kind", folder=folder)
 

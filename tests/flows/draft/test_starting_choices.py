@@ -17,9 +17,9 @@ from flows.cli._inspect import run_inspect
 from flows.cli._options import PrintOptions
 from flows.draft._bands import band_and_kind, colours, kinds
 from flows.draft._classes import starting_classes
-from flows.draft.inspection import inspect_catalog
+from flows.draft.inspection import StartedSpecification, inspect_catalog
 from flows.draft.request import InspectRequest
-from flows.draft.specification import Start, starting_specification
+from flows.draft.specification import starting_specification
 from flows.errors import TrainingError
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather, with_learned_photometry
@@ -27,7 +27,7 @@ from tests.flows.starting import check_split
 from tests.flows.verbs import train
 
 
-def started(path: Path, label: str) -> Start:
+def started(path: Path, label: str) -> StartedSpecification:
     """Return the start, after its labelled rows could be gathered as a training does."""
     catalog = catalogs.open(path)
     start = starting_specification(catalog, label, folder=path.parent)

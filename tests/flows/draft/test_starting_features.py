@@ -21,7 +21,8 @@ from catalogs.profile.quality import about_a_colour, about_a_magnitude
 from flows.cli.app import run
 from flows.draft._columns import quick_loss
 from flows.draft._exclusions import error_of, is_dust, is_flag, is_of_the_observation, is_score, is_type
-from flows.draft.specification import Start, starting_specification
+from flows.draft.inspection import StartedSpecification
+from flows.draft.specification import starting_specification
 from flows.errors import TrainingError
 from flows.labels.reader import LabelReader, check_classes
 from flows.specification.specification import Label
@@ -33,7 +34,7 @@ RNG = np.random.default_rng(12)
 FLOAT = pa.float64()
 
 
-def started(path: Path, columns: dict[str, Any], label: str) -> Start:
+def started(path: Path, columns: dict[str, Any], label: str) -> StartedSpecification:
     pq.write_table(pa.table(columns), path / "x.parquet")
     return starting_specification(catalogs.open(path / "x.parquet"), label, folder=path)
 

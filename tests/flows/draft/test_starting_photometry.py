@@ -16,8 +16,8 @@ import catalogs
 from catalogs.catalog.catalog import Column
 from catalogs.profile.quality import about_an_error, about_the_distance, about_the_observation
 from flows.draft._bands import band_and_kind, is_magnitude, kinds
-from flows.draft.inspection import inspect_catalog
-from flows.draft.specification import Start, starting_specification
+from flows.draft.inspection import StartedSpecification, inspect_catalog
+from flows.draft.specification import starting_specification
 from flows.errors import TrainingError
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather
@@ -43,7 +43,7 @@ def survey(bands: str = "ugriz") -> dict[str, Any]:
     return {"rng": rng, "late": late, "magnitudes": magnitudes, "id": np.arange(N) + 10**15}
 
 
-def started(path: Path, s: dict[str, Any], columns: dict[str, Any]) -> Start:
+def started(path: Path, s: dict[str, Any], columns: dict[str, Any]) -> StartedSpecification:
     pq.write_table(
         pa.table({"id": s["id"], "type": np.where(s["late"], "S", "E"), **columns}), path / "x.parquet"
     )

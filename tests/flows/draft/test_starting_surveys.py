@@ -16,8 +16,8 @@ from astropy.table import Table
 import catalogs
 from catalogs.catalog.catalog import Element, element_columns
 from flows.draft._bands import kinds
-from flows.draft.inspection import inspect_catalog
-from flows.draft.specification import Start, starting_specification
+from flows.draft.inspection import StartedSpecification, inspect_catalog
+from flows.draft.specification import starting_specification
 from flows.errors import TrainingError, UsageError
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather, with_learned_photometry
@@ -42,7 +42,9 @@ def galaxies(n: int = N) -> dict[str, Any]:
     }
 
 
-def started(path: Path, columns: dict[str, Any], label: str = "type") -> tuple[Start, dict[str, Any]]:
+def started(
+    path: Path, columns: dict[str, Any], label: str = "type"
+) -> tuple[StartedSpecification, dict[str, Any]]:
     """Return the start and its tables, after a training could gather its rows."""
     if path.suffix == ".parquet":
         pq.write_table(pa.table(columns), path)

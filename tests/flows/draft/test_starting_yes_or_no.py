@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogs
-from flows.draft.specification import Start, starting_specification
+from flows.draft.inspection import StartedSpecification
+from flows.draft.specification import starting_specification
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather
 
@@ -21,7 +22,7 @@ KIND = np.where(RNG.random(N) < 0.5, "spiral", "elliptical")
 DUST = RNG.random(N) < np.where(KIND == "spiral", 0.6, 0.1)
 
 
-def started(path: Path, columns: dict[str, Any]) -> Start:
+def started(path: Path, columns: dict[str, Any]) -> StartedSpecification:
     table = {"name": [f"NGC {i}" for i in range(N)], "x": RNG.normal(size=N), "kind": KIND}
     pq.write_table(pa.table(table | columns), path / "x.parquet")
     return starting_specification(catalogs.open(path / "x.parquet"), "kind", folder=path)
