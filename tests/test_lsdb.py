@@ -18,7 +18,7 @@ from catalogs.arrays.values import batch_values
 from catalogs.catalog.new_columns import NewColumn, standard_columns
 from catalogs.errors import ColumnNotFoundError
 from catalogs.memory.map_partitions import FrameCompute
-from flows.labels._stored_labels import HeldPlaces, StoredPlaces
+from flows.labels._stored_labels import LabelPlaces
 
 ROOT = Path(__file__).parents[2] / "shared" / "data" / "openngc" / "openngc_hats" / "openngc_galaxies"
 READ = ["B-Mag", "J-Mag", "K-Mag", "MajAx", "MinAx"]
@@ -99,7 +99,7 @@ def test_frames_keep_index_and_types() -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_labels_by_position_are_those_of_lsdbs_crossmatch(tmp_path: Path) -> None:
-    """Our join in memory and from a file, and LSDB's crossmatch with margins, over all edges of pixels."""
+    """Our join, and LSDB's crossmatch with margins, over all edges of pixels."""
     lsdb = pytest.importorskip("lsdb", reason="lsdb is not installed: pip install galaxyblr[hats]")
     rng, radius, n = np.random.default_rng(5), 30.0, 4000
     ra, dec = rng.uniform(0, 360, n), np.degrees(np.arcsin(rng.uniform(-1, 1, n)))
@@ -108,8 +108,7 @@ def test_labels_by_position_are_those_of_lsdbs_crossmatch(tmp_path: Path) -> Non
     texts = np.array([f"class {i}" for i in range(n)], dtype=object)
     at_ra = (ra + rng.normal(0, radius / 3600, n) / np.cos(np.radians(dec))) % 360
     at_dec = np.clip(dec + rng.normal(0, radius / 3600, n), -90, 90)
-    held = HeldPlaces.of(ra, dec, texts, radius)
-    stored = StoredPlaces.of([(ra, dec, texts)], tmp_path / "places.sqlite", radius, n_rows=n)
+    stored = LabelPlaces.of([(ra, dec, texts)], tmp_path / "places.sqlite", radius, n_rows=n)
     pixels = {"lowest_order": 2, "partition_rows": 50, "margin_threshold": 2 * radius}
     index = np.arange(n)
     objects = lsdb.from_dataframe(pd.DataFrame({"ra": at_ra, "dec": at_dec, "object": index}), **pixels)
@@ -121,5 +120,4 @@ def test_labels_by_position_are_those_of_lsdbs_crossmatch(tmp_path: Path) -> Non
     expected = np.full(n, "", dtype=object)
     expected[matched["object"].to_numpy(int)] = texts[matched["label"].to_numpy(int)]
     assert 1000 < np.count_nonzero(expected != "") < n
-    assert held.nearest(at_ra, at_dec)[0].tolist() == expected.tolist()
     assert stored.nearest(at_ra, at_dec)[0].tolist() == expected.tolist()

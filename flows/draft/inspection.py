@@ -228,9 +228,9 @@ class StartedSpecification:
     the `summary` first.
     """
 
-    status: Literal["written", "printed"] = "printed"
-    path: str | None = None
-    columns_file: str | None = None
+    status: Literal["written", "printed"]
+    path: str | None
+    columns_file: str | None
     text: str
     classes: Mapping[str, int]
     features: Mapping[str, str]

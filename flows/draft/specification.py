@@ -221,6 +221,9 @@ def starting_specification(
     text = "\n".join(page.lines()) + "\n"
     parse_specification(text, source="the specification that `blr init` wrote")
     return StartedSpecification(
+        status="printed",
+        path=None,
+        columns_file=None,
         text=text,
         classes={c.name: c.rows for c in classes.kept},
         features={name: expression for name, (expression, _) in chosen.features.items()},

@@ -1,4 +1,9 @@
-"""Labels of a table of its own: held in memory, or of a large table in a file of SQLite."""
+"""Labels of a table of its own, in a file of SQLite: by identifier, or by pixel of the sky.
+
+The file is made once, then read by any number of processes, workers too, without locks.  Rows are joined batch by
+batch: a join reads the identifiers that it is asked for, or the pixels of its rows with their neighbours.  An object
+that the table labels twice, differently, has a conflict and no label.  Shapes: n rows of a batch, L labels.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +22,6 @@ from catalogs.files.atomic import StorageError
 from catalogs.profile.split import healpix_pixels, with_neighbouring_pixels
 from catalogs.sky.positions import match_positions, near_others
 
-# Labels of a table in memory, by identifier or by position.
-#
-# An object that a table labels twice, differently, has a conflict and no label.  Shapes: n rows of a batch, L labels.
-
 Array = np.ndarray[Any, Any]
 
 SHOWN = 20
@@ -34,116 +35,10 @@ class Conflicts:
     n: int = 0
     shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, labels: Mapping[str, tuple[str, ...]]) -> Conflicts:
-        """Return those of all objects whose labels differ."""
-        return cls(len(labels), dict(sorted(labels.items())[:SHOWN]))
-
 
 def plain_number(name: str) -> str:
     """Return a whole number without the zeros in front, by which texts are made as long as each other."""
     return name.lstrip("0") or "0" if name.isdecimal() else name
-
-
-@dataclass(frozen=True, eq=False)
-class HeldNames:
-    """Labels by identifier; where they are `numbered`, zeros in front of a number do not count."""
-
-    labels: Mapping[str, str]
-    differing: Mapping[str, tuple[str, ...]]
-    is_numbered: bool = False
-
-    @classmethod
-    def of(cls, pairs: Iterable[tuple[str, str]]) -> HeldNames:
-        """Return the labels of a table's rows, identifiers with labels; what is without either is left out."""
-        return cls._agreed(pairs, {}, is_numbered=False)
-
-    @classmethod
-    def _agreed(
-        cls, pairs: Iterable[tuple[str, str]], before: Mapping[str, tuple[str, ...]], *, is_numbered: bool
-    ) -> HeldNames:
-        labels: dict[str, str] = {}
-        differing = dict(before)
-        for name, text in pairs:
-            if name and text and labels.setdefault(name, text) != text:
-                differing[name] = tuple(dict.fromkeys((*differing.get(name, ()), labels[name], text)))
-        return cls({n: t for n, t in labels.items() if n not in differing}, differing, is_numbered)
-
-    def __len__(self) -> int:
-        """L, the number of objects with a label."""
-        return len(self.labels)
-
-    @property
-    def conflicts(self) -> Conflicts:
-        """The objects whose labels differ."""
-        return Conflicts.of(self.differing)
-
-    @property
-    def first(self) -> str:
-        """The first identifier of the table that has a label."""
-        return next(iter(self.labels), "")
-
-    def numbered(self) -> HeldNames:
-        """Return the labels by whole numbers: '0001234' is 1234, and two names of one number may be in conflict."""
-        pairs = ((plain_number(name), text) for name, text in self.labels.items())
-        return self if self.is_numbered else self._agreed(pairs, self.differing, is_numbered=True)
-
-    def texts(self, names: Sequence[str]) -> Array:
-        """Return the labels (n,) of objects by identifier, '' of an object without one."""
-        wanted = map(plain_number, names) if self.is_numbered else names
-        return np.array([self.labels.get(name, "") for name in wanted], dtype=object)
-
-    def content(self) -> Iterator[tuple[str, str]]:
-        """Yield the identifiers with their labels, in order."""
-        return iter(sorted(self.labels.items()))
-
-
-@dataclass(frozen=True, eq=False)
-class HeldPlaces:
-    """Labels by position: degrees (L,), texts (L,), and the radius in arcseconds within which positions match."""
-
-    ra: Array
-    dec: Array
-    labels: Array
-    radius: float
-    differing: Mapping[str, tuple[str, ...]]
-
-    @classmethod
-    def of(cls, ra: Array, dec: Array, texts: Array, radius: float) -> HeldPlaces:
-        """Return the labels of places; where two within the radius of each other differ, neither has a label."""
-        known = np.isfinite(ra) & (texts != "")
-        ra, dec, texts = ra[known], dec[known], texts[known]
-        differing = place_conflicts(ra, dec, texts, radius)
-        agreed = np.ones(len(ra), dtype=bool)
-        agreed[list(differing)] = False
-        named = {f"{ra[i]:.6f} {dec[i]:+.6f}": labels for i, labels in differing.items()}
-        return cls(ra[agreed], dec[agreed], texts[agreed], radius, named)
-
-    def __len__(self) -> int:
-        """L, the number of places with a label."""
-        return len(self.ra)
-
-    @property
-    def conflicts(self) -> Conflicts:
-        """The places whose labels differ."""
-        return Conflicts.of(self.differing)
-
-    @property
-    def n_numbers(self) -> int:
-        """One more than the largest number of a label."""
-        return len(self.ra)
-
-    def nearest(self, ra: Array, dec: Array) -> tuple[Array, NDArray[np.intp]]:
-        """Return the labels (n,) of the nearest places within the radius, '' where none is, and their numbers or -1."""
-        index = match_positions(ra, dec, self.ra, self.dec, radius=self.radius)
-        if not len(self):
-            return np.full(len(index), "", dtype=object), index
-        return np.where(index >= 0, self.labels[index], ""), index
-
-    def content(self) -> Iterator[tuple[str, str]]:
-        """Yield the places with their labels, in order."""
-        rows = zip(self.ra.tolist(), self.dec.tolist(), self.labels.tolist(), strict=True)
-        return iter(sorted({f"{ra!r} {dec!r}": text for ra, dec, text in rows}.items()))
 
 
 def place_conflicts(ra: Array, dec: Array, texts: Array, radius: float) -> dict[int, tuple[str, ...]]:
@@ -155,8 +50,6 @@ def place_conflicts(ra: Array, dec: Array, texts: Array, radius: float) -> dict[
             found[i] = tuple(sorted(differing))
     return found
 
-
-# A file of SQLite with labels: made once, then read by any number of processes, without locks.
 
 CACHE_KILOBYTES = 65_536
 
@@ -214,11 +107,6 @@ def conflicts_in(con: sqlite3.Connection, suffix: str = "") -> Conflicts:
     return Conflicts(count(con, f"conflicts{suffix}"), shown)
 
 
-# Labels of a table that is too large for the memory, in a file of SQLite: by identifier, or by pixel of the sky.
-#
-# Rows are joined batch by batch: a join reads the identifiers that it is asked for, or the pixels of its rows with
-# their neighbours.  Workers read the file, too; nobody writes it once it is made. Shapes: n rows of a batch, L labels.
-
 PIXEL_ORDERS = (3, 8)
 """Coarsest and finest order of the pixels, whose widths are 7.3 degrees and 14 arcminutes."""
 WIDTHS = 4
@@ -265,8 +153,8 @@ def _carry_out(con: sqlite3.Connection, statements: str) -> None:
 
 
 @dataclass(frozen=True)
-class StoredNames:
-    """Labels by identifier, as `HeldNames` has them in memory."""
+class LabelNames:
+    """Labels by identifier; where they are `is_numbered`, zeros in front of a number do not count."""
 
     path: Path
     conflicts: Conflicts
@@ -274,7 +162,7 @@ class StoredNames:
     is_numbered: bool = False
 
     @classmethod
-    def of(cls, batches: Iterable[Iterable[tuple[str, str]]], path: Path) -> StoredNames:
+    def of(cls, batches: Iterable[Iterable[tuple[str, str]]], path: Path) -> LabelNames:
         """Write the labels of a table's rows, identifiers with labels, into a file."""
         with new_label_file(path) as con:
             con.execute("CREATE TABLE said (row INTEGER PRIMARY KEY, name TEXT, text TEXT)")
@@ -287,7 +175,7 @@ class StoredNames:
         return cls._opened(path, is_numbered=False)
 
     @classmethod
-    def _opened(cls, path: Path, *, is_numbered: bool) -> StoredNames:
+    def _opened(cls, path: Path, *, is_numbered: bool) -> LabelNames:
         suffix = "_n" if is_numbered else ""
         with label_file(path) as con:
             return cls(path, conflicts_in(con, suffix), count(con, f"labels{suffix}"), is_numbered)
@@ -307,7 +195,7 @@ class StoredNames:
             found = con.execute(f"SELECT name, min(row) FROM {self._table}").fetchone()  # noqa: S608
         return str(found[0] or "")
 
-    def numbered(self) -> StoredNames:
+    def numbered(self) -> LabelNames:
         """Return the labels by whole numbers: '0001234' is 1234, and two names of one number may be in conflict."""
         return self if self.is_numbered else self._opened(self.path, is_numbered=True)
 
@@ -330,8 +218,8 @@ class StoredNames:
 
 
 @dataclass(frozen=True)
-class StoredPlaces:
-    """Labels by position, as `HeldPlaces` has them in memory."""
+class LabelPlaces:
+    """Labels by position; `radius` is that within which positions match, in arcseconds."""
 
     path: Path
     radius: float
@@ -348,7 +236,7 @@ class StoredPlaces:
         radius: float,
         *,
         n_rows: int,
-    ) -> StoredPlaces:
+    ) -> LabelPlaces:
         """Write the labels of a table's rows, right ascension, declination and label, into a file."""
         order = _order(radius, n_rows)
         with new_label_file(path) as con:
@@ -390,9 +278,9 @@ class StoredPlaces:
             for group in _groups(con, np.unique(pixels[pixels >= 0])):
                 own, place_ra, place_dec, labels = _labels_in(con, group, self.order)
                 rows = np.flatnonzero(np.isin(pixels, group))
-                held = HeldPlaces(place_ra, place_dec, labels, self.radius, {})
-                texts[rows], index = held.nearest(ra[rows], dec[rows])
-                numbers[rows] = np.where(index >= 0, own[index], -1) if len(own) else -1
+                index = match_positions(ra[rows], dec[rows], place_ra, place_dec, radius=self.radius)
+                rows, index = rows[index >= 0], index[index >= 0]
+                texts[rows], numbers[rows] = labels[index], own[index]
         return texts, numbers
 
     def content(self) -> Iterator[tuple[str, str]]:

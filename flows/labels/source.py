@@ -1,6 +1,6 @@
 """Where a row's label comes from: a column, a separate table joined by identifier or position, or a review's answers.
 
-A small label table is held in memory; a large one lies in a file, of which each batch reads its part.  An object that a
+A label table is sorted into a file, of which each batch reads its part.  An object that a
 table labels twice, differently, has a conflict: it is reported, and has no label.  What came back from review
 (`flows.labels.reviews`) replaces what the catalogue says.
 Shapes: n rows.
@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import merge
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +28,7 @@ from catalogs.sky.positions import PositionUnit, positions, unit_of_position
 from flows.errors import SpecificationError, TrainingError
 from flows.inputs.fetching import fetched
 from flows.inputs.resolve import resolve_sources
-from flows.labels._stored_labels import Conflicts, HeldNames, HeldPlaces, StoredNames, StoredPlaces
+from flows.labels._stored_labels import Conflicts, LabelNames, LabelPlaces
 from flows.labels.reader import label_texts, require_exact
 from flows.labels.reviews import Reviews, read_reviews
 from flows.specification.specification import Specification
@@ -41,8 +44,8 @@ class LabelSource:
 
     column: str
     identifier: str | None = None
-    by_id: HeldNames | StoredNames | None = None
-    by_place: HeldPlaces | StoredPlaces | None = None
+    by_id: LabelNames | None = None
+    by_place: LabelPlaces | None = None
     place: tuple[str, str] | None = None
     reviews: Reviews = field(default_factory=Reviews)
     n_reviewed: int = 0
@@ -56,7 +59,7 @@ class LabelSource:
     def of(cls, specification: Specification, folder: Callable[[], Path] | None = None) -> LabelSource:
         """Return the source that a specification names; its tables are read.
 
-        `folder` makes the folder for a table that is too large for the memory; without it, every table is held there.
+        `folder` makes the folder for the table's file; without it, the file is temporary, and goes with the source.
         """
         label, catalog, base = specification.label, specification.catalog, Path(specification.base_folder)
         source = cls(
@@ -69,8 +72,7 @@ class LabelSource:
             named = (label.table.id, label.table.ra, label.table.dec, label.column)
             with fetched(places[:1]) as (path, *_):
                 table = catalogs.open(path, columns=[name for name in named if name])
-                large = folder is not None and table.n_rows > MOST_HELD
-                file = folder().absolute() / FILE if folder is not None and large else None
+                file = (_temporary(source) if folder is None else folder().absolute()) / FILE
                 if label.table.id is not None:
                     source._join_by_id(table, label.table.id, file)
                 else:
@@ -166,7 +168,7 @@ class LabelSource:
 
     def _nearest(
         self,
-        table: HeldPlaces | StoredPlaces,
+        table: LabelPlaces,
         place: tuple[str, str],
         values: Mapping[str, Array],
         unit: PositionUnit,
@@ -176,13 +178,13 @@ class LabelSource:
         self._take(table, *np.unique(numbers[numbers >= 0], return_counts=True))
         return texts
 
-    def _take(self, table: HeldPlaces | StoredPlaces, numbers: Array, rows: Array) -> None:
+    def _take(self, table: LabelPlaces, numbers: Array, rows: Array) -> None:
         """Count that so many rows have the labels of these numbers; counts end at 2, and copies keep theirs."""
         taken = np.zeros(table.n_numbers, np.uint8) if self.taken is None else self.taken.copy()
         taken[numbers] += np.minimum(rows, 2).astype(np.uint8)
         self.taken = np.minimum(taken, 2)
 
-    def _join_by_id(self, table: Catalog, key: str, file: Path | None) -> None:
+    def _join_by_id(self, table: Catalog, key: str, file: Path) -> None:
         if self.identifier is None:
             raise SpecificationError(
                 "label.table: got labels to join by identifier without a catalog.id, expected the column that names "
@@ -190,15 +192,12 @@ class LabelSource:
             )
 
         def batches() -> Iterator[Iterator[tuple[str, str]]]:
-            for keys, texts in _columns(table, [key, self.column], "label.table", texts=1):
+            for keys, texts in _columns(table, [key, self.column]):
                 require_exact(keys, "label.table", key)
                 self.numbered |= keys.dtype.kind in "iuf"
                 yield zip(label_texts(keys).tolist(), texts.tolist(), strict=True)
 
-        if file is None:
-            self.by_id = HeldNames.of(pair for batch in batches() for pair in batch)
-        else:
-            self.by_id = StoredNames.of(batches(), file)
+        self.by_id = LabelNames.of(batches(), file)
         if self.numbered:
             self.by_id = self.by_id.numbered()
 
@@ -208,7 +207,7 @@ class LabelSource:
             return
         self.by_id, self.numbered = self.by_id.numbered(), True
 
-    def _join_by_place(self, specification: Specification, table: Catalog, file: Path | None) -> None:
+    def _join_by_place(self, specification: Specification, table: Catalog, file: Path) -> None:
         columns = specification.label.table
         if columns is None or columns.ra is None or columns.dec is None:
             return
@@ -223,17 +222,12 @@ class LabelSource:
         names = [columns.ra, columns.dec, self.column]
 
         def batches() -> Iterator[tuple[Array, Array, Array]]:
-            for ra, dec, texts in _columns(table, names, "label.table", texts=1):
+            for ra, dec, texts in _columns(table, names):
                 place = positions(ra, dec, unit)
                 self.n_unplaced += int(np.count_nonzero(np.isnan(place.ra) & (texts != "")))
                 yield place.ra, place.dec, texts
 
-        if file is None:
-            parts = [*batches(), (np.empty(0), np.empty(0), np.empty(0, dtype=object))]
-            ra, dec, texts = (np.concatenate(column) for column in zip(*parts, strict=True))
-            self.by_place = HeldPlaces.of(ra, dec, texts, columns.radius)
-        else:
-            self.by_place = StoredPlaces.of(batches(), file, columns.radius, n_rows=table.n_rows)
+        self.by_place = LabelPlaces.of(batches(), file, columns.radius, n_rows=table.n_rows)
 
     @property
     def n_shared(self) -> int:
@@ -247,23 +241,25 @@ class LabelSource:
         return Conflicts() if table is None else table.conflicts
 
 
-MOST_HELD = 500_000
-"""Most rows of a label table that is held in memory."""
 FILE = "labels.sqlite"
-"""Name of the file of a larger one."""
 
 
-def _columns(table: Catalog, names: Sequence[str], who: str, *, texts: int) -> Any:
-    """Yield batches of a table's columns, the last `texts` as label texts, the others as they are."""
+def _temporary(source: LabelSource) -> Path:
+    """Return a folder that goes when the source does."""
+    folder = mkdtemp(prefix="blr-labels-")
+    finalize(source, rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _columns(table: Catalog, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield batches of a label table's columns, the last one as label texts, the others as they are."""
     for name in names:
         if name not in table.names:
             raise SpecificationError(
-                f"{who}: got '{name}', which is not a column of {table.path}, expected one of its columns; "
+                f"label.table: got '{name}', which is not a column of {table.path}, expected one of its columns; "
                 f"{nearest(name, table.names)}"
             )
     for batch in table.batches(list(names)):
         values = batch_values(batch, names)
-        yield tuple(
-            label_texts(values[name]) if i >= len(names) - texts else values[name]
-            for i, name in enumerate(names)
-        )
+        *others, texts = (values[name] for name in names)
+        yield (*others, label_texts(texts))

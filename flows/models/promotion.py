@@ -53,21 +53,19 @@ class Comparison:
     """A challenger beside the champion; `against` says why the rule keeps the champion, if it does."""
 
     challenger: str
-    champion: str | None = None
+    champion: str | None
     log_loss: float
-    champion_log_loss: float | None = None
+    champion_log_loss: float | None
     n_held_out: int
-    champion_n_held_out: int | None = None
+    champion_n_held_out: int | None
     verdict: str
     same_rows: bool
     judged_by: str  # "held-out" or "left-out"
-    champion_judged_by: str | None = None
+    champion_judged_by: str | None
     skill: str  # in words
-    champion_skill: str | None = None
+    champion_skill: str | None
     against: tuple[str, ...]
-    common: SkillSummary | None = (
-        None  # of the challenger over the champion, on objects that neither has seen
-    )
+    common: SkillSummary | None  # of the challenger over the champion, on objects that neither has seen
     better: bool  # whether the rule prefers the challenger
     champion_verdict: str | None = None
     classes: tuple[ClassChange, ...] = ()  # on the objects that neither has seen
@@ -101,12 +99,18 @@ def compare_stored(
     against = _alone(challenger, vetoes)
     alone = Comparison(
         challenger=challenger.label,
+        champion=None,
         log_loss=challenger.metrics.log_loss,
+        champion_log_loss=None,
         n_held_out=challenger.metrics.n,
+        champion_n_held_out=None,
         verdict=challenger.trust.verdict,
         same_rows=True,
         judged_by=challenger.metrics.judged_by,
+        champion_judged_by=None,
         skill=_skill(challenger),
+        champion_skill=None,
+        common=None,
         against=against,
         better=not against,
         vetoes=vetoes,

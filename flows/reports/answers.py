@@ -512,7 +512,7 @@ def _why_none(report: TrainReport) -> str:
     if report.metrics.accuracy == 1:
         return f"each of the {judged_objects(report)} is assigned to the class of its label, so that none is a surprise"
     if report.parts.pictures is None:
-        return "the model is of an earlier version"
+        return "a trial keeps none" if report.model.status == "trial" else "its folder keeps none"
     return "the specification names no catalog.id that the catalogue has"
 
 

@@ -847,9 +847,8 @@ def test_a_model_has_the_same_bytes_on_workers(
 def test_models_of_other_rows_have_the_same_bytes_on_workers(
     cluster: distributed.LocalCluster, make: SimpleNamespace, tmp_path: Path, monkeypatch: Any, more: str
 ) -> None:
-    """With weights for a target, with annotators, with labels from a large table; the store's path is relative."""
+    """With weights for a target, with annotators, with labels from a table; the store's path is relative."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("flows.labels.source.MOST_HELD", 100)
     rng, columns = np.random.default_rng(3), make.survey(1500)
     text, _, _ = make.specification.replace("survey.", "survey-*.").partition("[[candidate]]\nfeatures")
     added = '[select]\nposterior = "laplace"\n'

@@ -427,7 +427,7 @@ CURVES = StoredPictures(threshold=np.zeros(1), completeness=np.zeros((3, 1)), pu
 
 def test_why_no_object_is_named_is_said() -> None:
     for changes, why in (
-        ({"pictures": None}, "the model is of an earlier version"),
+        ({"pictures": None}, "its folder keeps none"),
         ({"pictures": CURVES}, "catalog.id"),
     ):
         assert why in training_answers(report(objects=(), **changes))[6].short
