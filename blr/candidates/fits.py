@@ -68,10 +68,12 @@ MOST_INCOMPLETE, FEWEST_INCOMPLETE, INCOMPLETE_WORK = 5000, 1000, 15_000
 
 Each takes tens of predictions.
 """
-NEGLIGIBLE = 0.001
+NEGLIGIBLE = 0.002
 """Typical error of a part times its share, below which it is not compared with its exact posterior."""
-CHECK_WORK = 1.5e8
-"""Operations that all checks may take, shared out by the parts' shares: about two seconds."""
+CHECK_WORK, CHECK_ERROR = 1.5e8, 0.003
+"""Operations that all checks may take, shared out by the parts' shares: about two seconds; the error to reach."""
+NEAR_ENOUGH, NEAR_A_ROW = 0.05, 2e-5
+"""Nats that a step of a refinement gains, in all or a row, below which probabilities move by 0.001 in the mean."""
 MOST_NUMBERS = 2**22
 """Most numbers of a design matrix that is kept between the steps of a training; larger ones are computed again."""
 SIZES = ("degree", "centres", "knots", "frequencies", "trees")
@@ -549,7 +551,7 @@ def refit_candidate(
         matters = weight * float(error.mean()) > NEGLIGIBLE and data.streamed is None
         if isinstance(q, RefinedPosterior) and matters:
             progress.start(f"checking {what} against the exact posterior", 0, "steps")
-            exact = served(laplace, q, rng=rng, rows=Phi, work=CHECK_WORK * weight)
+            exact = served(laplace, q, rng=rng, rows=Phi, work=CHECK_WORK * weight, error=CHECK_ERROR)
             q, check = exact.posterior, posterior_check(exact)
             if exact.left is not None and exact.left_error is not None:
                 off, error = exact.left, exact.left_error
@@ -577,7 +579,8 @@ def _final(
     if kind == "sampled":
         return sample_posterior(laplace, rng=rng, on_step=step)
     start = start or refine(laplace, draft=True, on_step=step)
-    return refine(laplace, start=start, on_step=step)
+    enough = max(NEAR_ENOUGH, NEAR_A_ROW * laplace.problem.n_effective)
+    return refine(laplace, start=start, tolerance=enough, on_step=step)
 
 
 def _typical_difference(q: Posterior, Phi: Matrix) -> tuple[Matrix, Vector]:

@@ -57,8 +57,8 @@ __all__ = ["TrainedClassifier", "Training", "compared", "fit_default", "votes_ph
 
 MOST_QUADRATIC = 20
 """Most features with products in the comparison of the sets: more features would have hundreds of products."""
-FEW_LABELS, HELD_OUT = 2000, 0.2
-"""Labelled rows from which a share is held out; of fewer, left-out rows judge."""
+FEW_LABELS, HELD_OUT = 100_000, 0.2
+"""Labelled rows from which a share is held out; of fewer, left-out rows judge: all train, in one fit."""
 
 DEFAULT = Selection()
 Finals = Mapping[int, Mapping[str, Sequence[FinalMember]]]
@@ -587,7 +587,7 @@ def fit_default(
         Kinds of basis, such as "linear", or `blr.Candidate`; by default the list that `blr init` writes.
     held_out
         Share of the groups that no fit sees until the model is judged, or a mask (N,) of such rows; by default a fifth
-        of 2,000 rows or more, and none of fewer: then all rows judge, each left out of the fits.
+        of 100,000 rows or more, and none of fewer: then all rows judge, each left out of the fits.
     refit
         Whether the model that is kept is fitted once more to all rows, where some are held out.
     target, weigh_as_target

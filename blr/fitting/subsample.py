@@ -140,12 +140,20 @@ def by_gradients(
     return None
 
 
-def mode_from(problem: Problem, start: Vector, evaluated: Terms | None = None) -> Mode:
-    """Return the mode under the problem's prior; `evaluated` are the likelihood's terms at the start, where known."""
-    near = by_gradients(problem, problem.solver_prior, start)
+def mode_from(
+    problem: Problem, start: Vector, evaluated: Terms | None = None, *, hessian: Matrix | None = None
+) -> Mode:
+    """Return the mode under the problem's prior, to 1e-8 posterior sd; the Hessian is that within `CLOSE` of it.
+
+    `evaluated` are the likelihood's terms at the start, where known, or at least the `hessian` (D, D) of -ln p there.
+    """
+    prior, known = problem.solver_prior, hessian if evaluated is None else evaluated[2]
+    near = by_gradients(problem, prior, start)
+    if near is None and known is not None and known.any():
+        near = approach(problem, prior, start, known, within=CLOSE)
     if near is None:
-        return maximise(problem.evaluate, problem.solver_prior, start, evaluated=evaluated)
-    mode = maximise(problem.evaluate, problem.solver_prior, near)
+        return maximise(problem.evaluate, prior, start, evaluated=evaluated, close=CLOSE)
+    mode = maximise(problem.evaluate, prior, near, close=CLOSE)
     return mode if mode.path is None else replace(mode, path=np.concatenate([start[None], mode.path]))
 
 

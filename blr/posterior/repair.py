@@ -90,6 +90,7 @@ def served(
     rng: np.random.Generator | None = None,
     rows: ArrayLike | None = None,
     work: float | None = None,
+    error: float = _ERROR,
 ) -> Served:
     """Return the posterior to predict with: the refined one, which is checked, and replaced if it fails.
 
@@ -107,6 +108,8 @@ def served(
         1,600 gradients at least: 1.5e9 for 6,000 rows, five classes and 90 functions.  Chains that have not mixed by
         then take up to twice as many.  Where 1,600 gradients are more than the bound, no chains are run;
         where a stated bound is below the work of 16,384 importance draws, there are no draws either.
+    error
+        Standard error of a probability, in the mean over the rows, at which chains may end.
 
     Raises
     ------
@@ -143,9 +146,7 @@ def served(
         if repaired is None and bound < least_work(problem, len(start.mean), n_rows):
             return _unchecked(refined)
         if repaired is None:
-            exact = by_chains(
-                problem, start, points, n_rows, rng, error=_ERROR, work=bound, enough=_EFFECTIVE
-            )
+            exact = by_chains(problem, start, points, n_rows, rng, error=error, work=bound, enough=_EFFECTIVE)
             if exact is None or not _mixed(exact):
                 return _failed(refined, exact)
             repaired = _gaussian(refined, points, exact) or _sampled(refined, points, exact)

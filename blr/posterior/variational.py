@@ -32,10 +32,13 @@ __all__ = ["mean_shift", "refine"]
 _TOLERANCE = 1e-6  # nats gained by a step: the bound is flat, so the mean is within 1e-3 sd of the best
 _STALLED = 1e-4  # nats: what an inexact expectation may lose without being halved for
 _DRAFT_NODES = 500_000  # of all rows together in a draft
+_ROUGH_NODES = 1_000_000  # where the search need not come closer than this many nats
+_ROUGH = 0.01
 _NODES = 4_000_000  # of all rows together, of a softmax of so many classes that its nodes are Sobol points
 _MOST_AXES = 3  # contrasts that have products of rules instead
 _MANY_ROWS = 100_000  # of a stream, whose number is not known
-_DRAFT = 1e-3  # nats gained by a step, at which a draft is done
+_DRAFT = 0.05  # nats gained by a step, at which a draft is done; or where rows are many, so many a row
+_DRAFT_A_ROW = 2e-5
 _COARSE_NODES = 128  # of a row, with which a draft of the softmax begins
 _COARSE = 0.3  # nats gained by a step, at which it goes on with all of its nodes
 # Nats a weight that three steps gain, below which a search that was ever halved ends: 0.014 sd of each weight, in a
@@ -48,6 +51,8 @@ _MAX_HALVINGS = 12
 _NEAR_END = 0.1  # nats gained by a step of a draft, below which the next one is halved a few times only
 _FEW_HALVINGS = 4
 _SHRINKS = 4.0  # how much shorter the next step may begin
+# Share of the way to the next precision, from when a whole step fails: else mean and precision chase each other.
+_SLOWER = 0.5
 _IDLE = 1  # halved steps in a row that may gain nothing before the search ends
 
 
@@ -65,6 +70,7 @@ def refine(
     *,
     start: Posterior | None = None,
     draft: bool = False,
+    tolerance: float = _TOLERANCE,
     on_step: Callable[[], None] | None = None,
 ) -> RefinedPosterior:
     """Return the Gaussian variational posterior of the problem that `q` is the Laplace fit of.
@@ -78,6 +84,9 @@ def refine(
         A posterior of the same weights to begin at, such as a draft; default: the Laplace fit.
     draft
         Stop sooner, and of a softmax with fewer nodes: to compare models, not to be kept.
+    tolerance
+        Nats gained by a step, below which the search ends.  From 0.01 on a softmax has fewer nodes.  At 0.05
+        probabilities err by less than a thousandth in the mean.
     on_step
         Called after each step, a few passes over the rows.
 
@@ -100,7 +109,7 @@ def refine(
     laplace = q.fitted
     problem = laplace.problem
     with single_threaded_blas():
-        most_nodes = _most_nodes(problem, draft=draft)
+        most_nodes = _most_nodes(problem, draft=draft, rough=tolerance >= _ROUGH)
         search = _Search(problem, most_nodes, slowest=_SLOW_DRAFT if draft else _SLOW)
         many = many_classes(problem.likelihood)
         coarse = draft and start is None and problem.n_classes > 2 and (most_nodes or 0) > _COARSE_NODES
@@ -108,6 +117,7 @@ def refine(
             search.most_nodes = _COARSE_NODES
         state = _evaluate(problem, (start or laplace).gaussian, search.most_nodes)
         n_iter, status, idle = 1, "iterations exhausted", 0
+        enough = max(_DRAFT, _DRAFT_A_ROW * problem.n_effective) if draft else tolerance
         gain = np.inf
         while n_iter < _MAX_ITER:
             following, length = search.step(
@@ -117,12 +127,12 @@ def refine(
             n_iter += 1
             if on_step is not None:
                 on_step()
-            if coarse and gain < _COARSE:
+            if coarse and gain < max(_COARSE, enough):
                 coarse, search.most_nodes, search.length = False, most_nodes, 1.0
                 state = _evaluate(problem, state.q, most_nodes)
                 continue
             # A step that had to be halved for so little is at the end of what expectations at nodes can tell.
-            least = max(_DRAFT if draft else _TOLERANCE, _STALLED if length < 1 else 0.0)
+            least = max(enough, _STALLED if length < 1 else 0.0)
             if many:
                 least = max(least, length * (_LITTLE_DRAFT if draft else _LITTLE) * problem.n_solved)
             idle = idle + 1 if gain < least else 0
@@ -140,12 +150,14 @@ def refine(
     )
 
 
-def _most_nodes(problem: Problem, *, draft: bool) -> int | None:
+def _most_nodes(problem: Problem, *, draft: bool, rough: bool) -> int | None:
     """Return how many nodes a row has at most, None for all: where rows are many, their errors cancel."""
     data = problem.require_data()
     n = len(data.Phi) if isinstance(data, Rows) else _MANY_ROWS
     if draft:
         return _power_of_two(_DRAFT_NODES / n, 64, 1024)
+    if rough:
+        return _power_of_two(_ROUGH_NODES / n, 256, 4096)
     sobol = problem.n_classes - 1 > _MOST_AXES
     return _power_of_two(_NODES / n, 512, 4096) if sobol and n > _NODES / 4096 else None
 
@@ -173,6 +185,7 @@ class _Search:
     slowest: float = _SLOW
     halved: bool = False
     length: float = 1.0
+    share: float = 1.0  # of the way to the next precision, in a step as long as the mean's
     gains: list[float] = field(default_factory=list)
 
     def step(self, state: _State, most_halvings: int = _MAX_HALVINGS) -> tuple[_State, float]:
@@ -183,13 +196,13 @@ class _Search:
         direction = _direction(goal, gradient - prior.precision @ (state.q.mean - prior.mean))
         length = self.length
         for halvings in range(most_halvings):
-            following = self._tried(state, _moved(state.q, direction, goal, length))
+            following = self._tried(state, _moved(state.q, direction, goal, length, self.share * length))
             if following is not None:
                 # A step far shorter than the one before says little of the next one, which begins longer.
                 self.length = max(length, self.length / _SHRINKS) if halvings else min(1.0, 2 * length)
                 return following, length
             self.halved = True
-            length *= 0.5
+            length, self.share = (0.5 * length, self.share) if self.share == _SLOWER else (length, _SLOWER)
         return state, 0.0
 
     def _tried(self, state: _State, moved: Gaussian | None) -> _State | None:
@@ -214,16 +227,16 @@ def _direction(goal: Gaussian, gradient: Vector) -> Vector:
         return newton_step(gradient, goal.precision)[0]
 
 
-def _moved(q: Gaussian, direction: Vector, goal: Gaussian, length: float) -> Gaussian | None:
-    """Return the Gaussian at part of the way to the precision of `goal`.
+def _moved(q: Gaussian, direction: Vector, goal: Gaussian, length: float, share: float) -> Gaussian | None:
+    """Return the Gaussian moved by `length` of a direction, and a `share` of the way to the precision of `goal`.
 
     None if its precision is not one (a link that is not log-concave).
     """
     mean = q.mean + length * direction
     moved = (
         goal.about(mean)  # whose factor is known
-        if length == 1.0
-        else Gaussian(mean, (1 - length) * q.precision + length * goal.precision)
+        if share == 1.0
+        else Gaussian(mean, (1 - share) * q.precision + share * goal.precision)
     )
     try:
         _ = moved.cholesky

@@ -51,7 +51,7 @@ _LEAST = 0.03  # share of the best part below which a scale is left out
 _MOST = 4  # scales kept
 _FIXED = 0.9  # share of one scale from which the grid may be too coarse
 _MANY_PARAMETERS = 30.0  # effective ones, from which the data fix ln s, to 0.13
-_NEAR_ENOUGH = 0.01  # in ln s: of the evidence two hundredths of a nat with 200 effective parameters
+_NEAR_ENOUGH = 0.03  # in ln s: of the evidence at most a fifth of a nat with 200 effective parameters
 _MANY_ROWS = 5000  # from which the evidence's maximum is tried first: the grid costs as much again
 
 
@@ -194,7 +194,8 @@ def _highest_near(
         )
         posed = replace(nearest.problem, prior=prior)
         with single_threaded_blas():
-            found[log_scale] = posterior_at(posed, mode_from(posed, nearest.mode))
+            hessian = nearest.gaussian.precision - nearest.problem.solver_prior.precision
+            found[log_scale] = posterior_at(posed, mode_from(posed, nearest.mode, hessian=hessian))
         return -found[log_scale].log_evidence
 
     step = float(np.log(grid[best + 1] / grid[best]))

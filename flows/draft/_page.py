@@ -164,7 +164,7 @@ BUDGET = 0.1
 PREFIX = Output().prefix
 MOST_SHOWN = 30
 """Labels, and further features, that are listed."""
-FEW_LABELS = 2000
+FEW_LABELS = 100_000
 """Labelled rows below which none is held out."""
 
 
