@@ -387,7 +387,7 @@ class Page:
         yield "[split]"
         yield f"by = {toml_text(self.split.by)}" + (f"  # {self.split.remark}" if self.split.remark else "")
         if self._rows() < FEW_LABELS:
-            yield "held_out = 0  # all labelled rows train, and judge when left out, since there are few labels"
+            yield "held_out = 0  # all labelled rows train, and judge when left out, in one fit"
         else:
             yield f"held_out = {HELD_OUT}"
         if self.split.order is not None:

@@ -10,7 +10,7 @@ from flows.training._rows import TrainingRows
 
 __all__ = ["check_split"]
 
-FEW_LABELS = 2000
+FEW_LABELS = 100_000
 """Labelled rows below which `blr init` holds none out."""
 
 

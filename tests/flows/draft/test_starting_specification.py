@@ -196,7 +196,7 @@ def parsed(n: int, folder: Path) -> Specification:
     return parse_specification(text, source="init", base_folder=str(folder))
 
 
-@pytest.mark.parametrize(("rows", "held_out"), [(400, 0), (1999, 0), (2000, 0.2), (6250, 0.2)])
+@pytest.mark.parametrize(("rows", "held_out"), [(400, 0), (6250, 0), (100_000, 0.2)])
 def test_candidates_are_the_default_ones_stacked_and_few_labels_all_train(
     rows: int, held_out: float, tmp_path: Path
 ) -> None:
