@@ -10,7 +10,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 
 from flows.classification import steps as classification
-from flows.classification.execution import annotate_each, finish_outputs, spread_here
+from flows.classification.execution import annotate_each, here
 from flows.classification.request import ClassifyRequest
 from flows.inputs.resolve import check_parameters
 from flows.models.store import Store
@@ -35,16 +35,16 @@ STEPS = classification.Steps(
     )(annotate_each),
     spread=task(
         name="annotate",
-        task_run_name="annotate on {engine}",
+        task_run_name="annotate on {name}",
         cache_policy=NO_CACHE,
         persist_result=False,
-    )(spread_here),
+    )(here),
     finish=task(
         name="publish",
-        task_run_name="publish release {publication.release}",
+        task_run_name="publish release {name}",
         cache_policy=NO_CACHE,
         persist_result=False,
-    )(finish_outputs),
+    )(here),
     identify=run_id,
     mark_crashed=mark_crashed,
 )

@@ -36,30 +36,20 @@ from flows.runs.counts import ReleaseDifference, Totals
 from flows.runs.manifest import Manifest
 from flows.runs.outputs import FileState, Output, Quarantined, file_sha256
 from flows.runs.progress import tell
-from flows.runs.results import EarlierRelease
 from flows.runs.staging import Staging
 from flows.specification.specification import Specification, specification_hash
 
 __all__ = [
     "MOST_ORDERS",
     "MOST_TASKS",
-    "Annotated",
-    "ClassificationRequest",
-    "Deferred",
-    "Failed",
-    "FileJob",
-    "FileOrder",
-    "FileResult",
     "Group",
     "Hashes",
     "Job",
-    "JobGroup",
-    "Looker",
     "Plan",
     "Policy",
-    "PreviousAnnotation",
-    "Publication",
-    "Published",
+    "Problem",
+    "Release",
+    "Work",
     "check_room",
     "groups",
     "hashes_here",
@@ -137,11 +127,33 @@ it was or changed since; or a file of somebody else.
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What all files of a classification have in common: the model, the settings, and the place where copies wait.
+
+    `threads` is None for the machine's cores.  `wish` has the questions to the census, for which rows of each of the
+    `n_files` are kept.  `batch_rows` are held at a time.  `before` is what a release's copies are compared with, in its
+    folder; None where nothing is compared.
+    """
+
+    model: StoredModel
+    specification: Specification
+    wish: CensusWish
+    threads: int | None
+    staging: Staging
+    n_files: int = 1
+    batch_rows: int = BATCH_ROWS
+    before: Annotation | None = None
+
+
 @dataclass(frozen=True)
 class Job:
-    """One file of a catalogue: its state, the name of its output, and what is done already."""
+    """One file of a catalogue: its state, the name of its copy, and what is done already."""
 
-    opened: OpenedFile
+    catalogue: InputCatalogue
+    file: InputFile
+    name: str
+    n_rows: int
     state: FileState
     why: str = "new"  # why it is to be done
     finished: Output | None = None  # in the manifest, and in the folder
@@ -153,131 +165,145 @@ class Job:
     @property
     def path(self) -> Path:
         """The path of the file."""
-        return self.opened.file.path
+        return self.file.path
 
     @property
-    def name(self) -> str:
-        """The name of its copy."""
-        return self.opened.name
-
-    @property
-    def n_rows(self) -> int:
-        """The number of its rows."""
-        return self.opened.partition.n_rows
-
-    @property
-    def origin(self) -> Origin | None:
-        """Where it was fetched from, if it was."""
-        return self.opened.file.origin
+    def url(self) -> str | None:
+        """The URL of a file that was fetched."""
+        return self.file.origin.url if self.file.origin else None
 
     @property
     def to_do(self) -> bool:
         """Whether it has to be annotated."""
         return self.finished is None and self.staged is None
 
-    @property
-    def input_path(self) -> str | None:
-        """The URL of a file that was fetched."""
-        return self.origin.url if self.origin else None
+    def input_path(self, out: Path) -> str:
+        """Return the path of the file relative to the output folder, or its URL."""
+        return self.url or os.path.relpath(self.path, out)
 
     def finished_as(self, listed: Output) -> Job:
         """Return the job of a file whose output is there; for a fetched file, the server's tag is stored."""
-        learned = self.origin is not None and (listed.input_path, listed.input.tag) != (
-            self.origin.url,
-            self.origin.tag,
-        )
+        learned = self.url is not None and (listed.input_path, listed.input.tag) != (self.url, self.state.tag)
         return replace(self, why="", finished=self.named(listed) if learned else listed, learned=learned)
 
     def named(self, output: Output) -> Output:
         """Return an output as one of the file that was fetched."""
-        return replace(output, input=self.state, input_path=self.input_path or output.input_path)
+        return replace(output, input=self.state, input_path=self.url or output.input_path)
 
 
 @dataclass(frozen=True)
-class Looker:
-    """Finds out the job of each file, from what is known of the folder."""
+class Problem:
+    """Why a file got no record: its content, or a change while it was read; then it `waits` for the next run.
 
-    staging: Staging
-    before: Manifest | None
-    same: bool
-    policy: Policy
-    verify: bool
+    `input` is its state, None where it is to be tried again although it stays as it is.
+    """
 
-    def jobs(self, files: Sequence[OpenedFile], hashes: Hashes) -> Iterator[Job]:
-        """Yield the jobs of files, without files that are gone since they were opened.
+    name: str
+    reason: str
+    input: FileState | None = None
+    waits: bool = False
 
-        `hashes` reads files whose content alone says whether they have changed.
-        """
-        states: dict[Path, FileState] = {}
-        uncertain: list[Path] = []
-        for file in files:
-            known, path = self._known(file), file.file.path
-            states[path] = file.file.state(() if self.verify else known)
-            if known and not states[path].sha256:
-                uncertain.append(path)
-        found = hashes(uncertain) if uncertain else {}
-        gone = set(uncertain) - found.keys()
-        for file in files:
-            path = file.file.path
-            if path in gone:
-                continue
-            state = states[path] if path not in found else replace(states[path], sha256=found[path])
-            try:
-                job = self._job(file, state)
-            except FileNotFoundError:
-                continue
-            yield job
 
-    def _known(self, opened: OpenedFile) -> list[FileState]:
-        """Return the recorded states of the input of an output with that name."""
-        listed = self.before.find(opened.name) if self.before else None
-        staged = self.staging.recorded(opened.name)
-        return [output.input for output in (listed, staged) if output is not None]
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """What is published besides the outputs: the number, what is moved away, and what was left out.
 
-    def _job(self, opened: OpenedFile, state: FileState) -> Job:
-        """Return the job of one file; OutputExistsError where another file has the name of its output."""
-        path = opened.file.path
-        final = self.staging.out / opened.name
-        if final.exists() and final.samefile(path):
-            raise UsageError(
-                f"{path}: got an output folder in which the annotated copy would replace its own input, "
-                "expected another folder; choose it with --out"
-            )
-        listed = self.before.find(opened.name) if self.before else None
-        intact = listed is not None and listed.is_in(final, verify=self.verify)
-        job = Job(opened, state, previous=listed if intact else None)
-        if self.same and intact and listed and listed.summary and listed.input.sha256 == state.sha256:
-            return job.finished_as(listed)
-        staged = self.staging.find(opened.name, state)
-        there = self._occupant(final, opened.name, listed, staged)
-        if there == "listed" and intact and listed and listed.input.sha256 == state.sha256:
-            there = "ours"
-        if there not in REPLACEABLE[self.policy]:
-            raise OutputExistsError(
-                f"{final}: got a file {_origin(listed, state)}, expected none, or the annotated copy of {path} "
-                "as it is now; choose another folder with --out, or replace it with --overwrite"
-            )
-        moved = self.policy == "release" and there == "listed" and not intact
-        return replace(job, why=self._why(listed, state, intact=intact), staged=staged, in_the_way=moved)
+    `repeats` says which files have objects in common.  The rest is known once it is published; `report` and
+    `difference` are None where no release report was asked for.
+    """
 
-    def _occupant(self, final: Path, name: str, listed: Output | None, staged: Output | None) -> str:
-        """Return what has the name of an output already."""
-        if not final.exists():
-            return "nothing"
-        if staged is not None and self.staging.published(staged):
-            return "ours"
-        if self.staging.left_by_others(name):
-            return "left"
-        return "foreign" if listed is None else "listed"
+    number: int
+    retired: tuple[str, ...]
+    quarantined: tuple[Quarantined, ...]
+    deferred: Mapping[str, str]
+    repeats: tuple[str, ...]
+    totals: Totals | None = None
+    report: Path | None = None
+    difference: ReleaseDifference | None = None
 
-    def _why(self, listed: Output | None, state: FileState, *, intact: bool) -> str:
-        if listed is None or self.before is None:
-            return "new"
-        if listed.input.sha256 != state.sha256:
-            return "changed"
-        if not self.same:
-            return "other model or specification"
-        return "output incomplete" if intact else "output changed or deleted"
+
+def find_jobs(
+    files: Sequence[OpenedFile],
+    work: Work,
+    before: Manifest | None,
+    *,
+    same: bool,
+    policy: Policy,
+    verify: bool,
+    hashes: Hashes,
+) -> Iterator[Job]:
+    """Yield the jobs of files, without files that are gone since they were opened.
+
+    `hashes` reads files whose content alone says whether they have changed.
+    """
+    states: dict[Path, FileState] = {}
+    uncertain: list[Path] = []
+    for file in files:
+        outputs = (before.find(file.name) if before else None, work.staging.recorded(file.name))
+        known, path = [output.input for output in outputs if output is not None], file.file.path
+        states[path] = file.file.state(() if verify else known)
+        if known and not states[path].sha256:
+            uncertain.append(path)
+    found = hashes(uncertain) if uncertain else {}
+    gone = set(uncertain) - found.keys()
+    for file in files:
+        path = file.file.path
+        if path in gone:
+            continue
+        state = states[path] if path not in found else replace(states[path], sha256=found[path])
+        job = Job(file.catalogue.unlisted(), file.file, file.name, file.partition.n_rows, state)
+        with suppress(FileNotFoundError):
+            yield _looked_up(job, work.staging, before, same=same, policy=policy, verify=verify)
+
+
+def _looked_up(
+    job: Job, staging: Staging, before: Manifest | None, *, same: bool, policy: Policy, verify: bool
+) -> Job:
+    """Return the job with what is done already; OutputExistsError where another file has the name of its output."""
+    final = staging.out / job.name
+    if final.exists() and final.samefile(job.path):
+        raise UsageError(
+            f"{job.path}: got an output folder in which the annotated copy would replace its own input, "
+            "expected another folder; choose it with --out"
+        )
+    listed = before.find(job.name) if before else None
+    unchanged = listed is not None and listed.input.sha256 == job.state.sha256
+    intact = listed is not None and listed.is_in(final, verify=verify)
+    if listed is not None and listed.summary and same and intact and unchanged:
+        return replace(job, previous=listed).finished_as(listed)
+    staged = staging.find(job.name, job.state)
+    if not final.exists():
+        there = "nothing"
+    elif staged is not None and staging.published(staged):
+        there = "ours"
+    elif staging.left_by_others(job.name):
+        there = "left"
+    elif listed is None:
+        there = "foreign"
+    else:
+        there = "ours" if intact and unchanged else "listed"
+    if there not in REPLACEABLE[policy]:
+        raise OutputExistsError(
+            f"{final}: got a file {_origin(listed, job.state)}, expected none, or the annotated copy of {job.path} "
+            "as it is now; choose another folder with --out, or replace it with --overwrite"
+        )
+    return replace(
+        job,
+        why=_why(listed, same=same, intact=intact, unchanged=unchanged),
+        staged=staged,
+        previous=listed if intact else None,
+        in_the_way=policy == "release" and there == "listed" and not intact,
+    )
+
+
+def _why(listed: Output | None, *, same: bool, intact: bool, unchanged: bool) -> str:
+    if listed is None:
+        return "new"
+    if not unchanged:
+        return "changed"
+    if not same:
+        return "other model or specification"
+    return "output incomplete" if intact else "output changed or deleted"
 
 
 def _origin(listed: Output | None, state: FileState) -> str:
@@ -357,141 +383,7 @@ def needed_bytes(jobs: Sequence[Job], columns: Sequence[NewColumn], mode: Mode) 
     return sum(job.state.size + job.n_rows * new for job in to_do)
 
 
-# The inputs and results of the tasks of a classification: files to annotate, their records, the publication.
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClassificationRequest:
-    """What every task needs: the model, the settings, and the number of threads (None for the machine's cores).
-
-    `wish` has the questions to the census.
-    """
-
-    model: StoredModel
-    specification: Specification
-    threads: int | None
-    wish: CensusWish
-
-
-@dataclass(frozen=True, kw_only=True)
-class PreviousAnnotation:
-    """The output that a new one replaces, for comparison.
-
-    `by_row` where both are of the same input, so that rows agree one by one; `id_column` names the objects, None
-    where the specification does not say.
-    """
-
-    annotation: Annotation
-    by_row: bool
-    id_column: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileOrder:
-    """One file that is to be annotated, without what all files of a run have in common.
-
-    `input_path` is the file's place as the manifest names it, `name` that of its copy, `input` its state when it was
-    looked at, without a hash where nobody has read it.  `previous` is None where there is nothing to compare the copy
-    with.  `census_rows` is how many rows are kept for the census, `batch_rows` how many are held at a time.
-    """
-
-    catalogue: InputCatalogue
-    path: Path
-    input_path: str
-    name: str
-    input: FileState
-    previous: PreviousAnnotation | None
-    census_rows: int
-    batch_rows: int = BATCH_ROWS
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileJob(FileOrder):
-    """One file that is to be annotated, how, and where its copy waits."""
-
-    request: ClassificationRequest
-    staging: Staging
-
-
-@dataclass(frozen=True)
-class JobGroup:
-    """The files that one task annotates, in their order; `label` is the name of the task."""
-
-    label: str
-    jobs: tuple[FileJob, ...]
-
-
-@dataclass(frozen=True)
-class Annotated:
-    """A file that was annotated, and its copy."""
-
-    name: str
-    output: Output
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A file that could not be annotated because of its content.
-
-    `input` is its state, None where it is to be tried again although it stays as it is.
-    """
-
-    name: str
-    reason: str
-    input: FileState | None
-
-
-@dataclass(frozen=True)
-class Deferred:
-    """A file that is left for the next run, and why."""
-
-    name: str
-    why: str
-
-
-FileResult = Annotated | Failed | Deferred
-
-
-@dataclass(frozen=True, kw_only=True)
-class Publication:
-    """What is published at the end besides the outputs, and how.
-
-    `retire` names the copies that are moved away.  `why` says by name which files were annotated for this release.
-    `repeats` says which files have objects in common.
-    `report` asks for a release report.  `catalogues` are the inputs that are folders.
-    """
-
-    request: ClassificationRequest
-    staging: Staging
-    release: int
-    retire: tuple[str, ...]
-    quarantined: tuple[Quarantined, ...]
-    deferred: Mapping[str, str]
-    repeats: tuple[str, ...]
-    why: Mapping[str, str]
-    before: EarlierRelease | None
-    report: bool
-    catalogues: tuple[InputCatalogue, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Published:
-    """What was published: the release, what was moved away for it, the features that have drifted.
-
-    `totals` are those of all outputs.  `report` and `difference` are None where no release report was asked for.
-    """
-
-    release: int
-    retired: tuple[str, ...]
-    drifted: tuple[str, ...]
-    report: Path | None
-    difference: ReleaseDifference | None
-    totals: Totals
-
-
-# What a classification would do, found out before any work starts and without writing anything.
-#
-# All errors are found here: in inputs, columns and names, and in what the output folder has already.
+# The plan of all files.
 
 TOLERATED: Mapping[Policy, tuple[type[Exception], ...]] = {
     "add": (DamagedFileError, UnreachableError, OSError),
@@ -507,8 +399,7 @@ SHOWN = 4
 class Plan:
     """All files, and the folder they go to."""
 
-    out: OutputFolder
-    staging: Staging
+    work: Work
     jobs: tuple[Job, ...]
     before: Manifest | None  # All outputs in the folder, of any model and specification.
     same_maker: bool
@@ -519,6 +410,11 @@ class Plan:
     adopted: tuple[Output, ...] = ()  # files with final names of a killed run, not listed yet
     brought: Brought = field(default_factory=Brought)  # records of inputs at URLs
     advice: str = ""  # on the size of the copies
+
+    @property
+    def out(self) -> OutputFolder:
+        """The output folder."""
+        return self.work.staging.out
 
     @property
     def nothing_to_do(self) -> bool:
@@ -561,19 +457,19 @@ class Plan:
 def make_plan(
     brought: Brought,
     model: Model,
-    specification: Specification,
-    out: OutputFolder,
+    work: Work,
     *,
     policy: Policy = "add",
     verify: bool = False,
     deferred: Mapping[Path, str] | None = None,
     hashes: Hashes = hashes_here,
 ) -> Plan:
-    """Return what is to be done to classify the catalogues that were brought into the folder `out`.
+    """Return what is to be done to classify the catalogues that were brought.
 
     No data are read, except from files whose state differs from the recorded one: `hashes` reads these.  `verify` asks
     for the hashes of all other files too.  Files that are `deferred` are left alone.
     """
+    specification, out = work.specification, work.staging.out
     scorer = Scorer.of(model, specification)
     catalogues = [
         InputCatalogue.of(source, scorer.choice, form=specification.output.form, origins=brought.origins)
@@ -608,32 +504,35 @@ def make_plan(
     names = {f.name for f in files}
     if before is not None and not same and policy != "release":
         _check_replaceable(before, names, model, out, overwrite=policy == "overwrite")
-    staging = Staging.of(out, model.label, spec_hash)
-    looker = Looker(staging, before, same, policy, verify)
-    jobs = tuple(looker.jobs(files, hashes))
+    jobs = tuple(find_jobs(files, work, before, same=same, policy=policy, verify=verify, hashes=hashes))
+    compared = None
+    if policy == "release" and before is not None and before.prefix is not None:
+        compared = Annotation(out, before.prefix, tuple(before.details.classes))
     advice = check_room(out, jobs, scorer.columns, specification.output.mode)
     fresh = [
         _quarantined(path, copy_name_of(path, catalogues), out, error, before, brought)
         for path, error in failed.items()
     ]
     fresh += [Quarantined(origin.name, origin.url, reason(error), None) for origin, error in brought.failed]
-    plan = Plan(
-        out,
-        staging,
-        jobs,
-        before,
-        same,
-        policy,
-        quarantined=tuple(sorted([*known.values(), *brought.quarantined, *fresh], key=lambda q: q.name)),
-        deferred={copy_name_of(path, catalogues): why for path, why in deferred.items()} | brought.deferred,
-        brought=brought,
-        advice=advice,
+    return _with_adopted(
+        Plan(
+            replace(work, n_files=len(jobs), before=compared),
+            jobs,
+            before,
+            same,
+            policy,
+            quarantined=tuple(sorted([*known.values(), *brought.quarantined, *fresh], key=lambda q: q.name)),
+            deferred={copy_name_of(path, catalogues): why for path, why in deferred.items()}
+            | brought.deferred,
+            brought=brought,
+            advice=advice,
+        )
     )
-    return _with_adopted(plan)
 
 
-def known_outputs(out: Path, model: Model, specification: Specification, *, verify: bool = False) -> Known:
+def known_outputs(work: Work, model: Model, *, verify: bool = False) -> Known:
     """Return the last run's records of files at URLs; none from another model or specification, or to `verify`."""
+    out, specification = work.staging.out, work.specification
     before = Manifest.read(out)
     same = before is not None and before.same_maker(model.label, specification_hash(specification))
     return Known(out, before if same and not verify else None, specification.output.form)
@@ -702,9 +601,9 @@ def _with_adopted(plan: Plan) -> Plan:
     """Return the plan with the outputs to which killed runs gave final names without listing them."""
     listed = plan.before.outputs if plan.before else ()
     known = plan.names.union(o.name for o in listed)
-    records = plan.staging.published_records(others=plan.policy == "release")
+    records = plan.work.staging.published_records(others=plan.policy == "release")
     adopted = tuple(o for o in records if o.name not in known)
-    return plan if not adopted else Plan(**{**vars(plan), "adopted": adopted})
+    return plan if not adopted else replace(plan, adopted=adopted)
 
 
 def _check_names_distinct(files: Sequence[OpenedFile], brought: Brought) -> None:

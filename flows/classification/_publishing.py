@@ -15,7 +15,7 @@ from flows.classification._census import CensusRows, census_of, read_census_rows
 from flows.classification._class_shares import shift_record
 from flows.classification._difference import narrowed, release_report, write_report
 from flows.classification._examples import class_examples
-from flows.classification._plan import Publication, Published
+from flows.classification._plan import Plan, Release, Work
 from flows.classification._repeats import sweep_sketches
 from flows.classification._selections import selections_of
 from flows.classification._tally import most_doubtful, summarise, total, total_sky
@@ -24,7 +24,6 @@ from flows.documents import write_document
 from flows.errors import OutputFolderError
 from flows.features.drift import drift, total_counts
 from flows.inputs.files import open_source
-from flows.inputs.source import InputCatalogue
 from flows.models.description import why_no_error
 from flows.models.model import Model
 from flows.models.row_files import LabelledObjects
@@ -59,11 +58,11 @@ from flows.runs.manifest import (
 )
 from flows.runs.object_names import write_labelled_names
 from flows.runs.outputs import Output, are_many, as_kept
-from flows.runs.results import folder_status
+from flows.runs.results import EarlierRelease, folder_status
 from flows.specification.specification import Specification, specification_hash
 from flows.version import code_version
 
-__all__ = ["classification_of", "finish", "summary_of", "write_classification_report"]
+__all__ = ["classification_of", "publish", "summary_of", "write_classification_report"]
 
 # The content of a classification's report, from its counts, and the report itself.
 
@@ -185,19 +184,19 @@ def _provenance(model: Model, manifest: Manifest) -> dict[str, str]:
 # The end of a classification: final names, `summary.json`, a release's report, and last of all `manifest.json`.
 
 
-def finish(model: Model, publication: Publication, outputs: Sequence[Output]) -> Published:
+def publish(model: Model, plan: Plan, release: Release, outputs: Sequence[Output]) -> Release:
     """Give all outputs their final names, write summary and manifest, remove the staging; return what was published.
 
     A run may be killed after any step; the next run repeats the steps.
     """
-    staging, specification = publication.staging, publication.request.specification
+    work, staging, specification = plan.work, plan.work.staging, plan.work.specification
     outputs = as_kept(sorted(outputs, key=lambda o: o.name))
-    for name in publication.retire:
-        staging.retire(name, publication.release)
+    for name in release.retired:
+        staging.retire(name, release.number)
     staging.publish_all(outputs)
-    _finish_catalogues(model, specification, publication.catalogues, outputs, staging.out)
-    _keep_labelled_names(model, publication)
-    summary = summary_of(model, outputs, _census(model, publication, outputs))
+    _finish_catalogues(model, plan, outputs)
+    _keep_labelled_names(model, work)
+    summary = summary_of(model, outputs, _census(model, work, outputs))
     write_document(staging.out / SUMMARY, summary)
     totals = narrowed(Totals, summary)
     manifest = Manifest(
@@ -206,25 +205,28 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
         specification_hash=specification_hash(specification),
         code_version=code_version(),
         outputs=outputs,
-        quarantined=publication.quarantined,
-        release=publication.release,
+        quarantined=release.quarantined,
+        release=release.number,
         totals=totals,
-        details=replace(_details(model, specification), census_asked=publication.request.wish.asked),
-        store=Path(os.path.relpath(publication.request.model.folder.parents[1], staging.out)).as_posix(),
+        details=replace(_details(model, specification), census_asked=work.wish.asked),
+        store=Path(os.path.relpath(work.model.folder.parents[1], staging.out)).as_posix(),
     )
     before = Manifest.read(staging.out)
     if before is not None and before.same_outputs(manifest):  # no row has changed
         manifest = replace(manifest, release=before.release)
-    published = Published(
-        release=manifest.release,
-        retired=tuple(staging.retired(manifest.release)),
-        drifted=tuple(drifted(summary.drift)),
-        report=None,
-        difference=None,
-        totals=totals,
-    )
-    if publication.report:
-        published = _with_report(published, manifest, totals, publication)
+    retired = tuple(staging.retired(manifest.release))
+    release = replace(release, number=manifest.release, retired=retired, totals=totals)
+    if plan.policy == "release":
+        report = release_report(
+            manifest,
+            totals,
+            why={job.name: job.why for job in plan.jobs if not job.finished},
+            before=None if plan.before is None else narrowed(EarlierRelease, plan.before),
+            retired=retired,
+            deferred=release.deferred,
+        )
+        path = write_report(staging.out, report)
+        release = replace(release, report=path, difference=report.difference)
     write_classification_report(
         staging.out,
         model,
@@ -232,28 +234,28 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
         manifest,
         counts=_once([_counts(o) for o in outputs]),
         specification=specification,
-        model_folder=publication.request.model.folder,
-        deferred=publication.deferred,
-        repeats=publication.repeats,
+        model_folder=work.model.folder,
+        deferred=release.deferred,
+        repeats=release.repeats,
     )
     manifest.write(staging.out)
     sweep_sketches(staging.out, {o.name: o for o in outputs})
     staging.close()
-    return published
+    return release
 
 
-def _keep_labelled_names(model: Model, publication: Publication) -> None:
+def _keep_labelled_names(model: Model, work: Work) -> None:
     """Write the names of labelled objects, which reviews leave out."""
-    folder = publication.request.model.folder
+    folder = work.model.folder
     labelled = LabelledObjects.read(folder, classes=len(model.classes), features=len(model.features))
     if labelled is not None:
         names = [name.decode(errors="replace") for name in labelled.identifier.tolist()]
-        write_labelled_names(names, publication.staging.out)
+        write_labelled_names(names, work.staging.out)
 
 
-def _census(model: Model, publication: Publication, outputs: Sequence[Output]) -> Census:
+def _census(model: Model, work: Work, outputs: Sequence[Output]) -> Census:
     """Return the census of all outputs, and write its rows; margins of HATS are left out, since they repeat rows."""
-    out, sizes = publication.staging.out, {"classes": len(model.classes), "features": len(model.features)}
+    out, sizes = work.staging.out, {"classes": len(model.classes), "features": len(model.features)}
     counts = [(o, _counts(o)) for o in outputs]
     counted = [(o, c) for o, c in counts if not c.repeats_rows] or counts
     kept = read_census_rows(out, **sizes)
@@ -267,10 +269,10 @@ def _census(model: Model, publication: Publication, outputs: Sequence[Output]) -
         write_census_rows(out, known)
     return census_of(
         model,
-        publication.request.model.path.parent,
+        work.model.path.parent,
         list(rows.values()),
         n_objects=sum(c.tally.n_classified for _, c in counted),
-        wish=replace(publication.request.wish, selected=_selected(model, publication.request.specification)),
+        wish=replace(work.wish, selected=_selected(model, work.specification)),
     )
 
 
@@ -280,33 +282,13 @@ def _selected(model: Model, specification: Specification) -> Mapping[str, Select
     return {} if selections is None else selections.columns
 
 
-def _with_report(
-    published: Published, manifest: Manifest, totals: Totals, publication: Publication
-) -> Published:
-    """Write the report of a release; return what was published, with it."""
-    report = release_report(
-        manifest,
-        totals,
-        why=publication.why,
-        before=publication.before,
-        retired=published.retired,
-        deferred=publication.deferred,
-    )
-    path = write_report(publication.staging.out, report)
-    return replace(published, report=path, difference=report.difference)
-
-
-def _finish_catalogues(
-    model: Model,
-    specification: Specification,
-    catalogues: Sequence[InputCatalogue],
-    outputs: Sequence[Output],
-    out: Path,
-) -> None:
+def _finish_catalogues(model: Model, plan: Plan, outputs: Sequence[Output]) -> None:
     """Write what catalogues have beside their files (HATS: properties, metadata, maps), where all files are there."""
+    specification = plan.work.specification
     hashes = {o.name: o.input.sha256 for o in outputs}
-    for named in catalogues:
-        if named.without:
+    # Each once: a catalogue may have files beside those with rows.
+    for source, named in {job.catalogue.source: job.catalogue for job in plan.jobs}.items():
+        if not source.is_folder or named.without:
             continue  # without a damaged file, the catalogue is not complete
         catalog = open_source(named)
         keys = [partition.key for partition in catalog.partitions]
@@ -317,7 +299,7 @@ def _finish_catalogues(
         content = hashlib.sha256("\n".join(f"{key} {hashes[key]}" for key in sorted(keys)).encode())
         finish_catalogue(
             catalog,
-            out,
+            plan.out,
             scorer.columns,
             provenance=provenance(model, specification, content.hexdigest(), scorer.reader.read),
             mode=specification.output.mode,

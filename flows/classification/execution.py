@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import errno
-import json
 import math
-import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import TypeVar
 
 from blr.threads import single_threaded_blas
 from catalogs.catalog.catalog import Catalog, verified
@@ -27,37 +26,28 @@ from flows.classification._class_shares import shift_record
 from flows.classification._difference import Annotation, compare, narrowed
 from flows.classification._plan import (
     MOST_ORDERS,
-    Annotated,
-    ClassificationRequest,
-    Deferred,
-    Failed,
-    FileJob,
-    FileOrder,
-    FileResult,
     Group,
     Job,
-    JobGroup,
     Plan,
-    PreviousAnnotation,
-    Publication,
-    Published,
+    Problem,
+    Release,
+    Work,
     groups,
     reason,
 )
-from flows.classification._publishing import finish, summary_of
+from flows.classification._publishing import publish, summary_of
 from flows.classification._repeats import keep_sketch, repeats, sweep_sketches
 from flows.classification._tally import ObjectSurvey
 from flows.classification.scoring import KnownRows, Scorer, budget_threshold, kept_columns, provenance
-from flows.documents import from_json, to_document
 from flows.engines.engine import Engine, Lost
 from flows.errors import EngineError, FlowError, OutputFolderError
 from flows.inputs.files import open_source
-from flows.inputs.source import InputCatalogue, spoken
+from flows.inputs.source import spoken
 from flows.models.model import Model, read_model
 from flows.models.row_files import read_labelled_identifiers
 from flows.models.store_folder import StoredModel
 from flows.runs.allowed_roots import by_whole_path
-from flows.runs.counts import AnnotatedFile, FileCounts, FileDifference, ShownSummary, Totals
+from flows.runs.counts import AnnotatedFile, FileCounts, FileDifference, ShownSummary, Totals, drifted
 from flows.runs.interrupt import begin_piece, check_terminated, stop_asked, stop_points, terminable
 from flows.runs.lock import LOCK, Owner, acting_for, check_coherent, check_held, exclusive
 from flows.runs.manifest import MANIFEST, Manifest
@@ -82,13 +72,16 @@ __all__ = [
     "Steps",
     "annotate_each",
     "annotate_file",
-    "annotate_order",
     "carry_out",
     "execute",
+    "here",
     "model_at",
     "scorer_for",
     "spread",
 ]
+
+T = TypeVar("T")
+AnnotateOne = Callable[[Work, Job], Output]
 
 # Annotation of one file into the staging folder, or of several, where a faulty file does not stop the others.
 
@@ -97,28 +90,28 @@ _THE_MACHINES = frozenset(
 )
 
 
-def annotate_file(job: FileJob) -> Output:
+def annotate_file(work: Work, job: Job) -> Output:
     """Annotate one file, whose hash is known, into the staging folder; return its record."""
-    model, specification = model_at(job.request.model), job.request.specification
+    model, specification = model_at(work.model), work.specification
     catalog, _ = verified(_one_file(job), specification.catalog.checksums)
     if remark := commented_out(catalog):
         tell().note(f"{job.name}: {remark}")
-    step = math.ceil(catalog.n_rows / job.census_rows)
-    known = KnownRows.of(catalog, specification, job.request.model.folder, classes=len(model.classes))
+    step = math.ceil(catalog.n_rows / rows_a_file(work.n_files))
+    known = KnownRows.of(catalog, specification, work.model.folder, classes=len(model.classes))
     scorer = scorer_for(model, specification, catalog).kept_for_census(max(1, step), known)
-    labelled = _labelled_names(job.request.model.folder)
+    labelled = _labelled_names(work.model.folder)
     survey = ObjectSurvey.of(catalog, specification, model.classes, labelled)
     scorer = replace(scorer, survey=survey)
     with single_threaded_blas():
         written = annotate(
             catalog,
-            job.staging.folder,
+            work.staging.folder,
             scorer.columns,
             scorer,
             read=tuple(dict.fromkeys((*scorer.reader.read, *survey.read))),
-            provenance=provenance(model, specification, job.input.sha256, scorer.reader.read),
-            rows=job.batch_rows,
-            threads=job.request.threads,
+            provenance=provenance(model, specification, job.state.sha256, scorer.reader.read),
+            rows=work.batch_rows,
+            threads=work.threads,
             progress=tell().advance,
             overwrite=True,
             mode=specification.output.mode,
@@ -129,10 +122,10 @@ def annotate_file(job: FileJob) -> Output:
     for what in written.warnings:
         tell().note(f"{job.name}: {what}")
     counted = all(partition.counted for partition in catalog.partitions)
-    output = _output(job, scorer, counted=counted, left_behind=tuple(written.warnings))
+    output = _output(work, job, scorer, counted=counted, left_behind=tuple(written.warnings))
     if counted and specification.catalog.id is not None:
-        keep_sketch(job.staging.file(job.name), output, specification, job.staging.out)
-    job.staging.record(output)
+        keep_sketch(work.staging.file(job.name), output, specification, work.staging.out)
+    work.staging.record(output)
     return output
 
 
@@ -143,17 +136,17 @@ def _labelled_names(folder: Path) -> LabelledNames | None:
     return None if names is None else LabelledNames.of(names)
 
 
-def annotate_each(annotate_one: Callable[[FileJob], Output], group: JobGroup) -> list[FileResult]:
+def annotate_each(annotate_one: AnnotateOne, work: Work, group: Group) -> list[Output | Problem]:
     """Annotate the files of a group; return for each its record, or why it failed or has to wait.
 
     An error in one file's content does not stop the others.  Any other error (no room, no permission) ends the run.
     """
-    results: list[FileResult] = []
+    results: list[Output | Problem] = []
     for job in group.jobs:
         if stop_asked():
             break
         begin_piece(job.name)
-        results.append(_attempt(annotate_one, job))
+        results.append(_attempt(annotate_one, work, job))
     return results
 
 
@@ -162,26 +155,25 @@ def _not_the_files(error: OSError, path: str) -> bool:
     return error.errno in _THE_MACHINES or error.filename not in (None, path)
 
 
-def _attempt(annotate_one: Callable[[FileJob], Output], job: FileJob) -> FileResult:
+def _attempt(annotate_one: AnnotateOne, work: Work, job: Job) -> Output | Problem:
     try:
-        job = replace(job, input=job.input.hashed(job.path))
-        output = annotate_one(job)
+        job = replace(job, state=job.state.hashed(job.path))
+        output = annotate_one(work, job)
     except (FlowError, StorageError, MemoryError):
         raise
     except Exception as error:
         check_terminated()
         if isinstance(error, OSError) and _not_the_files(error, str(job.path)):
             raise
-        check_held(
-            job.staging.out
-        )  # Otherwise the file would count as faulty because another run removed something.
-        change = _changed(job.path, job.input)
-        return Deferred(job.name, change) if change else Failed(job.name, reason(error), job.input)
-    if change := _changed(job.path, job.input):
-        check_held(job.staging.out)  # otherwise, a worker of an ended run could discard another run's file
-        job.staging.discard(job.name)
-        return Deferred(job.name, change)
-    return Annotated(job.name, output)
+        # Otherwise the file would count as faulty because another run removed something.
+        check_held(work.staging.out)
+        change = _changed(job.path, job.state)
+        return Problem(job.name, change or reason(error), job.state, waits=bool(change))
+    if change := _changed(job.path, job.state):
+        check_held(work.staging.out)  # otherwise, a worker of an ended run could discard another run's file
+        work.staging.discard(job.name)
+        return Problem(job.name, change, job.state, waits=True)
+    return output
 
 
 def _changed(path: Path, state: FileState) -> str | None:
@@ -200,18 +192,18 @@ def scorer_for(model: Model, specification: Specification, catalog: Catalog) -> 
         return scorer.with_low_confidence(budget_threshold(scorer, catalog, specification.flags.budget))
 
 
-def _output(job: FileJob, scorer: Scorer, *, counted: bool, left_behind: tuple[str, ...]) -> Output:
+def _output(work: Work, job: Job, scorer: Scorer, *, counted: bool, left_behind: tuple[str, ...]) -> Output:
     """Return the record of a file that has been annotated.
 
     A margin repeats rows, which are not to be `counted`; `left_behind` names what the copy's format cannot hold.
     """
-    annotated = job.staging.file(job.name)
+    annotated = work.staging.file(job.name)
     counts = FileCounts(
         counted=counted,
         tally=scorer.tally(),
         drift=scorer.drift(),
         low_confidence=scorer.classifier.low_confidence,
-        shift=shift_record(scorer.model, job.request.specification),
+        shift=shift_record(scorer.model, work.specification),
         set_rule=None if scorer.sets is None else scorer.sets.record,
         left_behind=left_behind,
         sky=None if scorer.survey is None else scorer.survey.sky(),
@@ -223,23 +215,27 @@ def _output(job: FileJob, scorer: Scorer, *, counted: bool, left_behind: tuple[s
         sha256=file_sha256(annotated),
         size=seen.st_size,
         n_rows=counts.tally.n_rows,
-        input_path=job.input_path,
-        input=job.input,
+        input_path=job.input_path(work.staging.out),
+        input=job.state,
         mtime_ns=seen.st_mtime_ns,
         inode=seen.st_ino,
         summary=counts,
-        difference=_difference(job, annotated, scorer),
+        difference=_difference(work, job, annotated, scorer),
         census_rows=scorer.census_rows().text() if counted else "",
     )
 
 
-def _difference(job: FileJob, annotated: Path, scorer: Scorer) -> FileDifference | None:
-    """Return how the rows differ from those of the output that is replaced."""
-    before = job.previous
-    if before is None:
+def _difference(work: Work, job: Job, annotated: Path, scorer: Scorer) -> FileDifference | None:
+    """Return how the rows differ from those of the output that a release replaces."""
+    if work.before is None or job.previous is None:
         return None
-    new = Annotation(annotated, scorer.prefix, scorer.model.classes)
-    return compare(before.annotation, new, id_column=before.id_column, by_row=before.by_row)
+    ours = work.specification.catalog.id
+    return compare(
+        replace(work.before, path=work.staging.out / job.name),
+        Annotation(annotated, scorer.prefix, scorer.model.classes),
+        id_column=ours and work.specification.target.columns.get(ours, ours),
+        by_row=job.previous.input.sha256 == job.state.sha256,
+    )
 
 
 @lru_cache(maxsize=2)
@@ -248,16 +244,16 @@ def model_at(stored: StoredModel) -> Model:
     return read_model(stored.path)
 
 
-def _one_file(job: FileJob) -> Catalog:
+def _one_file(job: Job) -> Catalog:
     """Return the catalogue with one of its files only."""
     catalog = open_source(job.catalogue)
     return replace(catalog, partitions=(copied(catalog, job.catalogue.form)[job.name],))
 
 
-# Annotation by the workers of an engine, which get orders and return reports, both as JSON texts.
+# Annotation by the workers of an engine.
 #
 # A worker reads the model and the input, and writes the copy and its record into the staging folder, as a run on one
-# machine does.  The run that gave the order holds the lock; a worker stops when it finds that the lock is gone.
+# machine does.  The run that gave the work holds the lock; a worker stops when it finds that the lock is gone.
 
 SLOWEST = 3
 """Number of files that are named at the end, those that took longest."""
@@ -266,211 +262,152 @@ SPLIT = 32
 PATIENCE = 30.0
 """Seconds after which a worker that does not see the folder of a run counts as without it."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class WorkOrder:
-    """Files that a worker annotates for the run of the lock's `owner`."""
-
-    request: ClassificationRequest
-    staging: Staging
-    files: tuple[FileOrder, ...]
-    owner: Owner
-
-    @property
-    def group(self) -> JobGroup:
-        """The files of the order as jobs, as a run on one machine has them."""
-        jobs = (FileJob(request=self.request, staging=self.staging, **vars(file)) for file in self.files)
-        return JobGroup(self.files[0].name, tuple(jobs))
+Report = tuple[list[Output | Problem], list[str], dict[str, float]]
+"""What became of the files of a group, lines that the user should read, and the seconds of each file by its name."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkReport:
-    """The results of the files, lines that the user should read, and the time of each file in seconds."""
-
-    results: tuple[Annotated | Failed | Deferred, ...]
-    notes: tuple[str, ...] = ()
-    seconds: Mapping[str, float] = field(default_factory=dict)
-
-
-def spread(engine: Engine, groups: Sequence[JobGroup], stop: Callable[[], None]) -> list[FileResult]:
+def spread(
+    engine: Engine, work: Work, groups: Sequence[Group], stop: Callable[[], None]
+) -> list[Output | Problem]:
     """Have the files of all groups annotated by an engine; return what became of them, by name.
 
     Where the workers of a group were killed, each of its files is tried by itself.  One that ends its workers again is
     tried once more in small batches, and has failed if that is no better.  `stop` is called between reports, and raises
     where the run was asked to stop.
     """
-    received = _Received(n_files=sum(len(group.jobs) for group in groups))
-    jobs = {job.name: job for group in groups for job in group.jobs}
-    lost = [found for found, _ in received.take(engine, groups, stop)]
-    alone = [_alone(jobs[name]) for found in lost if len(found) > 1 for name in found]
+    workers = _Workers(engine, n_files=sum(len(group.jobs) for group in groups), stop=stop)
+    lost = [group for group, _ in workers.take(work, groups)]
+    alone = [Group((job,)) for group in lost if len(group.jobs) > 1 for job in group.jobs]
     if alone:
         tell().note(
             f"workers ended over groups of files: {len(alone):,} files are tried again, each by itself"
         )
-    last = [found for found in lost if len(found) == 1]
-    last += [found for found, _ in received.take(engine, alone, stop)]
-    small = [_in_small_batches(jobs[name]) for name in sorted(name for found in last for name in found)]
-    received.results += _last_attempt(engine, small, received, stop)
-    longest = sorted(received.seconds.items(), key=lambda item: (-item[1], item[0]))[:SLOWEST]
-    if len(received.seconds) > SLOWEST:
+    last = [group for group in lost if len(group.jobs) == 1]
+    last += [group for group, _ in workers.take(work, alone)]
+    # With as little in memory at a time as is worth reading.
+    small = replace(work, batch_rows=work.batch_rows // SPLIT, threads=1)
+    results = [*_last_attempt(workers, small, sorted(last, key=lambda group: group.label)), *workers.results]
+    longest = sorted(workers.seconds.items(), key=lambda item: (-item[1], item[0]))[:SLOWEST]
+    if len(workers.seconds) > SLOWEST:
         tell().note("slowest files: " + ", ".join(f"{name} {seconds:,.1f} s" for name, seconds in longest))
-    return sorted(received.results, key=lambda result: result.name)
+    return sorted(results, key=lambda result: result.name)
 
 
-def _last_attempt(
-    engine: Engine, small: Sequence[FileJob], received: _Received, stop: Callable[[], None]
-) -> list[Failed]:
-    """Have files annotated that are to be read in small batches; return those that end their workers once more.
+def _last_attempt(workers: _Workers, small: Work, groups: Sequence[Group]) -> list[Problem]:
+    """Have files annotated in small batches, a file a group; return those that end their workers once more.
 
     Dask counts the end of a worker against all tasks that wait for it.  So if several files were lost, each gets an
     attempt of its own, one after the other.
     """
-    if small:
-        shown = ", ".join(job.name for job in small[:SLOWEST]) + (", ..." if len(small) > SLOWEST else "")
-        tell().note(f"workers ended over {shown}: tried again in batches of {small[0].batch_rows:,} rows")
-    failed = received.take(engine, [_alone(job) for job in small], stop)
+    if groups:
+        shown = ", ".join(group.label for group in groups[:SLOWEST]) + (", ..." * (len(groups) > SLOWEST))
+        tell().note(f"workers ended over {shown}: tried again in batches of {small.batch_rows:,} rows")
+    failed = workers.take(small, groups)
     if len(failed) > 1:
-        names = {name for found, _ in failed for name in found}
-        groups = [_alone(job) for job in small if job.name in names]
-        failed = [again for group in groups for again in received.take(engine, [group], stop)]
+        failed = [again for group, _ in failed for again in workers.take(small, [group])]
     said = "read as a whole and in small batches"
-    return [Failed(name, f"{said}: {why.reason}", None) for found, why in failed for name in found]
+    return [Problem(group.label, f"{said}: {why.reason}") for group, why in failed]
 
 
-def _alone(job: FileJob) -> JobGroup:
-    return JobGroup(job.name, (job,))
+class _Workers:
+    """Hands groups of files to the workers of an engine, and holds their reports so far."""
 
+    def __init__(self, engine: Engine, *, n_files: int, stop: Callable[[], None]) -> None:
+        self._engine, self._n_files, self._stop = engine, n_files, stop
+        self._shown: dict[str, str] = {}  # the user's names for the paths that workers get
+        self.results: list[Output | Problem] = []
+        self.seconds: dict[str, float] = {}
 
-def _in_small_batches(job: FileJob) -> FileJob:
-    """Return the job with as little in memory at a time as is worth reading."""
-    return replace(job, batch_rows=job.batch_rows // SPLIT, request=replace(job.request, threads=1))
-
-
-@dataclass
-class _Received:
-    """The reports of the workers so far; `shown` has the user's names for the paths in orders."""
-
-    n_files: int
-    results: list[FileResult] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
-    shown: dict[str, str] = field(default_factory=dict)
-
-    def take(
-        self, engine: Engine, groups: Sequence[JobGroup], stop: Callable[[], None]
-    ) -> list[tuple[list[str], Lost]]:
-        """Give the orders of groups and take the reports; return the files of lost orders, with the reasons."""
-        lost = []
-        with closing(engine.map(annotate_order, _orders(groups, self.shown))) as reports:
-            for order, report in reports:
+    def take(self, work: Work, groups: Sequence[Group]) -> list[tuple[Group, Lost]]:
+        """Hand over groups and take the reports; return the groups whose workers were killed, with the reasons."""
+        annotate_there = partial(annotate_elsewhere, self._with_whole_paths(work), Owner.this(None))
+        lost: list[tuple[Group, Lost]] = []
+        with closing(self._engine.map(annotate_there, map(self._whole_group, groups))) as reports:
+            for group, report in reports:
                 if isinstance(report, Lost):
-                    lost.append(([file.name for file in _parsed(order).files], report))
+                    lost.append((group, report))
                 else:
-                    self._add(from_json(WorkReport, report, source="a worker's report"))
-                if len(self.results) < self.n_files:
-                    stop()
+                    self._add(*report)
+                if len(self.results) < self._n_files:
+                    self._stop()
         return lost
 
-    def _add(self, report: WorkReport) -> None:
-        self.results += [_as_named(result, self.shown) for result in report.results]
-        self.seconds |= report.seconds
-        for note in report.notes:
-            tell().note(spoken(note, self.shown))
-        tell().advance(sum(r.output.n_rows for r in report.results if isinstance(r, Annotated)))
+    def _add(self, results: list[Output | Problem], notes: list[str], seconds: dict[str, float]) -> None:
+        for result in results:
+            if isinstance(result, Problem):
+                self.results.append(replace(result, reason=spoken(result.reason, self._shown)))
+            else:
+                self.results.append(result)
+                tell().advance(result.n_rows)
+        self.seconds |= seconds
+        for note in notes:
+            tell().note(spoken(note, self._shown))
+
+    def _whole(self, path: Path) -> Path:
+        """Return a path that does not depend on the folder that a process works in."""
+        there = path.absolute()
+        self._shown.setdefault(str(there), str(path))
+        return there
+
+    def _with_whole_paths(self, work: Work) -> Work:
+        return replace(
+            work,
+            model=replace(work.model, folder=self._whole(work.model.folder)),
+            staging=Staging(by_whole_path(work.staging.out), self._whole(work.staging.folder)),
+            threads=work.threads or 1,
+        )
+
+    def _whole_group(self, group: Group) -> Group:
+        return Group(tuple(map(self._whole_job, group.jobs)))
+
+    def _whole_job(self, job: Job) -> Job:
+        source = replace(job.catalogue.source, path=self._whole(job.catalogue.source.path))
+        file = replace(job.file, path=self._whole(job.path))
+        return replace(job, catalogue=replace(job.catalogue, source=source), file=file)
 
 
-def annotate_order(order: str) -> str:
-    """Carry out an order on a worker; return its report.
+def annotate_elsewhere(work: Work, owner: Owner, group: Group) -> Report:
+    """Annotate a group of files on a worker, for the run of the lock's `owner`.
 
     Raises
     ------
     EngineError
         If the worker does not see the run's folder.
     OutputFolderError
-        If the run that gave the order has ended, or its lock does not hold for this host.
+        If the run that gave the work has ended, or its lock does not hold for this host.
     """
-    received = _parsed(order)
     notes = _Notes()
     seconds: dict[str, float] = {}
 
-    def annotate_one(job: FileJob) -> Output:
+    def annotate_one(work: Work, job: Job) -> Output:
         began = time.perf_counter()
-        check_held(job.staging.out)
-        output = annotate_file(job)
+        check_held(work.staging.out)
+        output = annotate_file(work, job)
         seconds[job.name] = round(time.perf_counter() - began, 3)
         return output
 
-    with acting_for(received.owner), listening(notes):
-        _wait_for(received.staging)
-        check_coherent(received.staging.out)
-        results = annotate_each(annotate_one, received.group)
-    report = WorkReport(results=tuple(results), notes=tuple(notes.lines), seconds=seconds)
-    return json.dumps(to_document(report), allow_nan=False)
+    with acting_for(owner), listening(notes):
+        _wait_for(work.staging)
+        check_coherent(work.staging.out)
+        results = annotate_each(annotate_one, work, group)
+    return results, notes.lines, seconds
 
 
 class _Notes:
-    """Collects the lines of a worker for the user."""
+    """Collects the lines of a worker for the user; the run announces the work, and counts the rows in reports."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
     def start(self, what: str, total: int, unit: str) -> None:
-        """Do nothing, since the run has announced the work."""
+        """Do nothing."""
 
     def advance(self, n: int) -> None:
-        """Do nothing, since the run counts the rows in reports."""
+        """Do nothing."""
 
     def note(self, line: str) -> None:
         """Keep a line."""
         self.lines.append(line)
-
-
-def _parsed(order: str) -> WorkOrder:
-    return from_json(WorkOrder, order, source="an order")
-
-
-def _orders(groups: Iterable[JobGroup], shown: dict[str, str]) -> Iterator[str]:
-    """Yield an order a group, with paths that do not depend on the folder that a process works in.
-
-    `shown` gets the user's names for these paths.
-    """
-    owner = Owner.this(None)
-
-    @cache
-    def whole(path: Path) -> Path:
-        there = path.absolute()
-        shown.setdefault(str(there), str(path))
-        return there
-
-    # Written once, since all orders have the same.
-    known: tuple[ClassificationRequest, Mapping[str, object]] | None = None
-    for group in groups:
-        request, staging = group.jobs[0].request, group.jobs[0].staging
-        if known is None or known[0] is not request:
-            model = replace(request.model, folder=whole(request.model.folder))
-            order = WorkOrder(
-                request=replace(request, model=model, threads=request.threads or 1),
-                staging=Staging(by_whole_path(staging.out), whole(staging.folder)),
-                files=(),
-                owner=owner,
-            )
-            known = request, to_document(order)
-        files = [to_document(_file_order(job, whole)) for job in group.jobs]
-        yield json.dumps({**known[1], "files": files}, allow_nan=False)
-
-
-def _file_order(job: FileJob, whole: Callable[[Path], Path]) -> FileOrder:
-    before = job.previous
-    if before is not None:
-        annotation = replace(before.annotation, path=whole(before.annotation.path))
-        before = replace(before, annotation=annotation)
-    source = replace(job.catalogue.source, path=whole(job.catalogue.source.path))
-    catalogue = replace(job.catalogue, source=source)
-    return replace(narrowed(FileOrder, job), catalogue=catalogue, path=whole(job.path), previous=before)
-
-
-def _as_named(result: FileResult, shown: Mapping[str, str]) -> FileResult:
-    """Return a result whose messages have the paths in the user's form."""
-    return replace(result, reason=spoken(result.reason, shown)) if isinstance(result, Failed) else result
 
 
 def _wait_for(staging: Staging) -> None:
@@ -487,17 +424,10 @@ def _wait_for(staging: Staging) -> None:
 
 # Execution of a plan, the same for every flow: each file is annotated, then all files get their final names.
 
-AnnotateOne = Callable[[FileJob], Output]
 
-
-def finish_outputs(publication: Publication, outputs: Sequence[Output]) -> Published:
-    """Give the outputs their final names, write summary and manifest; return what was published."""
-    return finish(model_at(publication.request.model), publication, outputs)
-
-
-def spread_here(engine: str, annotate: Callable[[], list[FileResult]]) -> list[FileResult]:  # noqa: ARG001 - a task's name
-    """Have the workers of an engine annotate files; return what became of them."""
-    return annotate()
+def here(name: str, work: Callable[[], T]) -> T:  # noqa: ARG001 - a task's name
+    """Do a piece of work in this process."""
+    return work()
 
 
 def _no_run() -> str | None:
@@ -513,14 +443,14 @@ class Steps:
     """The tasks; the flows put Prefect's in their place.
 
     `together` does the files of a group with `annotate`.  `spread` holds the engine of that name while its workers
-    annotate all files.  `identify` gives the run's id, and `mark_crashed` hears of the run whose lock was found, left
-    behind when it was killed.
+    annotate all files.  `finish` publishes the release of that number.  `identify` gives the run's id, and
+    `mark_crashed` hears of the run whose lock was found, left behind when it was killed.
     """
 
     annotate: AnnotateOne = annotate_file
-    together: Callable[[AnnotateOne, JobGroup], list[FileResult]] = annotate_each
-    spread: Callable[[str, Callable[[], list[FileResult]]], list[FileResult]] = spread_here
-    finish: Callable[[Publication, Sequence[Output]], Published] = finish_outputs
+    together: Callable[[AnnotateOne, Work, Group], list[Output | Problem]] = annotate_each
+    spread: Callable[[str, Callable[[], list[Output | Problem]]], list[Output | Problem]] = here
+    finish: Callable[[str, Callable[[], Release]], Release] = here
     identify: Callable[[], str | None] = _no_run
     mark_crashed: Callable[[Owner], None] = _note_killed
 
@@ -532,7 +462,6 @@ GO_ON = "run the same command again to continue"
 def execute(
     make_plan: Callable[[], Plan],
     model: Model,
-    request: ClassificationRequest,
     steps: Steps,
     *,
     engine: Engine,
@@ -554,12 +483,12 @@ def execute(
             steps.mark_crashed(killed)
         if Manifest.read(plan.out) != plan.before:  # another run has finished meanwhile
             plan = make_plan()
-        return carry_out(plan, model, request, steps, engine)
+        return carry_out(plan, model, steps, engine)
 
 
 def _sweep(plan: Plan, steps: Steps) -> None:
     """Remove the files that a killed run left in a folder where nothing is to be done."""
-    if not plan.staging.is_left and not (plan.out / LOCK).exists():
+    if not plan.work.staging.is_left and not (plan.out / LOCK).exists():
         return
     with suppress(OutputFolderError), exclusive(plan.out, run=steps.identify()) as killed:
         if killed:
@@ -567,54 +496,48 @@ def _sweep(plan: Plan, steps: Steps) -> None:
         if Manifest.read(plan.out) == plan.before:
             if plan.before is not None:
                 sweep_sketches(plan.out, {o.name: o for o in plan.before.outputs})
-            plan.staging.open()
-            plan.staging.close()
+            plan.work.staging.open()
+            plan.work.staging.close()
             Manifest.sweep(plan.out)
 
 
 def carry_out(
-    plan: Plan, model: Model, request: ClassificationRequest, steps: Steps, engine: Engine
+    plan: Plan, model: Model, steps: Steps, engine: Engine
 ) -> FinishedClassification | WaitingClassification:
     """Do what is planned, and give it its final names; return what was done."""
-    plan.staging.open()
-    outputs, results = _annotated(plan, request, steps, engine)
-    deferred = {**plan.deferred, **{r.name: r.why for r in results if isinstance(r, Deferred)}}
-    bad = _dated((*plan.quarantined, *_quarantined(plan, results)), plan.before)
+    plan.work.staging.open()
+    outputs, problems = _annotated(plan, steps, engine)
+    deferred = {**plan.deferred, **{r.name: r.reason for r in problems if r.waits}}
+    bad = _dated((*plan.quarantined, *(_quarantined(plan, r) for r in problems if not r.waits)), plan.before)
     stay = [o for name in (*bad, *deferred) if (o := plan.still_good(name))]
     listed = [*outputs, *plan.kept, *stay]
     if not listed and bad:
         # Every file failed: the first error says why.
         raise CatalogError(_with_place(next(iter(bad.values()))))
     if not listed:
-        plan.staging.close()
+        plan.work.staging.close()
         waiting = replace(_folder_result(model, plan), deferred=deferred)
         return WaitingClassification(status="waiting", **vars(waiting))
-    repeated = repeats(listed, plan.staging, request.specification)
+    repeated = repeats(listed, plan.work.staging, plan.work.specification)
     for sentence in repeated:
         tell().note(f"before publication: {sentence}")
     away = {*plan.retired, *(j.name for j in plan.jobs if j.in_the_way)}
     if plan.before:
         away |= {*bad, *deferred} - {o.name for o in stay}
-    publication = Publication(
-        request=request,
-        staging=plan.staging,
-        release=plan.before.release + 1 if plan.before else 1,
-        retire=tuple(sorted(away)),
+    release = Release(
+        number=plan.before.release + 1 if plan.before else 1,
+        retired=tuple(sorted(away)),
         quarantined=tuple(bad[name] for name in sorted(bad)),
         deferred=deferred,
         repeats=repeated,
-        why={job.name: job.why for job in plan.jobs if not job.finished},
-        before=_before(plan),
-        report=plan.policy == "release",
-        catalogues=_catalogues(plan),
     )
     check_held(plan.out)
     check_terminated()
-    published = steps.finish(publication, listed)
-    work = replace(
-        _folder_result(model, plan, listed, published.totals),
-        release=published.release,
-        retired=published.retired,
+    release = steps.finish(str(release.number), lambda: publish(model, plan, release, listed))
+    done = replace(
+        _folder_result(model, plan, listed, release.totals),
+        release=release.number,
+        retired=release.retired,
         quarantined={name: q.reason for name, q in bad.items()},
         stale=tuple(sorted(o.name for o in stay)),
         deferred=deferred,
@@ -622,45 +545,39 @@ def carry_out(
     )
     return FinishedClassification(
         status="done",
-        **vars(work),
-        drifted=published.drifted,
-        report=published.report,
-        difference=published.difference,
+        **vars(done),
+        drifted=tuple(drifted(release.totals.drift)) if release.totals else (),
+        report=release.report,
+        difference=release.difference,
     )
 
 
-def _annotated(
-    plan: Plan, request: ClassificationRequest, steps: Steps, engine: Engine
-) -> tuple[list[Output], list[FileResult]]:
-    """Annotate the files of the plan; return the outputs of all jobs, and the results of the files done now."""
+def _annotated(plan: Plan, steps: Steps, engine: Engine) -> tuple[list[Output], list[Problem]]:
+    """Annotate the files of the plan; return the outputs of all jobs, and the problems of the files tried now."""
     to_do = [job for job in plan.jobs if job.to_do]
-    results: list[FileResult] = []
+    results: list[Output | Problem] = []
     if to_do:
         what = to_do[0].name if len(to_do) == 1 else f"{len(to_do):,} files"
         tell().start(what, sum(job.n_rows for job in to_do), "rows")
     with stop_points(GO_ON, piece="the files that the workers have in hand") as stop:
         if to_do and engine.is_remote:
-            handed = [_job_group(group, plan, request) for group in groups(to_do, MOST_ORDERS)]
-            results += steps.spread(engine.name, lambda: spread(engine, handed, stop))
+            handed = groups(to_do, MOST_ORDERS)
+            results += steps.spread(engine.name, lambda: spread(engine, plan.work, handed, stop))
             to_do = []
         for group in groups(to_do):
             stop()
-            results += steps.together(steps.annotate, _job_group(group, plan, request))
+            results += steps.together(steps.annotate, plan.work, group)
             if len(results) < len(to_do):
                 stop()
-    done = {r.name: r.output for r in results if isinstance(r, Annotated)}
+    done = {r.name: r for r in results if isinstance(r, Output)}
     staged = {job.name: job.named(job.staged) for job in plan.jobs if job.staged}
     outputs = [o for job in plan.jobs if (o := job.finished or staged.get(job.name) or done.get(job.name))]
-    return outputs, results
+    return outputs, [r for r in results if isinstance(r, Problem)]
 
 
-def _quarantined(plan: Plan, results: Sequence[FileResult]) -> list[Quarantined]:
-    jobs = {job.name: job for job in plan.jobs}
-    return [
-        Quarantined(r.name, _input_path(jobs[r.name], plan), plan.brought.spoken(r.reason), r.input)
-        for r in results
-        if isinstance(r, Failed)
-    ]
+def _quarantined(plan: Plan, problem: Problem) -> Quarantined:
+    path = next(job.input_path(plan.out) for job in plan.jobs if job.name == problem.name)
+    return Quarantined(problem.name, path, plan.brought.spoken(problem.reason), problem.input)
 
 
 def _dated(bad: Sequence[Quarantined], before: Manifest | None) -> dict[str, Quarantined]:
@@ -674,47 +591,6 @@ def _with_place(bad: Quarantined) -> str:
     """Return why a file failed, with its name where the reason lacks it."""
     name = bad.input_path.rpartition("/")[2]
     return bad.reason if name in bad.reason else f"{name}: {bad.reason}"
-
-
-def _input_path(job: Job, plan: Plan) -> str:
-    """Return the path of a file relative to the output folder, or its URL."""
-    return job.input_path or os.path.relpath(job.path, plan.out)
-
-
-def _catalogues(plan: Plan) -> tuple[InputCatalogue, ...]:
-    """Return the sources that are folders, each once: a catalogue may have files beside those with rows."""
-    catalogues = {job.opened.catalogue.source: job.opened.catalogue for job in plan.jobs}
-    return tuple(c.unlisted() for source, c in catalogues.items() if source.is_folder)
-
-
-def _job_group(group: Group, plan: Plan, request: ClassificationRequest) -> JobGroup:
-    return JobGroup(group.label, tuple(_file_job(job, plan, request) for job in group.jobs))
-
-
-def _file_job(job: Job, plan: Plan, request: ClassificationRequest) -> FileJob:
-    return FileJob(
-        request=request,
-        staging=plan.staging,
-        catalogue=job.opened.catalogue.unlisted(),
-        path=job.path,
-        input_path=_input_path(job, plan),
-        name=job.name,
-        input=job.state,
-        previous=_previous(job, plan, request.specification),
-        census_rows=rows_a_file(len(plan.jobs)),
-    )
-
-
-def _previous(job: Job, plan: Plan, specification: Specification) -> PreviousAnnotation | None:
-    """Return the output that is replaced, for the difference report of a release."""
-    if plan.policy != "release" or plan.before is None or job.previous is None or plan.before.prefix is None:
-        return None
-    identity = specification.catalog.id
-    return PreviousAnnotation(
-        annotation=Annotation(plan.out / job.name, plan.before.prefix, tuple(plan.before.details.classes)),
-        by_row=job.previous.input.sha256 == job.state.sha256,
-        id_column=identity and specification.target.columns.get(identity, identity),
-    )
 
 
 def _before(plan: Plan) -> EarlierRelease | None:
@@ -737,7 +613,7 @@ def _folder_result(
         }
         | {
             job.name: FileWork(
-                input=job.input_path or str(job.path), n_rows=job.n_rows, to_do=job.to_do, why=job.why
+                input=job.url or str(job.path), n_rows=job.n_rows, to_do=job.to_do, why=job.why
             )
             for job in plan.jobs
         },

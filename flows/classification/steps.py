@@ -16,9 +16,9 @@ from catalogs.errors import OutputExistsError
 from flows.classification._census import CensusWish, with_stated_bias
 from flows.classification._class_shares import chosen_shift
 from flows.classification._plan import (
-    ClassificationRequest,
     Plan,
     Policy,
+    Work,
     hashes_on,
     known_outputs,
     make_plan,
@@ -39,7 +39,8 @@ from flows.runs.allowed_roots import OutputFolder, check_scheduler
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import output_folder
 from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult, Value, published
-from flows.specification.specification import Specification
+from flows.runs.staging import Staging
+from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import read_specification
 
 __all__ = [
@@ -154,15 +155,19 @@ def _classified(
         if limit is not None:
             return trial(sources, loaded, settings, limit)
         verify = request.verify
+        work = Work(
+            model=stored,
+            specification=settings,
+            wish=wish,
+            threads=request.threads,
+            staging=Staging.of(folder, loaded.label, specification_hash(settings)),
+        )
 
         def plan() -> Plan:
-            brought = mirror.bring(sources, known_outputs(folder, loaded, settings, verify=verify))
-            return make_plan(
-                brought, loaded, settings, folder, policy=policy, verify=verify, hashes=hashes_on(engine)
-            )
+            brought = mirror.bring(sources, known_outputs(work, loaded, verify=verify))
+            return make_plan(brought, loaded, work, policy=policy, verify=verify, hashes=hashes_on(engine))
 
-        work = ClassificationRequest(model=stored, specification=settings, threads=request.threads, wish=wish)
-        return execute(plan, loaded, work, steps, engine=engine, dry_run=dry_run)
+        return execute(plan, loaded, steps, engine=engine, dry_run=dry_run)
 
 
 def _stated(request: ClassifyRequest) -> Specification | None:
@@ -218,7 +223,13 @@ def _reprocessed(
         update={"shift": chosen_shift(loaded, wanted.shift)}
     )
     settings = with_stated_bias(settings, loaded, wanted)
-
+    work = Work(
+        model=stored,
+        specification=settings,
+        wish=CensusWish.of(loaded, wanted),
+        threads=request.threads,
+        staging=Staging.of(folder, loaded.label, specification_hash(settings)),
+    )
     where = chosen_engine(request.engine, wanted)
     with (
         fetching(
@@ -233,25 +244,18 @@ def _reprocessed(
             _check_same_name(before, stored.name, folder)
             unknown = [] if dry_run else _unknown_files(local_sources(sources), before, folder)
             writing = still_written(unknown, quiet=request.quiet_seconds, patience=request.patience)
-            brought = mirror.bring(sources, known_outputs(folder, loaded, settings, verify=verify))
+            brought = mirror.bring(sources, known_outputs(work, loaded, verify=verify))
             return make_plan(
                 brought,
                 loaded,
-                settings,
-                folder,
+                work,
                 policy="release",
                 verify=verify,
                 deferred=writing,
                 hashes=hashes_on(engine),
             )
 
-        work = ClassificationRequest(
-            model=stored,
-            specification=settings,
-            threads=request.threads,
-            wish=CensusWish.of(loaded, wanted),
-        )
-        return execute(plan, loaded, work, steps, engine=engine, dry_run=dry_run)
+        return execute(plan, loaded, steps, engine=engine, dry_run=dry_run)
 
 
 def named_folder(request: ReprocessRequest, wanted: Specification) -> Named:

@@ -377,7 +377,7 @@ def test_a_scheduler_killed_and_the_commands_of_the_page(
 def annotated_again(survey: Path, name: str) -> int:
     """Go on with threads; return how many files were annotated."""
     done = []
-    steps = replace(DIRECT, annotate=lambda job: done.append(job.name) or DIRECT.annotate(job))
+    steps = replace(DIRECT, annotate=lambda work, job: done.append(job.name) or DIRECT.annotate(work, job))
     assert classified(survey, name, steps=steps).status == "done"
     return len(done)
 

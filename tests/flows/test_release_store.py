@@ -17,7 +17,7 @@ import pytest
 
 from catalogs.errors import CatalogError
 from catalogs.remote.object_store import ObjectStore
-from flows.classification._plan import FileJob
+from flows.classification._plan import Job, Work
 from flows.classification.census_taking import take_census
 from flows.classification.execution import DIRECT, Steps, annotate_file
 from flows.classification.request import CensusRequest
@@ -198,12 +198,12 @@ def one_after_the_other(keys: list[str], then: Callable[[], None] = lambda: None
     """Return steps that annotate a file once the one before is in the store, and `then` do something."""
     done: list[str] = []
 
-    def annotate(job: FileJob) -> Output:
+    def annotate(work: Work, job: Job) -> Output:
         if done:
             wait_for(lambda: keys, "a file to be sent", patience=30, between=0.01)
             then()
         done.append(job.name)
-        return annotate_file(job)
+        return annotate_file(work, job)
 
     return replace(DIRECT, annotate=annotate)
 

@@ -155,7 +155,9 @@ def test_killed_at_any_step_a_rerun_gives_the_same_bytes(work: Path, step: str, 
     counted = []
     run(
         work,
-        steps=replace(DIRECT, annotate=lambda job: (counted.append(job.name), DIRECT.annotate(job))[1]),
+        steps=replace(
+            DIRECT, annotate=lambda given, job: (counted.append(job.name), DIRECT.annotate(given, job))[1]
+        ),
     )
     assert len(counted) == {"annotate": 1, "finish": 0}[step]
     assert lasting_contents(work / "out") == expected
@@ -185,9 +187,9 @@ def test_killed_between_two_final_names(work: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_ctrl_c_finishes_the_file_in_hand(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def annotate(job: Any) -> Any:
+    def annotate(given: Any, job: Any) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
-        return DIRECT.annotate(job)
+        return DIRECT.annotate(given, job)
 
     with pytest.raises(Interrupted, match="run the same command again"):
         run(work, steps=replace(DIRECT, annotate=annotate))
@@ -195,7 +197,9 @@ def test_ctrl_c_finishes_the_file_in_hand(work: Path, capsys: pytest.CaptureFixt
     counted = []
     run(
         work,
-        steps=replace(DIRECT, annotate=lambda job: (counted.append(job.name), DIRECT.annotate(job))[1]),
+        steps=replace(
+            DIRECT, annotate=lambda given, job: (counted.append(job.name), DIRECT.annotate(given, job))[1]
+        ),
     )
     assert counted == ["survey.parquet"]
 
@@ -203,10 +207,10 @@ def test_ctrl_c_finishes_the_file_in_hand(work: Path, capsys: pytest.CaptureFixt
 def test_ctrl_c_at_the_last_file_says_that_all_is_done(
     work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def annotate(job: Any) -> Any:
+    def annotate(given: Any, job: Any) -> Any:
         if job.name == "survey.parquet":
             os.kill(os.getpid(), signal.SIGINT)
-        return DIRECT.annotate(job)
+        return DIRECT.annotate(given, job)
 
     assert run(work, steps=replace(DIRECT, annotate=annotate)).status == "done"
     first, second = capsys.readouterr().err.splitlines()
@@ -253,10 +257,10 @@ def test_an_overwriting_run_that_stops_changes_nothing(work: Path) -> None:
     run(work)
     before, label = lasting_contents(work / "out"), other_model(work)
 
-    def annotate(job: Any) -> Any:
+    def annotate(given: Any, job: Any) -> Any:
         if job.name == "survey.parquet":
             raise KeyboardInterrupt
-        return DIRECT.annotate(job)
+        return DIRECT.annotate(given, job)
 
     with pytest.raises(KeyboardInterrupt):
         run(work, model=label, overwrite=True, steps=replace(DIRECT, annotate=annotate))
@@ -375,10 +379,10 @@ def test_an_output_folder_that_cannot_be(work: Path) -> None:
 
 
 def test_two_runs_at_once(work: Path) -> None:
-    def annotate(job: Any) -> Any:
+    def annotate(given: Any, job: Any) -> Any:
         with pytest.raises(OutputFolderError, match="another run is writing to"):
             run(work)
-        return DIRECT.annotate(job)
+        return DIRECT.annotate(given, job)
 
     assert run(work, steps=replace(DIRECT, annotate=annotate)).status == "done"
 

@@ -23,7 +23,7 @@ from catalogs.files.atomic import StorageError
 from catalogs.table_choice import TableChoice
 from flows.classification import _plan
 from flows.classification import _plan as room
-from flows.classification._plan import FileJob, FileResult, JobGroup
+from flows.classification._plan import Group, Job, Problem, Work
 from flows.classification.execution import DIRECT
 from flows.cli.app import run
 from flows.documents import from_document, to_document
@@ -389,10 +389,10 @@ def test_the_last_good_copy_of_a_file_that_was_damaged_since_stays(release: Rele
 def test_damage_found_while_reading(release: Release) -> None:
     annotate = DIRECT.annotate
 
-    def fails(job: FileJob) -> Output:
+    def fails(work: Work, job: Job) -> Output:
         if job.name == "p2.parquet":
             raise ValueError("a page   of\n<b>nonsense</b>")
-        return annotate(job)
+        return annotate(work, job)
 
     told = release.run(steps=replace(DIRECT, annotate=fails))
     assert told.quarantined == {"p2.parquet": "ValueError: a page of <b>nonsense</b>"}
@@ -436,7 +436,7 @@ def test_what_is_every_files_fault_is_an_error(release: Release) -> None:
 
 
 def test_what_every_file_fails_at_is_an_error(release: Release) -> None:
-    def fails(_: dict) -> dict:
+    def fails(*_: object) -> Output:
         raise ValueError("nonsense")
 
     with pytest.raises(CatalogError, match="ValueError: nonsense"):
@@ -447,7 +447,7 @@ def test_what_every_file_fails_at_is_an_error(release: Release) -> None:
 def test_no_room_ends_the_run(release: Release) -> None:
     import errno
 
-    def fails(_: dict) -> dict:
+    def fails(*_: object) -> Output:
         raise OSError(errno.EROFS, "Read-only file system", str(release.out / "p0.parquet"))
 
     with pytest.raises(OSError, match="Read-only"):
@@ -458,8 +458,8 @@ def changing(name: str, change: Callable[[Path], object]) -> Any:
     """Return steps in the midst of which an input changes."""
     annotate = DIRECT.annotate
 
-    def changed(job: FileJob) -> Output:
-        done = annotate(job)
+    def changed(work: Work, job: Job) -> Output:
+        done = annotate(work, job)
         if job.name == name:
             change(job.path)
         return done
@@ -536,10 +536,10 @@ def test_nothing_but_half_copied_files(release: Release, monkeypatch: pytest.Mon
 
 
 def test_two_runs_at_once(release: Release) -> None:
-    def twice(job: FileJob) -> Output:
+    def twice(work: Work, job: Job) -> Output:
         with pytest.raises(OutputFolderError, match="another run is writing to"):
             release.run()
-        return DIRECT.annotate(job)
+        return DIRECT.annotate(work, job)
 
     assert release.run(steps=replace(DIRECT, annotate=twice)).status == "done"
 
@@ -674,9 +674,9 @@ def test_a_thousand_files(release: Release, monkeypatch: pytest.MonkeyPatch) -> 
         os.link(release.folder / "release/p0.parquet", release.folder / f"release/q{i:04d}.parquet")
     counted = []
 
-    def together(annotate: Any, group: JobGroup) -> list[FileResult]:
+    def together(annotate: Any, work: Work, group: Group) -> list[Output | Problem]:
         counted.append(len(group.jobs))
-        return DIRECT.together(annotate, group)
+        return DIRECT.together(annotate, work, group)
 
     release.run(steps=replace(DIRECT, together=together))
     assert sum(counted) == 1004
