@@ -28,7 +28,7 @@ from flows.classification import _plan
 from flows.classification.request import ClassifyRequest
 from flows.classification.steps import classify
 from flows.engines._dask import DaskEngine
-from flows.engines.choice import EngineChoice
+from flows.engines.engine import EngineChoice
 from flows.runs.manifest import MANIFEST, Manifest
 from flows.training.request import TrainRequest
 from flows.training.steps import train

@@ -12,13 +12,12 @@ from prefect.context import FlowRunContext
 from flows.classification import steps as classification
 from flows.classification.execution import annotate_each, here
 from flows.classification.request import ClassifyRequest
-from flows.inputs.resolve import check_parameters
+from flows.inputs.source import check_parameters
 from flows.models.store import Store
 from flows.orchestration.messages import started_name
 from flows.orchestration.results import RESULTS
-from flows.orchestration.run_page import keep_run, mark_crashed, progress_kept, run_id
-from flows.orchestration.run_state import run_name
-from flows.orchestration.signature import takes
+from flows.orchestration.run_page import keep_run, mark_crashed, run_id, run_logged
+from flows.orchestration.run_state import run_name, takes
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import folder_here
 from flows.runs.results import ClassificationResult
@@ -72,6 +71,6 @@ def classify(request: ClassifyRequest) -> ClassificationResult:
     if FlowRunContext.get() is None:
         return classification.classify(request)
     check_parameters(request.catalogues)
-    with progress_kept("classify"):
+    with run_logged("classify"):
         result = classification.classify(request, steps=STEPS)
         return keep_run("classify", result)

@@ -12,12 +12,9 @@ from prefect.input import RunInput, create_flow_run_input, read_flow_run_input
 from prefect.logging import get_run_logger
 from pydantic import Field
 
-from flows.orchestration.links import page_of
 from flows.orchestration.results import RESULTS
-from flows.orchestration.run_log import run_logged
-from flows.orchestration.run_page import keep_link, keep_markdown
-from flows.orchestration.run_state import answer_of, completed, run_name
-from flows.orchestration.signature import takes
+from flows.orchestration.run_page import keep_link, keep_markdown, page_of, run_logged
+from flows.orchestration.run_state import answer_of, completed, run_name, takes
 from flows.release import record
 from flows.release.check import Checked, check_table
 from flows.release.draft import draft

@@ -14,9 +14,8 @@ from flows.classify import STEPS
 from flows.models.store import Store
 from flows.orchestration.messages import started_name
 from flows.orchestration.results import RESULTS
-from flows.orchestration.run_page import keep_run, progress_kept
-from flows.orchestration.run_state import run_name
-from flows.orchestration.signature import takes
+from flows.orchestration.run_page import keep_run, run_logged
+from flows.orchestration.run_state import run_name, takes
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import folder_here
 from flows.runs.results import ReleaseResult
@@ -45,6 +44,6 @@ def reprocess(request: ReprocessRequest) -> ReleaseResult:
     """Bring a release up to date: classify what is new or changed, retire what is gone, report the differences."""
     if FlowRunContext.get() is None:
         return reprocessing.reprocess(request)
-    with progress_kept("reprocess"):
+    with run_logged("reprocess"):
         result = reprocessing.reprocess(request, steps=STEPS)
         return keep_run("reprocess", result)

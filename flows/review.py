@@ -10,9 +10,8 @@ from prefect.context import FlowRunContext
 
 from flows.classification.feature_space import feature_space
 from flows.orchestration.results import RESULTS
-from flows.orchestration.run_log import run_logged
-from flows.orchestration.run_state import completed, run_name
-from flows.orchestration.signature import takes
+from flows.orchestration.run_page import run_logged
+from flows.orchestration.run_state import completed, run_name, takes
 from flows.reviews import selection as reviewing
 from flows.reviews.request import ReviewRequest
 from flows.reviews.selection import ReviewResult

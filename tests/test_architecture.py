@@ -34,7 +34,7 @@ DEFERRED = {
     "flows.classification.request": "the command line's options: `blr --help` reads no specification",
     "flows.training.request": "the command line's options: `blr --help` reads no specification",
     "flows.deployed": "a run is of one flow, and does not wait for the others",
-    "flows.engines.choice": "distributed: an extra, and most runs use threads",
+    "flows.engines.engine": "distributed: an extra, and most runs use threads",
     "flows.models.listing": "SciPy: a list of models shows skills and computes none",
     "flows.classification._difference": "pandas: most releases are compared row by row",
     "catalogs.fits._compressed": "astropy: few FITS files are compressed by tiles",

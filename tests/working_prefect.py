@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from flows.orchestration.home import start_home_server
+from flows.orchestration.settings import start_home_server
 
 PATIENCE = 90.0
 

@@ -27,8 +27,8 @@ from flows.classification.scoring import Scorer, check_copies
 from flows.engines.engine import Engine
 from flows.errors import UsageError
 from flows.features.units import unchecked
-from flows.inputs.files import OpenedFile, copy_name_of, find_files
-from flows.inputs.source import Brought, InputCatalogue, InputFile, Known, Origin
+from flows.inputs.opening import OpenedFile, find_files
+from flows.inputs.source import Brought, InputCatalogue, InputFile, Known, Origin, copy_name_of
 from flows.models.model import Model
 from flows.models.store_folder import StoredModel
 from flows.runs.allowed_roots import OutputFolder

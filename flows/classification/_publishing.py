@@ -23,7 +23,7 @@ from flows.classification.scoring import Scorer, flag_names, kept_columns, prove
 from flows.documents import write_document
 from flows.errors import OutputFolderError
 from flows.features.drift import drift, total_counts
-from flows.inputs.files import open_source
+from flows.inputs.opening import open_source
 from flows.models.description import why_no_error
 from flows.models.model import Model
 from flows.models.row_files import LabelledObjects

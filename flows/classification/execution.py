@@ -41,7 +41,7 @@ from flows.classification._tally import ObjectSurvey
 from flows.classification.scoring import KnownRows, Scorer, budget_threshold, kept_columns, provenance
 from flows.engines.engine import Engine, Lost
 from flows.errors import EngineError, FlowError, OutputFolderError
-from flows.inputs.files import open_source
+from flows.inputs.opening import open_source
 from flows.inputs.source import spoken
 from flows.models.model import Model, read_model
 from flows.models.row_files import read_labelled_identifiers

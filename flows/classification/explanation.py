@@ -25,7 +25,7 @@ from flows.classification.request import ExplainRequest
 from flows.classification.scoring import Scorer, annotation_settings
 from flows.errors import UsageError
 from flows.inputs.opening import ObjectRow, find_object, opened, read_object
-from flows.inputs.resolve import resolve_sources
+from flows.inputs.source import resolve_sources
 from flows.models.model import Model
 from flows.models.row_files import LabelledObjects
 from flows.models.store import Store

@@ -37,8 +37,7 @@ from flows.features.columns import ColumnMapping
 from flows.features.drift import feature_counts, total_counts
 from flows.features.reader import FeatureBatch, FeatureReader, check_target_marks, target_reader, target_table
 from flows.features.units import converted
-from flows.inputs.files import find_files, open_source
-from flows.inputs.opening import thinned
+from flows.inputs.opening import find_files, open_source, thinned
 from flows.inputs.source import InputCatalogue, LocalSource
 from flows.models.description import ESTIMATED
 from flows.models.model import Model

@@ -27,11 +27,17 @@ from flows.classification._tally import summarise
 from flows.classification.execution import DIRECT, Steps, execute
 from flows.classification.request import ClassifyRequest, ReprocessRequest
 from flows.classification.scoring import Scorer, annotation_settings, check_copies, settled
-from flows.engines.choice import EngineChoice
+from flows.engines.engine import EngineChoice
 from flows.inputs.fetching import fetching
 from flows.inputs.opening import first_rows, opened
-from flows.inputs.resolve import check_apart, check_no_copies_below, resolve_sources
-from flows.inputs.source import LocalSource, Source, local_sources
+from flows.inputs.source import (
+    LocalSource,
+    Source,
+    check_apart,
+    check_no_copies_below,
+    local_sources,
+    resolve_sources,
+)
 from flows.inputs.still_written import still_written
 from flows.models.model import Model
 from flows.models.store import Store

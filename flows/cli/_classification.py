@@ -59,7 +59,7 @@ def run_classify(request: ClassifyRequest, options: RunOptions) -> None:
         if options.dry_run or not runs_as_flow(options.prefect):
             result = steps.classify(request, dry_run=options.dry_run)
         else:
-            from flows.inputs.resolve import check_parameters
+            from flows.inputs.source import check_parameters
 
             check_parameters(request.catalogues)
             from flows.classify import classify

@@ -26,8 +26,7 @@ from flows.draft.inspection import (
 from flows.draft.request import InitRequest, InspectRequest
 from flows.errors import OutputFolderError
 from flows.inputs.opening import opened_together
-from flows.inputs.resolve import check_no_secret, resolve_one
-from flows.inputs.source import RemoteSource
+from flows.inputs.source import RemoteSource, check_no_secret, resolve_one
 
 MOST_CLASSES = 12
 """Classes that a line names."""

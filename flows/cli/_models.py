@@ -16,7 +16,7 @@ from flows.models.description import ModelDescription, noise_words, shift_words
 from flows.models.promotion import DecidedPromotion, RejectedPromotion, UndonePromotion, promote, reject, undo
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
-from flows.orchestration.home import connect
+from flows.orchestration.settings import connect
 from flows.reports.answers import answer_lines, training_answers
 from flows.reports.comparison_tables import comparison_tables, decision_table
 from flows.reports.data import ReportParts
@@ -143,7 +143,7 @@ def run_promote(request: PromoteRequest, options: PromoteOptions) -> None:
         raise UsageError("got several of --if-better, --reject and --undo, expected one; choose one")
     result = _decided(request, options)
     if result.status in {"promoted", "undone"} and connect(console_level="CRITICAL") is not None:
-        from flows.orchestration.events import model_promoted
+        from flows.orchestration.run_page import model_promoted
 
         model_promoted(result.model, previous=result.previous, who=result.who, why=result.why)
     show(result, _show_promoted, json=options.json)

@@ -23,7 +23,7 @@ from rich.text import Text
 from catalogs.remote.urls import scrubbed
 from flows.documents import Dataclass, to_document
 from flows.errors import FlowError, Interrupted, Terminated, UsageError
-from flows.orchestration.home import connect, start_home_server
+from flows.orchestration.settings import connect, start_home_server
 from flows.reports.report_table import ReportTable, to_rich
 from flows.runs.progress import listening, tell
 

@@ -13,8 +13,14 @@ from types import FrameType
 from flows.cli._options import AutomateOptions, ServeOptions, UiOptions
 from flows.errors import UsageError
 from flows.orchestration.deployments import FILE, AutomationsResult, deployments, deployments_text
-from flows.orchestration.home import connect, start_home_server
-from flows.orchestration.settings import Server, configured_server, prefect_environment, without_credentials
+from flows.orchestration.settings import (
+    Server,
+    configured_server,
+    connect,
+    prefect_environment,
+    start_home_server,
+    without_credentials,
+)
 
 
 def run_deployments(out: Path | None) -> None:

@@ -1,8 +1,6 @@
 """Where work is done: on threads of this machine, or on the workers of a Dask cluster.
 
-- `choice`: Which engine a user has named: threads, processes of this machine, or a scheduler.
-- `engine`: Where work is done: what an engine is, the threads of this machine, and results in the order of their
-  jobs.
+- `engine`: Where work is done: which engine a user has named, what an engine is, and the threads of this machine.
 
 For this folder alone:
 
@@ -10,4 +8,6 @@ For this folder alone:
   lost.
 """
 
-__all__ = ["choice", "engine"]
+__all__ = [
+    "engine",
+]

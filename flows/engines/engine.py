@@ -1,19 +1,23 @@
-"""Where work is done: what an engine is, the threads of this machine, and results in the order of their jobs."""
+"""Where work is done: which engine a user has named, what an engine is, and the threads of this machine."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from blr.threads import ordered_map
-from flows.errors import EngineError
+from flows.errors import EngineError, UsageError
 
 __all__ = [
     "FAN_IN",
+    "THREADS_HERE",
     "Engine",
+    "EngineChoice",
     "Lost",
     "ThreadEngine",
     "Tree",
@@ -22,6 +26,8 @@ __all__ = [
     "working_here",
     "working_on",
 ]
+
+# Where work is done: what an engine is, the threads of this machine, and results in the order of their jobs.
 
 # What an engine does: `map` and `reduce`; and the tree in which `reduce` adds.
 #
@@ -208,3 +214,100 @@ def in_order(
             while following in waiting:
                 yield items[following], waiting.pop(following)
                 following += 1
+
+
+# Which engine a user has named: threads, processes of this machine, or a scheduler.
+
+
+ADDRESS = re.compile(r"(tcp|tls)://(\[[0-9A-Fa-f:.]+\]|[\w.-]+):\d+")
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """So many `processes` of this machine; or a scheduler, by its `address` or its `file`; or else threads.
+
+    Examples
+    --------
+    >>> EngineChoice.parse("local:4", key="--engine").processes
+    4
+    """
+
+    processes: int = 0
+    address: str = ""
+    file: Path | None = None
+
+    @classmethod
+    def parse(cls, text: str, *, key: str, base: Path = Path()) -> EngineChoice:
+        """Return the engine that a text names; a scheduler file may be relative to `base`.
+
+        Raises
+        ------
+        UsageError
+            If the text names none; `key` says where the text stands.
+        """
+        if text == "threads":
+            return THREADS_HERE
+        if re.fullmatch(r"local:[1-9]\d{0,2}", text):
+            return cls(processes=int(text.removeprefix("local:")))
+        if ADDRESS.fullmatch(text):
+            return cls(address=text)
+        if text.endswith(".json") and "://" not in text:
+            return cls(file=base / text)
+        raise UsageError(
+            f"{key}: got '{text}', expected threads, local:N for N processes of this machine, tcp://HOST:PORT of a "
+            "Dask scheduler, or the path of its scheduler file (*.json)"
+        )
+
+    @classmethod
+    def chosen(cls, asked: str | None, stated: str | None, *, base: Path) -> tuple[EngineChoice, str]:
+        """Return the engine that is `asked` for, else the one `stated` in a specification; and which key names it.
+
+        Paths in a specification start at the folder `base`.  UsageError as of `parse`.
+        """
+        if asked is not None:
+            return cls.parse(asked, key="engine"), "engine"
+        if stated is not None:
+            return cls.parse(stated, key="run.engine", base=base), "run.engine"
+        return THREADS_HERE, "engine"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the work is done on threads of this process."""
+        return self == THREADS_HERE
+
+    def __str__(self) -> str:
+        if self.processes:
+            return f"local:{self.processes}"
+        return self.address or str(self.file or "threads")
+
+    @contextmanager
+    def opened(self, threads: int) -> Iterator[Engine]:
+        """Give the engine, as long as the block lasts; workers are asked for when there is work for them.
+
+        `threads` is for the threads of this process.
+
+        Raises
+        ------
+        EngineError
+            If workers are asked for, and the package `distributed` is not installed.
+        """
+        if self.is_here:
+            yield ThreadEngine(threads)
+            return
+        try:
+            # Distributed is an extra, and takes a second to import: most runs use threads.
+            from flows.engines._dask import DaskEngine  # noqa: PLC0415
+        except ImportError as error:
+            raise EngineError(
+                f"got the engine {self}, which needs Dask, but {error.name} is not installed; install it: "
+                "pip install 'galaxyblr[dask]'"
+            ) from error
+        engine = DaskEngine(str(self), processes=self.processes, address=self.address, file=self.file)
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+
+THREADS_HERE = EngineChoice()
+"""Threads of this process: the default."""

@@ -23,7 +23,6 @@ from catalogs.remote.listing import Listing, Place, as_it_is_now, remote_listing
 from catalogs.remote.remote_file import RemoteFile
 from catalogs.remote.urls import file_name, has_secret, shown
 from flows.errors import FlowError, Interrupted, OutputFolderError, UsageError
-from flows.inputs.files import copy_name
 from flows.inputs.source import (
     Brought,
     Known,
@@ -31,6 +30,7 @@ from flows.inputs.source import (
     Origin,
     RemoteSource,
     Source,
+    copy_name,
     local_sources,
     spoken,
 )

@@ -1,11 +1,13 @@
-"""Catalogues that are opened: whole, one object's row, or in pieces for workers."""
+"""Catalogues that are opened: file by file, damaged ones set aside; whole; one object's row; or pieces for workers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -14,20 +16,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Checksums, Divisible, Partition, verified
-from catalogs.formats import joined, open_listing
+from catalogs.errors import CatalogError, FormatError
+from catalogs.formats import joined, open_files, open_listing, tables_of
+from catalogs.hats import catalog as hats
 from catalogs.parquet import dataset as parquet
 from catalogs.remote.listing import Listing
 from catalogs.table_choice import TableChoice
+from catalogs.writing.conversion import copied
+from flows.errors import UsageError
 from flows.inputs.fetching import fetched_sources, listing_of
-from flows.inputs.source import LocalSource, RemoteSource, Source, check_links
+from flows.inputs.source import InputCatalogue, InputFile, LocalSource, RemoteSource, Source, check_links
 from flows.runs.progress import tell
 
 __all__ = [
     "ObjectRow",
+    "OpenedFile",
     "Piece",
     "Workers",
+    "find_files",
     "find_object",
     "first_rows",
+    "open_source",
     "opened",
     "opened_together",
     "opened_whole",
@@ -36,6 +45,144 @@ __all__ = [
     "thinned",
     "with_checksums",
 ]
+
+# The files of a source: their states, and the catalogue that they are.
+
+# The files of what the user named, opened as catalogues; damaged ones are set aside, not in the way of the others.
+#
+# A folder or a pattern is one catalogue of many files.  Where it does not open, each file is tried by itself, and the
+# catalogue is opened without those that fail.
+
+Check = Callable[[Catalog], None]
+
+
+@dataclass(frozen=True)
+class OpenedFile:
+    """One file that was opened: its state, its partition, and the catalogue as it was opened; `name` is its copy's."""
+
+    catalogue: InputCatalogue
+    file: InputFile
+    partition: Partition
+    name: str
+
+
+@dataclass
+class _Search:
+    """What is opened, and what fails, on the way through the catalogues."""
+
+    check: Check
+    tolerated: tuple[type[Exception], ...]
+    opened: list[OpenedFile] = field(default_factory=list)
+    failed: dict[Path, Exception] = field(default_factory=dict)
+
+    def look(self, catalogue: InputCatalogue) -> None:
+        """Open a catalogue, as far as it can be."""
+        try:
+            if catalogue.source.is_folder or any(catalogue.read()):
+                self._add(catalogue)
+        except self.tolerated as error:
+            if catalogue.source.is_folder:
+                self._look_at_each(catalogue, error)
+            else:
+                self.failed[catalogue.source.path] = error
+
+    def _look_at_each(self, catalogue: InputCatalogue, why: Exception) -> None:
+        """Open a folder without the files that fail by themselves; if it still fails, without those unlike most."""
+        failing, names = self._tried(catalogue)
+        if not names:
+            raise why
+        if failing:
+            with suppress(*self.tolerated):
+                self._add(catalogue.lacking(failing))
+                self.failed |= failing
+                return
+        failing |= _unlike_most(names)
+        self.failed |= failing
+        self._add(catalogue.lacking(failing))
+
+    def _add(self, catalogue: InputCatalogue) -> None:
+        catalog = open_source(catalogue)
+        self.check(catalog)
+        check_links(catalog, catalogue.source)
+        for name, partition in copied(catalog, catalogue.form).items():
+            if name.startswith("."):
+                raise UsageError(
+                    f"{partition.path}: got a hidden file, expected a name without a '.' before it, since the copy "
+                    "would be hidden in the output folder too; rename the file"
+                )
+            with suppress(FileNotFoundError):  # it has gone since it was opened
+                self.opened.append(OpenedFile(catalogue, catalogue.file(partition.path), partition, name))
+
+    def _tried(self, catalogue: InputCatalogue) -> tuple[dict[Path, Exception], dict[Path, frozenset[str]]]:
+        """Return why files of a folder fail by themselves, and the columns of the others."""
+        failing: dict[Path, Exception] = {}
+        names: dict[Path, frozenset[str]] = {}
+        for file in _with_rows(catalogue):
+            try:
+                catalog = catalogue.choice.open(file)
+                self.check(catalog)
+                names[file] = frozenset(catalog.names)
+            except self.tolerated as error:
+                failing[file] = error
+        return failing, names
+
+
+def _with_rows(catalogue: InputCatalogue) -> Iterator[Path]:
+    """Yield the files of a folder that are there, are to be read, and have rows."""
+    if catalogue.source.kind != "hats":
+        yield from (file.path for file in catalogue.read())
+        return
+    for file in hats.files_with_rows(catalogue.source.path):
+        if file not in catalogue.left_out and file.exists():
+            yield file
+
+
+def find_files(
+    catalogues: Iterable[InputCatalogue], check: Check, *, tolerated: tuple[type[Exception], ...]
+) -> tuple[list[OpenedFile], dict[Path, Exception]]:
+    """Return the files of the catalogues, opened and checked, and why others failed.
+
+    Errors that are not `tolerated` in a file end the search.
+    """
+    search = _Search(check, tolerated)
+    for catalogue in catalogues:
+        search.look(catalogue)
+    return search.opened, search.failed
+
+
+@lru_cache(maxsize=4)
+def open_source(catalogue: InputCatalogue) -> Catalog:
+    """Return an input, opened, without some of a folder's files.
+
+    Remembered for one state of its files, since a folder of a thousand takes seconds, and each of them is asked for.
+    """
+    path, without, choice = catalogue.source.path, catalogue.without, catalogue.choice
+    if not without:
+        return choice.open(path)
+    if catalogue.source.kind == "hats":
+        return hats.open_without(path, without)
+    root, files = tables_of(path)
+    kept = [f for f in files if f.relative_to(root).as_posix() not in without]
+    if not kept:
+        raise FormatError(f"{path}: none of its files can be read; correct or replace them")
+    return open_files(root, kept, choice.open)
+
+
+def _unlike_most(names: Mapping[Path, frozenset[str]]) -> dict[Path, Exception]:
+    """Return the files that have other columns than most."""
+    usual, _ = Counter(names.values()).most_common(1)[0]
+    return {file: _odd(file, columns, usual) for file, columns in names.items() if columns != usual}
+
+
+def _odd(file: Path, names: frozenset[str], usual: frozenset[str]) -> CatalogError:
+    lacks, more = sorted(usual - names), sorted(names - usual)
+    what = " and ".join([f"lacks {lacks}"] * bool(lacks) + [f"has also {more}"] * bool(more))
+    return FormatError(
+        f"{file} {what}, but the other files of its folder do not, expected the same columns in all; correct the file"
+    )
+
+
+# Catalogues that are opened: whole, one object's row, or in pieces for workers.
 
 # Catalogues opened to be read, wherever they are: Parquet at a URL in its place, other formats fetched.
 #

@@ -1,8 +1,9 @@
-"""What the user named: a file, a folder, a pattern or a URL, and the catalogue that it is."""
+"""What the user named, resolved: a file, a folder, a pattern or a URL, and the catalogue that it is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -11,13 +12,17 @@ from types import MappingProxyType
 from typing import Literal
 
 from catalogs.catalog.catalog import Catalog
-from catalogs.files.folders import require_file
-from catalogs.formats import tables_of
+from catalogs.errors import FormatError
+from catalogs.files.folders import is_pattern, require_file, what_is_there
+from catalogs.formats import FORMATS, format_of, tables_of
 from catalogs.hats import catalog as hats
-from catalogs.remote.listing import Listing
+from catalogs.remote.listing import Listing, local_path
+from catalogs.remote.urls import has_secret, is_chained, is_remote, shown
 from catalogs.table_choice import TableChoice
-from catalogs.writing.conversion import converted_key
-from flows.runs.allowed_roots import check_inside
+from catalogs.text import ascii_layout as ascii_tables
+from catalogs.writing.conversion import USUAL, converted_key
+from flows.errors import UsageError
+from flows.runs.allowed_roots import check_inside, check_url
 from flows.runs.manifest import Manifest
 from flows.runs.outputs import FileState, Output, Quarantined
 
@@ -30,9 +35,19 @@ __all__ = [
     "Origin",
     "RemoteSource",
     "Source",
+    "check_apart",
     "check_links",
+    "check_no_copies_below",
+    "check_no_secret",
+    "check_parameters",
+    "copy_name",
+    "copy_name_of",
     "local_sources",
+    "resolve_one",
+    "resolve_sources",
 ]
+
+# What the user named: a file, a folder, a pattern or a URL, and the catalogue that it is.
 
 # What the user named, as it was found first: a file, a folder or a pattern of this machine, or a URL.
 #
@@ -266,6 +281,33 @@ class InputCatalogue:
         return replace(self, files=(), left_out={})
 
 
+def copy_name_of(file: Path, catalogues: Sequence[InputCatalogue]) -> str:
+    """Return what the copy of a file that was not opened would be called."""
+    folders = [c for c in catalogues if c.source.is_folder and c.source.path in file.parents]
+    one = folders[0] if folders else next(c for c in catalogues if c.source.path == file)
+    return copy_name(one.source.name_of(file), one.form, file)
+
+
+def copy_name(name: str, form: str | None, path: Path | None = None) -> str:
+    """Return what the copy of a file that was not opened would be called, as far as its name says what it holds.
+
+    Where the file is at a `path`, its content says it.
+    """
+    if form is None and path is not None and path.is_file() and _is_ascii(path):
+        form = USUAL[ascii_tables.ASCII]
+    if form is None or (form in FORMATS and name.lower().endswith(FORMATS[form].suffixes)):
+        return name
+    return converted_key(name, form)
+
+
+def _is_ascii(path: Path) -> bool:
+    """Say whether a file is a blank-separated or fixed-width table; by its name, where its content does not say it."""
+    try:
+        return format_of(path) is FORMATS[ascii_tables.ASCII]
+    except FormatError:
+        return path.name.lower().endswith(ascii_tables.SUFFIXES)
+
+
 def check_links(catalog: Catalog, source: LocalSource, *, key: str | None = None) -> Catalog:
     """Return an opened catalogue; UsageError where a link in its folder leads out of the configured roots.
 
@@ -274,3 +316,116 @@ def check_links(catalog: Catalog, source: LocalSource, *, key: str | None = None
     for partition in () if source.fetched else catalog.partitions:
         check_inside(partition.path, key=key or str(source.path))
     return catalog
+
+
+# Files and URLs named by the user: globs and relative paths resolved, and a clear error where there is nothing.
+
+WILD = frozenset("*?[")
+
+
+def resolve_sources(patterns: Sequence[str], folder: Path, *, key: str) -> tuple[Source, ...]:
+    """Return the files and URLs that patterns, relative to a folder, mean: each once, those of a glob sorted.
+
+    What a URL's pattern matches is its server's to say, later.  `key` says in the errors who named them.
+    """
+    distinct: dict[str, Path | str] = {}
+    for pattern in patterns:
+        for place in _matches(pattern, folder, key):
+            distinct.setdefault(_spelt_once(place), place)
+    _check_told_apart([place for place in distinct.values() if isinstance(place, str)], key)
+    return tuple(
+        RemoteSource(place) if isinstance(place, str) else LocalSource.at(place)
+        for place in distinct.values()
+    )
+
+
+def resolve_one(name: str | Path, *, key: str) -> Source:
+    """Return the one catalogue that a name means: a pattern's files are one, and are listed when it is opened."""
+    if isinstance(name, str) and is_remote(name):
+        (source,) = resolve_sources([name], Path(), key=key)
+        return source
+    path = Path(name)
+    return LocalSource(path, "pattern") if is_pattern(path) else LocalSource.at(path)
+
+
+def check_no_copies_below(sources: Iterable[Source], out: Path) -> None:
+    """Raise UsageError where copies would be inputs of the next run: they would lie in a folder that is one."""
+    inside = out.resolve()
+    for path in (source.path.resolve() for source in local_sources(sources) if source.is_folder):
+        below = inside.relative_to(path).parts if inside.is_relative_to(path) else ()
+        if below and not any(part.startswith((".", "_")) for part in below):
+            raise UsageError(
+                f"{out}: got an output folder inside the catalogue {path}, so the next run would read its "
+                "own copies, expected a folder outside of it; choose another with --out"
+            )
+
+
+def check_apart(sources: Iterable[Source], out: Path, *, key: str) -> None:
+    """Raise UsageError where an input lies in a release's output folder, or holds it."""
+    inside = out.resolve()
+    for source in local_sources(sources):
+        path = source.path.resolve()
+        if path.is_relative_to(inside) or (source.is_folder and inside.is_relative_to(path)):
+            raise UsageError(
+                f"{key}: got '{source.path}', which contains the output folder {out} or is inside it, "
+                "expected inputs elsewhere; choose another output.folder"
+            )
+
+
+def check_no_secret(patterns: Iterable[str], *, key: str, kept: str, remedy: str) -> None:
+    """Raise UsageError where a URL may hold a secret, and would be kept where others can read it."""
+    for pattern in patterns:
+        if is_remote(pattern) and has_secret(pattern):
+            raise UsageError(
+                f"{key}: got '{shown(pattern)}' with a user, a password or a query, expected a URL without "
+                f"them, since {kept}; {remedy}"
+            )
+
+
+def check_parameters(catalogues: Iterable[object]) -> None:
+    """Raise UsageError where a catalogue's URL may hold a secret: Prefect keeps parameters, and shows them."""
+    kept = "Prefect keeps and shows a run's parameters"
+    remedy = "put passwords into ~/.netrc or the driver's settings, or run without Prefect: add --direct"
+    check_no_secret(map(str, catalogues), key="CATALOG", kept=kept, remedy=remedy)
+
+
+def _spelt_once(place: Path | str) -> str:
+    """Return one spelling for all ways to write a path: relative or absolute, with dots or without."""
+    return os.path.abspath(place) if isinstance(place, Path) else place  # noqa: PTH100  links stay what they are
+
+
+def _matches(pattern: str, folder: Path, key: str) -> Iterable[Path | str]:
+    if is_remote(pattern):
+        return _at_url(pattern, folder, key)
+    path = check_inside(folder / Path(pattern).expanduser(), key=key)
+    if path.exists():
+        return [path]
+    if not WILD.isdisjoint(pattern):
+        # A glob below an absolute folder starts at its root, one below a relative folder here.
+        start = Path(path.anchor)
+        matches = sorted(start.glob(str(path.relative_to(start))))
+        if matches:
+            return [check_inside(match, key=key) for match in matches]  # links may lead elsewhere
+        raise UsageError(f"{key}: got '{path.absolute()}', which no file matches; {what_is_there(path)}")
+    raise UsageError(f"{key}: got '{path.absolute()}', which does not exist; {what_is_there(path)}")
+
+
+def _at_url(url: str, folder: Path, key: str) -> Iterable[Path | str]:
+    if is_chained(url):
+        raise UsageError(
+            f"{key}: got '{shown(url)}', which is a file inside an archive, expected the URL of a plain "
+            "file; unpack it, or use catalogs.annotate in Python"
+        )
+    here = local_path(url)
+    return _matches(str(here), folder, key) if here is not None else [check_url(url, key=key)]
+
+
+def _check_told_apart(urls: Sequence[str], key: str) -> None:
+    """Raise UsageError where URLs differ only in what is not written down."""
+    first: dict[str, str] = {}
+    for url in urls:
+        if first.setdefault(shown(url), url) != url:
+            raise UsageError(
+                f"{key}: got '{shown(url)}' twice, with different queries or users, expected URLs that differ "
+                "elsewhere, since queries and users are not kept; classify the files one by one, or fetch them"
+            )

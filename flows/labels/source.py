@@ -27,7 +27,7 @@ from catalogs.errors import brief, nearest
 from catalogs.sky.positions import PositionUnit, positions, unit_of_position
 from flows.errors import SpecificationError, TrainingError
 from flows.inputs.fetching import fetched
-from flows.inputs.resolve import resolve_sources
+from flows.inputs.source import resolve_sources
 from flows.labels._stored_labels import Conflicts, LabelNames, LabelPlaces
 from flows.labels.reader import label_texts, require_exact
 from flows.labels.reviews import Reviews, read_reviews

@@ -1,15 +1,18 @@
-"""What a run leaves on Prefect's page: tables, a summary, a link to its report, events; and how far it is."""
+"""What a run leaves on Prefect's page and in its log: how far it is, tables, a link to its report, events."""
 
 from __future__ import annotations
 
 import logging
+import os
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar, cast
+from urllib.parse import quote
 from uuid import UUID
 
 from prefect.artifacts import (
@@ -21,31 +24,239 @@ from prefect.artifacts import (
 )
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
+from prefect.events import emit_event
+from prefect.events.filters import EventFilter, EventNameFilter, EventOccurredFilter, EventResourceFilter
 from prefect.exceptions import ObjectNotFound
+from prefect.logging import get_run_logger
 from prefect.states import Crashed
 
-from flows.orchestration.events import release_events
-from flows.orchestration.links import page_of
+from flows.documents import to_document
+from flows.errors import UsageError
 from flows.orchestration.messages import classification_message, classification_name
-from flows.orchestration.run_log import log_left_out, run_logged
 from flows.orchestration.run_state import QUARANTINED, completed, rename_run
 from flows.orchestration.tables import run_tables, status_table
 from flows.reports.tables import ReportTable, to_markdown
 from flows.runs.lock import Owner
 from flows.runs.model_reference import ModelReference
 from flows.runs.progress import Listener, listening, tell
-from flows.runs.results import ClassificationResult, ClassificationTrial, FinishedClassification, read_status
+from flows.runs.results import (
+    ClassificationResult,
+    ClassificationTrial,
+    FinishedClassification,
+    FolderResult,
+    read_status,
+)
 
 __all__ = [
+    "PAGES",
     "artifact_key",
     "keep_link",
     "keep_markdown",
     "keep_run",
     "keep_table",
+    "log_left_out",
     "mark_crashed",
-    "progress_kept",
+    "model_promoted",
+    "page_of",
+    "release_events",
     "run_id",
+    "run_logged",
 ]
+
+# Addresses of files on people's pages: a report lies on the worker's machine, its reader at another one.
+
+PAGES = "BLR_PAGES"
+"""Environment variable: FOLDER=URL, a folder and the address at which a web server of the team serves it."""
+
+
+def page_of(path: Path) -> str:
+    """Return the address of a file: that of the team's web server for files below its folder, else a file's own.
+
+    Raises
+    ------
+    UsageError
+        If `BLR_PAGES` is set, and is not FOLDER=URL.
+    """
+    setting = os.environ.get(PAGES, "")
+    if setting:
+        folder, equals, url = setting.partition("=")
+        if not (equals and folder and "://" in url):
+            raise UsageError(
+                f"{PAGES}: got '{setting}', expected FOLDER=URL, such as /srv/survey=https://survey.example.org/files"
+            )
+        if path.is_relative_to(Path(folder).resolve()):
+            below = path.relative_to(Path(folder).resolve()).as_posix()
+            return f"{url.rstrip('/')}/{quote(below)}"
+    return path.as_uri()
+
+
+# Events for Prefect's automations: a release is done, features have drifted, a file is quarantined, a model promoted.
+#
+# Small payloads, names and numbers only.  docs/reprocessing.md has automations that listen.
+
+DAY = timedelta(hours=20)
+"""Time after which a file that is still quarantined is told of again: runs of a daily schedule differ by minutes."""
+MOST_FILES = 50
+"""Most quarantined files that have an event each."""
+
+
+def release_events(result: FolderResult) -> None:
+    """Tell of a release that was done, and of what somebody should look at.
+
+    A file that stays quarantined is told of again every day, by the first run of the day.
+    """
+    if isinstance(result, FinishedClassification) and (
+        result.before is None or result.before.release != result.release
+    ):
+        _release_done(result)
+    out = str(result.out)
+    told = _told_lately(result)
+    for file, reason in list(result.quarantined.items())[:MOST_FILES]:
+        if (out, file, reason) not in told:
+            payload = {"file": file, "reason": reason, "model": result.model, "out": out}
+            _emit("blr.partition.quarantined", f"blr.partition.{file}", payload)
+
+
+def _told_lately(result: FolderResult) -> set[tuple[str, str, str]]:
+    """Return folder, file and reason of the quarantined files that the server has heard of within the last day."""
+    if not result.quarantined:
+        return set()
+    wanted = EventFilter(
+        occurred=EventOccurredFilter.model_validate({"since": datetime.now(UTC) - DAY}),
+        event=EventNameFilter(name=["blr.partition.quarantined"]),
+        resource=EventResourceFilter(
+            id=[f"blr.partition.{file}" for file in result.quarantined][:MOST_FILES]
+        ),
+    )
+    with get_client(sync_client=True) as client:
+        page = client.read_events(wanted, limit=MOST_FILES)
+        found = [*page.events]
+        while page.next_page:
+            page = client.read_events_page(str(page.next_page))
+            found += page.events
+    return {tuple(str(e.payload.get(key)) for key in ("out", "file", "reason")) for e in found}  # type: ignore[misc]
+
+
+def _release_done(result: FinishedClassification) -> None:
+    """Tell of a new release, and of features that have drifted in it."""
+    name, out = ModelReference.parse(result.model).name, str(result.out)
+    difference = result.difference
+    changed = {name: getattr(difference, name) if difference else 0 for name in ("class_changed", "moved")}
+    payload = {
+        "release": result.release,
+        "model": result.model,
+        "out": out,
+        "rows": result.summary.n_rows,
+        "annotated": sum(1 for file in result.files.values() if file.why),
+        "retired": len(result.retired),
+        "quarantined": len(result.quarantined),
+        "deferred": len(result.deferred),
+        **changed,
+    }
+    _emit("blr.release.done", f"blr.release.{name}", payload)
+    if result.drifted:
+        features = {feature: to_document(result.summary.drift[feature]) for feature in result.drifted}
+        _emit("blr.drift.found", f"blr.model.{name}", {"model": result.model, "features": features})
+
+
+def model_promoted(model: str, *, previous: str | None, who: str | None, why: str | None) -> None:
+    """Tell of a new champion, NAME@VERSION: instead of which, by whom and why."""
+    promotion = {"model": model, "previous": previous, "who": who, "why": why}
+    _emit("blr.model.promoted", f"blr.model.{ModelReference.parse(model).name}", promotion)
+
+
+def _emit(event: str, resource: str, payload: Mapping[str, object]) -> None:
+    emit_event(event=event, resource={"prefect.resource.id": resource}, payload=dict(payload))
+
+
+# Lines of a run in Prefect's log: what begins, how fast it went, what was left out and why, and what came of it.
+#
+# Few of them: a line at the begin and the end of a piece of work, and one every five minutes between.
+
+SECONDS_BETWEEN_LINES, SECONDS_BETWEEN_UPDATES = 300.0, 5.0
+Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
+MOST_NOTES = 50
+"""Most notes of a run that are logged: a catalogue of a thousand files may have one for each."""
+MOST_LEFT_OUT = 10
+"""Most files that are named; the table of troubles has more, the manifest all."""
+
+
+class _Log:
+    """A listener that logs, keeps a progress artifact, and passes on what it hears to who listened before."""
+
+    def __init__(self, logger: Logger, before: Listener, artifact: str = "") -> None:
+        self._logger, self._before, self._key = logger, before, artifact
+        self._artifact: UUID | None = None
+        self._what, self._unit, self._total, self._done = "", "", 0, 0
+        self._began = self._logged = self._updated = time.monotonic()
+        self._notes = 0
+        self._line = ""  # the last that was logged of a begin
+
+    def start(self, what: str, total: int, unit: str) -> None:
+        """Log what begins."""
+        self._before.start(what, total, unit)
+        self._what, self._unit, self._total, self._done = what, unit, total, 0
+        self._began = self._logged = self._updated = time.monotonic()
+        line = f"{what}: {total:,} {unit}" if total else what
+        if line != self._line:
+            self._logger.info("%s", line)
+        self._line = line
+        if self._key:
+            artifact = create_progress_artifact(0.0, key=self._key, description=self._text())
+            self._artifact = cast("UUID", artifact)  # it would be awaited in an asynchronous flow
+
+    def advance(self, n: int) -> None:
+        """Log the end of the work, and every five minutes how far it is; every five seconds the artifact says it."""
+        self._before.advance(n)
+        before, self._done = self._done, self._done + n
+        now = time.monotonic()
+        if before < self._total <= self._done or now - self._logged > SECONDS_BETWEEN_LINES:
+            self._logged = now
+            seconds = now - self._began
+            rate = self._done / max(seconds, 1e-9)
+            of = f" of {self._total:,}" if self._done < self._total else ""
+            digits = 0 if rate >= 10 else 1
+            done = f"{self._done:,}{of} {self._unit} in {seconds:,.1f} s, {rate:,.{digits}f} {self._unit}/s"
+            self._logger.info("%s", f"{self._what}: {done}")
+        ended = 0 < self._total <= self._done
+        if self._artifact is not None and (ended or now - self._updated > SECONDS_BETWEEN_UPDATES):
+            self._updated = now
+            share = 100.0 * self._done / max(1, self._total)
+            update_progress_artifact(self._artifact, min(100.0, share), description=self._text())
+
+    def note(self, line: str) -> None:
+        """Log a line."""
+        self._before.note(line)
+        self._notes += 1
+        if self._notes <= MOST_NOTES:
+            self._logger.info("%s", line)
+        elif self._notes == MOST_NOTES + 1:
+            self._logger.info("further notes are not logged")
+
+    def _text(self) -> str:
+        rate = self._done / max(time.monotonic() - self._began, 1e-9)
+        of = f" of {self._total:,}" if self._total else ""
+        return f"{self._done:,}{of} {self._unit}, {rate:,.0f} {self._unit}/s"
+
+
+@contextmanager
+def run_logged(artifact: str = "") -> Iterator[None]:
+    """Log the progress of the work in the block, which is a flow run's; keep a progress artifact of that name."""
+    key = f"{artifact_key(artifact)}-progress" if artifact else ""
+    with listening(_Log(get_run_logger(), tell(), key)):
+        yield
+
+
+def log_left_out(state: str, reasons: Mapping[str, str]) -> None:
+    """Log which files were left out, and why; `state` says how: "deferred", "quarantined"."""
+    logger = get_run_logger()
+    for name, why in list(reasons.items())[:MOST_LEFT_OUT]:
+        logger.warning("%s", f"{state}: {name}: {why}")
+    if len(reasons) > MOST_LEFT_OUT:
+        logger.warning("%s", f"{state}: {len(reasons) - MOST_LEFT_OUT:,} more files; the manifest lists them")
+
+
+# What a run leaves on Prefect's page: tables, a summary, a link to its report, events; and how far it is.
 
 MOST_BYTES = 100_000
 """Prefect's database keeps artifacts for ever, and has no limit of its own."""
@@ -76,7 +287,6 @@ def keep_markdown(key: str, text: str, description: str) -> None:
 
 logger = logging.getLogger(__name__)
 
-SECONDS_BETWEEN_UPDATES = 5.0
 R = TypeVar("R", bound=ClassificationResult)
 
 
@@ -139,51 +349,3 @@ def mark_crashed(owner: Owner) -> None:
             said = f"its process {owner.pid} on {owner.host} was killed"
             client.set_flow_run_state(UUID(owner.run), Crashed(message=said), force=True)
             logger.info("Flow run %s has crashed: %s", owner.run, said)
-
-
-class _Progress:
-    """A progress artifact, brought up to date now and then; what it hears goes on to who listened before."""
-
-    def __init__(self, key: str, before: Listener) -> None:
-        self._key, self._before = key, before
-        self._artifact: UUID | None = None
-        self._what, self._unit, self._total, self._done = "", "", 0, 0
-        self._began = self._said = time.monotonic()
-
-    def start(self, what: str, total: int, unit: str) -> None:
-        """Begin a piece of work."""
-        self._before.start(what, total, unit)
-        self._what, self._unit, self._total, self._done = what, unit, total, 0
-        self._began = self._said = time.monotonic()
-        artifact = create_progress_artifact(0.0, key=self._key, description=self._text())
-        self._artifact = cast("UUID", artifact)  # it would be awaited in an asynchronous flow
-
-    def advance(self, n: int) -> None:
-        """Hear that more is done."""
-        self._before.advance(n)
-        self._done += n
-        now = time.monotonic()
-        if 0 < self._total <= self._done or now - self._said > SECONDS_BETWEEN_UPDATES:
-            self._said = now
-            self._tell()
-
-    def note(self, line: str) -> None:
-        """Pass a line on."""
-        self._before.note(line)
-
-    def _tell(self) -> None:
-        if self._artifact is not None:
-            share = 100.0 * self._done / max(1, self._total)
-            update_progress_artifact(self._artifact, min(100.0, share), description=self._text())
-
-    def _text(self) -> str:
-        rate = self._done / max(time.monotonic() - self._began, 1e-9)
-        of = f" of {self._total:,}" if self._total else ""
-        return f"{self._done:,}{of} {self._unit}, {rate:,.0f} {self._unit}/s"
-
-
-@contextmanager
-def progress_kept(name: str) -> Iterator[None]:
-    """Keep a progress artifact of the work in the block, and log it."""
-    with listening(_Progress(artifact_key(f"{name}-progress"), tell())), run_logged():
-        yield

@@ -30,7 +30,7 @@ from flows.errors import SpecificationError, TrainingError, UsageError
 from flows.features.reader import FeatureReader, check_target_marks, target_reader, target_table
 from flows.features.units import converted
 from flows.inputs.opening import opened, thinned
-from flows.inputs.resolve import resolve_sources
+from flows.inputs.source import resolve_sources
 from flows.models.description import ESTIMATED, ComparedTarget, SetDifference, ShareCorrection, TargetLoss
 from flows.runs.progress import tell
 from flows.specification.specification import Specification

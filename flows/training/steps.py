@@ -21,14 +21,12 @@ from blr.candidates.choice import choose as choose_candidates
 from blr.candidates.fits import FinalMember, FittedCandidate
 from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import Catalog
-from flows.engines.choice import THREADS_HERE, EngineChoice
-from flows.engines.engine import Engine, current_engine, working_here, working_on
+from flows.engines.engine import THREADS_HERE, Engine, EngineChoice, current_engine, working_here, working_on
 from flows.errors import TrainingError
 from flows.features.reader import training_reader, training_table
 from flows.features.split import split_columns
 from flows.inputs.opening import opened_whole, with_checksums
-from flows.inputs.resolve import resolve_sources
-from flows.inputs.source import RemoteSource
+from flows.inputs.source import RemoteSource, resolve_sources
 from flows.models.description import LabelledSample, ModelDescription
 from flows.models.model import make_version
 from flows.models.store import Store

@@ -16,7 +16,7 @@ import catalogs
 from catalogs.arrays.values import batch_values
 from catalogs.catalog.new_columns import standard_columns
 from flows.classification._census import read_census_rows
-from flows.inputs.files import copy_name
+from flows.inputs.source import copy_name
 from tests.catalogs.hats_samples import rows as hats_rows
 from tests.catalogs.hats_samples import write_collection
 from tests.flows.verbs import classify, train

@@ -36,8 +36,7 @@ from flows.cli.app import run
 from flows.engines import _dask
 from flows.engines import _dask as versions
 from flows.engines._dask import Batch, DaskEngine
-from flows.engines.choice import EngineChoice
-from flows.engines.engine import Lost, ThreadEngine
+from flows.engines.engine import EngineChoice, Lost, ThreadEngine
 from flows.errors import EngineError, Interrupted, TrainingError
 from flows.inputs.opening import Workers
 from flows.models.store import Store

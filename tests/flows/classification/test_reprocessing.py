@@ -28,7 +28,7 @@ from flows.classification.execution import DIRECT
 from flows.cli.app import run
 from flows.documents import from_document, to_document
 from flows.errors import ModelError, OutputFolderError, UsageError
-from flows.inputs import files as sources
+from flows.inputs import opening as sources
 from flows.models.store import Store
 from flows.runs import outputs
 from flows.runs.manifest import MANIFEST, Manifest

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from flows.classification.steps import chosen_engine
 from flows.engines import _dask as versions
-from flows.engines.choice import THREADS_HERE, EngineChoice
-from flows.engines.engine import FAN_IN, ThreadEngine, Tree
+from flows.engines.engine import FAN_IN, THREADS_HERE, EngineChoice, ThreadEngine, Tree
 from flows.errors import EngineError, SpecificationError, UsageError
 from flows.specification.specification import specification_hash
 from flows.specification.toml_file import parse_specification, specification_toml

@@ -13,7 +13,7 @@ import yaml
 
 from flows.errors import UsageError
 from flows.orchestration.deployments import TEMPLATE, deployments, deployments_text
-from flows.orchestration.home import ServedHome
+from flows.orchestration.settings import ServedHome
 from tests.e2e.running import clean_environment
 
 ROOT = Path(__file__).resolve().parents[3]

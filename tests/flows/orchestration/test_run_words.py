@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from flows.errors import UsageError
-from flows.orchestration.links import PAGES, page_of
 from flows.orchestration.messages import classification_message, classification_name, started_name
-from flows.orchestration.run_log import MOST_NOTES, _Log
+from flows.orchestration.run_page import MOST_NOTES, PAGES, _Log, page_of
 from flows.runs.progress import listening, tell
 from tests.flows.verbs import classify
 

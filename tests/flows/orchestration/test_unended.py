@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from flows.orchestration.home import crash_unended
+from flows.orchestration.settings import crash_unended
 from tests.flows.children import Child
 
 SHARE = """
 import pathlib, sys
-from flows.orchestration.home import share
+from flows.orchestration.settings import share
 print(share(pathlib.Path(sys.argv[1])) is not None, flush=True)
 sys.stdin.read()
 """

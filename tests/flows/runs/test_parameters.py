@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from flows.cli._options import PrintOptions, verb
-from flows.orchestration.signature import takes
+from flows.orchestration.run_state import takes
 from flows.runs.parameters import Parameter, request_fields
 
 

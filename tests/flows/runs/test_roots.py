@@ -10,8 +10,7 @@ import pytest
 
 from flows.demo.steps import run_demo
 from flows.errors import UsageError
-from flows.inputs.resolve import resolve_sources
-from flows.inputs.source import LocalSource, RemoteSource
+from flows.inputs.source import LocalSource, RemoteSource, resolve_sources
 from flows.models.store import Store
 from flows.runs.allowed_roots import check_inside, url_roots
 from flows.specification.specification import Output
