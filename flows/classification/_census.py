@@ -34,7 +34,7 @@ from blr.census.rows import LabelledRows, TargetRows
 from blr.census.shares import LEVEL, Alternative
 from catalogs.expressions.expression import parse
 from catalogs.files.atomic import atomic_path, check_links, own_folder, sweep
-from flows.classification._selections import Bins, bin_values, known_labels, of_features, row_thresholds
+from flows.classification._class_shares import Bins, bin_values, known_labels, of_features, row_thresholds
 from flows.errors import ModelError, SpecificationError
 from flows.models.model import Model
 from flows.models.row_files import UnseenRows

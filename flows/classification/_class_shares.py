@@ -1,4 +1,4 @@
-"""Class shares of a catalogue that is classified: the model's, given, or estimated from the catalogue itself.
+"""Class shares of a catalogue that is classified, and the columns that select objects under these shares.
 
 A model stores the class shares of its training, and those that it was corrected for.  Other shares change the
 logits of every row by the same amount.  So they are determined before the first row is written, and become part of the
@@ -7,26 +7,46 @@ settings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from blr.census.learnt_bins import learnt_thresholds
+from blr.census.purity import Selection, learnt_threshold
+from blr.census.rows import LabelledRows
 from blr.classifier import Classifier
 from blr.shift import log_prior_shift
-from flows.errors import UsageError
+from catalogs.catalog.new_columns import selected_column
+from catalogs.expressions.expression import Expression, even_edges, names_between, parse, places_between
+from flows.errors import SpecificationError, UsageError
 from flows.models.model import Model
+from flows.models.row_files import UnseenRows
 from flows.runs.counts import ShiftRecord
-from flows.specification.specification import Shift, Specification
+from flows.runs.manifest import SelectedColumn
+from flows.specification.specification import CensusTable, Shift, Specification
 
 __all__ = [
+    "Bins",
+    "SelectedClass",
+    "Selections",
+    "bin_values",
     "chosen_shift",
+    "known_labels",
+    "of_features",
     "prior_shares",
+    "row_thresholds",
+    "selection_entries",
+    "selections_of",
     "shift_record",
     "with_shares",
 ]
+
 
 Floats = NDArray[np.float64]
 Asked = str | Mapping[str, float]
@@ -142,3 +162,253 @@ def shift_record(model: Model, specification: Specification) -> ShiftRecord:
 
 def _by_class(model: Model, shares: Floats) -> dict[str, float]:
     return dict(zip(model.classes, shares.tolist(), strict=True))
+
+
+# Bins of an expression over a model's features, for labelled rows and for classified ones.
+#
+# Shapes: n rows, F features.
+
+Places = NDArray[np.intp]
+
+MISSING = "missing"
+"""The bin of rows where the expression has no value."""
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Bins between `edges`, or of a condition (no edges); the last one is of rows without a value."""
+
+    names: tuple[str, ...]
+    edges: tuple[float, ...]
+
+    @classmethod
+    def between(cls, text: str, edges: Sequence[float]) -> Bins:
+        """Return the bins of an expression between edges; those of a condition without any."""
+        if not edges:
+            return cls((f"not {text}", text), ())
+        return cls((*names_between(edges, text), f"{text}: {MISSING}"), tuple(edges))
+
+    @classmethod
+    def of(cls, text: str, values: NDArray[Any], *, bins: int, edges: Sequence[float] | None) -> Bins:
+        """Return the bins between `edges`, or `bins` with equal numbers of values (n,); one if all are equal."""
+        found = (
+            () if values.dtype.kind == "b" else even_edges(values, bins) if edges is None else tuple(edges)
+        )
+        return cls.between(text, found) if found or values.dtype.kind == "b" else cls((text,), ())
+
+    def places(self, values: NDArray[Any]) -> Places:
+        """Return the bin (n,) of each value."""
+        if values.dtype.kind == "b":
+            return values.astype(np.intp)
+        return places_between(self.edges, values, missing=len(self.names) - 1)
+
+
+def bin_values(by: Expression, features: Sequence[str], X: Floats) -> NDArray[Any]:
+    """Return the values of an expression for rows (n, F)."""
+    columns = {name: X[:, j] for j, name in enumerate(features) if name in by.names}
+    with np.errstate(all="ignore"):
+        values = np.broadcast_to(by.evaluate(columns), (len(X),))
+    return values if values.dtype.kind == "b" else np.asarray(values, dtype=np.float64)
+
+
+def of_features(model: Model, by: str, *, key: str) -> Expression:
+    """Return the expression; SpecificationError where it is of anything but the model's features."""
+    expression = parse(by)
+    unknown = sorted(set(expression.names) - set(model.features))
+    if unknown or not expression.names:
+        raise SpecificationError(
+            f"{key}: got '{by}', which needs '{unknown[0] if unknown else 'a feature'}', expected an "
+            f"expression over the model's features ({', '.join(model.features)}), since labelled rows are "
+            "kept with their features only; make it a feature, and train again"
+        )
+    return expression
+
+
+# Columns that select objects by their probability, with thresholds for a stated purity or completeness.
+#
+# The thresholds are known before the first row is written.  They are learnt from labelled rows that the model has not
+# seen, for the class shares of the copies.  A class has one threshold, or one in each bin of an expression over
+# features.
+#
+# Shapes: n rows, K classes, F features.
+
+
+@dataclass(frozen=True, eq=False)
+class SelectedClass:
+    """The selection of the class at place `k`: the column that has it, the threshold, and what labelled rows expect."""
+
+    k: int
+    name: str
+    column: SelectedColumn
+    expected: Selection
+
+    def contains(self, probability: Floats, X: Floats, features: Sequence[str]) -> NDArray[np.bool_]:
+        """Return which rows (n,) with features X (n, F) are selected; none without probabilities (NaN)."""
+        single = probability[:, self.k].astype(np.float32)  # as the copies have it
+        return np.asarray(single >= row_thresholds(self.column, features, X).astype(np.float32))
+
+
+def row_thresholds(column: SelectedColumn, features: Sequence[str], X: Floats) -> Floats:
+    """Return the threshold (n,) of each row with features X (n, F), NaN where missing; infinite in a bin without."""
+    if column.threshold is not None:
+        return np.full(len(X), column.threshold)
+    bins = Bins.between(column.by, column.edges)
+    of_bin = np.array([column.thresholds.get(name, np.inf) for name in bins.names])
+    return np.asarray(of_bin[bins.places(bin_values(parse(column.by), features, X))])
+
+
+@dataclass(frozen=True, eq=False)
+class Selections:
+    """Computes the columns of selections.
+
+    `classifier` gives the probabilities for the thresholds, where those in the copies are for other class shares.
+    """
+
+    chosen: tuple[SelectedClass, ...]
+    classifier: Classifier | None
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes that have a column."""
+        return tuple(one.column.class_name for one in self.chosen)
+
+    @property
+    def columns(self) -> dict[str, SelectedColumn]:
+        """The columns by name."""
+        return {one.name: one.column for one in self.chosen}
+
+
+def selections_of(model: Model, specification: Specification) -> Selections | None:
+    """Return the selections that a specification asks for; None where it does not.
+
+    UsageError where the model has no rows to learn thresholds from, or no threshold reaches a stated value.
+    """
+    flags, output = specification.flags, specification.output
+    if not output.selected:
+        return None
+    biased = "features" in (specification.shift.assumes, model.specification.shift.assumes)
+    if biased or model.specification.shift.density_weights:
+        raise UsageError(
+            'output.selected: got true for labels that may be biased (shift.assumes = "features" or '
+            "density_weights), expected labels whose classes look like those of the target: the completeness "
+            "among biased labels is not that of the target; remove the key, and audit the output"
+        )
+    rows = None if model.folder is None else _labelled(model.folder, len(model.classes), len(model.features))
+    if rows is None:
+        raise UsageError(
+            f"output.selected: got true for {model.label}, whose folder has no labelled rows with left-out "
+            "probabilities, expected a model in a store, trained by this version; train it again, or remove the key"
+        )
+    shares = shift_record(model, specification).class_priors
+    at = tuple(shares[name] for name in model.classes)
+    wanted = {("purity", c): x for c, x in flags.purity.items()}
+    wanted |= {("completeness", c): x for c, x in flags.completeness.items()}
+    asked = specification.census if output.selected == "bins" else None
+    if asked is not None:
+        of_features(model, asked.by or "", key="census.by")
+    chosen = [_selected(model, output.prefix, _Stated(*key, x), at, asked) for key, x in wanted.items()]
+    moved = with_shares(model, specification).log_prior_shift is not None
+    return Selections(
+        tuple(sorted(chosen, key=lambda one: one.k)),
+        replace(model.classifier, log_prior_shift=None) if moved else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Stated:
+    """A stated value for a class: "purity" or "completeness", the class, and how much."""
+
+    what: str
+    name: str
+    value: float
+
+    @property
+    def asked(self) -> dict[str, float]:
+        return {self.what: self.value}
+
+
+def _selected(
+    model: Model, prefix: str, stated: _Stated, shares: tuple[float, ...], bins: CensusTable | None
+) -> SelectedClass:
+    if stated.name not in model.classes:
+        raise UsageError(
+            f"flags.{stated.what}: got the class '{stated.name}', expected one of {', '.join(model.classes)}; correct "
+            "the name"
+        )
+    assert model.folder is not None  # noqa: S101  its rows were read
+    k = model.classes.index(stated.name)
+    found = _learnt(model.folder, model.features, k, shares, stated, bins)
+    if found is None:
+        raise UsageError(
+            f"flags.{stated.what}: got {stated.value:g} of '{stated.name}', expected a value that some "
+            "threshold reaches for the labelled rows that the model has not seen; state a smaller value, or "
+            "remove output.selected"
+        )
+    return SelectedClass(k, selected_column(stated.name, prefix).name, *found)
+
+
+@lru_cache(maxsize=4)
+def _labelled(folder: Path, classes: int, features: int) -> LabelledRows | None:
+    rows = UnseenRows.read(folder, classes=classes, features=features)
+    known = None if rows is None else known_labels(rows)
+    return None if known is None or not known.class_rows.all() else known
+
+
+@lru_cache(maxsize=64)
+def _learnt(
+    folder: Path,
+    features: tuple[str, ...],
+    k: int,
+    shares: tuple[float, ...],
+    stated: _Stated,
+    bins: CensusTable | None,
+) -> tuple[SelectedColumn, Selection] | None:
+    rows = _labelled(folder, len(shares), len(features))
+    if rows is None:
+        return None
+    column = SelectedColumn(class_name=stated.name, threshold=None, stated=f"{stated.what} {stated.value:g}")
+    if bins is None or bins.by is None:
+        found = learnt_threshold(rows, k, np.array(shares), **stated.asked)
+        return None if found is None else (replace(column, threshold=found[0]), found[1])
+    by = parse(bins.by)
+    values = bin_values(by, features, rows.X)
+    own = Bins.of(by.text, values, bins=bins.bins, edges=bins.edges)
+    learnt = learnt_thresholds(rows, own.places(values), len(own.names), k, np.array(shares), **stated.asked)
+    if learnt is None:
+        return None
+    thresholds = {own.names[b]: t for b, t in learnt.thresholds.items()}
+    return replace(column, by=by.text, edges=own.edges, thresholds=thresholds), learnt.expected
+
+
+def known_labels(unseen: UnseenRows) -> LabelledRows:
+    """Return the unseen rows that have probabilities and count."""
+    known = np.isfinite(unseen.probability).all(axis=1) & (unseen.weight > 0)
+    return LabelledRows(
+        unseen.probability[known], unseen.target[known], unseen.weight[known], unseen.X[known]
+    )
+
+
+def selection_entries(selections: Selections | None) -> Mapping[str, str]:
+    """Return the entries of a file's metadata on the columns of selections."""
+    if selections is None:
+        return {}
+    return {f"threshold_{one.name}": _words(one) for one in selections.chosen} | {
+        "thresholds_from": "labelled rows that the model has not seen, at these class shares; probabilities at those "
+        "of the training"
+    }
+
+
+def _words(one: SelectedClass) -> str:
+    of, what = one.expected, one.column.stated.split()[0]
+    draws = of.purity if what == "purity" else of.completeness
+    low, high = of.interval(draws)
+    column = one.column
+    if column.threshold is not None:
+        rule = f"p of {column.class_name} >= {column.threshold!r}"
+    else:
+        every = Bins.between(column.by, column.edges).names
+        listed = (f"{name}: {column.thresholds.get(name, 'none')!r}" for name in every)
+        rule = f"p of {column.class_name} >= its bin's, {'; '.join(listed)}".replace(
+            "'none'", "none selected"
+        )
+    return f"{rule}, for {column.stated}; expected {draws.mean():.4f} ({low:.4f} to {high:.4f}, 95 %)"

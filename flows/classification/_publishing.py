@@ -12,13 +12,12 @@ from blr.census.results import Census
 from blr.decisions import Flag
 from catalogs.writing.annotate import finish as finish_catalogue
 from flows.classification._census import CensusRows, census_of, read_census_rows, write_census_rows
-from flows.classification._class_shares import shift_record
+from flows.classification._class_shares import selections_of, shift_record
 from flows.classification._difference import narrowed, release_report, write_report
-from flows.classification._examples import class_examples
 from flows.classification._plan import Plan, Release, Work
 from flows.classification._repeats import sweep_sketches
-from flows.classification._selections import selections_of
 from flows.classification._tally import most_doubtful, summarise, total, total_sky
+from flows.classification.explanation import class_examples
 from flows.classification.scoring import Scorer, flag_names, kept_columns, provenance
 from flows.documents import write_document
 from flows.errors import OutputFolderError

@@ -29,8 +29,15 @@ from catalogs.errors import DamagedFileError, NameClashError
 from catalogs.table_choice import TableChoice
 from catalogs.writing.conversion import copies
 from flows.classification._census import CensusRows, census_table, joined, with_stated_bias, without_wish
-from flows.classification._class_shares import chosen_shift, prior_shares, shift_record, with_shares
-from flows.classification._selections import Selections, selection_entries, selections_of
+from flows.classification._class_shares import (
+    Selections,
+    chosen_shift,
+    prior_shares,
+    selection_entries,
+    selections_of,
+    shift_record,
+    with_shares,
+)
 from flows.classification._tally import ObjectSurvey, tally_of, total
 from flows.errors import ModelError, SpecificationError, UsageError
 from flows.features.columns import ColumnMapping
