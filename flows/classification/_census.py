@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,6 @@ from blr.census.results import (
     ClassCensus,
     SelectionCensus,
     SelectionQuality,
-    StatedAssumption,
 )
 from blr.census.rows import LabelledRows, TargetRows
 from blr.census.shares import LEVEL, Alternative
@@ -47,7 +46,8 @@ __all__ = [
     "THRESHOLDS",
     "UNKNOWN",
     "CensusRows",
-    "CensusWish",
+    "binned",
+    "census_asked",
     "census_bins",
     "census_of",
     "census_table",
@@ -57,7 +57,7 @@ __all__ = [
     "said_selection",
     "unsaid",
     "with_stated_bias",
-    "without_wish",
+    "without_questions",
     "write_census_rows",
 ]
 
@@ -218,61 +218,37 @@ def read_census_rows(folder: Path, *, classes: int, features: int) -> dict[str, 
 # The questions of a specification to the census; copies do not depend on them, so the settings of copies lack them.
 
 
-@dataclass(frozen=True, kw_only=True)
-class CensusWish:
-    """The assumption, None where a test chooses it, and the purity and completeness stated by class.
+Selected = Mapping[str, SelectedColumn]
+"""The columns of selections, by name."""
 
-    `selected` are the columns of selections, by name.  `by` is the expression of the bins, None for none: so many
-    `bins`, or those between `edges`.
-    """
 
-    assumes: StatedAssumption | None = None
-    purity: Mapping[str, float] = field(default_factory=dict)
-    completeness: Mapping[str, float] = field(default_factory=dict)
-    selected: Mapping[str, SelectedColumn] = field(default_factory=dict)
-    classes: tuple[str, ...] = ()
-    by: str | None = None
-    bins: int = 4
-    edges: tuple[float, ...] | None = None
+def census_asked(model: Model, wanted: Specification) -> CensusAsked:
+    """Return the questions to a census with a model; SpecificationError for a class that it does not know."""
+    purity, completeness = wanted.flags.purity, wanted.flags.completeness
+    for key, stated in (("purity", purity), ("completeness", completeness)):
+        unknown = [name for name in stated if name not in model.classes]
+        if unknown:
+            raise SpecificationError(
+                f"flags.{key}: got the class '{unknown[0]}', expected one of {', '.join(model.classes)}; correct "
+                "the name"
+            )
+    asked = CensusAsked(
+        assumes=wanted.shift.assumes or model.specification.shift.assumes,
+        purity=dict(purity),
+        completeness=dict(completeness),
+    )
+    table = census_table(model, wanted)
+    if table.by is None:
+        return asked
+    return binned(asked, model, table.by, bins=table.bins, edges=table.edges, key="census.by")
 
-    @classmethod
-    def of(cls, model: Model, wanted: Specification) -> CensusWish:
-        """Return the questions to a census with a model; SpecificationError for a class that it does not know."""
-        purity, completeness = wanted.flags.purity, wanted.flags.completeness
-        for key, stated in (("purity", purity), ("completeness", completeness)):
-            unknown = [name for name in stated if name not in model.classes]
-            if unknown:
-                raise SpecificationError(
-                    f"flags.{key}: got the class '{unknown[0]}', expected one of {', '.join(model.classes)}; correct "
-                    "the name"
-                )
-        assumes = wanted.shift.assumes or model.specification.shift.assumes
-        table = census_table(model, wanted)
-        wish = cls(
-            assumes=assumes, purity=dict(purity), completeness=dict(completeness), classes=model.classes
-        )
-        return (
-            wish
-            if table.by is None
-            else wish.binned(model, table.by, bins=table.bins, edges=table.edges, key="census.by")
-        )
 
-    @classmethod
-    def of_asked(cls, model: Model, asked: CensusAsked) -> CensusWish:
-        """Return the questions that were put to an earlier census with the model."""
-        return cls(**vars(asked), classes=model.classes)
-
-    @property
-    def asked(self) -> CensusAsked:
-        """The questions, in the form of the manifest."""
-        return CensusAsked(**{f.name: getattr(self, f.name) for f in fields(CensusAsked)})
-
-    def binned(
-        self, model: Model, by: str, *, bins: int, edges: Sequence[float] | None, key: str
-    ) -> CensusWish:
-        """Return the wish for a census by bins; SpecificationError for an expression of anything but features."""
-        of_features(model, by, key=key)
-        return replace(self, by=by, bins=bins, edges=None if edges is None else tuple(edges))
+def binned(
+    asked: CensusAsked, model: Model, by: str, *, bins: int, edges: Sequence[float] | None, key: str
+) -> CensusAsked:
+    """Return the questions, by bins; SpecificationError for an expression of anything but features."""
+    of_features(model, by, key=key)
+    return replace(asked, by=by, bins=bins, edges=None if edges is None else tuple(edges))
 
 
 def census_table(model: Model, wanted: Specification) -> CensusTable:
@@ -280,7 +256,7 @@ def census_table(model: Model, wanted: Specification) -> CensusTable:
     return wanted.census if wanted.census.by else model.specification.census
 
 
-def without_wish(settings: Specification) -> Specification:
+def without_questions(settings: Specification) -> Specification:
     """Return the settings of copies without the questions to the census."""
     shift: Shift = settings.shift.model_copy(update={"assumes": None})
     bins = settings.census if settings.output.selected == "bins" else CensusTable()
@@ -316,25 +292,31 @@ REASON = (
 
 
 def census_bins(
-    features: Sequence[str], labelled: LabelledRows, target: TargetRows, counted: Counted, wish: CensusWish
+    model: Model,
+    labelled: LabelledRows,
+    target: TargetRows,
+    counted: Counted,
+    asked: CensusAsked,
+    selected: Selected,
 ) -> CensusBins | None:
     """Return the census of each bin; None where no bins were asked for."""
-    if wish.by is None:
+    if asked.by is None:
         return None
-    by = parse(wish.by)
+    by = parse(asked.by)
     if counted.of_labels:
         why = "nearly all objects have labels of the training: count those of each bin"
         return CensusBins(by=by.text, reason=why, bins=())
-    of_target, of_labelled = (bin_values(by, features, rows.X) for rows in (target, labelled))
-    bins = Bins.of(by.text, of_target, bins=wish.bins, edges=wish.edges)
+    of_target, of_labelled = (bin_values(by, model.features, rows.X) for rows in (target, labelled))
+    bins = Bins.of(by.text, of_target, bins=asked.bins, edges=asked.edges)
     if len(bins.names) < 2:
         return CensusBins(
             by=by.text, reason=f"'{by.text}' has the same value in all rows, so there are no bins", bins=()
         )
     places = BinnedRows(bins.places(of_labelled), bins.places(of_target), len(bins.names))
     shares = bin_shares(labelled, target, counted, places)
-    wish = wish if counted.assumes != "features" else replace(wish, purity={}, completeness={}, selected={})
-    stated = {c: list(_stated(shares, k, c, wish, features)) for k, c in enumerate(wish.classes)}
+    if counted.assumes == "features":
+        asked, selected = CensusAsked(), {}
+    stated = {c: list(_stated(shares, k, model, asked, selected)) for k, c in enumerate(model.classes)}
     return CensusBins(
         by=by.text,
         reason=REASON,
@@ -345,7 +327,7 @@ def census_bins(
         ),
         selections={
             c: tuple(_joined(shares, k, bins.names, one) for one in own)
-            for k, c in enumerate(wish.classes)
+            for k, c in enumerate(model.classes)
             if (own := [one for one in stated[c] if not one.column])  # a column has its own bins
         },
     )
@@ -361,19 +343,19 @@ class _Stated:
 
 
 def _stated(
-    shares: BinShares, k: int, name: str, wish: CensusWish, features: Sequence[str]
+    shares: BinShares, k: int, model: Model, asked: CensusAsked, selected: Selected
 ) -> Iterator[_Stated]:
     """Yield the columns of class k, then the thresholds of the bins for stated values."""
-    every = range(shares.places.n_bins)
-    for key, column in wish.selected.items():
+    name, every = model.classes[k], range(shares.places.n_bins)
+    for key, column in selected.items():
         if column.class_name == name:
             taken = [
-                rows.probability[:, k] >= row_thresholds(column, features, rows.X)
+                rows.probability[:, k] >= row_thresholds(column, model.features, rows.X)
                 for rows in (shares.target, shares.labelled)
             ]
             found = {b: (column.threshold, bin_taken(shares, b, k, *taken)) for b in every}
             yield _Stated(column.stated, key, found)
-    for what, by_class in (("purity", wish.purity), ("completeness", wish.completeness)):
+    for what, by_class in (("purity", asked.purity), ("completeness", asked.completeness)):
         if name in by_class:
             tried = {b: bin_threshold(shares, b, k, **{what: by_class[name]}) for b in every}
             reached = {b: one for b, one in tried.items() if one is not None}
@@ -457,13 +439,14 @@ def census_of(
     rows: Sequence[CensusRows | None],
     *,
     n_objects: int,
-    wish: CensusWish = CensusWish(),
+    asked: CensusAsked,
+    selected: Selected,
 ) -> Census:
     """Return the census of `n_objects` classified objects; `rows` are a sample of them, a part for each file.
 
     `folder` is that of the model, with its unseen rows.  A file has no rows (None) if an earlier version annotated it.
     """
-    assumes = wish.assumes
+    assumes = asked.assumes
     parts = [part for part in rows if part is not None]
     if len(parts) < len(rows):
         return unsaid(
@@ -485,7 +468,7 @@ def census_of(
     if counted.shares is None:
         said = unsaid(model, n_objects, counted.assumes, counted.reason)
         return replace(said, contradicted=counted.contradicted)
-    return _census(model, counted, labelled, target, wish)
+    return _census(model, counted, labelled, target, asked, selected)
 
 
 def unsaid(model: Model, n_objects: int, assumes: Assumption | None, reason: str) -> Census:
@@ -523,7 +506,12 @@ def _target(rows: CensusRows, n_objects: int) -> tuple[TargetRows, NDArray[np.in
 
 
 def _census(
-    model: Model, counted: Counted, labelled: LabelledRows, target: TargetRows, wish: CensusWish
+    model: Model,
+    counted: Counted,
+    labelled: LabelledRows,
+    target: TargetRows,
+    asked: CensusAsked,
+    selected: Selected,
 ) -> Census:
     shares = counted.shares
     assert shares is not None  # noqa: S101
@@ -545,24 +533,25 @@ def _census(
                 selections=()
                 if counted.assumes
                 == "features"  # The completeness among biased labels is not that of the target.
-                else tuple(_selections(k, name, counted.parts(labelled), target, wish, model.features)),
+                else tuple(_selections(k, model, counted.parts(labelled), target, asked, selected)),
                 labelled=0 if counted.counted is None else int(counted.counted[k]),
             )
             for k, name in enumerate(model.classes)
         },
-        bins=census_bins(model.features, labelled, target, counted, wish),
+        bins=census_bins(model, labelled, target, counted, asked, selected),
     )
 
 
 def _selections(
     k: int,
-    name: str,
+    model: Model,
     parts: Sequence[Alternative],
     target: TargetRows,
-    asked: CensusWish,
-    features: Sequence[str],
+    asked: CensusAsked,
+    selected: Selected,
 ) -> Iterator[SelectionCensus]:
     """Yield purity and completeness of class k: at each threshold, in its column, and for stated values."""
+    name = model.classes[k]
     labelled, draws, others = parts[0].labelled, parts[0].shares.draws, parts[1:]
 
     def found(chosen: np.ndarray, n: int) -> Selection:
@@ -581,10 +570,10 @@ def _selections(
         n = n_selected(target, k, threshold)
         if n:
             yield said_selection(found(labelled.probability[:, k] >= threshold, n), threshold)
-    for key, column in asked.selected.items():
+    for key, column in selected.items():
         if column.class_name == name:
-            n = n_selected(target, k, row_thresholds(column, features, target.X))
-            chosen = labelled.probability[:, k] >= row_thresholds(column, features, labelled.X)
+            n = n_selected(target, k, row_thresholds(column, model.features, target.X))
+            chosen = labelled.probability[:, k] >= row_thresholds(column, model.features, labelled.X)
             if n:
                 yield said_selection(found(chosen, n), column.threshold, column.stated, key)
     for what, stated in (("purity", asked.purity), ("completeness", asked.completeness)):

@@ -21,7 +21,6 @@ from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError,
 from catalogs.files.atomic import StorageError, check_free_space
 from catalogs.remote.urls import UnreachableError
 from catalogs.writing.destination import SLIM_BYTES
-from flows.classification._census import CensusWish
 from flows.classification._difference import Annotation
 from flows.classification.scoring import Scorer, check_copies
 from flows.engines.engine import Engine
@@ -32,7 +31,7 @@ from flows.inputs.source import Brought, InputCatalogue, InputFile, Known, Origi
 from flows.models.model import Model
 from flows.models.store_folder import StoredModel
 from flows.runs.allowed_roots import OutputFolder
-from flows.runs.counts import ReleaseDifference, Totals
+from flows.runs.counts import CensusAsked, ReleaseDifference, Totals
 from flows.runs.manifest import Manifest
 from flows.runs.outputs import FileState, Output, Quarantined, file_sha256
 from flows.runs.progress import tell
@@ -131,14 +130,14 @@ it was or changed since; or a file of somebody else.
 class Work:
     """What all files of a classification have in common: the model, the settings, and the place where copies wait.
 
-    `threads` is None for the machine's cores.  `wish` has the questions to the census, for which rows of each of the
+    `threads` is None for the machine's cores.  `asked` has the questions to the census, for which rows of each of the
     `n_files` are kept.  `batch_rows` are held at a time.  `before` is what a release's copies are compared with, in its
     folder; None where nothing is compared.
     """
 
     model: StoredModel
     specification: Specification
-    wish: CensusWish
+    asked: CensusAsked
     threads: int | None
     staging: Staging
     n_files: int = 1

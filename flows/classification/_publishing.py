@@ -207,7 +207,7 @@ def publish(model: Model, plan: Plan, release: Release, outputs: Sequence[Output
         quarantined=release.quarantined,
         release=release.number,
         totals=totals,
-        details=replace(_details(model, specification), census_asked=work.wish.asked),
+        details=replace(_details(model, specification), census_asked=work.asked),
         store=Path(os.path.relpath(work.model.folder.parents[1], staging.out)).as_posix(),
     )
     before = Manifest.read(staging.out)
@@ -271,7 +271,8 @@ def _census(model: Model, work: Work, outputs: Sequence[Output]) -> Census:
         work.model.path.parent,
         list(rows.values()),
         n_objects=sum(c.tally.n_classified for _, c in counted),
-        wish=replace(work.wish, selected=_selected(model, work.specification)),
+        asked=work.asked,
+        selected=_selected(model, work.specification),
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import catalogs
 from blr.census.results import Census, StatedAssumption
 from blr.threads import single_threaded_blas
-from flows.classification._census import CensusWish, census_of, read_census_rows, rows_a_file
+from flows.classification._census import binned, census_asked, census_of, read_census_rows, rows_a_file
 from flows.classification.execution import scorer_for
 from flows.classification.request import CensusRequest
 from flows.classification.scoring import KnownRows, annotation_settings
@@ -18,7 +18,7 @@ from flows.errors import OutputFolderError, UsageError
 from flows.models.model import Model
 from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
-from flows.runs.counts import CensusResult, Summary
+from flows.runs.counts import CensusAsked, CensusResult, Summary
 from flows.runs.lock import exclusive
 from flows.runs.manifest import SUMMARY, Manifest
 from flows.runs.release_store import output_folder
@@ -46,10 +46,8 @@ def _taken(request: CensusRequest, out: Path, *, dry_run: bool) -> CensusResult:
     manifest = _manifest(out)
     stored = Store.named(request.store).find(manifest.model)
     model = Store.named(request.store).read(stored)
-    wish = _asked(manifest, model, request)
-    census = _of_folder(
-        manifest, model, stored.path.parent, out, replace(wish, selected=manifest.details.selected)
-    )
+    asked = _asked(manifest, model, request)
+    census = _of_folder(manifest, model, stored.path.parent, out, asked)
     report = None
     if not dry_run:
         _check_no_audit(out)
@@ -58,7 +56,7 @@ def _taken(request: CensusRequest, out: Path, *, dry_run: bool) -> CensusResult:
                 raise OutputFolderError(
                     f"{out}: another run changed this folder during the census; run the same command again"
                 )
-            report = _write(out, manifest, census, wish)
+            report = _write(out, manifest, census, asked)
     return CensusResult(
         out=out,
         model=manifest.model,
@@ -86,10 +84,10 @@ def table_census(
     place = Store.named(store)
     stored = place.find(model)
     loaded = place.read(stored)
-    wish = CensusWish.of(loaded, loaded.specification)
-    wish = wish if assumes is None else replace(wish, assumes=assumes)
+    asked = census_asked(loaded, loaded.specification)
+    asked = asked if assumes is None else replace(asked, assumes=assumes)
     if by is not None:
-        wish = wish.binned(loaded, by, bins=bins, edges=edges, key="by")
+        asked = binned(asked, loaded, by, bins=bins, edges=edges, key="by")
     catalog = catalogs.open(table)
     settings = annotation_settings(loaded, loaded.specification)
     step = max(1, catalog.n_rows // rows_a_file(1))
@@ -104,7 +102,8 @@ def table_census(
         stored.path.parent,
         [scorer.census_rows()],
         n_objects=scorer.tally().n_classified,
-        wish=wish,
+        asked=asked,
+        selected={},
     )
 
 
@@ -118,24 +117,24 @@ def _check_no_audit(out: Path) -> None:
         )
 
 
-def _asked(manifest: Manifest, model: Model, request: CensusRequest) -> CensusWish:
+def _asked(manifest: Manifest, model: Model, request: CensusRequest) -> CensusAsked:
     """Return the questions of a request; those that it leaves out are taken from the earlier census."""
     before = manifest.details.census_asked
     if request.specification is not None:
-        wish = CensusWish.of(model, read_specification(request.specification))
+        asked = census_asked(model, read_specification(request.specification))
     elif before is not None:
-        wish = CensusWish.of_asked(model, before)
+        asked = before
     else:
-        wish = CensusWish.of(model, model.specification)
+        asked = census_asked(model, model.specification)
     if request.assumes is not None:
-        wish = replace(wish, assumes=request.assumes)
+        asked = replace(asked, assumes=request.assumes)
     if request.by is not None:
-        return wish.binned(model, request.by, bins=request.bins, edges=request.edges, key="--by")
+        return binned(asked, model, request.by, bins=request.bins, edges=request.edges, key="--by")
     if request.edges is not None:
         raise UsageError(
             "--edges: got edges without --by, expected the expression whose bins they limit; add --by"
         )
-    return wish
+    return asked
 
 
 def _manifest(out: Path) -> Manifest:
@@ -148,7 +147,7 @@ def _manifest(out: Path) -> Manifest:
     return manifest
 
 
-def _of_folder(manifest: Manifest, model: Model, folder: Path, out: Path, wish: CensusWish) -> Census:
+def _of_folder(manifest: Manifest, model: Model, folder: Path, out: Path, asked: CensusAsked) -> Census:
     kept = read_census_rows(out, classes=len(model.classes), features=len(model.features))
     counts = [(o, o.summary) for o in manifest.outputs if o.summary is not None]
     counted = [(o, c) for o, c in counts if not c.repeats_rows] or counts
@@ -157,17 +156,18 @@ def _of_folder(manifest: Manifest, model: Model, folder: Path, out: Path, wish: 
         folder,
         [kept.get(o.sha256) for o, c in counted if c.tally.n_classified],
         n_objects=sum(c.tally.n_classified for _, c in counted),
-        wish=wish,
+        asked=asked,
+        selected=manifest.details.selected,
     )
 
 
-def _write(out: Path, manifest: Manifest, census: Census, wish: CensusWish) -> Path | None:
+def _write(out: Path, manifest: Manifest, census: Census, asked: CensusAsked) -> Path | None:
     """Write the census into summary, report and manifest, the manifest last as ever; return where the report is."""
     summary = read_document(Summary, out / SUMMARY).with_census(census)
     write_document(out / SUMMARY, summary)
     report = rewrite_census(out, census, None if summary.sets is None else summary.sets.reason)
     if manifest.totals is not None:
         totals = manifest.totals.with_census(census)
-        details = replace(manifest.details, census_asked=wish.asked)
+        details = replace(manifest.details, census_asked=asked)
         replace(manifest, totals=totals, details=details).write(out)
     return report

@@ -28,7 +28,7 @@ from catalogs.catalog.new_columns import CREDIBLE, NewColumn, Provenance, standa
 from catalogs.errors import DamagedFileError, NameClashError
 from catalogs.table_choice import TableChoice
 from catalogs.writing.conversion import copies
-from flows.classification._census import CensusRows, census_table, joined, with_stated_bias, without_wish
+from flows.classification._census import CensusRows, census_table, joined, with_stated_bias, without_questions
 from flows.classification._class_shares import (
     Selections,
     chosen_shift,
@@ -616,7 +616,7 @@ def annotation_settings(model: Model, wanted: Specification) -> Specification:
         "census": census_table(model, wanted),
         "output": wanted.output.model_copy(update={"folder": OutputTable().folder}),
     }
-    settings = without_wish(model.specification.model_copy(update=update))
+    settings = without_questions(model.specification.model_copy(update=update))
     try:
         settings.check_target()
         settings.check_sets(len(model.classes))

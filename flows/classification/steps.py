@@ -13,7 +13,7 @@ import numpy as np
 
 from blr.threads import default_threads
 from catalogs.errors import OutputExistsError
-from flows.classification._census import CensusWish, with_stated_bias
+from flows.classification._census import census_asked, with_stated_bias
 from flows.classification._class_shares import chosen_shift
 from flows.classification._plan import (
     Plan,
@@ -142,7 +142,7 @@ def _classified(
     stored = place.find(request.model)
     loaded = place.read(stored)
     settings, limit = _wanted(loaded, request), request.limit
-    wish = CensusWish.of(loaded, settings)
+    asked = census_asked(loaded, settings)
     sources = resolve_sources([str(c) for c in request.catalogues], Path(), key="CATALOG")
     policy: Policy = "overwrite" if request.overwrite else "add"
     if limit is None:
@@ -164,7 +164,7 @@ def _classified(
         work = Work(
             model=stored,
             specification=settings,
-            wish=wish,
+            asked=asked,
             threads=request.threads,
             staging=Staging.of(folder, loaded.label, specification_hash(settings)),
         )
@@ -232,7 +232,7 @@ def _reprocessed(
     work = Work(
         model=stored,
         specification=settings,
-        wish=CensusWish.of(loaded, wanted),
+        asked=census_asked(loaded, wanted),
         threads=request.threads,
         staging=Staging.of(folder, loaded.label, specification_hash(settings)),
     )
