@@ -23,6 +23,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+from distributed.protocol import serialize_bytes
 
 from flows.classification import _plan
 from flows.classification.request import ClassifyRequest
@@ -80,10 +81,10 @@ class EmptyTasks(DaskEngine):
         del work
         sent = {"orders": 0, "order_bytes": 0}
 
-        def weighed() -> Iterator[str]:
+        def weighed() -> Iterator[Any]:
             for item in items:
                 sent["orders"] += 1
-                sent["order_bytes"] += len(item)
+                sent["order_bytes"] += len(serialize_bytes(item))
                 yield item
 
         wall, mine, theirs = time.perf_counter(), time.process_time(), _used(self.scheduler)
@@ -100,9 +101,8 @@ class EmptyTasks(DaskEngine):
         yield
 
 
-def nothing(order: str) -> str:
+def nothing(order: object) -> None:
     """Do nothing on a worker."""
-    return order[:1]
 
 
 def _used(process: psutil.Process) -> float:

@@ -196,7 +196,7 @@ def _popped(items: deque[T]) -> Iterator[T]:
 
 # Work on the workers of a Dask scheduler; the only module that imports `distributed`.
 #
-# A worker needs this package and the same paths, nothing else: it gets the name of a function, and texts.
+# A worker needs this package and the same paths, nothing else: it gets a function and values, which Dask pickles.
 
 PATIENCE = 15
 """Seconds in which a scheduler has to answer."""

@@ -31,9 +31,9 @@ __all__ = [
 
 # What an engine does: `map` and `reduce`; and the tree in which `reduce` adds.
 #
-# An engine is handed a function and items.  On workers elsewhere the function that is mapped is one of a module, and
-# items and results are values that JSON has: texts, numbers, lists of them.  What is reduced are sums: the function may
-# hold arrays, and results are tuples of arrays.
+# An engine is handed a function and items.  For workers elsewhere, Dask pickles function, items and results: these are
+# small values, and functions of modules.  What is reduced are sums: the function may hold arrays, and results are
+# tuples of arrays.
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 
 from blr.census.results import count_changes
-from flows.models.description import why_no_error
 from flows.reports.census import bin_tables, census_table, selection_table
 from flows.reports.tables import ReportTable
 from flows.runs.counts import DRIFTED, ClassEstimate, Counts, Difference, FeatureDrift, FlagCount, Totals
@@ -95,7 +93,7 @@ def work_table(files: Mapping[str, FileWork], left_out: Mapping[str, int] = NOTH
 
 def class_change_table(counts: Counts, before: Totals | None) -> ReportTable:
     """Return the class counts with errors, and how far they are from the last run's, None for the first run."""
-    old = _earlier_classes(before) if before else {}
+    old: Mapping[str, ClassEstimate] = before.classes if before else {}
     return ReportTable(
         title="Classes against the last run",
         columns=("class", "assigned", "expected", "±", "last expected", "change", "change / ±"),
@@ -108,13 +106,6 @@ def class_change_table(counts: Counts, before: Totals | None) -> ReportTable:
             else "The error is of both runs' counts together."
         ),
     )
-
-
-def _earlier_classes(before: Totals) -> Mapping[str, ClassEstimate]:
-    """Return the estimates of an earlier run; those of some versions state an error that is not known."""
-    if not why_no_error(before.shift.class_priors_source):
-        return before.classes
-    return {name: replace(estimate, error=None) for name, estimate in before.classes.items()}
 
 
 def _class_row(name: str, new: ClassEstimate, old: ClassEstimate | None) -> tuple[str, ...]:

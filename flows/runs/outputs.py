@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
+from functools import cache
 from heapq import nsmallest
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -369,150 +370,92 @@ SCHEMA = pa.schema(
 """Columns of the table, which `docs/json.md` describes; without counts, the columns from `counted` on are null."""
 
 
+# The table's columns that hold fields of a type as they are, by the field's name.
+OF_OUTPUT = {"path": "name", "rows": "n_rows", "input": "input_path"} | {
+    name: name for name in ("sha256", "size", "mtime_ns", "inode")
+}
+OF_STATE = {f"input_{name}": name for name in ("sha256", "size", "mtime_ns", "inode", "tag")}
+OF_TALLY = {"counted_rows": "n_rows", "classified": "n_classified"} | {
+    name: name for name in ("assigned", "expected", "variance", "missing", "set_sizes", "in_sets")
+}
+OF_DRIFT = {"drift_rows": "n_rows"} | {f"drift_{n}": n for n in ("known", "total", "squares", "bins")}
+OF_SKY = {f"sky_{name}": name for name in ("order", "pixels", "n", "flagged", "assigned")}
+
+
 def _row(output: Output, flags: Sequence[str]) -> dict[str, Any]:
-    state, counts = output.input, output.summary
-    row: dict[str, Any] = {
-        "path": output.name,
-        "sha256": output.sha256,
-        "size": output.size,
-        "mtime_ns": output.mtime_ns,
-        "inode": output.inode,
-        "rows": output.n_rows,
-        "input": output.input_path,
-        "input_sha256": state.sha256,
-        "input_size": state.size,
-        "input_mtime_ns": state.mtime_ns,
-        "input_inode": state.inode,
-        "input_tag": state.tag,
-    }
-    return row if counts is None else row | _row_of_counts(counts, flags)
-
-
-def _row_of_counts(counts: FileCounts, flags: Sequence[str]) -> dict[str, Any]:
-    tally, drift, sky = counts.tally, counts.drift, counts.sky
-    steps, draws = steps_of(tally)
-    row: dict[str, Any] = {
+    row = _columns(OF_OUTPUT, output) | _columns(OF_STATE, output.input)
+    counts = output.summary
+    if counts is None:
+        return row
+    steps, draws = steps_of(counts.tally)
+    row |= _columns(OF_TALLY, counts.tally) | {
         "counted": counts.counted,
-        "counted_rows": tally.n_rows,
-        "classified": tally.n_classified,
-        "assigned": tally.assigned,
-        "expected": tally.expected,
-        "variance": tally.variance,
         "draw_steps": steps,
         "draws": draws.ravel(),
-        "flags": [tally.flags.get(name, 0) for name in flags],
-        "missing": tally.missing,
-        "set_sizes": tally.set_sizes,
-        "in_sets": tally.in_sets,
+        "flags": [counts.tally.flags.get(name, 0) for name in flags],
         "low_confidence": counts.low_confidence,
         "shift": _text(counts.shift),
         "set_rule": _text(counts.set_rule),
         "doubtful": json.dumps([to_document(one) for one in counts.doubtful]) if counts.doubtful else None,
     }
-    if drift is not None:
-        row |= {
-            "drift_rows": drift.n_rows,
-            "drift_known": drift.known,
-            "drift_total": drift.total,
-            "drift_squares": drift.squares,
-            "drift_bins": drift.bins,
-        }
-    if sky is not None:
-        row |= {
-            "sky_order": sky.order,
-            "sky_pixels": sky.pixels,
-            "sky_n": sky.n,
-            "sky_flagged": sky.flagged,
-            "sky_assigned": [n for of_pixel in sky.assigned for n in of_pixel],
-        }
+    if counts.drift is not None:
+        row |= _columns(OF_DRIFT, counts.drift)
+    if counts.sky is not None:
+        row |= _columns(OF_SKY, counts.sky)
+        row["sky_assigned"] = [n for of_pixel in counts.sky.assigned for n in of_pixel]
     return row
+
+
+def _columns(names: Mapping[str, str], value: object) -> dict[str, Any]:
+    return {column: getattr(value, name) for column, name in names.items()}
+
+
+def _fields(names: Mapping[str, str], row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields in a row, by their names; lists become tuples, inner ones too."""
+
+    def frozen(value: Any) -> Any:
+        return tuple(map(frozen, value)) if isinstance(value, list) else value
+
+    return {name: frozen(row[column]) for column, name in names.items()}
 
 
 def _outputs(batch: pa.RecordBatch) -> Iterator[Output]:
     flags = json.loads((batch.schema.metadata or {}).get(b"flags", b"[]"))
-    known: dict[str, Any] = {}
 
+    @cache  # many rows share a text, which is parsed once
     def parsed(kind: type[T], text: str | None) -> T | None:
-        """Return the value of a text; a text that many rows share is parsed once."""
-        if text is None:
-            return None
-        if text not in known:
-            known[text] = from_document(kind, json.loads(text), source=FOLDER)
-        value: T = known[text]
-        return value
+        return None if text is None else from_document(kind, json.loads(text), source=FOLDER)
 
-    columns = {
-        name: column.to_pylist() for name, column in zip(batch.schema.names, batch.columns, strict=True)
-    }
-    for values in zip(*columns.values(), strict=True):
-        row = dict(zip(columns, values, strict=True))
-        yield Output(
-            name=row["path"],
-            sha256=row["sha256"],
-            size=row["size"],
-            n_rows=row["rows"],
-            input_path=row["input"],
-            input=FileState(
-                row["input_sha256"],
-                row["input_size"],
-                row["input_mtime_ns"],
-                row["input_inode"],
-                row["input_tag"],
-            ),
-            mtime_ns=row["mtime_ns"],
-            inode=row["inode"],
-            summary=None
-            if row["classified"] is None
-            else FileCounts(
+    for row in batch.to_pylist():
+        counts = None
+        if row["classified"] is not None:
+            sky = None
+            if row["sky_order"] is not None:
+                K, assigned = len(row["expected"]), row["sky_assigned"]
+                row["sky_assigned"] = [assigned[i : i + K] for i in range(0, len(assigned), K)]
+                sky = SkyCounts(**_fields(OF_SKY, row))
+            counts = FileCounts(
                 counted=row["counted"],
                 tally=_tally(row, flags),
-                drift=_drift(row),
+                drift=None if row["drift_rows"] is None else FeatureCounts(**_fields(OF_DRIFT, row)),
                 low_confidence=row["low_confidence"],
                 shift=parsed(ShiftRecord, row["shift"]),
                 set_rule=parsed(SetRecord, row["set_rule"]),
-                sky=_sky(row),
+                sky=sky,
                 doubtful=tuple(
                     from_document(DoubtfulObject, one, source=FOLDER)
                     for one in json.loads(row["doubtful"] or "[]")
                 ),
-            ),
-        )
+            )
+        yield Output(**_fields(OF_OUTPUT, row), input=FileState(**_fields(OF_STATE, row)), summary=counts)
 
 
 def _tally(row: Mapping[str, Any], flags: Sequence[str]) -> Tally:
-    K = len(row["expected"])
-    codes = np.array(row["draws"], dtype=float).reshape(-1, K)
+    codes = np.array(row["draws"], dtype=float).reshape(-1, len(row["expected"]))
     return Tally(
-        n_rows=row["counted_rows"],
-        n_classified=row["classified"],
-        assigned=tuple(row["assigned"]),
-        expected=tuple(row["expected"]),
-        variance=tuple(row["variance"]),
+        **_fields(OF_TALLY, row),
         draws=draws_of(row["expected"], row["draw_steps"], codes),
         flags=dict(zip(flags, row["flags"], strict=True)),
-        missing=tuple(row["missing"]),
-        set_sizes=tuple(row["set_sizes"]),
-        in_sets=tuple(row["in_sets"]),
-    )
-
-
-def _drift(row: Mapping[str, Any]) -> FeatureCounts | None:
-    if row["drift_rows"] is None:
-        return None
-    known, total, squares = (tuple(row[f"drift_{name}"]) for name in ("known", "total", "squares"))
-    return FeatureCounts(row["drift_rows"], known, total, squares, tuple(map(tuple, row["drift_bins"])))
-
-
-def _sky(row: Mapping[str, Any]) -> SkyCounts | None:
-    if row["sky_order"] is None:
-        return None
-    K, assigned = len(row["expected"]), row["sky_assigned"]
-    return SkyCounts(
-        order=row["sky_order"],
-        pixels=tuple(row["sky_pixels"]),
-        n=tuple(row["sky_n"]),
-        flagged=tuple(row["sky_flagged"]),
-        assigned=tuple(tuple(assigned[i : i + K]) for i in range(0, len(assigned), K)),
     )
 
 
