@@ -51,7 +51,7 @@ __all__ = [
 
 # What the user named, as it was found first: a file, a folder or a pattern of this machine, or a URL.
 #
-# `flows.inputs.resolve` makes these of texts; later code does not check again which kind it is.
+# `flows.inputs.source` makes these of texts; later code does not check again which kind it is.
 
 Kind = Literal["file", "folder", "hats", "pattern"]
 
