@@ -373,9 +373,30 @@ static PyObject *logistic_integral(PyObject *self, PyObject *args)
     return none(&got);
 }
 
+/* Add to out (rows, K) the values of the leaves that up to eight rows X (rows, F) reach in a tree.  They go down side by
+ * side, all to the depth of the deepest leaf: no branch depends on the data. */
+static ALWAYS_INLINE void to_leaves(const float *X, long F, const int *nodes, int root, int depth, const float *value,
+                                    long K, int rows, double *out)
+{
+    int at[8];
+    for (int j = 0; j < rows; j++)
+        at[j] = root;
+    for (int d = 0; d < depth; d++)
+        for (int j = 0; j < rows; j++) {
+            const int *node = nodes + 4 * (long)at[j];
+            float threshold;
+            memcpy(&threshold, node + 1, sizeof threshold);
+            at[j] = node[2] + (X[j * F + node[0]] > threshold);
+        }
+    for (int j = 0; j < rows; j++) {
+        const float *leaf = value + K * (long)nodes[4 * (long)at[j] + 3];
+        for (long k = 0; k < K; k++)
+            out[j * K + k] += leaf[k];
+    }
+}
+
 /* Add to out (n, K) the values of the leaves that rows reach in all trees.  A node is its feature, the bits of its
- * threshold, its child, and the number of its leaf; a leaf is its own child.  Eight rows go down side by side, all to
- * the depth of the deepest leaf: no branch depends on the data. */
+ * threshold, its child, and the number of its leaf; a leaf is its own child. */
 static PyObject *forest_sums(PyObject *self, PyObject *args)
 {
     TAKE({"X", "nF", 'f', READ}, {"nodes", "m4", 'i', READ}, {"value", "LK", 'f', READ}, {"root", "T", 'i', READ},
@@ -387,24 +408,13 @@ static PyObject *forest_sums(PyObject *self, PyObject *args)
     if (got.size['4'] != 4)
         return refused(&got, "four numbers a node");
     Py_BEGIN_ALLOW_THREADS
-    for (long t = 0; t < T; t++)
-        for (long i = 0; i < n; i += 8) {
-            int at[8], rows = n - i < 8 ? (int)(n - i) : 8;
-            for (int j = 0; j < 8; j++)
-                at[j] = root[t];
-            for (int d = 0; d < depth[t]; d++)
-                for (int j = 0; j < rows; j++) {
-                    const int *node = nodes + 4 * (long)at[j];
-                    float threshold;
-                    memcpy(&threshold, node + 1, sizeof threshold);
-                    at[j] = node[2] + (X[(i + j) * F + node[0]] > threshold);
-                }
-            for (int j = 0; j < rows; j++) {
-                const float *leaf = value + K * (long)nodes[4 * (long)at[j] + 3];
-                for (long k = 0; k < K; k++)
-                    out[(i + j) * K + k] += leaf[k];
-            }
-        }
+    for (long t = 0; t < T; t++) {
+        long i = 0;
+        for (; i + 8 <= n; i += 8)
+            to_leaves(X + i * F, F, nodes, root[t], depth[t], value, K, 8, out + i * K);
+        if (i < n)
+            to_leaves(X + i * F, F, nodes, root[t], depth[t], value, K, (int)(n - i), out + i * K);
+    }
     Py_END_ALLOW_THREADS
     return none(&got);
 }
