@@ -506,7 +506,7 @@ def make_plan(
     jobs = tuple(find_jobs(files, work, before, same=same, policy=policy, verify=verify, hashes=hashes))
     compared = None
     if policy == "release" and before is not None and before.prefix is not None:
-        compared = Annotation(out, before.prefix, tuple(before.details.classes))
+        compared = Annotation(out, before.prefix, tuple(before.classes))
     advice = check_room(out, jobs, scorer.columns, specification.output.mode)
     fresh = [
         _quarantined(path, copy_name_of(path, catalogues), out, error, before, brought)

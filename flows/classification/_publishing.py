@@ -51,7 +51,6 @@ from flows.runs.manifest import (
     ColumnDetails,
     FlagDetails,
     Manifest,
-    ManifestDetails,
     ObjectColumns,
     SelectedColumn,
 )
@@ -188,7 +187,7 @@ def publish(model: Model, plan: Plan, release: Release, outputs: Sequence[Output
 
     A run may be killed after any step; the next run repeats the steps.
     """
-    work, staging, specification = plan.work, plan.work.staging, plan.work.specification
+    work, staging = plan.work, plan.work.staging
     outputs = as_kept(sorted(outputs, key=lambda o: o.name))
     for name in release.retired:
         staging.retire(name, release.number)
@@ -198,18 +197,7 @@ def publish(model: Model, plan: Plan, release: Release, outputs: Sequence[Output
     summary = summary_of(model, outputs, _census(model, work, outputs))
     write_document(staging.out / SUMMARY, summary)
     totals = narrowed(Totals, summary)
-    manifest = Manifest(
-        model=model.label,
-        model_id=model.id,
-        specification_hash=specification_hash(specification),
-        code_version=code_version(),
-        outputs=outputs,
-        quarantined=release.quarantined,
-        release=release.number,
-        totals=totals,
-        details=replace(_details(model, specification), census_asked=work.asked),
-        store=Path(os.path.relpath(work.model.folder.parents[1], staging.out)).as_posix(),
-    )
+    manifest = _manifest(model, plan, release, outputs, totals)
     before = Manifest.read(staging.out)
     if before is not None and before.same_outputs(manifest):  # no row has changed
         manifest = replace(manifest, release=before.release)
@@ -232,7 +220,7 @@ def publish(model: Model, plan: Plan, release: Release, outputs: Sequence[Output
         summary,
         manifest,
         counts=_once([_counts(o) for o in outputs]),
-        specification=specification,
+        specification=work.specification,
         model_folder=work.model.folder,
         deferred=release.deferred,
         repeats=release.repeats,
@@ -348,12 +336,22 @@ def _counts(output: Output) -> FileCounts:
     return output.summary
 
 
-def _details(model: Model, specification: Specification) -> ManifestDetails:
-    """Return what a reader of the manifest needs to understand the new columns, and to find the objects."""
+def _manifest(
+    model: Model, plan: Plan, release: Release, outputs: tuple[Output, ...], totals: Totals
+) -> Manifest:
+    work, specification = plan.work, plan.work.specification
     catalog, theirs = specification.catalog, specification.target.columns
     place = {"id": catalog.id, "ra": catalog.ra, "dec": catalog.dec}
     columns = Scorer.of(model, specification).columns
-    return ManifestDetails(
+    return Manifest(
+        model=model.label,
+        model_id=model.id,
+        specification_hash=specification_hash(specification),
+        code_version=code_version(),
+        outputs=outputs,
+        quarantined=release.quarantined,
+        release=release.number,
+        totals=totals,
         classes=shift_record(model, specification).class_priors,
         columns={c.name: ColumnDetails(str(c.datatype), c.ucd, c.description) for c in columns},
         flags={str(bit): FlagDetails(name, meaning) for bit, (name, meaning) in flag_names().items()},
@@ -362,4 +360,6 @@ def _details(model: Model, specification: Specification) -> ManifestDetails:
             unit=catalog.position_unit or None,
         ),
         selected=_selected(model, specification),
+        census_asked=work.asked,
+        store=Path(os.path.relpath(work.model.folder.parents[1], plan.out)).as_posix(),
     )

@@ -119,7 +119,7 @@ def _check_no_audit(out: Path) -> None:
 
 def _asked(manifest: Manifest, model: Model, request: CensusRequest) -> CensusAsked:
     """Return the questions of a request; those that it leaves out are taken from the earlier census."""
-    before = manifest.details.census_asked
+    before = manifest.census_asked
     if request.specification is not None:
         asked = census_asked(model, read_specification(request.specification))
     elif before is not None:
@@ -157,7 +157,7 @@ def _of_folder(manifest: Manifest, model: Model, folder: Path, out: Path, asked:
         [kept.get(o.sha256) for o, c in counted if c.tally.n_classified],
         n_objects=sum(c.tally.n_classified for _, c in counted),
         asked=asked,
-        selected=manifest.details.selected,
+        selected=manifest.selected,
     )
 
 
@@ -168,6 +168,5 @@ def _write(out: Path, manifest: Manifest, census: Census, asked: CensusAsked) ->
     report = rewrite_census(out, census, None if summary.sets is None else summary.sets.reason)
     if manifest.totals is not None:
         totals = manifest.totals.with_census(census)
-        details = replace(manifest.details, census_asked=asked)
-        replace(manifest, totals=totals, details=details).write(out)
+        replace(manifest, totals=totals, census_asked=asked).write(out)
     return report

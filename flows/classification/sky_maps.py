@@ -642,7 +642,7 @@ def _prepared(request: MapRequest, folder: Path) -> _Work:
             f"{folder}: got a folder without a manifest, expected a folder of annotated catalogues; run `blr "
             "classify` with --out first"
         )
-    classes = tuple(manifest.details.classes)
+    classes = tuple(manifest.classes)
     if request.class_name not in classes:
         raise UsageError(
             f"--class: got '{request.class_name}', expected one of {', '.join(classes)}; "
@@ -663,7 +663,7 @@ def _prepared(request: MapRequest, folder: Path) -> _Work:
             prefix=manifest.prefix,
             class_name=request.class_name,
             identifier=request.identifier,
-            known=manifest.details.position or ObjectColumns(),
+            known=manifest.position or ObjectColumns(),
             over=request.over or [],
             maps=maps,
         )

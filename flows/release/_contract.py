@@ -284,7 +284,7 @@ def derived_contract(
             continue
         column = _contract_column(inputs[name], "input") if name in inputs else promised[name]
         columns.append(_promised(column, promised.get(name), model, f"release {last}", ranges.get(name)))
-    position = manifest.details.position or ObjectColumns()
+    position = manifest.position or ObjectColumns()
     return Contract(
         model=model.label,
         model_id=model.id,

@@ -295,7 +295,7 @@ class _Pass(Gathered):
         beside: Iterator[pa.RecordBatch] = iter(())
         shared: list[str] = []
         if source is not None and source.n_rows == catalog.n_rows:
-            new = set(self.opened.manifest.details.columns)
+            new = set(self.opened.manifest.columns)
             shared = [n for n in catalog.names if n in source.names and n not in new]
             further = () if needed <= set(catalog.names) else needed
             beside = source.batches([*dict.fromkeys([*shared, *further])], BATCH_ROWS)
@@ -391,7 +391,7 @@ class _Pass(Gathered):
         """Read the rows of a file of the last release that are compared."""
         contract, prefix = self.contract, last.manifest.prefix or "blr_"
         catalog = annotated_table(prefix).open(path)
-        place = last.manifest.details.position
+        place = last.manifest.position
         named = (contract.id, place.ra if place else contract.ra, place.dec if place else contract.dec)
         if named[0] not in catalog.names:
             return

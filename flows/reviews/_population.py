@@ -72,7 +72,7 @@ def object_tables(folder: Path, manifest: Manifest, prefix: str, identifier: str
     """Return the catalogues of a folder, each row once; UsageError where no column names an object."""
     # The margins of a HATS catalogue repeat objects of the other files.
     once = [output for output in manifest.outputs if not (output.summary and output.summary.repeats_rows)]
-    known = manifest.details.position or ObjectColumns()
+    known = manifest.position or ObjectColumns()
     opened = [annotated_table(prefix).open(folder / output.name) for output in once]
     return [_object_table(catalog, prefix, identifier, known) for catalog in opened]
 

@@ -400,7 +400,7 @@ def _drawn(request: AuditDrawRequest, folder: Path, *, dry_run: bool) -> AuditDr
     """Draw from the copies in a folder of this machine."""
     manifest, prefix = annotated_manifest(folder)
     _check_free(folder, overwrite=request.overwrite)
-    classes = tuple(manifest.details.classes)
+    classes = tuple(manifest.classes)
     if not classes:
         raise UsageError(
             f"{folder}: got a manifest without classes, since an earlier version wrote it; run `blr "

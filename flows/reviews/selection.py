@@ -369,7 +369,7 @@ def _reviewed(request: ReviewRequest, folder: Path, *, space: Space | None, dry_
         check_unanswered(folder, name)
     manifest, prefix = annotated_manifest(folder)
     tables = object_tables(folder, manifest, prefix, request.identifier)
-    labelled, classes = read_labelled_names(folder), tuple(manifest.details.classes)
+    labelled, classes = read_labelled_names(folder), tuple(manifest.classes)
     sources = [ReviewSource(table, classes, labelled) for table in tables]
     drawn = (
         _chosen(sources, request) if request.budget is None else draw_budget(sources, classes, request, space)

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
@@ -108,17 +108,13 @@ ATTEMPTS = 20
 
 @dataclass(frozen=True)
 class Owner:
-    """The run that holds a lock, or held it until it was killed; `run` is its id in Prefect.
-
-    `beats` says whether it gives signs of life, which runs of earlier versions do not.
-    """
+    """The run that holds a lock, or held it until it was killed; `run` is its id in Prefect."""
 
     pid: int
     host: str
     since: str
     began: int | None = None  # start of the process in ticks: process ids are reused
     run: str | None = None
-    beats: bool = False
 
     @classmethod
     def this(cls, run: str | None) -> Owner:
@@ -304,7 +300,7 @@ def _take_link(folder: Path, owner: Owner) -> Owner | None:
     """Take the lock where the file system has no flock: by a hard link, which only one run can make."""
     lock = folder / LINK
     own = folder / f"{LINK}-{uuid.uuid4().hex[:16]}"
-    own.write_text(json.dumps(asdict(replace(owner, beats=True))), encoding="utf-8")
+    own.write_text(json.dumps(asdict(owner)), encoding="utf-8")
     try:
         killed = Owner.read(lock)
         if killed is not None and (killed.gone or _gives_no_sign(killed, lock)):
@@ -319,7 +315,7 @@ def _take_link(folder: Path, owner: Owner) -> Owner | None:
 
 def _gives_no_sign(owner: Owner, lock: Path) -> bool:
     """Say whether an owner on another host gives no sign of life, after a minute, or after its first sign."""
-    if not owner.beats or owner.host == socket.gethostname():
+    if owner.host == socket.gethostname():
         return False
     tell().note(f"{lock.parent}: held by {owner}; this run waits a minute at most for a sign of life of it")
     return falls_silent(lock)

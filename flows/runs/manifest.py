@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -34,7 +34,6 @@ __all__ = [
     "ColumnDetails",
     "FlagDetails",
     "Manifest",
-    "ManifestDetails",
     "ManifestFile",
     "ManifestInput",
     "ManifestOutput",
@@ -169,28 +168,13 @@ class SelectedColumn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ManifestDetails:
-    """What a reader needs to understand the new columns and to find the objects.
-
-    These are the classes with their shares, the columns by name, the flags by their bit, the columns of selections by
-    name, and the questions of the census.
-    """
-
-    classes: Mapping[str, float] = field(default_factory=dict)
-    columns: Mapping[str, ColumnDetails] = field(default_factory=dict)
-    flags: Mapping[str, FlagDetails] = field(default_factory=dict)
-    position: ObjectColumns | None = None
-    selected: Mapping[str, SelectedColumn] = field(default_factory=dict)
-    census_asked: CensusAsked | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """The outputs in one folder, which are all of one model and one specification.
 
-    `totals` are the summary's counts of all files together.  `store` is the path of the model store, from the folder;
-    '' where it is not known.  `created` is a time (ISO 8601, UTC), '' until the
-    manifest is written.
+    `totals` are the summary's counts of all files together.  For readers of the copies there are the `classes` with
+    their shares, the `columns` by name, the `flags` by their bit, the columns with the objects' names and positions, the
+    columns of selections by name, and the questions of the census.  `store` is the path of the model store, from the
+    folder; '' where it is not known.  `created` is a time (ISO 8601, UTC), '' until the manifest is written.
     """
 
     model: str
@@ -201,7 +185,12 @@ class Manifest:
     quarantined: tuple[Quarantined, ...] = ()
     release: int = 1
     totals: Totals | None = None
-    details: ManifestDetails = ManifestDetails()
+    classes: Mapping[str, float] = field(default_factory=dict)
+    columns: Mapping[str, ColumnDetails] = field(default_factory=dict)
+    flags: Mapping[str, FlagDetails] = field(default_factory=dict)
+    position: ObjectColumns | None = None
+    selected: Mapping[str, SelectedColumn] = field(default_factory=dict)
+    census_asked: CensusAsked | None = None
     store: str = ""
     created: str = ""
 
@@ -221,7 +210,7 @@ class Manifest:
     @property
     def prefix(self) -> str | None:
         """The prefix of the new columns."""
-        classes = (name for name, column in self.details.columns.items() if column.ucd == "src.class")
+        classes = (name for name, column in self.columns.items() if column.ucd == "src.class")
         return next((name.removesuffix("class") for name in classes), None)
 
     def find_quarantined(self, name: str) -> Quarantined | None:
@@ -320,45 +309,24 @@ class ManifestFile:
         """Return the content of the file for a manifest; `table` is the table of its outputs, if it has one."""
         inputs, outputs = listed(manifest.outputs if table is None else ())
         return cls(
+            **{name: getattr(manifest, name) for name in _SHARED if name != "created"},
             format="blr-manifest",
             schema_version=SCHEMA_VERSION,
             created=manifest.created or datetime.now(UTC).isoformat(timespec="seconds"),
-            release=manifest.release,
-            model=manifest.model,
-            model_id=manifest.model_id,
-            specification_hash=manifest.specification_hash,
             versions={"blr": manifest.code_version},
-            totals=manifest.totals,
-            **vars(manifest.details),
-            quarantined=manifest.quarantined,
             inputs=inputs,
             outputs=outputs,
             table=table,
-            store=manifest.store,
         )
 
     def manifest(self, outputs: tuple[Output, ...]) -> Manifest:
         """Return the manifest in the file; `outputs` are those that it lists or that are in its table."""
-        return Manifest(
-            model=self.model,
-            model_id=self.model_id,
-            specification_hash=self.specification_hash,
-            code_version=self.versions.get("blr", ""),
-            outputs=outputs,
-            quarantined=self.quarantined,
-            release=self.release,
-            totals=self.totals,
-            details=ManifestDetails(
-                classes=self.classes,
-                columns=self.columns,
-                flags=self.flags,
-                position=self.position,
-                selected=self.selected,
-                census_asked=self.census_asked,
-            ),
-            store=self.store,
-            created=self.created,
-        )
+        shared = {name: getattr(self, name) for name in _SHARED}
+        return Manifest(**shared, code_version=self.versions.get("blr", ""), outputs=outputs)
+
+
+_SHARED = {f.name for f in fields(Manifest)} & {f.name for f in fields(ManifestFile)} - {"outputs"}
+"""The fields that a manifest and its file have alike."""
 
 
 def _file_counts(folder: Path) -> dict[str, FileCounts]:

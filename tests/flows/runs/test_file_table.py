@@ -23,7 +23,7 @@ from flows.runs.counts import (
     SkyCounts,
     Tally,
 )
-from flows.runs.manifest import MANIFEST, Manifest, ManifestDetails
+from flows.runs.manifest import MANIFEST, Manifest
 from flows.runs.outputs import LEVELS, MOST_DOUBTFUL, MOST_LISTED, FileState, Output, as_kept
 
 K, S, F, B = 3, 64, 5, 10
@@ -99,7 +99,6 @@ def manifest(outputs: tuple[Output, ...]) -> Manifest:
         specification_hash="0",
         code_version="1",
         outputs=outputs,
-        details=ManifestDetails(),
     )
 
 
