@@ -75,38 +75,28 @@ SHORT_MEANINGS = {
 
 
 def write_classification_report(
-    folder: Path,
-    model: Model,
-    summary: Summary,
-    manifest: Manifest,
-    *,
-    counts: Sequence[FileCounts],
-    specification: Specification,
-    model_folder: Path,
-    deferred: Mapping[str, str],
-    repeats: tuple[str, ...],
+    model: Model, plan: Plan, release: Release, summary: Summary, manifest: Manifest
 ) -> None:
-    """Write `report.html` beside the annotated files, which are of the model in a folder and of a specification.
-
-    `counts` are those of the files, margins not among them.  `repeats` says which files have objects in common.
-    """
+    """Write `report.html` beside the annotated files; margins, which repeat rows, are not counted in it."""
+    counts = _once([_counts(o) for o in manifest.outputs])
     doubtful = most_doubtful(one for of_file in counts for one in of_file.doubtful)
-    troubles = ReleaseTroubles(
-        quarantined={q.name: q.reason for q in manifest.quarantined}, deferred=deferred, repeats=repeats
-    )
     report = ClassificationReport(
         found=classification_of(model, summary, counts, names=[o.name for o in manifest.outputs]),
         model=ClassifyingModel(label=model.label, trust=model.trust, metrics=model.metrics),
         objects=tuple(_notable(one) for one in doubtful),
-        examples=class_examples(model, specification, model_folder, doubtful),
-        troubles=troubles,
-        files=status_table(folder_status(folder, manifest)),
+        examples=class_examples(model, plan.work.specification, plan.work.model.folder, doubtful),
+        troubles=ReleaseTroubles(
+            quarantined={q.name: q.reason for q in manifest.quarantined},
+            deferred=release.deferred,
+            repeats=release.repeats,
+        ),
+        files=status_table(folder_status(plan.out, manifest)),
         release=manifest.release,
         made=Made.now(),
         units={f.name: (f.expression, f.unit) for f in model.training.features},
         provenance=_provenance(model, manifest),
     )
-    write_classification(report, folder)
+    write_classification(report, plan.out)
 
 
 def classification_of(
@@ -214,17 +204,7 @@ def publish(model: Model, plan: Plan, release: Release, outputs: Sequence[Output
         )
         path = write_report(staging.out, report)
         release = replace(release, report=path, difference=report.difference)
-    write_classification_report(
-        staging.out,
-        model,
-        summary,
-        manifest,
-        counts=_once([_counts(o) for o in outputs]),
-        specification=work.specification,
-        model_folder=work.model.folder,
-        deferred=release.deferred,
-        repeats=release.repeats,
-    )
+    write_classification_report(model, plan, release, summary, manifest)
     manifest.write(staging.out)
     sweep_sketches(staging.out, {o.name: o for o in outputs})
     staging.close()

@@ -173,8 +173,8 @@ class Manifest:
 
     `totals` are the summary's counts of all files together.  For readers of the copies there are the `classes` with
     their shares, the `columns` by name, the `flags` by their bit, the columns with the objects' names and positions,
-    the columns of selections by name, and the questions of the census.  `store` is the path of the model store, from the
-    folder; '' where it is not known.  `created` is a time (ISO 8601, UTC), '' until the manifest is written.
+    the columns of selections by name, and the questions of the census.  `store` is the path of the model store, from
+    the folder; '' where it is not known.  `created` is a time (ISO 8601, UTC), '' until the manifest is written.
     """
 
     model: str
