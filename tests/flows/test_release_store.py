@@ -17,7 +17,7 @@ import pytest
 
 from catalogs.errors import CatalogError
 from catalogs.remote.object_store import ObjectStore
-from flows.classification._plan import Job, Work
+from flows.classification._plan import Job, Plan, Work
 from flows.classification.census_taking import take_census
 from flows.classification.execution import DIRECT, Steps, annotate_file
 from flows.classification.request import CensusRequest
@@ -36,9 +36,9 @@ KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr
 """Azurite's, which is the same everywhere."""
 
 
-def no_report(folder: Path, *_: object, **__: object) -> None:
+def no_report(model: object, plan: Plan, *_: object) -> None:  # noqa: ARG001 - the signature of the report
     """Write a report without pictures, which take a second."""
-    (folder / "report.html").write_text("a report")
+    (plan.out / "report.html").write_text("a report")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from flows.classification._plan import Plan
 from flows.classification.census_taking import take_census
 from flows.classification.request import CensusRequest
 from flows.documents import read_document
@@ -22,9 +23,9 @@ from tests.lasting import lasting_contents
 N_FILES = 3
 
 
-def no_report(folder: Path, *_: object, **__: object) -> None:
+def no_report(model: object, plan: Plan, *_: object) -> None:  # noqa: ARG001 - the signature of the report
     """Write a report without pictures, which take a second."""
-    (folder / "report.html").write_text("a report")
+    (plan.out / "report.html").write_text("a report")
 
 
 @pytest.fixture
