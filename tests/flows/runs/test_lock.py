@@ -125,16 +125,6 @@ def test_without_locks_a_dead_owner_is_recognised(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_locks_an_owner_on_another_machine_is_believed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    without_locks(monkeypatch)
-    (tmp_path / LINK).write_text(json.dumps(asdict(replace(Owner.this(None), host="elsewhere", pid=1))))
-    with pytest.raises(OutputFolderError, match="process 1 on elsewhere"), exclusive(tmp_path):
-        pass
-    assert (tmp_path / LINK).exists()
-
-
 ELSEWHERE = """
 import errno, fcntl, pathlib, socket, sys
 def flock(*_):
