@@ -36,7 +36,6 @@ DEFERRED = {
     "flows.deployed": "a run is of one flow, and does not wait for the others",
     "flows.engines.engine": "distributed: an extra, and most runs use threads",
     "flows.models.listing": "SciPy: a list of models shows skills and computes none",
-    "flows.classification._difference": "pandas: most releases are compared row by row",
     "catalogs.fits._compressed": "astropy: few FITS files are compressed by tiles",
     "catalogs.formats": "astropy: FITS, Parquet and CSV are read without it",
     "flows.reports.html": "jinja2: a command that writes no page waits for no template",

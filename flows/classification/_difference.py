@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from blr.census.results import count_changes
 from blr.decisions import FLAG_MEANINGS
+from catalogs.arrays.texts import hashed
 from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog
 from catalogs.catalog.new_columns import safe_name
@@ -249,7 +250,7 @@ def _compare_by_id(
     old, keys = _held(before(), residue, passes)
     met = np.zeros(len(keys), dtype=bool)
     for rows in after():
-        hashes = _hashed(rows.ids)
+        hashes = hashed(rows.ids)
         mine = hashes % np.uint64(passes) == residue
         new, wanted = rows[mine], hashes[mine]
         place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
@@ -264,10 +265,10 @@ def _held(parts: Iterator[_Rows], residue: int, passes: int) -> tuple[_Rows, NDA
     """Return the rows of a residue and the hashes of their ids, both in the order of the hashes."""
     kept, hashes = [], []
     for rows in parts:
-        hashed = _hashed(rows.ids)
-        mine = hashed % np.uint64(passes) == residue
+        found = hashed(rows.ids)
+        mine = found % np.uint64(passes) == residue
         kept.append(rows[mine])
-        hashes.append(hashed[mine])
+        hashes.append(found[mine])
     if not kept:
         empty = np.empty(0, dtype=object)
         return _Rows(
@@ -276,19 +277,6 @@ def _held(parts: Iterator[_Rows], residue: int, passes: int) -> tuple[_Rows, NDA
     keys, first = np.unique(np.concatenate(hashes), return_index=True)
     arrays = (np.concatenate([vars(rows)[name] for rows in kept]) for name in vars(kept[0]))
     return _Rows(*arrays)[first], keys
-
-
-def _hashed(ids: Array) -> NDArray[np.uint64]:
-    """Return a 64-bit hash (n,) of each id, the same whatever the width of the integers."""
-    if ids.dtype.kind in "iub":
-        plain: Array = ids.astype(np.int64)
-    elif ids.dtype.kind == "f":
-        plain = ids.astype(np.float64)
-    else:
-        plain = ids.astype(object)
-    import pandas as pd  # noqa: PLC0415 - slow to import, for what only rows in another order need
-
-    return np.asarray(pd.util.hash_array(plain), dtype=np.uint64)
 
 
 def total_difference(parts: Sequence[Difference]) -> Difference:
