@@ -57,12 +57,11 @@ def test_every_line_is_explained_on_the_page() -> None:
     assert [line for line in explained if not any(line.startswith(row) for row in rows)] == []
 
 
-@pytest.mark.parametrize("owner", ["compose", "systemd"])
-def test_prefect_knows_the_settings(owner: str, tmp_path: Path) -> None:
+def test_prefect_knows_the_settings(tmp_path: Path) -> None:
     """Of a setting that it does not know, Prefect says nothing, or warns; so each is looked up."""
-    named = environment_file() if owner == "systemd" else {}
-    for service in SERVICES.values() if owner == "compose" else ():
-        named |= service.get("environment", {})
+    compose_settings = {}
+    for service in SERVICES.values():
+        compose_settings |= service.get("environment", {})
     done = subprocess.run(
         [sys.executable, "-c", KNOWN],
         env=os.environ | {"HOME": str(tmp_path)},
@@ -70,9 +69,9 @@ def test_prefect_knows_the_settings(owner: str, tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert {name for name in named if name.startswith("PREFECT_")} - set(done.stdout.split()) == set()
-    for asked, said in (("PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"),):
-        assert named[asked] == named[said]
+    for named in (compose_settings, environment_file()):
+        assert {name for name in named if name.startswith("PREFECT_")} - set(done.stdout.split()) == set()
+        assert named["PREFECT_SERVER_API_AUTH_STRING"] == named["PREFECT_API_AUTH_STRING"]
 
 
 def test_images_are_public_or_built_here() -> None:

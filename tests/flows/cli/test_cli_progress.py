@@ -40,7 +40,7 @@ def test_a_bar_of_work_without_a_known_end_is_shown() -> None:
 
 @pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("posterior", ["refined", "sampled"])
-def test_every_long_part_of_a_training_has_a_bar(folder: Path, posterior: str) -> None:
+def test_every_long_part_of_a_training_has_a_bar(folder: Path, make: SimpleNamespace, posterior: str) -> None:
     class Heard:
         parts: list[str] = []  # noqa: RUF012
         steps = 0
@@ -55,6 +55,7 @@ def test_every_long_part_of_a_training_has_a_bar(folder: Path, posterior: str) -
         def note(self, line: str) -> None:
             pass
 
+    make.parquet(folder / "survey.parquet", make.survey(150))
     text = (folder / "spec.toml").read_text()
     (folder / "spec.toml").write_text(text + f'\n[select]\nposterior = "{posterior}"\n')
     heard = Heard()

@@ -115,7 +115,7 @@ def test_gamma_ray_sources_keep_their_spectra_and_lose_error_ellipses(tmp_path: 
 LOADERS = {"wine": load_wine, "breast cancer": load_breast_cancer, "digits": load_digits}
 
 
-@pytest.mark.parametrize("rows", [100, 500])
+@pytest.mark.parametrize("rows", [100, pytest.param(500, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", LOADERS)
 def test_features_are_no_worse_than_all_numeric_columns(tmp_path: Path, name: str, rows: int) -> None:
     data = LOADERS[name](as_frame=True)

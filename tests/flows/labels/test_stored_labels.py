@@ -146,39 +146,39 @@ def test_pixels_are_wider_than_the_radius() -> None:
 
 
 def many_names(n: int) -> Iterator[list[tuple[str, str]]]:
-    for start in range(0, n, 10_000):
+    for start in range(0, n, 4_000):
         yield [
             (f"G{i * 7919 % 1_000_003:07d}", "early" if i % 3 else "late")
-            for i in range(start, start + 10_000)
+            for i in range(start, start + 4_000)
         ]
 
 
 def many_places(n: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    for start in range(0, n, 10_000):
+    for start in range(0, n, 4_000):
         rng = np.random.default_rng(start)
-        ra, dec = rng.uniform(0, 360, 10_000), np.degrees(np.arcsin(rng.uniform(-1, 1, 10_000)))
-        yield ra, dec, np.full(10_000, "early", dtype=object)
+        ra, dec = rng.uniform(0, 360, 4_000), np.degrees(np.arcsin(rng.uniform(-1, 1, 4_000)))
+        yield ra, dec, np.full(4_000, "early", dtype=object)
 
 
 def test_memory_does_not_grow_with_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python's memory; SQLite's own cache has a fixed size."""
-    monkeypatch.setattr(_stored_labels, "MOST_AT_ONCE", 1_000)
+    monkeypatch.setattr(_stored_labels, "MOST_AT_ONCE", 500)
 
     def peak(n: int) -> float:
         tracemalloc.start()
         try:
             names = LabelNames.of(many_names(n), tmp_path / f"names-{n}.sqlite")
-            assert names.texts([f"G{i:07d}" for i in range(5000)]).tolist().count("") < 5000
+            assert names.texts([f"G{i:07d}" for i in range(1000)]).tolist().count("") < 1000
             places = LabelPlaces.of(many_places(n), tmp_path / f"places-{n}.sqlite", 1.0, n_rows=n)
-            ra, dec, _ = next(many_places(10_000))
-            ra, dec = ra[:2000], dec[:2000]
+            ra, dec, _ = next(many_places(4_000))
+            ra, dec = ra[:500], dec[:500]
             assert (places.nearest(ra, dec)[1] >= 0).all()
             return tracemalloc.get_traced_memory()[1] / 1e6
         finally:
             tracemalloc.stop()
 
-    few, many = peak(10_000), peak(30_000)
-    assert many < few + 1.5  # 20,000 labels in memory, by both, would have 5 MB
+    few, many = peak(4_000), peak(16_000)
+    assert many < few + 1  # 12,000 labels in memory, by both, would have 3 MB
 
 
 @pytest.mark.parametrize("by", ["identifier", "position"])

@@ -31,19 +31,19 @@ held_out = 0
 """
 
 
-@pytest.fixture
-def separable(tmp_path: Path) -> Any:
-    """Fifty objects in twelve features, two of which tell their classes apart without error."""
-    rng = np.random.default_rng(3)
+@pytest.fixture(scope="module")
+def separable(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with fifty objects in twelve features, two of which tell their classes apart without error."""
+    folder, rng = tmp_path_factory.mktemp("separable"), np.random.default_rng(3)
     x = rng.normal(size=(50, 12))
     star = x[:, 0] + x[:, 1] > 0
     x[:, 0] += np.where(star, 1.0, -1.0)
     columns = {f"x{j}": x[:, j] for j in range(12)}
     named = {"name": [f"o{i}" for i in range(50)], "type": np.where(star, "star", "galaxy").tolist()}
-    pq.write_table(pa.table(named | columns), tmp_path / "survey.parquet")
+    pq.write_table(pa.table(named | columns), folder / "survey.parquet")
     features = "".join(f'{name} = "{name}"\n' for name in columns)
-    (tmp_path / "spec.toml").write_text(SPECIFICATION + features)
-    return tmp_path
+    (folder / "spec.toml").write_text(SPECIFICATION + features)
+    return folder
 
 
 def with_posterior(folder: Path, kind: str) -> Any:
@@ -55,8 +55,14 @@ def with_posterior(folder: Path, kind: str) -> Any:
     return train(folder / "kind.toml", folder / kind)
 
 
-def test_a_separable_training_uses_the_posterior_of_the_check(separable: Path) -> None:
-    told = with_posterior(separable, "refined")
+@pytest.fixture(scope="module")
+def refined(separable: Path) -> Any:
+    """Return the result of a training with refined posteriors."""
+    return with_posterior(separable, "refined")
+
+
+def test_a_separable_training_uses_the_posterior_of_the_check(separable: Path, refined: Any) -> None:
+    told = refined
     ways = {found.way for row in told.candidates for found in row.checks if found}
     assert ways & {"confirmed", "matched", "sampled"}
     assert told.trust.answer("computed").colour == "green"
@@ -79,8 +85,8 @@ def test_a_textbook_posterior_that_is_wrong_is_red_and_flags_the_rows_that_it_ma
     assert (found["blr_flags"].to_numpy() & 64).any()
 
 
-def test_the_answers_say_what_a_logistic_regression_reaches(separable: Path) -> None:
-    told = with_posterior(separable, "refined")
+def test_the_answers_say_what_a_logistic_regression_reaches(refined: Any) -> None:
+    told = refined
     known = told.trust.answer("known")
     assert known.low < known.value < known.high
     assert 0 < told.metrics.log_loss_logistic < told.metrics.log_loss_baseline
