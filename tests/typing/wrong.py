@@ -15,7 +15,7 @@ X = np.zeros((3, 2))
 q = blr.fit_evidence(X, [0, 1, 1])
 
 blr.fit_evidense(X, [0, 1, 1])  # type: ignore[attr-defined]
-blr.fit_basis(X)  # type: ignore[call-arg]
+blr.fit_basis(X)  # type: ignore[call-arg, arg-type]
 blr.fit_basis("linear", X, seed=1, rng="0")  # type: ignore[arg-type]
 blr.fit(X, [0, 1, 1], blr.GaussianPrior.isotropic(2), likelihoods="probit")  # type: ignore[call-arg]
 q.logevidence  # type: ignore[attr-defined]
