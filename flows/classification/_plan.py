@@ -245,12 +245,13 @@ def find_jobs(
             uncertain.append(path)
     found = hashes(uncertain) if uncertain else {}
     gone = set(uncertain) - found.keys()
+    catalogues = {catalogue: catalogue.unlisted() for catalogue in {file.catalogue for file in files}}
     for file in files:
         path = file.file.path
         if path in gone:
             continue
         state = states[path] if path not in found else replace(states[path], sha256=found[path])
-        job = Job(file.catalogue.unlisted(), file.file, file.name, file.partition.n_rows, state)
+        job = Job(catalogues[file.catalogue], file.file, file.name, file.partition.n_rows, state)
         with suppress(FileNotFoundError):
             yield _looked_up(job, work.staging, before, same=same, policy=policy, verify=verify)
 

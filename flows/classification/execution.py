@@ -42,7 +42,7 @@ from flows.classification.scoring import KnownRows, Scorer, budget_threshold, ke
 from flows.engines.engine import Engine, Lost
 from flows.errors import EngineError, FlowError, OutputFolderError
 from flows.inputs.opening import open_source
-from flows.inputs.source import spoken
+from flows.inputs.source import InputCatalogue, spoken
 from flows.models.model import Model, read_model
 from flows.models.row_files import read_labelled_identifiers
 from flows.models.store_folder import StoredModel
@@ -315,6 +315,7 @@ class _Workers:
     def __init__(self, engine: Engine, *, n_files: int, stop: Callable[[], None]) -> None:
         self._engine, self._n_files, self._stop = engine, n_files, stop
         self._shown: dict[str, str] = {}  # the user's names for the paths that workers get
+        self._catalogues: dict[InputCatalogue, InputCatalogue] = {}  # with whole paths
         self.results: list[Output | Problem] = []
         self.seconds: dict[str, float] = {}
 
@@ -361,9 +362,15 @@ class _Workers:
         return Group(tuple(map(self._whole_job, group.jobs)))
 
     def _whole_job(self, job: Job) -> Job:
-        source = replace(job.catalogue.source, path=self._whole(job.catalogue.source.path))
-        file = replace(job.file, path=self._whole(job.path))
-        return replace(job, catalogue=replace(job.catalogue, source=source), file=file)
+        if job.catalogue not in self._catalogues:
+            source = replace(job.catalogue.source, path=self._whole(job.catalogue.source.path))
+            self._catalogues[job.catalogue] = replace(job.catalogue, source=source)
+        return replace(
+            job,
+            catalogue=self._catalogues[job.catalogue],  # pickled once for all files of a group
+            file=replace(job.file, path=self._whole(job.path)),
+            previous=job.previous and replace(job.previous, summary=None),
+        )
 
 
 def annotate_elsewhere(work: Work, owner: Owner, group: Group) -> Report:
