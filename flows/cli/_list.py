@@ -1,6 +1,6 @@
 """`blr models list`: in a moment, for it opens no model file that has a description beside it."""
 
-# ruff: noqa: PLC0415 -- what only models of earlier versions need takes seconds to import
+# ruff: noqa: PLC0415 -- what only a model without a description needs takes seconds to import
 
 from __future__ import annotations
 
@@ -58,31 +58,26 @@ def _listed(store: StoreFolder, stored: StoredModel) -> ListedModel:
         trust=found.trust,
         trained=found.trained,
         log_loss=found.log_loss,
-        log_loss_low=_from_zero(found.log_loss_low),
+        log_loss_low=found.log_loss_low,
         log_loss_high=found.log_loss_high,
         judged_on=found.judged_on,
     )
 
 
-def _from_zero(low: float | None) -> float | None:
-    """Return the lower end of a log loss, which is never negative; earlier versions wrote ends below 0."""
-    return None if low is None else max(0.0, low)
-
-
 def _described(stored: StoredModel) -> DescriptionFile | None:
-    """Return the description of a model of an earlier version, from its file; None where that is damaged."""
-    from flows.models.description_file import description_file
+    """Return the description of a model that lacks its own, from the model file; None where that is damaged."""
+    from flows.models.description import description_file
     from flows.models.model import read_facts
 
     try:
-        facts = read_facts(stored.path)
+        trust, metrics = read_facts(stored.path)
     except ModelError:
         return None
     file = stored.path.stat()
     return description_file(
         stored.label,
-        facts.metrics,
-        trust=facts.trust.verdict,
+        metrics,
+        trust=trust.verdict,
         size=file.st_size,
         trained=datetime.fromtimestamp(file.st_mtime, UTC),
     )

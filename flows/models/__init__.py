@@ -1,8 +1,6 @@
 """The trained model, its ASDF file, its description, the store and promotion.
 
 - `description`: The description of a model: where it came from, how good it is, and what it was trained on.
-- `description_file`: What is written to a model's `description.json`, from the metrics and the verdict that its
-  model file holds.
 - `listing`: The list of a store: a line a model, from the small `description.json` that lies beside each model file.
 - `model`: A trained model: everything that prediction needs, and where it came from; and its ASDF file, without code
   in it.
@@ -16,7 +14,6 @@
 
 __all__ = [
     "description",
-    "description_file",
     "listing",
     "model",
     "promotion",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from typing import Literal, TypeVar
 
 from blr.candidates.candidate import CandidateRow
@@ -17,7 +18,7 @@ from catalogs.profile.columns import Distribution
 from catalogs.profile.leaks import Leak
 from catalogs.profile.quality import Quality
 from catalogs.profile.split import SplitSummary
-from flows.models.listing import SkillSummary
+from flows.models.listing import DescriptionFile, SkillSummary
 from flows.models.store_folder import Promotion
 
 __all__ = [
@@ -361,10 +362,10 @@ class Metrics:
     reliability_of: str  # the probability on its x axis, in words
     reviews: tuple[Review, ...]  # share of the errors that a review of the least certain objects catches
     risk: RiskCurve  # the same as a curve, against the share reviewed
-    skill: SkillSummary | None  # gain over the class shares; None in models of earlier versions
+    skill: SkillSummary  # gain over the class shares
     # Which rows judge: those held out, or all rows, each left out of the fits that judge it.
     judged_by: Literal["held-out", "left-out"]
-    # (K, K) rows by their class and by the most probable one; empty in models of earlier versions.
+    # (K, K) rows by their class and by the most probable one.
     confusion: tuple[tuple[int, ...], ...]
     # Classes that the features cannot tell apart; None of two classes, and of votes.
     grouping: Grouping | None = None
@@ -492,3 +493,32 @@ class ModelDescription:
     spellings: tuple[tuple[str, ...], ...] = ()  # (K,) labels of each class; none where labels are votes
     # Decisions about the name, oldest first; None where the command does not ask for them.
     history: tuple[Promotion, ...] | None = None
+
+
+def description_file(
+    model: str,
+    metrics: Metrics,
+    *,
+    trust: str,
+    size: int,
+    trained: datetime,
+    interval: tuple[float, float] | None = None,
+    code_version: str = "",
+) -> DescriptionFile:
+    """Return what the `description.json` of a model NAME@VERSION holds; `interval` is that of its log loss, 95 %."""
+    low, high = interval or (None, None)
+    return DescriptionFile(
+        format="blr-description",
+        model=model,
+        size=size,
+        trained=trained.isoformat(timespec="seconds"),
+        code_version=code_version,
+        log_loss=metrics.log_loss,
+        log_loss_low=low,
+        log_loss_high=high,
+        judged_on=metrics.n,
+        judged_by=metrics.judged_by,
+        has_skill=metrics.skill.is_shown,
+        skill=metrics.skill,
+        trust=trust,
+    )

@@ -22,7 +22,6 @@ __all__ = [
     "ModelListing",
     "SkillSummary",
     "gain_interval",
-    "has_skill",
     "read_description",
     "skill_words",
     "write_description",
@@ -51,10 +50,10 @@ class SkillSummary:
         low, high = (end if math.isfinite(end) else None for end in (skill.low, skill.high))
         return cls(**{**vars(skill), "low": low, "high": high}, verdict=skill.verdict)
 
-
-def has_skill(skill: SkillSummary | None, *, log_loss: float, baseline: float) -> bool:
-    """Say whether a model is known to be better than the class shares; without an interval, by its log loss."""
-    return log_loss < baseline if skill is None else skill.verdict == "better"
+    @property
+    def is_shown(self) -> bool:
+        """Whether the model is known to predict better than the class shares alone."""
+        return self.verdict == "better"
 
 
 def gain_interval(skill: SkillSummary) -> str:
@@ -64,16 +63,10 @@ def gain_interval(skill: SkillSummary) -> str:
     return f"{_signed(skill.low)} to {_signed(skill.high)}"
 
 
-def skill_words(
-    skill: SkillSummary | None, *, log_loss: float, baseline: float, rows: str = "held-out"
-) -> str:
+def skill_words(skill: SkillSummary, rows: str = "held-out") -> str:
     """Return the sentence on the skill; `rows` says how objects were kept from the fit, "held-out" or "left-out"."""
-    gain = baseline - log_loss
+    gain, baseline = skill.gain, skill.baseline
     much = f"{abs(gain):.4f} nats an object ({abs(gain) / baseline:.1%} of {baseline:.4f})"
-    if skill is None:
-        head, side = ("Skill", "better") if gain > 0 else ("No skill", "no better")
-        by = f"by {_signed(gain)} nats an object"
-        return f"{head}: it predicts {rows} objects {side} than the class shares alone, {by}."
     interval = f"{skill.level:.0%} interval of the gain {gain_interval(skill)}"
     on = f"on {skill.n:,} {rows} objects"
     if skill.n_groups < skill.n:
@@ -110,16 +103,13 @@ class DescriptionFile:
     judged_on: int  # rows
     judged_by: Literal["held-out", "left-out"]
     has_skill: bool
-    skill: SkillSummary | None
+    skill: SkillSummary
     trust: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListedModel:
-    """A line in the list of a store; what is None is not known, as where the model file is damaged.
-
-    Models of earlier versions have no interval, and the time of their file for that of their training.
-    """
+    """A line in the list of a store; what is None is not known, as where the model file is damaged."""
 
     name: str
     version: str
@@ -127,7 +117,7 @@ class ListedModel:
     champion: bool  # whether it is the champion of its name
     path: str  # of the model file
     has_skill: bool | None  # whether it is known to predict better than the class shares alone
-    skill: SkillSummary | None  # None for models of earlier versions too
+    skill: SkillSummary | None
     trust: str | None  # verdict on the probabilities: "green", "amber" or "red"
     trained: str | None = None  # ISO 8601, UTC
     log_loss: float | None = None  # nats an object, on rows that the judging fits have not seen

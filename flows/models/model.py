@@ -357,15 +357,7 @@ def _parsed_model(path: Path) -> Model:
     return model
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelFacts:
-    """What a list of models shows of one."""
-
-    trust: TrustSummary
-    metrics: Metrics
-
-
-def read_facts(path: Path) -> ModelFacts:
+def read_facts(path: Path) -> tuple[TrustSummary, Metrics]:
     """Return what a list of models shows; no array is read, and no digest checked.
 
     Raises
@@ -375,10 +367,8 @@ def read_facts(path: Path) -> ModelFacts:
     """
     try:
         tree = _read(path, arrays=False)
-        return ModelFacts(
-            trust=from_document(TrustSummary, tree["trust"], source=str(path)),
-            metrics=from_document(Metrics, tree["metrics"], source=str(path)),
-        )
+        trust = from_document(TrustSummary, tree["trust"], source=str(path))
+        return trust, from_document(Metrics, tree["metrics"], source=str(path))
     except Exception as error:  # as in read_tree
         raise _damaged(path, str(error) or type(error).__name__) from error
 

@@ -108,7 +108,7 @@ def compare_stored(
         same_rows=True,
         judged_by=challenger.metrics.judged_by,
         champion_judged_by=None,
-        skill=_skill(challenger),
+        skill=skill_words(challenger.metrics.skill, challenger.metrics.judged_by),
         champion_skill=None,
         common=None,
         against=against,
@@ -131,7 +131,7 @@ def compare_stored(
         champion_n_held_out=champion.metrics.n,
         same_rows=_rows(challenger) == _rows(champion),
         champion_judged_by=champion.metrics.judged_by,
-        champion_skill=_skill(champion),
+        champion_skill=skill_words(champion.metrics.skill, champion.metrics.judged_by),
         against=against,
         common=common,
         better=not against,
@@ -204,16 +204,6 @@ def losses_words(comparison: Comparison, what: str = "log loss") -> str:
     if other in (None, comparison.judged_by):
         return f"{comparison.judged_by} {what}"
     return f"{what} ({comparison.judged_by}; the champion's {other})"
-
-
-def _skill(model: Model) -> str:
-    metrics = model.metrics
-    return skill_words(
-        metrics.skill,
-        log_loss=metrics.log_loss,
-        baseline=metrics.log_loss_baseline,
-        rows=metrics.judged_by,
-    )
 
 
 def _rows(model: Model) -> tuple[object, ...]:

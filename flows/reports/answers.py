@@ -15,7 +15,6 @@ import numpy as np
 from blr.calibration import share_interval
 from blr.trust.verdict import TrustAnswer
 from flows.models.description import TOLD_APART, UNDECIDED, Metrics, TrustSummary, likeness_words
-from flows.models.listing import has_skill
 from flows.reports.data import Classification, TrainReport, judged_objects
 
 __all__ = [
@@ -186,12 +185,8 @@ def known_finding(metrics: Metrics, trust: TrustSummary, objects: str, most: flo
     """Return whether the model knows more than the class shares; `most` is the share of the most frequent class."""
     right = Share.of(round(metrics.accuracy * metrics.n), metrics.n)
     found = trust.answer("known")
-    if found is None:
-        skilled = has_skill(metrics.skill, log_loss=metrics.log_loss, baseline=metrics.log_loss_baseline)
-    else:
-        skilled = found.colour == "green"
-    worse = metrics.skill is not None and metrics.skill.verdict == "worse"
-    head = "Yes" if skilled else "No" if worse or metrics.skill is None else "Not shown"
+    skilled = metrics.skill.is_shown if found is None else found.colour == "green"
+    head = "Yes" if skilled else "No" if metrics.skill.verdict == "worse" else "Not shown"
     short = (
         f"{head}: it is right for {metrics.accuracy:.1%} of {metrics.n:,} {objects} ({right.range} at 95 %); always "
         f"naming the most frequent class would be right for {most:.1%}."
@@ -210,7 +205,7 @@ def _doubt_findings(metrics: Metrics, *, skilled: bool) -> Iterator[Finding]:
     base, skill = metrics.log_loss_baseline, metrics.skill
     ends = (
         ""
-        if skill is None or skill.low is None or skill.high is None
+        if skill.low is None or skill.high is None
         else f" ({skill.low / base:.0%} to {skill.high / base:.0%} at {skill.level:.0%})".replace("-", "−")
     )
     gain, simple = 1 - metrics.log_loss / base, metrics.log_loss_logistic

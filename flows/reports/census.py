@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from blr.census.results import Census, CountChange, SelectionCensus, SelectionQuality, Source
 from catalogs.errors import brief
 from flows.reports.answers import Finding, Level, begun_small, plain_end
-from flows.reports.report_table import ReportTable, class_words, percent
+from flows.reports.report_table import ReportTable, class_words, fixed, percent
 
 __all__ = [
     "bin_tables",
@@ -45,8 +45,8 @@ def census_table(census: Census, changes: Mapping[str, CountChange] | None = Non
         rows=tuple(
             (
                 name,
-                *(_whole(v) for v in (count.count, count.low, count.high)),
-                *([_whole(count.labelled)] if by_label else []),
+                *(fixed(v, 0) for v in (count.count, count.low, count.high)),
+                *([fixed(count.labelled, 0)] if by_label else []),
                 "–" if count.count is None else percent(count.count / max(1, census.n_rows)),
                 count.source + (f", assuming {count.assumes}" if count.assumes else ""),
                 *(_changed(changes.get(name)) if changes is not None else ()),
@@ -144,7 +144,7 @@ def bin_tables(census: Census) -> tuple[ReportTable, ...]:
                 f"{one.objects:,}",
                 f"{one.labelled:,}",
                 name,
-                *(_whole(v) for v in (c.count, c.low, c.high)),
+                *(fixed(v, 0) for v in (c.count, c.low, c.high)),
                 *(percent(c.count / max(1, one.objects)), _interval(c.low, c.high, max(1, one.objects))),
             )
             for one in binned.bins
@@ -281,15 +281,6 @@ def _selection_finding(name: str, s: SelectionCensus) -> Finding:
     )
 
 
-def _changed(change: CountChange | None) -> tuple[str, str, str]:
-    if change is None or change.change is None or change.low is None or change.high is None:
-        return ("–", "–", "–")
-    return (_signed(change.change), _signed(change.low), _signed(change.high))
-
-
-def _signed(value: float) -> str:
-    return f"{value:+z,.0f}".replace("-", "−")
-
-
-def _whole(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"
+def _changed(change: CountChange | None) -> tuple[str, ...]:
+    values = (None,) * 3 if change is None else (change.change, change.low, change.high)
+    return tuple(fixed(value, 0, "+") for value in values)

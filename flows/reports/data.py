@@ -16,7 +16,7 @@ from blr.census.results import Census
 from catalogs.files.atomic import atomic_path
 from flows.documents import read_document, write_document
 from flows.models.description import Metrics, ModelDescription
-from flows.models.listing import has_skill, skill_words
+from flows.models.listing import skill_words
 from flows.runs.counts import Counts
 
 __all__ = [
@@ -216,14 +216,12 @@ class TrainReport:
     @property
     def has_skill(self) -> bool:
         """Whether the model is known to predict better than the class shares alone."""
-        m = self.metrics
-        return has_skill(m.skill, log_loss=m.log_loss, baseline=m.log_loss_baseline)
+        return self.metrics.skill.is_shown
 
     @property
     def skill_words(self) -> str:
         """The sentence on the model's skill."""
-        m = self.metrics
-        return skill_words(m.skill, log_loss=m.log_loss, baseline=m.log_loss_baseline, rows=m.judged_by)
+        return skill_words(self.metrics.skill, self.metrics.judged_by)
 
     @property
     def is_mixture(self) -> bool:

@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-__all__ = ["ReportTable", "class_words", "percent", "printable", "to_rich"]
+__all__ = ["ReportTable", "class_words", "fixed", "percent", "printable", "probability", "to_rich"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,17 @@ class ReportTable:
 def percent(share: float | None, digits: int = 1) -> str:
     """Return a share as a percentage; a dash for one that is not known."""
     return "–" if share is None or not math.isfinite(share) else f"{share:.{digits}%}".replace("-", "−")
+
+
+def fixed(value: float | None, digits: int, sign: str = "") -> str:
+    """Return a number with so many digits, and with `sign` "+" its sign; a dash for one that is not known."""
+    known = value is not None and math.isfinite(value)
+    return f"{value:{sign}z,.{digits}f}".replace("-", "−") if known else "–"
+
+
+def probability(value: float) -> str:
+    """Return a probability as text; a tiny one is never shown as zero."""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def printable(text: str) -> str:

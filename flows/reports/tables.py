@@ -18,7 +18,7 @@ from flows.models.description import ModelDescription
 from flows.models.listing import gain_interval
 from flows.reports.answers import class_performance, plain_end, training_answers
 from flows.reports.data import Classification, TrainReport, judged_objects
-from flows.reports.report_table import ReportTable, percent, printable, to_rich
+from flows.reports.report_table import ReportTable, fixed, percent, printable, probability, to_rich
 
 __all__ = [
     "TERMS",
@@ -147,7 +147,7 @@ def _reason(report: TrainReport, best: CandidateRow, chosen: CandidateRow) -> st
     if by == "evidence":
         rival = best.log_evidence - chosen.log_evidence
         weight = (
-            f"by which its probability is {_probability(best.weight)} against {_probability(chosen.weight)}"
+            f"by which its probability is {probability(best.weight)} against {probability(chosen.weight)}"
         )
         return f"{ranked}, {weight} (log evidence {rival:+,.1f} nats)".replace("-", "−")
     score, other = getattr(best, by), getattr(chosen, by)
@@ -192,10 +192,6 @@ def feature_set(report: TrainReport, i: int) -> str:
     if not left_out:
         return f"all {len(chosen)}"
     return f"all but {', '.join(left_out)}" if len(left_out) < len(chosen) / 2 else ", ".join(chosen)
-
-
-def _probability(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 # Tables for statisticians: posteriors compared with the exact one, and the words that only they use.
@@ -370,7 +366,7 @@ def candidate_table(report: TrainReport) -> ReportTable:
     )
 
     def compared(value: Callable[[CandidateRow], float | None], digits: int) -> Callable[[int], str]:
-        return lambda i: _fixed(value(candidates[i]), digits) if candidates[i].comparable else "–"
+        return lambda i: fixed(value(candidates[i]), digits) if candidates[i].comparable else "–"
 
     cells: list[tuple[str, Callable[[int], str]]] = [
         ("features", lambda i: feature_set(report, i)),
@@ -380,10 +376,10 @@ def candidate_table(report: TrainReport) -> ReportTable:
         ("Δ", compared(lambda c: c.log_evidence - best, 1)),
         *([("2nd order", compared(lambda c: c.second_order, 2))] if with_second else []),
         ("BIC", compared(lambda c: c.bic, 1)),
-        ("eff. parameters", lambda i: _fixed(candidates[i].effective_parameters, 1)),
-        (f"{report.metrics.judged_by} log loss", lambda i: _fixed(candidates[i].log_loss, 4)),
+        ("eff. parameters", lambda i: fixed(candidates[i].effective_parameters, 1)),
+        (f"{report.metrics.judged_by} log loss", lambda i: fixed(candidates[i].log_loss, 4)),
         ("verdict", lambda i: _verdict(report, i)),
-        ("weight", lambda i: _weight(_share(report, i))),
+        ("weight", lambda i: probability(_share(report, i))),
     ]
     return ReportTable(
         title="Candidates",
@@ -416,18 +412,17 @@ def performance_table(report: TrainReport) -> ReportTable:
     m = report.metrics
     gain = m.log_loss_baseline - m.log_loss
     held_out = m.judged_by == "held-out"  # folds have no plug-in probabilities
-    interval = () if m.skill is None else ((f"{m.skill.level:.0%} interval", gain_interval(m.skill)),)
     return ReportTable(
         title=judged_objects(report).capitalize(),
         columns=("selected model", "value"),
         rows=(
-            ("log loss, moderated", _fixed(m.log_loss, 4)),
-            *([("log loss, plug-in", _fixed(m.log_loss_plugin, 4))] if held_out else []),
-            ("log loss, class shares alone", _fixed(m.log_loss_baseline, 4)),
-            ("gain over class shares", f"{_fixed(gain, 4)} ({percent(gain / m.log_loss_baseline)})"),
-            *interval,
+            ("log loss, moderated", fixed(m.log_loss, 4)),
+            *([("log loss, plug-in", fixed(m.log_loss_plugin, 4))] if held_out else []),
+            ("log loss, class shares alone", fixed(m.log_loss_baseline, 4)),
+            ("gain over class shares", f"{fixed(gain, 4)} ({percent(gain / m.log_loss_baseline)})"),
+            (f"{m.skill.level:.0%} interval", gain_interval(m.skill)),
             ("accuracy", percent(m.accuracy)),
-            ("calibration error", _fixed(m.calibration_error, 4)),
+            ("calibration error", fixed(m.calibration_error, 4)),
         ),
         numeric=frozenset({1}),
         note="Log loss: minus the mean logarithm of the probability of the true class, in nats an object; smaller is "
@@ -482,7 +477,7 @@ def class_count_table(found: Classification) -> ReportTable:
         title=f"Classes in {found.catalogue}",
         columns=("class", "assigned", "expected", "±"),
         rows=tuple(
-            (name, f"{c.assigned:,}", _fixed(c.expected, 1), _fixed(c.error, 1))
+            (name, f"{c.assigned:,}", fixed(c.expected, 1), fixed(c.error, 1))
             for name, c in found.classes.items()
         ),
         numeric=frozenset({1, 2, 3}),
@@ -580,14 +575,5 @@ def _verdict(report: TrainReport, i: int) -> str:
     return candidate.verdict or "–"
 
 
-def _fixed(value: float | None, digits: int) -> str:
-    return "–" if value is None or not math.isfinite(value) else f"{value:z,.{digits}f}".replace("-", "−")
-
-
 def _number(value: float) -> str:
     return "–" if not math.isfinite(value) else f"{value:.4g}".replace("-", "−")
-
-
-def _weight(value: float) -> str:
-    """Return a probability as text; a tiny one is never shown as zero."""
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -420,18 +420,7 @@ def test_a_list_says_of_a_described_model_what_its_file_says(
     slow = listed()
     own = {"trained", "log_loss_low", "log_loss_high"}
     assert {k: v for k, v in quick.items() if k not in own} == {k: v for k, v in slow.items() if k not in own}
-    assert "log_loss_low" not in slow, "an earlier version kept none"
-
-
-def test_the_interval_of_a_log_loss_begins_at_zero(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also where an earlier version wrote Student's interval as it is."""
-    path = store.find("morphology").folder / "description.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"log_loss_low": -0.02}))
-    run_list(ListOptions(store.root, json=True))
-    (line,) = json.loads(capsys.readouterr().out)["models"]
-    assert line["log_loss_low"] == 0.0
-    run_list(ListOptions(store.root, json=False))
-    assert "(0.0000 to" in capsys.readouterr().out
+    assert "log_loss_low" not in slow, "the model file has none"
 
 
 @pytest.mark.parametrize(

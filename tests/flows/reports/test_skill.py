@@ -19,7 +19,6 @@ from flows.cli._models import show_trained
 from flows.cli._options import ListOptions
 from flows.documents import from_document, to_document
 from flows.models.listing import ModelListing, SkillSummary, skill_words
-from flows.models.model import write_model
 from flows.models.promotion import compare
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
@@ -99,17 +98,6 @@ def test_a_damaged_model_does_not_hide_the_others_in_a_list(
     assert "cannot be read" in capsys.readouterr().out
 
 
-def test_a_model_of_an_earlier_version_has_no_interval_and_is_judged_by_its_loss(
-    useless: Any, tmp_path: Path
-) -> None:
-    told, store = useless
-    old = replace(told.metrics, skill=None, judged_by="held-out")
-    report = train_report(replace(told, metrics=old))
-    assert report.has_skill == (old.log_loss < old.log_loss_baseline)
-    assert "held-out objects" in report.skill_words
-    write_model(store.load("morphology"), tmp_path / "again.asdf")
-
-
 def test_objects_that_the_split_keeps_together_count_once(folder: Path, make: SimpleNamespace) -> None:
     """Each object twice, under one name: the interval is that of the single ones."""
     columns = make.survey()
@@ -127,7 +115,7 @@ def test_words(loss: float, words: str) -> None:
     found = SkillSummary.of(
         Skill(gain=gain, low=gain - 0.1, high=gain + 0.1, baseline=0.7, level=0.95, n=3, n_groups=3)
     )
-    assert skill_words(found, log_loss=loss, baseline=0.7).startswith(words)
+    assert skill_words(found).startswith(words)
     assert from_document(SkillSummary, to_document(found), source="skill") == found
 
 
@@ -138,4 +126,4 @@ def test_an_interval_that_is_not_known_goes_through_json() -> None:
     document = json.loads(json.dumps(to_document(found), allow_nan=False))
     assert document["high"] is None
     assert from_document(SkillSummary, document, source="skill") == found
-    assert "not known" in skill_words(found, log_loss=0.5, baseline=0.7)
+    assert "not known" in skill_words(found)
