@@ -10,7 +10,6 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Lock
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
@@ -302,14 +301,6 @@ HEADER = struct.Struct(">I4sQQQ16s")
 REPEATS = 4
 """Most bytes of arrays for each byte of the file: references may repeat an array."""
 
-MOST_KEPT = 4
-"""Models that are kept: a run reads its model twice, and a server has run after run of the same few."""
-SMALL = 1 << 20
-"""Most bytes of a file whose model is kept; of larger ones, reading the arrays takes the time."""
-_KEPT: dict[str, Model] = {}
-"""Models by the SHA-256 of their files, the oldest first."""
-_KEEPING = Lock()
-
 
 def write_model(model: Model, path: Path) -> None:
     """Write the model whole or not at all."""
@@ -317,35 +308,7 @@ def write_model(model: Model, path: Path) -> None:
 
 
 def read_model(path: Path) -> Model:
-    """Return the model in a file; ModelError where it is missing, damaged, or newer than this code.
-
-    A small file that has the bytes of one that was read before is not parsed again.
-    """
-    seen = _small_digest(path)
-    model = _KEPT.get(seen)
-    if model is None:
-        model = _parsed_model(path)
-        if seen and seen == _small_digest(path):  # the file did not change while it was parsed
-            with _KEEPING:
-                while len(_KEPT) >= MOST_KEPT:
-                    del _KEPT[next(iter(_KEPT))]
-                _KEPT[seen] = model
-    return replace(model, folder=path.parent)
-
-
-def _small_digest(path: Path) -> str:
-    """Return the SHA-256 of a small file; nothing for a large one, and for one that cannot be read."""
-    try:
-        if not path.is_file():
-            return ""
-        with open_bytes(path) as stream:
-            content = stream.read(SMALL + 1)
-    except OSError:  # the parser says what is wrong
-        return ""
-    return hashlib.sha256(content).hexdigest() if len(content) <= SMALL else ""
-
-
-def _parsed_model(path: Path) -> Model:
+    """Return the model in a file; ModelError where it is missing, damaged, or newer than this code."""
     tree = read_tree(path)
     _check_version(path, tree)
     try:
@@ -354,7 +317,7 @@ def _parsed_model(path: Path) -> Model:
         raise _damaged(path, str(error)) from error
     if tree["digest"] != digest(tree):
         raise _damaged(path, "its numbers do not match the checksum that the file states")
-    return model
+    return replace(model, folder=path.parent)
 
 
 def read_facts(path: Path) -> tuple[TrustSummary, Metrics]:
