@@ -15,18 +15,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pandas as pd
+import tomlkit
 
 import catalogs
 from blr.candidates.candidate import default_candidates
 from blr.threads import single_threaded_blas
 from catalogs.catalog.new_columns import NewColumn
+from catalogs.expressions.expression import expression_name, parse
 from catalogs.memory.map_partitions import FrameCompute
-from catalogs.memory.tables import in_memory
+from catalogs.memory.tables import FILE_NAME, in_memory
 from flows.classification.execution import model_at, scorer_for
 from flows.classification.request import ClassifyRequest
 from flows.classification.scoring import Scorer, annotation_settings, provenance, settled
 from flows.classification.steps import classify
-from flows.draft.in_memory import Tree, specified, table_tree
 from flows.errors import UsageError
 from flows.features.reader import target_reader
 from flows.inputs.source import LocalSource
@@ -48,6 +49,9 @@ __all__ = [
     "classify_table",
     "partition_classifier",
 ]
+
+Tree = Mapping[str, Any]
+"""A part of a specification, as TOML has it."""
 
 AnyTable = TypeVar("AnyTable")
 _FEW_LABELS, _HELD_OUT = 2000, 0.2
@@ -238,7 +242,7 @@ def classifier_from(
     >>> trained.classify(Table({"u_r": [-1.0, 2.0]}))["blr_class"].tolist()  # doctest: +SKIP
     ['late', 'early']
     """
-    tree = table_tree(label, features, classes, errors, object_id, name)
+    tree = _table_tree(label, features, classes, errors, object_id, name)
     if candidates is not None:
         tree["candidate"] = [{"basis": {"kind": c}} if isinstance(c, str) else dict(c) for c in candidates]
     if store is not None:
@@ -259,7 +263,7 @@ def _trained(
     """Train as the specification in `tree` and the options say, with what of it the number of rows decides."""
     catalog = catalogs.open(table)  # its file goes when nothing uses it any more
     file = catalog.partitions[0].path
-    planned = plan(TrainRequest(specified(tree, options, file), store=store))
+    planned = plan(TrainRequest(_specified(tree, options, file), store=store))
     n_rows = sum(planned.training.training_counts) + sum(planned.training.held_out_counts)
     if "candidate" not in tree:
         chosen = default_candidates(n_rows, len(tree["features"]), len(planned.classes))
@@ -269,7 +273,7 @@ def _trained(
         ]
     if "id" in tree["catalog"] and n_rows >= _FEW_LABELS:
         tree["split"] = {"held_out": _HELD_OUT}
-    description = train(TrainRequest(specified(tree, options, file), store=store, threads=threads))
+    description = train(TrainRequest(_specified(tree, options, file), store=store, threads=threads))
     return TableClassifier(Store.named(store).load(description.model), store, description)
 
 
@@ -337,3 +341,36 @@ def _no_rows() -> Sequence[LocalSource]:
 @lru_cache(maxsize=2)
 def _scorer(model: StoredModel, settings: str) -> Scorer:
     return Scorer.of(model_at(model), parse_specification(settings, source=model.name))
+
+
+def _table_tree(
+    label: str | Mapping[str, str],
+    features: Sequence[str] | Mapping[str, str],
+    classes: Mapping[str, Sequence[str | float]] | None,
+    errors: Mapping[str, str] | None,
+    object_id: str | None,
+    name: str,
+) -> dict[str, Any]:
+    """Return a specification without candidates, of which all rows train, as TOML has it."""
+    named = dict(features) if isinstance(features, Mapping) else {f: expression_name(f) for f in features}
+    labels: dict[str, Any] = {"column": label} if isinstance(label, str) else {"votes": dict(label)}
+    if classes is not None:
+        labels["classes"] = {name: list(spellings) for name, spellings in classes.items()}
+    columns = sorted({column for text in named.values() for column in parse(text).names})
+    by = "id" if object_id is not None else next(iter(columns), "id")  # of no weight: nothing is held out
+    return {
+        "name": name,
+        "catalog": {"paths": [FILE_NAME]} | ({} if object_id is None else {"id": object_id}),
+        "label": labels,
+        "features": named,
+        "errors": dict(errors or {}),
+        "split": {"by": by, "held_out": 0.0},
+    }
+
+
+def _specified(tree: Tree, options: Tree | None, file: Path) -> Specification:
+    """Return the specification with the options in their tables; SpecificationError where there are no such."""
+    whole = dict(tree)
+    for key, value in (options or {}).items():
+        whole[key] = {**whole.get(key, {}), **value} if isinstance(value, Mapping) else value
+    return parse_specification(tomlkit.dumps(whole), source="classifier_from", base_folder=str(file.parent))

@@ -1,6 +1,5 @@
 """`blr inspect` and `blr init`: a first specification from a file.
 
-- `in_memory`: The specification of a table in memory: what a user names of it, in the words of a specification.
 - `inspection`: What a file holds: a catalogue's columns with unit, UCD, range and what looks odd in them; or a model.
 - `request`: What `inspect` and `init` are asked for.  Annotations are evaluated here: see `flows.runs.parameters`.
 - `specification`: A first specification from a catalogue: `blr init`.
@@ -15,4 +14,4 @@ For this folder alone:
 - `_page`: The page that `blr init` writes: a TOML file with comments that say what was found.
 """
 
-__all__ = ["in_memory", "inspection", "request", "specification"]
+__all__ = ["inspection", "request", "specification"]

@@ -1,10 +1,6 @@
 """Reports in words, tables and figures, for terminals, Markdown and HTML.
 
 - `answers`: The answers at the beginning of a report: whether to use the model, and the four questions behind that.
-- `boundary`: The picture of a soft decision boundary: a classifier's probabilities over two of its
-  features.
-- `card`: The model card: what a model is, how good it is, and what it is not for; Markdown, beside the
-  model file.
 - `catalogue_page`: The report of a classification: one HTML file beside the annotated catalogues that loads nothing
   from anywhere.
 - `census`: The tables of a census in a report: counts with intervals and their basis, purity and completeness.
@@ -14,13 +10,12 @@
 - `explanation`: Why an object has its class: what `blr explain` prints, as values and as a page.
 - `html`: Reports of trainings and classifications: one HTML file each that loads nothing from anywhere.
 - `report_table`: Tables of a report: their columns and rows, and how a terminal shows them.
-- `tables`: The tables of a training's report: candidates, classes, features and statistics.
+- `tables`: The tables of a training's report: candidates, classes, features and statistics; and the model's card of
+  them.
 """
 
 __all__ = [
     "answers",
-    "boundary",
-    "card",
     "catalogue_page",
     "census",
     "comparison_tables",

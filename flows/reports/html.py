@@ -52,7 +52,6 @@ __all__ = [
     "TableGroup",
     "catalogue_pictures",
     "drawn",
-    "provenance",
     "render_page",
     "render_report",
     "template",
@@ -466,22 +465,9 @@ def render_report(report: TrainReport) -> str:
                 ),
                 sortable=True,
             ),
-            provenance=provenance(report),
+            provenance=tables.provenance(report),
         )
     )
-
-
-def provenance(report: TrainReport) -> dict[str, str]:
-    """Return what went into a model, by name."""
-    model = report.model
-    return {
-        "model": model.model,
-        "specification": f"sha256 {model.specification_hash}",
-        "training rows": f"sha256 {model.training.content_hash}",
-        "blr": model.code_version,
-        "seed": str(model.seed),
-        **{f"input {file.name}": f"sha256 {file.sha256}" for file in model.training.inputs},
-    }
 
 
 def _all_pictures(report: TrainReport) -> tuple[Picture, ...]:

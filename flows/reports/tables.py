@@ -1,4 +1,4 @@
-"""The tables of a training's report: candidates, classes, features and statistics.
+"""The tables of a training's report: candidates, classes, features and statistics; and the model's card of them.
 
 They are made once and rendered three ways: HTML (the template), terminal (rich), Markdown.  A cell is text that may
 come from a catalogue or a specification, so every renderer takes it literally.
@@ -14,11 +14,13 @@ import numpy as np
 
 from blr.candidates.candidate import CandidateRow, PosteriorCheck
 from catalogs.profile.split import SplitSummary
-from flows.models.description import ModelDescription
+from flows.models.description import ModelDescription, noise_words, shift_words
 from flows.models.listing import gain_interval
+from flows.models.model import Model
 from flows.reports.answers import class_performance, plain_end, training_answers
 from flows.reports.data import Classification, TrainReport, judged_objects
 from flows.reports.report_table import ReportTable, fixed, percent, printable, probability, to_rich
+from flows.specification.toml_file import specification_toml
 
 __all__ = [
     "TERMS",
@@ -34,7 +36,9 @@ __all__ = [
     "label_table",
     "literal",
     "markdown_report",
+    "model_card",
     "performance_table",
+    "provenance",
     "report_tables",
     "review_table",
     "set_tables",
@@ -577,3 +581,72 @@ def _verdict(report: TrainReport, i: int) -> str:
 
 def _number(value: float) -> str:
     return "–" if not math.isfinite(value) else f"{value:.4g}".replace("-", "−")
+
+
+def model_card(model: Model, report: TrainReport) -> str:
+    """Return the card of a model."""
+    tables = (
+        *(table(report) for table in (label_table, feature_table, candidate_table)),
+        *check_tables(report),
+        *(table(report) for table in (performance_table, review_table)),
+    )
+    return "\n".join(
+        [
+            f"# {model.label}",
+            "",
+            f"**{literal(report.skill_words)}**",
+            "",
+            f"Classes, in order: {', '.join(literal(c) for c in model.classes)}. Made by blr {model.code_version}.",
+            f"`blr_model` is {model.id} in the rows that it made.",
+            f"Verdict on its probabilities: **{model.trust.verdict}**.",
+            "",
+            *(f"- {literal(one.says)} ({one.colour})" for one in model.trust.answers),
+            "",
+            *(f"- The features use {literal(words)}." for words in report.leaks.values()),
+            *([""] if report.leaks else []),
+            *_wrong_labels(model),
+            *_drawn_as(model),
+            "Objects unlike the training rows carry the flag OUT_OF_DOMAIN.",
+            "",
+            *map(to_markdown, tables),
+            "## Specification",
+            "",
+            "```toml",
+            specification_toml(model.specification).replace("```", "'''").rstrip(),
+            "```",
+            "",
+            "## Provenance",
+            "",
+            *(f"- {literal(key)}: {literal(value)}" for key, value in provenance(report).items()),
+            "",
+        ]
+    )
+
+
+def _drawn_as(model: Model) -> list[str]:
+    """Return of what objects the probabilities hold."""
+    shift = model.training.shift
+    said = [f"- {literal(sentence)}" for sentence in shift_words(shift)]
+    if model.specification.shift.density_weights or shift.correction is not None:
+        return ["Probabilities hold for objects drawn as those of the target.", "", *said, ""]
+    text = "Probabilities hold for objects drawn as the labelled ones were: the class shares and selection of the"
+    return [text, "training rows are the prior.", *(["", *said, ""] if said else [])]
+
+
+def _wrong_labels(model: Model) -> list[str]:
+    """Return what is said of labels that may be wrong; nothing of right ones."""
+    said = [f"- {literal(sentence)}" for sentence in noise_words(model.training.label_noise)]
+    return [*said, ""] if said else []
+
+
+def provenance(report: TrainReport) -> dict[str, str]:
+    """Return what went into a model, by name."""
+    model = report.model
+    return {
+        "model": model.model,
+        "specification": f"sha256 {model.specification_hash}",
+        "training rows": f"sha256 {model.training.content_hash}",
+        "blr": model.code_version,
+        "seed": str(model.seed),
+        **{f"input {file.name}": f"sha256 {file.sha256}" for file in model.training.inputs},
+    }

@@ -26,11 +26,10 @@ from flows.models.model import Model, write_tree
 from flows.models.row_files import JudgedRows, KnownLabels, LabelledObjects, UnseenRows
 from flows.models.store import Store
 from flows.models.store_folder import StoredModel
-from flows.reports.boundary import boundary_picture
-from flows.reports.card import model_card
-from flows.reports.data import Made, NotableObject, ReportNotes, ReportParts, StoredPictures
+from flows.reports.data import Made, NotableObject, ReportNotes, ReportParts, StoredPictures, boundary_picture
 from flows.reports.html import write_report
 from flows.reports.report_table import class_words
+from flows.reports.tables import model_card
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._rows import TrainingRows, rows_of

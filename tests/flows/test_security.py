@@ -33,8 +33,7 @@ from flows.models.store import Store
 from flows.orchestration.results import PREFECTS, RESULTS, read_json_only
 from flows.orchestration.tables import run_tables
 from flows.promote import promote
-from flows.reports.card import model_card
-from flows.reports.tables import to_markdown
+from flows.reports.tables import model_card, to_markdown
 from flows.reprocess import reprocess
 from flows.review import review
 from flows.runs.counts import (

@@ -8,7 +8,7 @@ import pytest
 from blr.basis.kinds import fit_basis
 from blr.classifier import Classifier, Member
 from blr.selection.evidence import fit_evidence
-from flows.reports.boundary import boundary_picture, separation
+from flows.reports.data import boundary_picture, separation
 
 
 def rows(rng: np.random.Generator, n: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

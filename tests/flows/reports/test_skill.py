@@ -23,9 +23,9 @@ from flows.models.promotion import compare
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from flows.reports import tables
-from flows.reports.card import model_card
 from flows.reports.comparison_tables import comparison_tables
 from flows.reports.html import render_report
+from flows.reports.tables import model_card
 from flows.training.report import train_report
 from tests.flows.verbs import train
 
