@@ -7,6 +7,7 @@ that the table labels twice, differently, has a conflict and no label.  Shapes: 
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -170,7 +171,7 @@ class LabelNames:
                 con.executemany("INSERT INTO said (name, text) VALUES (?, ?)", (p for p in pairs if all(p)))
             con.execute("CREATE INDEX by_name ON said (name, text)")
             _carry_out(con, NAMES)
-            zeros = con.execute("SELECT 1 FROM labels WHERE plain_number(name) <> name LIMIT 1").fetchone()
+            zeros = con.execute("SELECT 1 FROM labels WHERE name GLOB '0?*' LIMIT 1").fetchone()
             _carry_out(con, BY_NUMBER if zeros else SAME_BY_NUMBER)
         return cls._opened(path, is_numbered=False)
 
@@ -201,15 +202,12 @@ class LabelNames:
 
     def texts(self, names: Sequence[str]) -> Array:
         """Return the labels (n,) of objects by identifier, '' of an object without one."""
-        wanted = map(plain_number, names) if self.is_numbered else names
-        found = np.full(len(names), "", dtype=object)
+        wanted = [*map(plain_number, names)] if self.is_numbered else names
+        listed = "SELECT value FROM json_each(?)"
         with label_file(self.path) as con:
-            con.execute("CREATE TEMP TABLE wanted (name TEXT, place INTEGER)")
-            con.executemany("INSERT INTO wanted VALUES (?, ?)", ((name, i) for i, name in enumerate(wanted)))
-            joined = f"SELECT place, text FROM wanted JOIN {self._table} USING (name)"  # noqa: S608
-            for place, text in con.execute(joined):
-                found[place] = text
-        return found
+            joined = f"SELECT name, text FROM {self._table} WHERE name IN ({listed})"  # noqa: S608
+            found = dict(con.execute(joined, (json.dumps(wanted),)))
+        return np.array([found.get(name, "") for name in wanted], dtype=object)
 
     def content(self) -> Iterator[tuple[str, str]]:
         """Yield the identifiers with their labels, in order."""

@@ -151,7 +151,11 @@ def test_completeness_and_purity_are_those_of_the_counts() -> None:
             "err by 0.020 ± 0.005 on average",
         ),
         ({"trust": verdict("red", "it is separable")}, "Its classes, yes; its probabilities", "err by 0.020"),
-        ({"log_loss": 0.7}, "No:", "not known to predict better"),
+        (
+            {"skill": replace(make_report().metrics.skill, verdict="worse")},
+            "No:",
+            "not known to predict better",
+        ),
     ],
 )
 def test_the_answer_on_use_follows_the_worst_of_the_four(
@@ -393,7 +397,8 @@ def test_a_large_part_beyond_the_labels_is_refused_first(
     few = replace(found, flags=flagged(OUT_OF_DOMAIN=0.1, BEYOND_LABELS=0.19))
     assert trusted_in_part(few) == ""
     assert "Not for" not in classification_answers(few, MODEL, [], none)[0].short
-    skilless = replace(MODEL, metrics=replace(MODEL.metrics, log_loss=0.7))
+    worse = replace(MODEL.metrics.skill, verdict="worse")
+    skilless = replace(MODEL, metrics=replace(MODEL.metrics, skill=worse))
     assert classification_answers(found, skilless, [], none)[0].short.startswith("No: it is not known")
 
 
