@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Any, Literal, Protocol, overload
+from typing import Literal, overload
 
 import numpy as np
 from contourpy import LineType, contour_generator
@@ -22,9 +22,10 @@ from numpy.typing import ArrayLike
 from blr.arrays import Matrix, Vector
 from blr.basis.base import Basis
 from blr.likelihood.links import LINKS
+from blr.posterior.kinds import Posterior
 from blr.predictive.softmax import softmax_plugin
 
-__all__ = ["Predictor", "decision_boundary"]
+__all__ = ["decision_boundary"]
 
 Probability = Callable[[Matrix], Matrix]
 Extent = tuple[float, float, float, float]
@@ -34,26 +35,9 @@ _ROOT = 1e-9  # of a log odds: the probability's error is at most a quarter of i
 _MOST_STEPS = 100
 
 
-class Predictor(Protocol):
-    """What boundaries ask of a posterior."""
-
-    @property
-    def likelihood(self) -> str:
-        """A link's name, or "softmax"."""
-        ...
-
-    def predict_proba(self, Phi: ArrayLike, method: str = "exact") -> Any:
-        """Return probabilities (N,) or (N, K)."""
-        ...
-
-    def sample(self, n: int, rng: np.random.Generator) -> Matrix:
-        """Return n draws of the weights (n, D)."""
-        ...
-
-
 @overload
 def decision_boundary(
-    q: Predictor,
+    q: Posterior,
     basis: Basis,
     level: float = ...,
     *,
@@ -70,7 +54,7 @@ def decision_boundary(
 
 @overload
 def decision_boundary(
-    q: Predictor,
+    q: Posterior,
     basis: Basis,
     level: float = ...,
     *,
@@ -86,7 +70,7 @@ def decision_boundary(
 
 
 def decision_boundary(
-    q: Predictor,
+    q: Posterior,
     basis: Basis,
     level: float = 0.5,
     *,
@@ -150,7 +134,7 @@ def decision_boundary(
 _KINDS = ("plugin", "sampled", "moderated")
 
 
-def _drawn(q: Predictor, w: Vector) -> Probability:
+def _drawn(q: Posterior, w: Vector) -> Probability:
     """Return the probability at weights w: (M,), or (K M,) in order k M + m."""
     if q.likelihood in LINKS:
         link = LINKS[q.likelihood]

@@ -314,16 +314,6 @@ class LaplaceClassifier(_SurveyClassifier):
                 whole = self.posterior_.prediction(self.basis_(nodes.reshape(-1, rows.shape[1])))
                 yield part, mix_nodes(weight, whole)
 
-    def predict_std(self, X: ArrayLike) -> Vector:
-        """Return `predict_logit_std`, as which it is to be called: this name goes with version 0.3."""
-        warnings.warn(
-            "predict_std was renamed predict_logit_std in version 0.1 and will be removed in 0.3; call "
-            "predict_logit_std",
-            FutureWarning,
-            stacklevel=2,
-        )
-        return self.predict_logit_std(X)
-
 
 class DefaultClassifier(_SurveyClassifier):
     """The classifier that `blr train` makes by default: candidates compete, and a mixture of them predicts.

@@ -269,11 +269,4 @@ def sandwich(q: Posterior) -> SandwichPosterior:
         (outer,) = q.problem.require_data().accumulate(term)
     covariance = q.gaussian.covariance @ (outer + q.problem.solver_prior.precision) @ q.gaussian.covariance
     precision = Gaussian(theta, 0.5 * (covariance + covariance.T)).covariance
-    return SandwichPosterior(
-        problem=q.problem,
-        gaussian=Gaussian(q.gaussian.mean, precision),
-        converged=laplace.converged,
-        n_iter=laplace.n_iter,
-        status=laplace.status,
-        laplace=laplace,
-    )
+    return SandwichPosterior.of(laplace, Gaussian(q.gaussian.mean, precision))

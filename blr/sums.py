@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeGuard, cast
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -225,8 +225,9 @@ def likelihood_terms(likelihood: Likelihood, theta: Vector, *, hessian: bool = T
 
 def many_classes(likelihood: Likelihood) -> TypeGuard[Categorical]:
     """Say whether a softmax in contrasts has so many classes that sums are taken by class, and then contrasted."""
-    many = isinstance(likelihood, Categorical) and likelihood.n_outputs > _FEW_OUTPUTS
-    return many and cast("Categorical", likelihood).contrasts
+    if not isinstance(likelihood, Categorical):
+        return False
+    return likelihood.contrasts and likelihood.n_outputs > _FEW_OUTPUTS
 
 
 def in_classes(likelihood: Categorical, theta: Vector) -> tuple[Categorical, Vector]:

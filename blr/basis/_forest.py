@@ -36,11 +36,8 @@ _IN_BAG = 0.632  # share of the groups that a bootstrap draw of them contains
 _STEP = 0.25  # standard deviations on each side, over which slopes are taken: trees have none at a point
 _MANY_ROWS = 400  # from which leaves may be smaller
 _FOLDS = 5  # of the groups, for boosted trees
-_LEAVES, _RATE, _RIDGE = (
-    128,
-    0.2,
-    1.0,
-)  # of boosted trees: most leaves, share of a step, added curvature
+# Of boosted trees: most leaves, share of a step, added curvature.
+_LEAVES, _RATE, _RIDGE = 128, 0.2, 1.0
 _GROWN = {"random": ("ExtraTreeRegressor", 1.0), "best": ("DecisionTreeRegressor", "sqrt")}
 
 
@@ -119,24 +116,16 @@ class Forest(Basis):
         """
         if split not in _GROWN:
             raise ValueError(f"split must be one of {', '.join(_GROWN)}, got {split!r}")
-        number, smallest = (
-            whole(trees, "trees"),
-            whole(leaf or (2 if len(X) >= _MANY_ROWS else 3), "leaf"),
-        )
+        number, smallest = whole(trees, "trees"), whole(leaf or (2 if len(X) >= _MANY_ROWS else 3), "leaf")
         standardisation = Standardisation.learn(X, weight=weight)
         Z, shares = standardisation(X).astype(np.float32), _shares(labels, len(X))
         of_row = np.arange(len(Z)) if group is None else np.unique(np.asarray(group), return_inverse=True)[1]
-        grow = _boost if boosted else _grow
-        grown, a = grow(Z, shares, weight, of_row, number, split, smallest, rng)
-        feature, threshold, child, value, root = _stacked(grown)
+        growth = _Growth(Z, shares, weight, of_row, split, smallest, rng)
+        grown, a = growth.boosted(number) if boosted else growth.forest(number)
         centre, spread = a.mean(axis=0), np.maximum(a.std(axis=0), 1e-9)
         return cls(
             standardisation,
-            feature,
-            threshold,
-            child,
-            value,
-            root,
+            *_stacked(grown),
             centre,
             spread,
             bool(linear),
@@ -253,95 +242,87 @@ def _logits(p: Matrix, trees: int) -> Matrix:
     return a[:, 1:] - a[:, :1] if p.shape[1] == 2 else a
 
 
-def _grow(
-    Z: NDArray[np.float32],
-    shares: Matrix,
-    weight: Vector | None,
-    of_row: NDArray[np.intp],
-    number: int,
-    split: str,
-    leaf: int,
-    rng: Generator,
-) -> tuple[list[tuple[Any, Matrix]], Matrix]:
-    """Return scikit-learn's trees with the shares in each node, and the rows' out-of-bag logits (N, C).
+@dataclass(frozen=True, eq=False)
+class _Growth:
+    """How trees are grown on rows Z (N, F) with class shares (N, K); `of_row` (N,) numbers the groups from 0 on."""
 
-    `of_row` (N,) numbers the rows' groups from 0 on.
-    """
-    n_groups = int(of_row.max(initial=0)) + 1
-    total, count, grown = np.zeros_like(shares), np.zeros(len(Z)), []
-    for seed in rng.integers(2**31 - 1, size=number).tolist():
-        drawn = np.bincount(rng.integers(n_groups, size=n_groups), minlength=n_groups)[of_row]
-        seen = drawn > 0
-        own = drawn[seen] if weight is None else drawn[seen] * weight[seen]
-        tree = _tree(split, seed, Z[seen], shares[seen], own.astype(np.float64), leaf)
-        value = tree.value.reshape(-1, shares.shape[1])
-        if not seen.all():
-            total[~seen] += value[tree.apply(Z[~seen])]
-            count[~seen] += 1
-        grown.append((tree, value))
-    # A row that each tree has seen, as of a catalogue with one group, has the shares of all rows.
-    mean = np.average(shares, axis=0, weights=weight)
-    bag = np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], mean)
-    return grown, _logits(bag, number)
+    Z: NDArray[np.float32]
+    shares: Matrix
+    weight: Vector | None
+    of_row: NDArray[np.intp]
+    split: str
+    leaf: int
+    rng: Generator
 
+    def forest(self, number: int) -> tuple[list[tuple[Any, Matrix]], Matrix]:
+        """Return scikit-learn's trees with the shares in each node, and the rows' out-of-bag logits (N, C)."""
+        Z, shares, weight, rng, n_groups = self.Z, self.shares, self.weight, self.rng, self._n_groups
+        total, count, grown = np.zeros_like(shares), np.zeros(len(Z)), []
+        for seed in rng.integers(2**31 - 1, size=number).tolist():
+            drawn = np.bincount(rng.integers(n_groups, size=n_groups), minlength=n_groups)[self.of_row]
+            seen = drawn > 0
+            own = drawn[seen] if weight is None else drawn[seen] * weight[seen]
+            tree = self._tree(seed, seen, shares[seen], own.astype(np.float64))
+            value = tree.value.reshape(-1, shares.shape[1])
+            if not seen.all():
+                total[~seen] += value[tree.apply(Z[~seen])]
+                count[~seen] += 1
+            grown.append((tree, value))
+        # A row that each tree has seen, as of a catalogue with one group, has the shares of all rows.
+        mean = np.average(shares, axis=0, weights=weight)
+        bag = np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], mean)
+        return grown, _logits(bag, number)
 
-def _tree(
-    split: str,
-    seed: int,
-    Z: NDArray[np.float32],
-    target: Matrix,
-    weight: Vector | None,
-    leaf: int,
-    leaves: int | None = None,
-) -> Any:
-    """Return a tree of scikit-learn's, grown on targets (N, K)."""
-    from sklearn import tree  # noqa: PLC0415  its import takes longer than most fits
+    def boosted(self, number: int) -> tuple[list[tuple[Any, Matrix]], Matrix]:
+        """Return boosted trees with the logits of each node, and the rows' out-of-fold logits (N, C)."""
+        Z, shares, weight, rng = self.Z, self.shares, self.weight, self.rng
+        w = np.ones(len(Z)) if weight is None else weight / weight.mean()
+        start = np.log(np.average(shares, axis=0, weights=w) + 1 / len(Z))
+        t, start = (shares[:, 1:], start[1:] - start[:1]) if shares.shape[1] == 2 else (shares, start)
+        fold, rounds = (rng.permutation(self._n_groups) % _FOLDS)[self.of_row], -(-number // _FOLDS)
+        unseen, grown = np.zeros(t.shape), []
+        for k in range(min(_FOLDS, self._n_groups)):
+            seen = fold != k
+            a = np.zeros(t.shape)
+            for seed in rng.integers(2**31 - 1, size=rounds).tolist():
+                p = (
+                    scipy.special.expit(a[seen] + start)
+                    if len(start) == 1
+                    else scipy.special.softmax(a[seen] + start, axis=1)
+                )
+                gradient, curvature = t[seen] - p, w[seen, None] * p * (1 - p)
+                tree = self._tree(seed, seen, gradient, None if weight is None else weight[seen], _LEAVES)
+                at, n = tree.apply(Z), tree.node_count
+                g, h = (
+                    np.stack([np.bincount(at[seen], column, n) for column in x.T], axis=1)
+                    for x in (w[seen, None] * gradient, curvature)
+                )
+                value = _RATE * g / (h + _RIDGE)
+                a += value[at]
+                grown.append((tree, value * rounds))
+            unseen[~seen] = a[~seen]
+        return grown, unseen
 
-    name, most = _GROWN[split]
-    one = getattr(tree, name)(
-        min_samples_leaf=leaf, max_features=most, max_leaf_nodes=leaves, random_state=seed
-    )
-    return one.fit(Z, target, sample_weight=weight).tree_
+    @property
+    def _n_groups(self) -> int:
+        return int(self.of_row.max(initial=0)) + 1
 
+    def _tree(
+        self,
+        seed: int,
+        seen: NDArray[np.bool_],
+        target: Matrix,
+        weight: Vector | None,
+        leaves: int | None = None,
+    ) -> Any:
+        """Return a tree of scikit-learn's, grown on the targets of the rows `seen` (N,)."""
+        from sklearn import tree  # noqa: PLC0415  its import takes longer than most fits
 
-def _boost(
-    Z: NDArray[np.float32],
-    shares: Matrix,
-    weight: Vector | None,
-    of_row: NDArray[np.intp],
-    number: int,
-    split: str,
-    leaf: int,
-    rng: Generator,
-) -> tuple[list[tuple[Any, Matrix]], Matrix]:
-    """Return boosted trees with the logits of each node, and the rows' out-of-fold logits (N, C), as `_grow` does."""
-    w = np.ones(len(Z)) if weight is None else weight / weight.mean()
-    start = np.log(np.average(shares, axis=0, weights=w) + 1 / len(Z))
-    t, start = (shares[:, 1:], start[1:] - start[:1]) if shares.shape[1] == 2 else (shares, start)
-    n_groups = int(of_row.max(initial=0)) + 1
-    fold, rounds, grown = (rng.permutation(n_groups) % _FOLDS)[of_row], -(-number // _FOLDS), []
-    unseen = np.zeros(t.shape)
-    for k in range(min(_FOLDS, n_groups)):
-        seen = fold != k
-        a, X = np.zeros(t.shape), Z[seen]
-        for seed in rng.integers(2**31 - 1, size=rounds).tolist():
-            p = (
-                scipy.special.expit(a[seen] + start)
-                if len(start) == 1
-                else scipy.special.softmax(a[seen] + start, axis=1)
-            )
-            gradient, curvature = t[seen] - p, w[seen, None] * p * (1 - p)
-            tree = _tree(split, seed, X, gradient, weight if weight is None else weight[seen], leaf, _LEAVES)
-            at, n = tree.apply(Z), tree.node_count
-            g, h = (
-                np.stack([np.bincount(at[seen], column, n) for column in x.T], axis=1)
-                for x in (w[seen, None] * gradient, curvature)
-            )
-            value = _RATE * g / (h + _RIDGE)
-            a += value[at]
-            grown.append((tree, value * rounds))
-        unseen[~seen] = a[~seen]
-    return grown, unseen
+        name, most = _GROWN[self.split]
+        one = getattr(tree, name)(
+            min_samples_leaf=self.leaf, max_features=most, max_leaf_nodes=leaves, random_state=seed
+        )
+        return one.fit(self.Z[seen], target, sample_weight=weight).tree_
 
 
 def _stacked(

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 __all__ = ["Sigmoid"]
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self
 
 import numpy as np
 import scipy
@@ -89,11 +88,6 @@ class Sigmoid(Basis):
         feature = np.repeat(np.arange(len(steps)), [len(s) for s in steps])
         location, heights = np.concatenate(steps), np.empty(0) if height is None else np.asarray(height)
         return cls(standardisation, feature, location, np.concatenate(widths), heights)
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        """Return the basis that `to_dict` described; one of an earlier version has no heights."""
-        return super().from_dict({"height": np.empty(0), **stored})
 
     @property
     def n_functions(self) -> int:

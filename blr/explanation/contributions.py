@@ -23,7 +23,7 @@ from blr.arrays import Matrix, Vector, as_vector
 from blr.classifier import Classifier
 from blr.member import Member
 
-__all__ = ["Contributions", "SampledProbability", "contributions", "sampled_probability"]
+__all__ = ["Contributions", "contributions", "sampled_probability"]
 
 _MOST_EXACT = 10  # features present, of which all coalitions are evaluated: 1,024
 _ORDERS = 128  # drawn of more, each with its reverse
@@ -49,14 +49,6 @@ class Contributions:
     shift: float
     logit: float
     logit_std: float
-
-
-@dataclass(frozen=True, eq=False)
-class SampledProbability:
-    """Mean of the class probabilities (K,) over draws of the weights, and its standard error (K,)."""
-
-    probability: Vector
-    error: Vector
 
 
 def contributions(
@@ -119,8 +111,10 @@ def contributions(
 
 def sampled_probability(
     classifier: Classifier, x: ArrayLike, missing: ArrayLike, *, n_draws: int = 2000, seed: int = 0
-) -> SampledProbability:
-    """Return the mean of a row's class probabilities over draws of the weights: a check of the predictive integral.
+) -> tuple[Vector, Vector]:
+    """Return the mean of a row's class probabilities over draws of the weights, and its standard error, (K,) each.
+
+    A check of the predictive integral.
 
     What is missing is integrated out under the training set, by the classifier's own nodes.  Measurement errors and
     the temperature are left out.  ValueError as of `contributions`.
@@ -140,7 +134,7 @@ def sampled_probability(
             )
             draws.append(np.einsum("snk,n->sk", sum(mixed), weight))
     p = np.concatenate(draws)
-    return SampledProbability(p.mean(axis=0), p.std(axis=0, ddof=1) / np.sqrt(len(p)))
+    return p.mean(axis=0), p.std(axis=0, ddof=1) / np.sqrt(len(p))
 
 
 def _checked_row(classifier: Classifier, x: ArrayLike, missing: ArrayLike) -> tuple[Vector, Mask]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -33,53 +32,6 @@ def unpack(packed: Matrix, n_outputs: int) -> Matrix:
     for p, (c, d) in enumerate(pairs(n_outputs)):
         full[:, c, d] = full[:, d, c] = packed[:, p]
     return full
-
-
-class Likelihood(Protocol):
-    """What fitting needs to know of ln p(t | a)."""
-
-    @property
-    def name(self) -> str:
-        """Name in specifications and model files."""
-        ...
-
-    @property
-    def n_outputs(self) -> int:
-        """Activations a row."""
-        ...
-
-    @property
-    def log_concave(self) -> bool:
-        """Whether every row's curvature is positive semi-definite whatever a."""
-        ...
-
-    def log_likelihood(self, a: Matrix, t: Matrix) -> Vector:
-        """Return ln p(t | a), (N,)."""
-        ...
-
-    def derivatives(self, a: Matrix, t: Matrix) -> tuple[Vector, Matrix, Matrix]:
-        """Return value (N,), gradient (N, C) and packed curvature (N, P)."""
-        ...
-
-    def curvature_gradient(self, a: Matrix, t: Matrix, V: Matrix) -> Matrix:
-        """Return d/da tr(R V), (N, C), R the curvature, V (N, C, C) held fixed: minus the third derivative on V."""
-        ...
-
-    def curvature_along(self, a: Matrix, t: Matrix, b: Matrix) -> Matrix:
-        """Return the packed derivative of R, (N, P, m), along m directions b (N, C, m)."""
-        ...
-
-    def third_squared(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:
-        """Return the squared length of the third derivative, (N,), in the metric V (N, C, C)."""
-        ...
-
-    def third_cubes(self, a: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:
-        """Return u (N, J) and v (N, J, C) of the third derivative of -ln p, Σ_j u_j v_j ⊗ v_j ⊗ v_j."""
-        ...
-
-    def fourth_on(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:
-        """Return the fourth derivative of -ln p on V (N, C, C) and V, (N,)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -331,6 +283,10 @@ class Categorical:
         Wq = np.einsum("nkl,nl->nk", W, q)
         Wy = np.einsum("nkl,nl->nk", W, y)
         return W - Wq[:, :, None] - Wy[:, None, :] + np.einsum("nk,nk->n", y, Wq)[:, None, None]
+
+
+Likelihood = Bernoulli | Categorical
+"""What fitting knows of ln p(t | a); those of labels that may be wrong are subclasses."""
 
 
 def make_likelihood(name: str, n_classes: int, *, contrasts: bool = True) -> Likelihood:

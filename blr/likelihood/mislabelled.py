@@ -150,5 +150,4 @@ def make_mislabelled(name: str, n_classes: int, *, contrasts: bool = True) -> Li
     plain = make_likelihood(name, n_classes, contrasts=contrasts)
     if isinstance(plain, Categorical):
         return MislabelledCategorical(n_classes, contrasts=contrasts)
-    assert isinstance(plain, Bernoulli)  # noqa: S101  there are no others
     return MislabelledBernoulli(plain.link)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 
 from blr.arrays import Matrix, Vector, as_stored, as_vector, require_finite
-from blr.missing.nodes import displaced, error_nodes, moving, normal_nodes
+from blr.missing.nodes import moving, normal_nodes
 from blr.missing.patterns import BLOCK, Mask, NodeRule, Nodes, kept, missing_patterns, present_values
 
 __all__ = [
@@ -355,7 +355,7 @@ class FeatureMoments:
 
         `X_rows`, shape (N, F), are rows of that pattern; n is about the number of nodes wanted.  Each row's
         nodes have exactly its conditional mean, and its conditional covariance but for the `spread`;
-        `blr.missing.nodes` says how accurate integrals are.  With the `errors` of the rows, (N, F) or (N, F, F), the
+        `blr.missing.nodes` says how accurate integrals are.  With the one-sigma `errors` of the rows, (N, F), the
         present features vary too, jointly with what they say about the missing ones.  `limits` as of `impute`.
         `axes` (m, d), orthonormal columns: directions over which the nodes are spread, in the coordinates that the
         conditional Cholesky factor takes to the features; along others they are at the mean.  Default: all.
@@ -363,13 +363,15 @@ class FeatureMoments:
         missing = self._pattern(pattern)
         X, _ = present_values(X_rows, np.broadcast_to(missing, np.shape(X_rows)), n_features=self.n_features)
         seen = X[:, ~missing]
-        noise = np.zeros(seen.shape) if errors is None else _of_present(errors, missing, X.shape)
-        active = moving(noise, seen.shape)
+        noise = np.zeros(X.shape) if errors is None else np.asarray(errors, dtype=np.float64)
+        active, noise = moving(noise, X.shape)[~missing], noise[:, ~missing]
         m = int(np.count_nonzero(missing)) if axes is None else axes.shape[1]
         Z, weight = normal_nodes(m + int(active.sum()), n)
         B, L = self.conditional(missing)
         nodes = np.empty((len(Z), *X.shape))
-        nodes[:, :, ~missing] = displaced(seen, noise, active, Z[:, m:])
+        moved = np.repeat(seen[None], len(Z), axis=0)
+        moved[:, :, active] += Z[:, None, m:] * noise[:, active]
+        nodes[:, :, ~missing] = moved
         said = _within(nodes[:, :, ~missing], limits, ~missing)
         mean = self.mean[missing] + (said - self.mean[~missing]) @ B.T
         spread = Z[:, :m] @ (L if axes is None else L @ axes).T
@@ -405,14 +407,6 @@ class FeatureMoments:
                 active = 0 if sigma is None else int((sigma > 0).any(axis=0).sum())
                 yield rows, nodes, weight, active + (int(pattern.sum()) if axes is None else axes.shape[1])
 
-    @staticmethod
-    def error_nodes(X: ArrayLike, errors: ArrayLike, n: int) -> tuple[Matrix, Vector]:
-        """Return nodes (S, N, F) and weights (S,) over the measurement errors of complete rows (N, F).
-
-        It is `blr.missing.nodes.error_nodes`, here beside `nodes`.
-        """
-        return error_nodes(X, errors, n)
-
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` takes."""
         return {
@@ -442,15 +436,6 @@ class FeatureMoments:
 def _within(X: Matrix, limits: Matrix | None, features: Mask) -> Matrix:
     """Return values (..., P) of some `features` (F,) at the nearest within the limits (2, F); as they are without."""
     return X if limits is None else np.clip(X, *limits[:, features])
-
-
-def _of_present(errors: ArrayLike, missing: Mask, shape: tuple[int, ...]) -> Matrix:
-    C = np.asarray(errors, dtype=np.float64)
-    if C.shape == shape:
-        return C[:, ~missing]
-    if C.shape == (*shape, shape[-1]):
-        return C[:, ~missing][:, :, ~missing]
-    raise ValueError(f"errors must have the shape {shape} or {(*shape, shape[-1])}, got {C.shape}")
 
 
 def _cholesky(covariance: Matrix) -> Matrix:

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from blr.arrays import Matrix, Vector, require_finite
 
 __all__ = [
     "NodeInterpolation",
-    "displaced",
-    "error_nodes",
     "interpolation",
     "kept_nodes",
     "moving",
@@ -97,57 +95,17 @@ def _lattice(n: int, dimension: int) -> Matrix:
     return np.hstack([(index + 0.5) / n, (0.5 + index * steps) % 1])
 
 
-def error_nodes(X: ArrayLike, errors: ArrayLike, n: int) -> tuple[Matrix, Vector]:
-    """Return nodes (S, N, F) and weights (S,) of x_n + e_n, with e_n normal about 0.
-
-    `errors` are standard deviations (N, F) or covariances (N, F, F), a row each.  The mean and covariance of
-    each row's nodes are exact.  Features without error in any row cost no dimension.
-    """
-    X, errors = np.asarray(X, dtype=np.float64), np.asarray(errors, dtype=np.float64)
-    require_finite(X, "X")
-    active = moving(errors, X.shape)
-    Z, weight = normal_nodes(int(active.sum()), n)
-    return displaced(X, errors, active, Z), weight
-
-
 def moving(errors: Matrix, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """Return which of the F features, shape (F,), have an error in some row; check the errors of (N, F) rows."""
-    if errors.shape not in {shape, (*shape, shape[-1])}:
-        raise ValueError(
-            f"errors of {shape[0]} row(s) and {shape[-1]} feature(s) must be standard deviations of shape "
-            f"{shape} or covariances of shape {(*shape, shape[-1])}, got shape {errors.shape}"
-        )
+    if errors.shape != shape:
+        raise ValueError(f"errors must be standard deviations of shape {shape}, got shape {errors.shape}")
     require_finite(errors, "errors")
-    size = errors if errors.ndim == 2 else np.diagonal(errors, axis1=1, axis2=2)
-    if np.any(size < 0):
+    if np.any(errors < 0):
         raise ValueError(
-            f"errors must not be negative, got {size.min()}; where the catalogue writes a sentinel as error, "
+            f"errors must not be negative, got {errors.min()}; where the catalogue writes a sentinel as error, "
             "give 0 or mark the feature as missing"
         )
-    return np.asarray(np.any(size > 0, axis=0))
-
-
-def displaced(X: Matrix, errors: Matrix, active: NDArray[np.bool_], Z: Matrix) -> Matrix:
-    """Return X (N, F) moved by its errors times the nodes Z (S, active features), shape (S, N, F)."""
-    nodes = np.repeat(X[None], len(Z), axis=0)
-    if errors.ndim == 2:
-        nodes[:, :, active] += Z[:, None, :] * errors[:, active]
-    else:
-        nodes[:, :, active] += np.einsum("nfg,sg->snf", _roots(errors[:, active][:, :, active]), Z)
-    return nodes
-
-
-def _roots(covariance: Matrix) -> Matrix:
-    """Return R, shape (N, F, F), with R R' = covariance, which may be singular."""
-    sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
-    unit = np.where(sd > 0, sd, 1.0)
-    # Of the correlation, not the covariance: features differ by powers of ten in size.
-    value, vector = np.linalg.eigh(covariance / (unit[:, :, None] * unit[:, None, :]))
-    if np.any(value < -1e-8):
-        raise ValueError(
-            f"error covariances must be positive semi-definite, got an eigenvalue of {value.min():.3g}"
-        )
-    return unit[:, :, None] * vector * np.sqrt(np.maximum(value, 0))[:, None, :]
+    return np.asarray(np.any(errors > 0, axis=0))
 
 
 # Kriging from a few nodes of an integral to all of them.

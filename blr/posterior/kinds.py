@@ -548,6 +548,16 @@ class _ImprovedPosterior(Posterior):
 
     laplace: LaplacePosterior
 
+    @classmethod
+    def of(cls, laplace: LaplacePosterior, gaussian: Gaussian, **own: Any) -> Self:
+        """Return the posterior of this kind; how its search ended is the Laplace fit's, unless it is given."""
+        ended: dict[str, Any] = {
+            "converged": laplace.converged,
+            "n_iter": laplace.n_iter,
+            "status": laplace.status,
+        }
+        return cls(problem=laplace.problem, gaussian=gaussian, laplace=laplace, **ended | own)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ShiftedPosterior(_ImprovedPosterior):

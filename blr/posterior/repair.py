@@ -144,7 +144,8 @@ def served(
         exact = by_importance(problem, start, points, rng) if affordable else None
         repaired = None if exact is None else _gaussian(refined, points, exact)
         if repaired is None and bound < least_work(problem, len(start.mean), n_rows):
-            return _unchecked(refined)
+            reason = "to compare the refined posterior with the exact one would take too long"
+            return Served(refined, "unchecked", reason)
         if repaired is None:
             exact = by_chains(problem, start, points, n_rows, rng, error=error, work=bound, enough=_EFFECTIVE)
             if exact is None or not _mixed(exact):
@@ -207,20 +208,9 @@ def _gaussian(refined: RefinedPosterior, points: Matrix, exact: Exact) -> Served
         f"and covariance of {source} is used: its probabilities differ by at most {largest_left:.3f}, "
         f"{mean_left:.4f} on average"
     )
-    posterior = _with_moments(refined, moments, _trust(exact, reason, p))
+    ended = {"converged": refined.converged, "n_iter": refined.n_iter, "status": refined.status}
+    posterior = MatchedPosterior.of(refined.laplace, moments, verdict=_trust(exact, reason, p), **ended)
     return _served(posterior, "matched", p, refined, exact, (mean, largest))
-
-
-def _with_moments(refined: RefinedPosterior, moments: Gaussian, verdict: Trust) -> MatchedPosterior:
-    return MatchedPosterior(
-        problem=refined.problem,
-        gaussian=moments,
-        converged=refined.converged,
-        n_iter=refined.n_iter,
-        status=refined.status,
-        laplace=refined.laplace,
-        verdict=verdict,
-    )
 
 
 def _sampled(refined: RefinedPosterior, points: Matrix, exact: Exact) -> Served:
@@ -242,16 +232,9 @@ def _sampled(refined: RefinedPosterior, points: Matrix, exact: Exact) -> Served:
 
 
 def _with_draws(refined: RefinedPosterior, exact: Exact, draws: Matrix, verdict: Trust) -> SampledPosterior:
-    return SampledPosterior(
-        problem=refined.problem,
-        gaussian=_moments(refined, exact),
-        converged=refined.converged,
-        n_iter=refined.n_iter,
-        status=refined.status,
-        laplace=refined.laplace,
-        draws=draws,
-        verdict=verdict,
-    )
+    ended = {"converged": refined.converged, "n_iter": refined.n_iter, "status": refined.status}
+    moments = _moments(refined, exact)
+    return SampledPosterior.of(refined.laplace, moments, draws=draws, verdict=verdict, **ended)
 
 
 def _thinned(problem: Problem, points: Matrix, exact: Exact, n: int) -> tuple[Matrix, Matrix]:
@@ -324,13 +307,6 @@ def _numbers(exact: Exact) -> dict[str, float]:
         "draws": float(len(exact.draws)),
         "standard_error": float(exact.error.max(axis=1).mean()),
     }
-
-
-def _unchecked(refined: RefinedPosterior) -> Served:
-    """Return the refined posterior as it is: to compare it with the exact one would take too long."""
-    return Served(
-        refined, "unchecked", "to compare the refined posterior with the exact one would take too long"
-    )
 
 
 def _failed(refined: RefinedPosterior, exact: Exact | None) -> Served:

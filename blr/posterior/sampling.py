@@ -114,14 +114,14 @@ def sample_posterior(
     kept = evenly(run.draws, n_draws)
     mean, covariance = flat.mean(axis=0), np.cov(flat.T).reshape(len(flat.T), -1)
     trust = _verdict(run)
-    return SampledPosterior(
-        problem=laplace.problem,
-        gaussian=Gaussian(mean, Gaussian(mean, covariance).covariance),  # the inverse, whatever the scales
+    mixed = trust.verdict != "red"
+    return SampledPosterior.of(
+        laplace,
+        Gaussian(mean, Gaussian(mean, covariance).covariance),  # the inverse, whatever the scales
         draws=matched(kept, mean, covariance),
-        converged=laplace.converged and trust.verdict != "red",
+        converged=laplace.converged and mixed,
         n_iter=run.draws.shape[1],
-        status="converged" if trust.verdict != "red" else "the chains did not converge",
-        laplace=laplace,
+        status="converged" if mixed else "the chains did not converge",
         verdict=trust,
     )
 

@@ -284,14 +284,14 @@ def _of_class(scorer: Scorer, scores: Scores, x: Floats, missing: NDArray[np.boo
 def _probabilities(
     scorer: Scorer, scores: Scores, x: Floats, missing: NDArray[np.bool_]
 ) -> tuple[ClassProbabilities, ...]:
-    sampled = sampled_probability(scorer.classifier, x, missing)
+    sampled, error = sampled_probability(scorer.classifier, x, missing)
     return tuple(
         ClassProbabilities(
             name=name,
             plugin=float(scores.plugin[0, k]),
             moderated=float(scores.probability[0, k]),
-            sampled=float(sampled.probability[k]),
-            sampled_error=float(sampled.error[k]),
+            sampled=float(sampled[k]),
+            sampled_error=float(error[k]),
         )
         for k, name in enumerate(scorer.model.classes)
     )

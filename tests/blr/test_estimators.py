@@ -242,14 +242,3 @@ def test_threads_do_not_change_the_result() -> None:
     X, y = two_colours()
     one, many = (LaplaceClassifier(n_jobs=n).fit(X, y).posterior_.mean for n in (1, -1))
     np.testing.assert_array_equal(one, many)
-
-
-def test_a_deprecated_name_warns_and_works() -> None:
-    X, y = two_colours()
-    model = LaplaceClassifier().fit(X, y)
-    with pytest.warns(
-        FutureWarning,
-        match="predict_std was renamed predict_logit_std in version 0.1 and will be removed in 0.3",
-    ):
-        old = model.predict_std(X)
-    np.testing.assert_array_equal(old, model.predict_logit_std(X))

@@ -11,7 +11,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from blr.arrays import Matrix
 from blr.basis._bspline import clamped_knots, spline_slopes, spline_values
-from blr.basis.kinds import BASES, basis_from_dict, fit_basis
+from blr.basis.kinds import BASES, fit_basis
 from blr.basis.rbf import median_distance, spread_centres, squared_distances
 
 
@@ -178,13 +178,6 @@ def test_sigmoids_of_a_height_are_multiples_of_those_without() -> None:
     twin = plain(X)
     twin[:, 1:] *= np.repeat([2.0, 1.0, 0.5], 4)
     np.testing.assert_allclose(high(X), twin, rtol=1e-14)
-
-
-def test_sigmoids_stored_by_an_earlier_version_have_no_height() -> None:
-    X = features()
-    basis = fit_basis("sigmoid", X, centres=4)
-    stored = {name: value for name, value in basis.to_dict().items() if name != "height"}
-    np.testing.assert_array_equal(basis_from_dict(stored)(X), basis(X))
 
 
 def test_sigmoids_rise_at_the_quantiles() -> None:
