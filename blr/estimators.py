@@ -12,7 +12,7 @@ Shapes: N rows, F features, K classes.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -29,7 +29,6 @@ from blr.candidates.candidate import Candidate
 from blr.candidates.training import fit_default
 from blr.likelihood.prior import GaussianPrior
 from blr.missing.moments import FeatureMoments, excess_spread
-from blr.missing.patterns import missing_patterns
 from blr.posterior.kinds import LaplacePosterior, Posterior
 from blr.posterior.laplace import fit
 from blr.posterior.repair import served
@@ -45,10 +44,6 @@ __all__ = ["DefaultClassifier", "LaplaceClassifier", "UntrustedPosteriorWarning"
 
 _POSTERIORS = ("laplace", "refined", "sampled", "served")
 _MISSING = ("integrate", "error")
-_NODES, _MORE_NODES = (
-    32,
-    64,
-)  # of the cubature over one missing feature, and over several: as in `blr.classifier`
 _BLOCK = 8192  # nodes predicted at a time
 
 
@@ -299,20 +294,12 @@ class LaplaceClassifier(_SurveyClassifier):
         missing = np.isnan(rows)
         at_mean = self.moments_.impute(rows, missing) if missing.any() else rows
         base = self.posterior_.prediction(self.basis_(at_mean))
-        return with_rows(base, list(self._integrated(rows, missing)))
-
-    def _integrated(
-        self, rows: Matrix, missing: NDArray[np.bool_]
-    ) -> Iterator[tuple[NDArray[np.intp], Prediction]]:
-        """Yield indices of rows that lack features, and their predictions averaged over what they lack."""
         some = np.flatnonzero(missing.any(axis=1))
-        for pattern, index in missing_patterns(missing[some]):
-            n = _NODES if pattern.sum() == 1 else _MORE_NODES
-            for start in range(0, len(index), _BLOCK // n):
-                part = some[index[start : start + _BLOCK // n]]
-                nodes, weight = self.moments_.nodes(rows[part], pattern, n)
-                whole = self.posterior_.prediction(self.basis_(nodes.reshape(-1, rows.shape[1])))
-                yield part, mix_nodes(weight, whole)
+        parts = []
+        for part, nodes, weight, _ in self.moments_.nodes_by_pattern(rows, missing, some, None, most=_BLOCK):
+            whole = self.posterior_.prediction(self.basis_(nodes.reshape(-1, rows.shape[1])))
+            parts.append((part, mix_nodes(weight, whole)))
+        return with_rows(base, parts)
 
 
 class DefaultClassifier(_SurveyClassifier):

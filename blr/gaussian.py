@@ -1,7 +1,7 @@
 """N(w | m, A⁻¹) through the Cholesky factor of its precision A = L Lᵀ.
 
 Quadratic forms, determinants and samples come from L; the covariance is formed only when asked for.
-Shapes: D weights, N rows.
+Shapes: D weights.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ import scipy.linalg
 
 from blr.arrays import Matrix, Vector
 
-__all__ = ["BLOCK_ROWS", "Gaussian", "cholesky_of_precision"]
-
-BLOCK_ROWS = 4096
-"""Rows a block in row-wise products: fixed, so that results do not depend on how many rows come at once."""
+__all__ = ["Gaussian", "cholesky_of_precision"]
 
 
 def cholesky_of_precision(A: Matrix) -> tuple[Matrix, float]:
@@ -111,19 +108,6 @@ class Gaussian:
     def log_det_precision(self) -> float:
         """Return ln det A."""
         return 2.0 * float(np.log(np.diag(self.cholesky)).sum())
-
-    def whiten(self, X: Matrix) -> Matrix:
-        """Return L⁻¹ x for each row x of X (N, D): xᵀ A⁻¹ x is the squared length of the result."""
-        return X @ self.inverse_cholesky.T
-
-    def variance(self, X: Matrix) -> Vector:
-        """Return xᵀ A⁻¹ x for each row of X (N, D), shape (N,)."""
-        out = np.empty(len(X))
-        U = np.ascontiguousarray(self.inverse_cholesky.T)
-        for start in range(0, len(X), BLOCK_ROWS):
-            Z = X[start : start + BLOCK_ROWS] @ U
-            out[start : start + BLOCK_ROWS] = np.einsum("nd,nd->n", Z, Z)
-        return out
 
     def sample(self, n: int, rng: np.random.Generator) -> Matrix:
         """Return n draws, (n, D)."""

@@ -113,11 +113,11 @@ class NodeMixture:
         logits = all(m.posterior.link in ("logistic", "softmax") for m in members)
         return cls(members, shift, support) if logits else None
 
-    def __call__(self, nodes: NDArray[np.float64], dimension: int) -> Prediction:
-        """Return the prediction of n rows, integrated over their nodes (S, n, F) in so many dimensions."""
-        return self._integrated(nodes, dimension, 1.0)
+    def __call__(self, nodes: NDArray[np.float64], dimension: int, fine: float = 1.0) -> Prediction:
+        """Return the prediction of n rows, integrated over their nodes (S, n, F) in so many dimensions.
 
-    def _integrated(self, nodes: NDArray[np.float64], dimension: int, fine: float) -> Prediction:
+        `fine` is the share of the inner points that is used.
+        """
         kept, _, weight = kept_nodes(dimension, len(nodes))
         chosen = Chosen.of(dimension, len(nodes))
         nodes = nodes[kept]
@@ -140,11 +140,9 @@ class NodeMixture:
             for total, part in zip(vars(sums).values(), vars(more).values(), strict=True):
                 total[rows] += part
         q = of_moments(sums.p, sums.entropy, sums.mean, sums.second)
-        return self._of_two(q) if q.probability.shape[1] == 2 else q
-
-    @staticmethod
-    def _of_two(q: Prediction) -> Prediction:
-        """Return the prediction of two classes by the moments of the logit, the difference of their activations."""
+        if q.probability.shape[1] > 2:
+            return q
+        # Two classes have the moments of the logit, the difference of their activations.
         mean, variance = q.mean[:, 1] - q.mean[:, 0], np.maximum(4.0 * q.covariance[:, 1, 1], 0.0)
         return Prediction(q.probability, q.expected_entropy, mean, variance)
 
@@ -152,17 +150,14 @@ class NodeMixture:
         """Return the prediction at features X (N, F), of the `rough` rows (N,) with a quarter of the inner points."""
         fine = np.arange(len(X)) if rough is None else np.flatnonzero(~rough)
         if len(fine) == len(X):
-            return self._at_points(X, 1.0)
+            return self(X[None], 0)
         all_rows = np.arange(len(X))
         roughly = np.setdiff1d(all_rows, fine)
-        coarse = self._at_points(X[roughly], _ROUGH)
+        coarse = self(X[None, roughly], 0, _ROUGH)
         if not len(fine):
             return coarse
-        both = stacked([self._at_points(X[fine], 1.0), coarse])
+        both = stacked([self(X[None, fine], 0), coarse])
         return both.rows(np.argsort(np.concatenate([fine, roughly]), kind="stable"))
-
-    def _at_points(self, X: Matrix, fine: float) -> Prediction:
-        return self._integrated(X[None], 0, fine)
 
     def by_dimension(
         self, parts: Iterable[Nodes], most: int

@@ -45,7 +45,7 @@ from blr.candidates.rows import LabelledRows, TrainingSet, density_weights, over
 from blr.classifier import Classifier, Member
 from blr.explanation.contributions import Contributions, contributions
 from blr.likelihood.targets import as_confusion, recorded_probability
-from blr.missing.measurement_errors import excess, training_noise
+from blr.missing.patterns import excess, training_noise
 from blr.predictive.scores import Scores
 from blr.predictive.temperature import estimate_temperature
 from blr.selection.skill import Skill, skill

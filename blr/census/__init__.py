@@ -4,26 +4,16 @@
 - `bin_selections`: How pure and how complete selections are in bins of the target, and thresholds of each bin.
 - `bins`: Class shares in bins of the target, shrunk to the whole.
 - `counts`: Class counts of a target under a stated assumption, or the reason why they are not known.
-- `fraction_map`: Fractions over covariates and the sky: k of n labelled objects as the target of a logistic
-  regression, and its sums.
-- `known`: Class shares of a target in which some objects have labels: these are counted, and only the others are
-  estimated.
-- `learnt_bins`: Thresholds by bin for a stated purity or completeness, known before any row of the target is seen.
-- `prediction_sets`: Prediction sets: the classes that an object's probabilities do not exclude; the true one is kept
-  at a stated rate.
+- `fraction_map`: Fractions over covariates and the sky: k of n labelled objects as a logistic regression's target.
+- `prediction_sets`: The classes that an object's probabilities do not exclude; the true one is kept at a stated rate.
 - `purity`: How pure and how complete a selection by probability is.
 - `results`: Results of a census: the number of objects of each class with an interval, and the assumption behind it.
 - `rows`: What a census is made of: labelled rows that the model has not seen, and rows of the target.
 - `shares`: Class shares of a target, with draws that say how well they are known.
 - `spread`: Samples with known inclusion probabilities, spread over a space, without near-duplicates.
 - `strata`: Strata of an audit, and how many objects are drawn of each.
-
-For this folder alone:
-
-- `_means_test`: Whether the target's features have the means that its class shares lead to expect.
-- `_propensity`: Whether labelled rows and target look alike, once each class has its share of the target.
+- `_likeness`: Whether labelled rows and target look alike, once each class has its share of the target.
 - `_scaling`: Probabilities made to agree with the classes of labelled rows that the model has not seen.
-- `_stretch`: Draws of shares from a density on the simplex, by an ensemble of walkers.
 """
 
 __all__ = [
@@ -32,8 +22,6 @@ __all__ = [
     "bins",
     "counts",
     "fraction_map",
-    "known",
-    "learnt_bins",
     "prediction_sets",
     "purity",
     "results",

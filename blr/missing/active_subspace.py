@@ -38,16 +38,9 @@ _ALONG_MANY = (0.5, 32), (1.0, 48), (2.5, 64), (np.inf, 96)
 _LEAST_SD = 0.04
 
 
-@dataclass(frozen=True, eq=False)
-class PatternRule:
-    """Of a pattern that misses m features: how many nodes, their axes (m, d), and the covariance (K, K) they leave out.
-
-    It is the covariance of the activations along all other directions.
-    """
-
-    n: int
-    axes: Matrix
-    left_out: Matrix
+Rule = tuple[int, Matrix, NDArray[np.float64]]
+"""Of a pattern that misses m features: number of nodes, their axes (m, d), and the covariance (K, K) of the activations
+along all other directions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +53,7 @@ class ActiveSubspace:
     moments: FeatureMoments
     slopes: NDArray[np.float64]
     support: Matrix | None = None
-    _rules: dict[bytes, PatternRule] = field(default_factory=dict)
+    _rules: dict[bytes, Rule] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -73,8 +66,7 @@ class ActiveSubspace:
 
     def rule(self, pattern: Mask) -> tuple[int, Matrix]:
         """Return the number of nodes over what a pattern (F,) misses, and their axes (m, d), in columns."""
-        found = self._rule(pattern)
-        return found.n, found.axes
+        return self._rule(pattern)[:2]
 
     def nodes(self, X: Matrix, missing: Mask, chosen: NDArray[np.intp], *, most: int) -> Iterator[Nodes]:
         """Yield the nodes of the `chosen` rows (n,) of X (N, F), as `FeatureMoments.nodes_by_pattern` does.
@@ -96,7 +88,7 @@ class ActiveSubspace:
         left_out = np.zeros((len(chosen), K, K))
         within = np.flatnonzero(self._within(X, missing, chosen))
         for pattern, rows in missing_patterns(missing[chosen[within]]):
-            left_out[within[rows]] = self._rule(pattern).left_out
+            left_out[within[rows]] = self._rule(pattern)[2]
         return left_out
 
     def _within(self, X: Matrix, missing: Mask, chosen: NDArray[np.intp]) -> Mask:
@@ -106,10 +98,10 @@ class ActiveSubspace:
         seen = np.where(missing[chosen], self.moments.mean, X[chosen])
         return np.asarray(((self.support[0] <= seen) & (seen <= self.support[1])).all(axis=1))
 
-    def _rule(self, pattern: Mask) -> PatternRule:
+    def _rule(self, pattern: Mask) -> Rule:
         return kept(self._rules, pattern, lambda: self._rule_made(pattern))
 
-    def _rule_made(self, pattern: Mask) -> PatternRule:
+    def _rule_made(self, pattern: Mask) -> Rule:
         _, L = self.moments.conditional(pattern)
         along = L if self.moments.spread is None else self.moments.spread[pattern][:, None] * L
         slopes = self.slopes[:, pattern][..., pattern]
@@ -124,4 +116,4 @@ class ActiveSubspace:
         n = next(n for most, n in sizes if reach[:d].sum() <= most)
         others = along @ axes[:, d:]
         left_out = np.einsum("kflg,fd,gd->kl", slopes, others, others, optimize=True)
-        return PatternRule(n, axes[:, :d], left_out)
+        return n, axes[:, :d], left_out

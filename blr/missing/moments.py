@@ -463,11 +463,6 @@ class WhitenedSpace:
 
     moments: FeatureMoments
 
-    @property
-    def n_dimensions(self) -> int:
-        """D, the rank of the covariance."""
-        return self._axes.shape[1]
-
     @cached_property
     def _axes(self) -> Matrix:
         """What takes standardised features to the space, (F, D)."""

@@ -158,10 +158,25 @@ class Posterior:
         """The Laplace fit's mode in the solver's coordinates, (C M,)."""
         return self.laplace.gaussian.mean
 
+    @cached_property
+    def log_occam_factor(self) -> float:
+        """Ln p(w_MAP) + D/2 ln 2π - 1/2 ln det A: (4.137) without the likelihood, in nats; NaN without a prior."""
+        if self.prior is None:
+            return float("nan")
+        prior = self.problem.solver_prior
+        log_det_prior = Gaussian(prior.mean, prior.precision).log_det_precision
+        return 0.5 * (log_det_prior - self.laplace.gaussian.log_det_precision) - prior.energy(self.mode)
+
+    @cached_property
+    def effective_parameters(self) -> float:
+        """How many parameters the data determine: tr(H A⁻¹), H the likelihood's part of A (PRML 3.91)."""
+        prior = self.problem.solver_prior.precision
+        return self.problem.n_solved - float(np.einsum("ij,ji->", prior, self.laplace.gaussian.covariance))
+
     @property
     def log_evidence(self) -> float:
         """The Laplace approximation of ln p(D), in nats; NaN without a prior."""
-        return self.laplace.log_likelihood + self.laplace.log_occam_factor
+        return self.laplace.log_likelihood + self.log_occam_factor
 
     @property
     def bic(self) -> float:
@@ -516,21 +531,6 @@ class LaplacePosterior(Posterior):
         return self
 
     @cached_property
-    def log_occam_factor(self) -> float:
-        """Ln p(w_MAP) + D/2 ln 2π - 1/2 ln det A: (4.137) without the likelihood, in nats; NaN without a prior."""
-        if self.prior is None:
-            return float("nan")
-        prior = self.problem.solver_prior
-        log_det_prior = Gaussian(prior.mean, prior.precision).log_det_precision
-        return 0.5 * (log_det_prior - self.gaussian.log_det_precision) - prior.energy(self.mode)
-
-    @cached_property
-    def effective_parameters(self) -> float:
-        """How many parameters the data determine: tr(H A⁻¹), H the likelihood's part of A (PRML 3.91)."""
-        prior = self.problem.solver_prior.precision
-        return self.problem.n_solved - float(np.einsum("ij,ji->", prior, self.gaussian.covariance))
-
-    @cached_property
     def trust(self) -> Trust:
         """Whether this fit serves; RuntimeError if it was loaded without a verdict and its data."""
         if self.verdict is not None:
@@ -547,6 +547,11 @@ class _ImprovedPosterior(Posterior):
     """A posterior that improves on a Laplace fit, whose mode, evidence and BIC it has."""
 
     laplace: LaplacePosterior
+
+    @property
+    def log_likelihood(self) -> float:
+        """Ln p(D|w_MAP) of the Laplace fit, in nats."""
+        return self.laplace.log_likelihood
 
     @classmethod
     def of(cls, laplace: LaplacePosterior, gaussian: Gaussian, **own: Any) -> Self:

@@ -2,15 +2,8 @@
 
 - `importance`: Importance sampling as a test of an approximation: whether the posterior has heavier tails.
 - `verdict`: Can a Laplace approximation be trusted?
-- `whitened`: Log posterior and gradient at many weights at once, in coordinates that a Gaussian makes
-  white.
-
-For this folder alone:
-
-- `_corrections`: What the Laplace approximation leaves out, to the next order: the shift of the mean, and
-  of the evidence.
-- `_remainder`: What the log evidence lacks beyond its second-order term, by importance draws from the
-  Laplace posterior.
+- `whitened`: Log posterior and gradient at many weights at once, in coordinates that a Gaussian makes white.
+- `_corrections`: What the Laplace approximation leaves out, to the next order.
 """
 
 __all__ = ["importance", "verdict", "whitened"]

@@ -3,8 +3,8 @@
 The verdict is on probabilities: by how much they differ from those of the exact posterior, over training rows.  Of a
 Laplace fit this is how far its probabilities move when its mean is moved to that of the posterior (`_corrections`).
 Green: they err by less than 0.01 on average.  Amber: by less than 0.03.  Red: by more, or there is no posterior.
-The shift in posterior sd, the second-order term of the evidence, what that leaves (`_remainder`), the Pareto shape and
-effective sample size of importance draws (`importance`), separation and collinear columns are numbers beside it.
+The shift in posterior sd, the second-order term of the evidence, what that leaves, the Pareto shape and effective
+sample size of importance draws (`importance`), separation and collinear columns are numbers beside it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from blr.predictive.output_moments import OutputMoments
 from blr.sums import ChunkFunction, Data, Terms, evenly_spread
 from blr.threads import single_threaded_blas
 from blr.trust._corrections import Corrections, corrections
-from blr.trust._remainder import evidence_left
-from blr.trust.importance import laplace_ratios, smooth
+from blr.trust.importance import evidence_left, laplace_ratios, smooth
 
 __all__ = [
     "Trust",
@@ -142,7 +141,9 @@ def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str
     if converged and second_order_holds(numbers):
         numbers["evidence_left"] = _left(problem, gaussian, beyond)
     remedy = "refine the fit (blr.refine), or sample its posterior (blr.sample_posterior)"
-    findings = [*_of_search(status, converged=converged), of_probabilities(numbers, remedy)]
+    findings = [of_probabilities(numbers, remedy)]
+    if not converged:
+        findings.insert(0, ("red", f"the search for the mode did not converge: {status}"))
     findings += _of_separation(separation, problem)
     findings += _of_columns(columns.empty, columns.dependent, gaussian.jitter, problem)
     return Trust.of(findings, numbers)
@@ -258,12 +259,6 @@ def _condition(gaussian: Gaussian) -> float:
     d[d == 0] = 1.0
     values = np.linalg.eigvalsh(gaussian.precision / d[:, None] / d)
     return float(values[-1] / max(values[0], np.finfo(float).eps))
-
-
-def _of_search(status: str, *, converged: bool) -> list[Finding]:
-    if converged:
-        return []
-    return [("red", f"the search for the mode did not converge: {status}")]
 
 
 def _of_separation(separation: Separation, problem: Problem) -> list[Finding]:

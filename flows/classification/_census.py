@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from blr.census.bin_selections import bin_selection, bin_taken, bin_threshold, joined_selection
 from blr.census.bins import BinnedRows, BinShares, bin_shares
-from blr.census.counts import Counted
-from blr.census.known import count_with_labels
+from blr.census.counts import Counted, count_with_labels
 from blr.census.purity import Selection, n_selected, selection, threshold_for
 from blr.census.results import (
     Assumption,

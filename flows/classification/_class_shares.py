@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from blr.census.learnt_bins import learnt_thresholds
+from blr.census.bin_selections import learnt_thresholds
 from blr.census.purity import Selection, learnt_threshold
 from blr.census.rows import LabelledRows
 from blr.classifier import Classifier

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from blr.census.prediction_sets import NO_SET, SetRule, learn_sets, set_bits
 from blr.classifier import Classifier
 from blr.decisions import FLAG_MEANINGS, Flag, entropy, pairwise_confidence
-from blr.missing.measurement_errors import excess
+from blr.missing.patterns import excess
 from blr.predictive.scores import Scores
 from blr.shift import class_priors
 from blr.threads import single_threaded_blas

@@ -25,8 +25,8 @@ from blr.candidates.rows import TrainingSet, wrong_labels
 from blr.candidates.training import Training, votes_phi
 from blr.gaussian import Gaussian
 from blr.likelihood.targets import recorded_probability
-from blr.missing.measurement_errors import training_noise
 from blr.missing.moments import FeatureMoments
+from blr.missing.patterns import training_noise
 from blr.selection.label_noise import LabelNoise
 from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import Catalog, ColumnMetadata

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from blr.gaussian import BLOCK_ROWS, Gaussian, cholesky_of_precision
+from blr.gaussian import Gaussian, cholesky_of_precision
 from tests.blr.conftest import Twin
 
 
@@ -29,18 +29,6 @@ def test_moments_and_density_are_scipys(gaussian: Gaussian) -> None:
     assert gaussian.covariance == pytest.approx(theirs.cov, rel=1e-12)
     assert gaussian.log_density(w) == pytest.approx(theirs.logpdf(w), rel=1e-12)
     assert gaussian.log_det_precision == pytest.approx(np.linalg.slogdet(gaussian.precision)[1], rel=1e-12)
-
-
-def test_variance_is_the_length_of_the_whitened_rows(gaussian: Gaussian) -> None:
-    X = np.random.default_rng(1).standard_normal((BLOCK_ROWS + 3, 5))
-    dense = np.einsum("nd,de,ne->n", X, np.linalg.inv(gaussian.precision), X)
-    assert gaussian.variance(X) == pytest.approx(dense, rel=1e-11)
-    assert np.sum(gaussian.whiten(X) ** 2, axis=1) == pytest.approx(dense, rel=1e-11)
-
-
-def test_a_rows_variance_does_not_depend_on_its_neighbours(gaussian: Gaussian) -> None:
-    X = np.random.default_rng(1).standard_normal((2 * BLOCK_ROWS, 5))
-    assert np.array_equal(gaussian.variance(X)[:BLOCK_ROWS], gaussian.variance(X[:BLOCK_ROWS]))
 
 
 def test_solve_is_the_product_with_the_inverse(gaussian: Gaussian) -> None:

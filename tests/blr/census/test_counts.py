@@ -9,8 +9,7 @@ import pytest
 from scipy.special import expit
 
 from blr.census import counts
-from blr.census._means_test import MeansTest
-from blr.census._propensity import Propensity
+from blr.census._likeness import MeansTest, Propensity
 from blr.census.bin_selections import bin_selection, joined_selection
 from blr.census.bins import BinnedRows, bin_shares
 from blr.census.counts import Counted, count_classes

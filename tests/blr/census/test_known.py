@@ -7,8 +7,7 @@ import pytest
 from scipy.special import expit
 
 from blr.census.bins import BinnedRows, bin_shares
-from blr.census.counts import count_classes
-from blr.census.known import count_with_labels
+from blr.census.counts import count_classes, count_with_labels
 from blr.census.rows import LabelledRows, TargetRows
 
 

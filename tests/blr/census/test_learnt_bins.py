@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from blr.census.learnt_bins import learnt_thresholds
+from blr.census.bin_selections import learnt_thresholds
 from blr.census.purity import learnt_threshold
 from blr.census.rows import LabelledRows
 from tests.blr.census.test_bins import BINS, survey

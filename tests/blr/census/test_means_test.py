@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import f
 
-from blr.census._means_test import ROWS_A_COMPONENT, means_test
+from blr.census._likeness import ROWS_A_COMPONENT, means_test
 from blr.census.rows import LabelledRows, TargetRows
 
 FEATURES = 6

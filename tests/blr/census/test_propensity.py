@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from blr.census._propensity import PRECISION, _area, _logistic, propensity
+from blr.census._likeness import PRECISION, _area, _logistic, propensity
 from blr.census.rows import LabelledRows, TargetRows
 
 

@@ -8,15 +8,15 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from blr.census import counts
-from blr.census._propensity import Propensity
+from blr.census._likeness import Propensity
 from blr.census._scaling import Scaling
-from blr.census._stretch import draws_on_simplex
 from blr.census.counts import count_classes
 from blr.census.rows import LabelledRows, TargetRows
 from blr.census.shares import (
     MODEL_ROWS,
     _class_moments,
     _log_prior,
+    draws_on_simplex,
     em_shares,
     shares_if_features,
     shares_if_same,

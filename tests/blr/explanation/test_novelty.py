@@ -50,7 +50,7 @@ def test_the_mean_square_distance_in_the_whitened_space_is_one() -> None:
     nothing = np.zeros(X.shape, dtype=bool)
     space = WhitenedSpace(FeatureMoments.estimate(X, nothing))
     points = space.points(X, nothing)
-    assert points.shape == (400, 2) == (400, space.n_dimensions)
+    assert points.shape == (400, 2)
     square = np.sum((points[:, None] - points) ** 2, axis=2).sum() / (400 * 399)
     assert square == pytest.approx(1, rel=0.01)
     gone = nothing.copy()

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogs
-from blr.missing.measurement_errors import excess, training_noise
+from blr.missing.patterns import excess, training_noise
 from flows.features.reader import training_reader
 from flows.models.store import Store
 from flows.specification.toml_file import parse_specification

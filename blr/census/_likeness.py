@@ -1,8 +1,14 @@
-"""Whether labelled rows and target look alike, once each class has its share of the target: the assumption's test.
+"""Whether labelled rows and target look alike, once each class has its share of the target: tests of the assumptions.
 
 A logistic model distinguishes labelled rows from target rows by features and their products; the fit that classifies a
 row does not contain it.
-Shapes: n labelled rows, N target rows, F features.
+
+Where objects of a class look alike in both sets, the mean of any feature over the target is the sum over classes of
+share times the class's mean among labelled rows.  How far these equations miss, over the covariance of the miss, is
+Hansen's J test (Hansen 1982, doi:10.2307/1912775); as the covariance is estimated, it has the F distribution of
+Hotelling's T².  The equations are more than the shares, which were found without them: so the test also sees labels
+that are biased too mildly for a model to distinguish the sets row by row.
+Shapes: n labelled rows, N target rows, F features, K classes, S draws, D columns, of which P principal components.
 """
 
 from __future__ import annotations
@@ -11,12 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy  # its modules load when used
-from scipy.special import expit
+from scipy.special import expit, fdtrc
 
 from blr.arrays import Matrix, Vector
 from blr.census.rows import LabelledRows, TargetRows
 
-__all__ = ["Novelty", "Propensity", "novelty", "propensity", "standardised"]
+__all__ = ["MeansTest", "Propensity", "means_test", "novelty", "propensity", "standardised"]
 
 FOLDS = 5
 PRECISION = 100.0
@@ -75,20 +81,13 @@ def propensity(labelled: LabelledRows, target: TargetRows, row_weight: Vector) -
     return Propensity(area, error, ratio / ratio.mean())
 
 
-@dataclass(frozen=True)
-class Novelty:
-    """Whether the target has objects that are unlike every labelled one, as those of a class without labels are.
+def novelty(labelled: LabelledRows, target: TargetRows, row_weight: Vector) -> tuple[float, float]:
+    """Return the share of the target that is unlike every labelled row, as objects of a class without labels are.
 
-    `share` of the target lies farther from its nearest labelled row than `EXPECTED` of the labelled rows do from
-    theirs; `errors` is by how many standard errors that, or the distance of all, is too much; 0 if it is little.
+    It lies farther from its nearest labelled row than `EXPECTED` of the labelled rows, which count by `row_weight`
+    (n,), do from theirs.  The second number is by how many standard errors that, or the distance of all, is too much;
+    0 if it is little.
     """
-
-    share: float
-    errors: float
-
-
-def novelty(labelled: LabelledRows, target: TargetRows, row_weight: Vector) -> Novelty:
-    """Return whether the target lies farther from labelled rows, which count by `row_weight` (n,), than these do."""
     near, far = _spaced(len(labelled.y)), _spaced(len(target.weight))
     Z, missing = standardised(labelled.X[near], target.X[far])
     points, n = np.column_stack([Z, missing]), len(near)
@@ -105,7 +104,7 @@ def novelty(labelled: LabelledRows, target: TargetRows, row_weight: Vector) -> N
     is_target = np.arange(len(points)) >= n
     area = _area(np.concatenate([own, other]), is_target, np.concatenate([weight / n, of_target]))
     found = [tail] * (share > MUCH) + [(area - 0.5) / np.sqrt(worth / 12)] * (area > FAR)
-    return Novelty(share, float(max(found, default=0.0)))
+    return share, float(max(found, default=0.0))
 
 
 def _spaced(n: int) -> np.ndarray:
@@ -163,3 +162,95 @@ def _area(score: Vector, positive: np.ndarray, weight: Vector) -> float:
     under = np.cumsum(below) - below / 2
     total = above.sum() * below.sum()
     return float(above @ under / total) if total > 0 else 0.5
+
+
+ROWS_A_COMPONENT = 10
+"""Labelled rows, beyond one a class, for each component: with fewer their covariance is not known well enough."""
+FARTHEST_SPREAD = 2.0
+"""Factor by which a column's variance may differ from the target's.  A value that one object in a hundred has may be
+absent among the labelled rows: their spread then says that it never occurs."""
+_SAME_COLUMN = 1e-6
+"""Eigenvalue, of the largest, below which a component says nothing that others do not say."""
+
+
+@dataclass(frozen=True)
+class MeansTest:
+    """How far the means of `components` principal components of the features miss.
+
+    `statistic` has the F distribution where "shares" holds; `p_value` is the probability of so much or more.
+    """
+
+    statistic: float
+    components: int
+    p_value: float
+
+
+def means_test(labelled: LabelledRows, target: TargetRows, shares: Matrix) -> MeansTest | None:
+    """Return the test, given draws (S, K) of the class shares of the target; None where there are too few rows.
+
+    The target's mean m, class means μ_k and within-class covariances V_k are of standardised features and of which are
+    missing.  With expected shares π the miss is r = m - Σ π_k μ_k, and its covariance
+    Σ V_k (π_k² / n_k + π_k / N) + μ' cov(π) μ.
+    """
+    freedom = float(labelled.class_rows.sum()) - labelled.n_classes
+    columns = _columns(labelled.X, target.X)
+    rotation = _components(columns, int(freedom / ROWS_A_COMPONENT))
+    P = rotation.shape[1]
+    if not P:
+        return None
+    ours, theirs = columns[: len(labelled.y)], columns[len(labelled.y) :]
+    pi, cov_pi = shares.mean(axis=0), np.cov(shares.T)
+    m = target.mean(theirs)
+    mean, V = _class_moments(ours, labelled)
+    V = _as_spread_as(V, pi, target.mean((theirs - m) ** 2) - pi @ (mean - pi @ mean) ** 2)
+    spread = pi**2 / labelled.class_rows + pi / target.n_effective
+    C = rotation.T @ (np.einsum("k,kij->ij", spread, V) + mean.T @ cov_pi @ mean) @ rotation
+    C += _SAME_COLUMN * np.trace(C) / P * np.eye(P)
+    miss = rotation.T @ (m - pi @ mean)
+    statistic = float(miss @ np.linalg.solve(C, miss)) * (freedom - P + 1) / (freedom * P)
+    return MeansTest(statistic, P, float(fdtrc(P, freedom - P + 1, statistic)))
+
+
+def _columns(X: Matrix, other: Matrix) -> Matrix:
+    """Return standardised features of both sets (n + N, D), and which are missing, without constant columns."""
+    columns = np.hstack(standardised(X, other))
+    columns = columns - columns.mean(axis=0)
+    spread = columns.std(axis=0)
+    varies = spread > _SAME_COLUMN
+    return np.asarray(columns[:, varies] / spread[varies])
+
+
+def _components(columns: Matrix, most: int) -> Matrix:
+    """Return the directions (D, P) of the first principal components, at most so many."""
+    if most < 1 or not columns.shape[1]:
+        return np.empty((columns.shape[1], 0))
+    value, direction = np.linalg.eigh(columns.T @ columns / len(columns))
+    known = int((value > _SAME_COLUMN * value[-1]).sum())
+    return np.asarray(direction[:, ::-1][:, : min(most, known)])
+
+
+def _class_moments(columns: Matrix, labelled: LabelledRows) -> tuple[Matrix, Matrix]:
+    """Return the means (K, D) and the covariances (K, D, D) of the classes.
+
+    The covariance of a class of few rows is shrunk to the one within all classes, which counts as D + 1 rows.
+    """
+    K, D = labelled.n_classes, columns.shape[1]
+    mean, W = np.empty((K, D)), np.empty((K, D, D))
+    for k in range(K):
+        weight = np.where(labelled.y == k, labelled.weight, 0.0)
+        weight = weight * (labelled.class_rows[k] / weight.sum())
+        mean[k] = weight @ columns / weight.sum()
+        centred = columns - mean[k]
+        W[k] = (centred * weight[:, None]).T @ centred
+    pooled = W.sum(axis=0) / (labelled.class_rows.sum() - K)
+    rows = labelled.class_rows[:, None, None]
+    return mean, (W + (D + 1) * pooled) / (rows - 1 + D + 1)
+
+
+def _as_spread_as(V: Matrix, pi: Vector, variance: Vector) -> Matrix:
+    """Return covariances (K, D, D), raised in columns that spread much less than in the target's classes (D,)."""
+    found = pi @ np.diagonal(V, axis1=1, axis2=2)
+    lacking = variance > FARTHEST_SPREAD * found
+    scale = np.sqrt(np.where(lacking & (found > 0), variance / np.maximum(found, 1e-300), 1.0))
+    V = V * np.outer(scale, scale)
+    return V + np.diag(np.where(lacking & (found <= 0), variance, 0.0))
