@@ -15,7 +15,7 @@ from astropy.table import Table
 from catalogs.table_choice import TableChoice
 from flows.errors import UsageError
 from flows.inputs import fetching
-from flows.inputs.opening import find_files, open_source
+from flows.inputs.opening import find_files, open_source, opened, opened_together
 from flows.inputs.source import (
     InputCatalogue,
     InputFile,
@@ -23,8 +23,6 @@ from flows.inputs.source import (
     Origin,
     RemoteSource,
     copy_name_of,
-    opened,
-    opened_together,
     resolve_one,
     resolve_sources,
 )
