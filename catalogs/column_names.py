@@ -77,8 +77,14 @@ def _either(expressions: Sequence[str]) -> str:
     return "|".join(f"(?:{text})" for text in expressions) or r"(?!)"
 
 
-def _compiled(expressions: Sequence[str]) -> re.Pattern[str]:
-    return re.compile(_either(expressions), re.IGNORECASE)
+def _pattern(form: str) -> cached_property[re.Pattern[str]]:
+    """Return a property of a table: the pattern of that form, in which `{key}` stands for that key's expressions."""
+
+    def compiled(table: Any) -> re.Pattern[str]:
+        text = re.sub(r"\{(\w+)\}", lambda key: _either(getattr(table, key[1])), form)
+        return re.compile(text, re.IGNORECASE)
+
+    return cached_property(compiled)
 
 
 class Table(BaseModel):
@@ -97,19 +103,12 @@ class Naming(Table):
 
     @cached_property
     def _named(self) -> re.Pattern[str]:
-        return _compiled([re.escape(name).replace(r"\*", ".*") for name in self.names])
+        names = [re.escape(name).replace(r"\*", ".*") for name in self.names]
+        return re.compile(_either(names), re.IGNORECASE)
 
-    @cached_property
-    def _whole(self) -> re.Pattern[str]:
-        return _compiled(self.whole)
-
-    @cached_property
-    def _inside(self) -> re.Pattern[str]:
-        return _compiled(self.inside)
-
-    @cached_property
-    def _words(self) -> re.Pattern[str]:
-        return _compiled(self.words)
+    _whole = _pattern("{whole}")
+    _inside = _pattern("{inside}")
+    _words = _pattern("{words}")
 
     def named(self, name: str) -> bool:
         """Say whether a name is among the whole names."""
@@ -129,9 +128,7 @@ class Condition(Table):
     low: float
     high: float
 
-    @cached_property
-    def _words(self) -> re.Pattern[str]:
-        return _compiled(self.words)
+    _words = _pattern("{words}")
 
     def fits(self, words: Sequence[str]) -> bool:
         """Say whether one of the words is of this condition."""
@@ -164,10 +161,8 @@ class WrittenTogether(Table):
     kinds: Expressions
     only_beside: bool = False
 
-    @cached_property
-    def pattern(self) -> re.Pattern[str]:
-        """Groups `band` and `kind` of a word."""
-        return re.compile(f"(?P<band>{_either(self.bands)})(?P<kind>{_either(self.kinds)})", re.IGNORECASE)
+    pattern = _pattern(r"(?P<band>{bands})(?P<kind>{kinds})")
+    """Groups `band` and `kind` of a word."""
 
 
 class Bands(Table):
@@ -184,27 +179,14 @@ class Bands(Table):
     instruments: Expressions = ()
     kinds: Expressions = ()
 
-    @cached_property
-    def glued(self) -> re.Pattern[str]:
-        """Words that are written together with a band's."""
-        return re.compile(
-            f"^(?:{_either(self.glued_before)})|(?:{_either(self.glued_after)})$", re.IGNORECASE
-        )
-
-    @cached_property
-    def bare(self) -> re.Pattern[str]:
-        """Bands that may be a whole name."""
-        return _compiled(self.alone)
-
-    @cached_property
-    def instrument(self) -> re.Pattern[str]:
-        """Words that say who measured a band."""
-        return _compiled(self.instruments)
-
-    @cached_property
-    def kind(self) -> re.Pattern[str]:
-        """Words that say which kind of magnitude it is."""
-        return _compiled(self.kinds)
+    glued = _pattern(r"^(?:{glued_before})|(?:{glued_after})$")
+    """Words that are written together with a band's."""
+    bare = _pattern("{alone}")
+    """Bands that may be a whole name."""
+    instrument = _pattern("{instruments}")
+    """Words that say who measured a band."""
+    kind = _pattern("{kinds}")
+    """Words that say which kind of magnitude it is."""
 
     def wavelength(self, band: str) -> float | None:
         """Return a band's wavelength in micrometres, None of what is called as no band."""
@@ -223,20 +205,12 @@ class ErrorParts(Table):
     flux_words: Expressions = ()
     flux_endings: Expressions = ()
 
-    @cached_property
-    def removed_pattern(self) -> re.Pattern[str]:
-        """Parts of words that say error."""
-        return _compiled(self.removed)
-
-    @cached_property
-    def flux_word(self) -> re.Pattern[str]:
-        """Words of a flux's error that say error."""
-        return _compiled(self.flux_words)
-
-    @cached_property
-    def flux_ending(self) -> re.Pattern[str]:
-        """Ends of a flux's error's words that say error."""
-        return re.compile(f"(?:{_either(self.flux_endings)})$", re.IGNORECASE)
+    removed_pattern = _pattern("{removed}")
+    """Parts of words that say error."""
+    flux_word = _pattern("{flux_words}")
+    """Words of a flux's error that say error."""
+    flux_ending = _pattern(r"(?:{flux_endings})$")
+    """Ends of a flux's error's words that say error."""
 
 
 class Limits(Table):
@@ -244,10 +218,8 @@ class Limits(Table):
 
     endings: Expressions = ()
 
-    @cached_property
-    def pattern(self) -> re.Pattern[str]:
-        """The group `of` is the other column's name."""
-        return re.compile(rf"(?P<of>.+?)[_-]?(?:{_either(self.endings)})", re.IGNORECASE)
+    pattern = _pattern(r"(?P<of>.+?)[_-]?(?:{endings})")
+    """The group `of` is the other column's name."""
 
 
 class Votes(Table):
@@ -257,15 +229,10 @@ class Votes(Table):
     others: Words = ()
     counts: Expressions = ()
 
-    @cached_property
-    def pattern(self) -> re.Pattern[str]:
-        """The groups `stem` and `kind` of a name in small letters."""
-        return re.compile(f"(?P<stem>.+)_(?P<kind>{_either(self.endings)})", re.IGNORECASE)
-
-    @cached_property
-    def counted(self) -> re.Pattern[str]:
-        """The end of a name of numbers of votes."""
-        return re.compile(f"_(?:{_either(self.counts)})$", re.IGNORECASE)
+    pattern = _pattern(r"(?P<stem>.+)_(?P<kind>{endings})")
+    """The groups `stem` and `kind` of a name in small letters."""
+    counted = _pattern(r"_(?:{counts})$")
+    """The end of a name of numbers of votes."""
 
 
 class Parts(Table):
@@ -280,20 +247,13 @@ class Parts(Table):
     seconds: Expressions = ()
     equinox: Expressions = ()
 
-    @cached_property
-    def of_right_ascension(self) -> re.Pattern[str]:
-        """The names of the parts of a right ascension, a group each: `hours`, `minutes`, `seconds`."""
-        return self._pattern(self.right_ascension, ("hours", "minutes", "seconds"))
-
-    @cached_property
-    def of_declination(self) -> re.Pattern[str]:
-        """The names of the parts of a declination, a group each: `sign`, `degrees`, `minutes`, `seconds`."""
-        return self._pattern(self.declination, ("sign", "degrees", "minutes", "seconds"))
-
-    def _pattern(self, coordinate: Sequence[str], parts: Sequence[str]) -> re.Pattern[str]:
-        each = "|".join(f"(?P<{part}>{_either(getattr(self, part))})" for part in parts)
-        end = rf"(?:_?(?:{_either(self.equinox)}))?"
-        return re.compile(rf"(?:{_either(coordinate)})_?(?:{each}){end}", re.IGNORECASE)
+    of_right_ascension = _pattern(
+        r"(?:{right_ascension})_?(?:(?P<hours>{hours})|(?P<minutes>{minutes})|(?P<seconds>{seconds}))(?:_?(?:{equinox}))?"
+    )
+    of_declination = _pattern(
+        r"(?:{declination})_?(?:(?P<sign>{sign})|(?P<degrees>{degrees})|(?P<minutes>{minutes})|(?P<seconds>{seconds}))"
+        r"(?:_?(?:{equinox}))?"
+    )
 
 
 class Positions(Table):
@@ -321,30 +281,16 @@ class Positions(Table):
         """Words that no name has that is about anything but a place."""
         return self.coordinates - {*self.not_by_word}
 
-    @cached_property
-    def qualifier(self) -> re.Pattern[str]:
-        """Words beside a coordinate's."""
-        return _compiled(self.beside)
-
-    @cached_property
-    def glued(self) -> re.Pattern[str]:
-        """Words that are written together with a coordinate's."""
-        return re.compile(f"(?:{_either(self.glued_before)})(?=(?:ra|dec)$)", re.IGNORECASE)
-
-    @cached_property
-    def other(self) -> re.Pattern[str]:
-        """Names of other places, without anything but letters and digits."""
-        return _compiled(self.others)
-
-    @cached_property
-    def direction(self) -> re.Pattern[str]:
-        """Parts of names of directions."""
-        return _compiled(self.orientation)
-
-    @cached_property
-    def vector(self) -> re.Pattern[str]:
-        """Names of vectors of positions."""
-        return _compiled(self.vectors)
+    qualifier = _pattern("{beside}")
+    """Words beside a coordinate's."""
+    glued = _pattern(r"(?:{glued_before})(?=(?:ra|dec)$)")
+    """Words that are written together with a coordinate's."""
+    other = _pattern("{others}")
+    """Names of other places, without anything but letters and digits."""
+    direction = _pattern("{orientation}")
+    """Parts of names of directions."""
+    vector = _pattern("{vectors}")
+    """Names of vectors of positions."""
 
 
 class Sentinels(Table):
@@ -354,10 +300,8 @@ class Sentinels(Table):
     shifted: tuple[float, ...] = ()
     texts: Expressions = ()
 
-    @cached_property
-    def text(self) -> re.Pattern[str]:
-        """Texts among numbers that stand for no value."""
-        return _compiled(self.texts)
+    text = _pattern("{texts}")
+    """Texts among numbers that stand for no value."""
 
 
 # The names that surveys give to columns, by role: what `blr inspect` and `blr init` recognise a column by.

@@ -92,7 +92,9 @@ def nearest(name: str, known: Iterable[str], *, others: Container[str] = ()) -> 
             k
             for c in close
             for k in names
-            if k.lower() == c and not _of_another_band(name, k) and (k not in others or _nearly(name, c))
+            if k.lower() == c
+            and not _of_another_band(name, k)
+            and (k not in others or difflib.SequenceMatcher(None, name.lower(), c).ratio() > NEARLY)
         ),
         None,
     )
@@ -100,10 +102,6 @@ def nearest(name: str, known: Iterable[str], *, others: Container[str] = ()) -> 
         return f"did you mean '{brief(match)}'?"
     shown = ", ".join(map(brief, names[:8])) + (", ..." if len(names) > 8 else "")
     return f"known are: {shown or 'none'}"
-
-
-def _nearly(name: str, other: str) -> bool:
-    return difflib.SequenceMatcher(None, name.lower(), other).ratio() > NEARLY
 
 
 def _of_another_band(name: str, other: str) -> bool:

@@ -1,21 +1,28 @@
-"""The formats that can be read: one row each.  A new one is a module with the same verbs, and a row here."""
+"""Which format a file has, which of its tables is meant; opens it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any, cast
 
-from catalogs.catalog.catalog import Catalog, Partition
+from catalogs.catalog.catalog import Catalog, Partition, require_same_units
 from catalogs.catalog.earlier_columns import annotated_names
-from catalogs.catalog.same_units import require_same_units
-from catalogs.errors import FormatError
-from catalogs.files.compressed import COMPRESSED_SUFFIXES, first_bytes
-from catalogs.files.folders import expand, files_below, is_pattern, open_bytes, what_is_there
-from catalogs.files.folders import missing as not_there
+from catalogs.errors import CatalogError, FormatError
+from catalogs.files.reading import (
+    COMPRESSED_SUFFIXES,
+    expand,
+    files_below,
+    first_bytes,
+    is_pattern,
+    open_bytes,
+    what_is_there,
+)
+from catalogs.files.reading import missing as not_there
 from catalogs.fits import table as fits
 from catalogs.hats import catalog as hats
 from catalogs.parquet import dataset as parquet
@@ -23,14 +30,16 @@ from catalogs.parquet.dataset import is_parquet
 from catalogs.remote.listing import Listing, remote_listing
 from catalogs.remote.urls import is_remote
 from catalogs.text import table as text
-from catalogs.text.ascii_layout import SUFFIXES as ASCII_SUFFIXES
-from catalogs.text.ascii_layout import is_readme, layout_of
+from catalogs.text.sniff import SUFFIXES as ASCII_SUFFIXES
+from catalogs.text.sniff import is_readme, layout_of
 
 __all__ = [
     "FORMATS",
     "Format",
+    "TableChoice",
     "all_suffixes",
     "annotated_columns",
+    "annotated_table",
     "format_of",
     "joined",
     "open_catalog",
@@ -39,6 +48,7 @@ __all__ = [
     "tables_of",
     "without_notes",
 ]
+
 
 HEAD_BYTES = 65536
 VAGUE = (".txt", ".xml", *ASCII_SUFFIXES)
@@ -77,35 +87,29 @@ def _ascii() -> ModuleType:
     return ascii_tables
 
 
-FORMATS = MappingProxyType(
-    {
-        # Before Parquet, which its files are.
-        "hats": Format((), hats.sniff, lambda path, o: hats.open(path, o.table), folders=True),
-        "parquet": Format(
-            parquet.SUFFIXES, parquet.sniff, lambda path, o: parquet.open(path, o.table), folders=True
+FORMATS = {
+    # Before Parquet, which its files are.
+    "hats": Format((), hats.sniff, lambda path, o: hats.open(path, o.table), folders=True),
+    "parquet": Format(
+        parquet.SUFFIXES, parquet.sniff, lambda path, o: parquet.open(path, o.table), folders=True
+    ),
+    "fits": Format(fits.SUFFIXES, fits.sniff, lambda path, o: fits.open(path, o.table, columns=o.columns)),
+    "votable": Format(
+        tuple(s + c for s in (".vot", ".votable", ".xml") for c in COMPRESSED_SUFFIXES),
+        lambda path, head: (
+            path.is_file() and b"<" in first_bytes(path, 4096) and _votable().sniff(path, head)
         ),
-        "fits": Format(
-            fits.SUFFIXES, fits.sniff, lambda path, o: fits.open(path, o.table, columns=o.columns)
-        ),
-        "votable": Format(
-            tuple(s + c for s in (".vot", ".votable", ".xml") for c in COMPRESSED_SUFFIXES),
-            lambda path, head: (
-                path.is_file() and b"<" in first_bytes(path, 4096) and _votable().sniff(path, head)
-            ),
-            lambda path, o: _votable().open(path, o.table, columns=o.columns),
-        ),
-        "ascii": Format(
-            ASCII_SUFFIXES,
-            lambda path, head: layout_of(path) is not None,  # noqa: ARG005 -- compressed files are inflated first
-            lambda path, o: _ascii().open(path, o.table, missing=o.missing),
-            by_name=False,
-        ),
-        # Text is last: nearly anything could be text.
-        "text": Format(
-            text.SUFFIXES, text.sniff, lambda path, o: text.open(path, o.table, missing=o.missing)
-        ),
-    }
-)
+        lambda path, o: _votable().open(path, o.table, columns=o.columns),
+    ),
+    "ascii": Format(
+        ASCII_SUFFIXES,
+        lambda path, head: layout_of(path) is not None,  # noqa: ARG005 -- compressed files are inflated first
+        lambda path, o: _ascii().open(path, o.table, missing=o.missing),
+        by_name=False,
+    ),
+    # Text is last: nearly anything could be text.
+    "text": Format(text.SUFFIXES, text.sniff, lambda path, o: text.open(path, o.table, missing=o.missing)),
+}
 """In the order in which content is compared with them."""
 
 
@@ -283,3 +287,26 @@ def annotated_columns(catalog: Catalog) -> frozenset[str]:
 def placed(partition: Partition, key: str) -> Partition:
     """Return a file's partition with its place below a root for its key, a field that all formats' have."""
     return cast("Partition", replace(cast("Any", partition), key=key))
+
+
+@dataclass(frozen=True)
+class TableChoice:
+    """A name or number; without it the `usual` one, where it has the columns, or the only table that has them."""
+
+    table: str | int | None = None
+    columns: tuple[str, ...] = ()
+    usual: str | int | None = None
+
+    def open(self, path: str | Path) -> Catalog:
+        """Open that table of a file, or of each file of a folder."""
+        if self.table is None and self.usual is not None:
+            with suppress(CatalogError):
+                catalog = open_catalog(path, self.usual, columns=self.columns)
+                if {*self.columns} <= {*catalog.names}:
+                    return catalog
+        return open_catalog(path, self.table, columns=self.columns)
+
+
+def annotated_table(prefix: str) -> TableChoice:
+    """Return which table of an annotated copy has our columns."""
+    return TableChoice(None, (f"{prefix}flags",))

@@ -94,7 +94,8 @@ def scalars(column: pa.Array, name: str) -> Array:
     if pt.is_null(datatype):
         return np.zeros(len(column), NO_VALUES)
     if pt.is_integer(datatype) and column.null_count:
-        return nullable_integers(column)
+        gone = column.is_null().to_numpy(zero_copy_only=False)
+        return with_missing(column.fill_null(0).to_numpy(zero_copy_only=False), gone)
     if pt.is_boolean(datatype) and column.null_count:
         data = pc.fill_null(column, fill_value=False).to_numpy(zero_copy_only=False)
         return np.ma.MaskedArray(data, mask=column.is_null().to_numpy(zero_copy_only=False))
@@ -111,12 +112,6 @@ def undecimal(column: pa.Array) -> pa.Array:
         with suppress(pa.ArrowInvalid):
             return column.cast(pa.int64())
     return column.cast(pa.float64())
-
-
-def nullable_integers(column: pa.Array) -> Array:
-    """Return integers with nulls."""
-    gone = column.is_null().to_numpy(zero_copy_only=False)
-    return with_missing(column.fill_null(0).to_numpy(zero_copy_only=False), gone)
 
 
 def with_missing(values: Array, gone: Array) -> Array:

@@ -5,7 +5,6 @@
 
 For this folder alone:
 
-- `_functions`: What the operators and functions of the expression language do to arrays.
 - `_parser`: Expressions as text: tokens, the tree that the parser makes of them, and what is said of mistakes.
 - `_units`: The unit of an expression's values, as far as its columns' units tell.
 """

@@ -13,8 +13,6 @@ import astropy  # its modules load when used
 
 from catalogs.expressions._parser import Binary, Call, Element, Name, Node, Number, Unary
 
-__all__ = ["unit_of"]
-
 KEEPING = frozenset({"abs", "hypot", "clip"})
 
 

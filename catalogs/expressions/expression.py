@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,33 +16,31 @@ from numpy.typing import NDArray
 
 from catalogs.arrays.values import batch_values, column_values
 from catalogs.errors import ColumnNotFoundError, nearest
-from catalogs.expressions._functions import (
+from catalogs.expressions._parser import (
     ARITHMETIC,
     FUNCTIONS,
-    MisfitError,
-    Value,
-    bitwise,
-    compare,
-    finite,
-    is_text,
-    negate,
-    number,
-    truth,
-)
-from catalogs.expressions._parser import (
     Binary,
     Call,
     Compare,
     Element,
     Logical,
     Member,
+    MisfitError,
     Name,
     Node,
     Number,
     Text,
     Unary,
+    Value,
+    bitwise,
+    compare,
     complaint,
+    finite,
+    is_text,
+    negate,
+    number,
     parse_tree,
+    truth,
     walk,
 )
 
@@ -274,20 +271,18 @@ class Evaluation:
         return reduce(combine, [compare(symbol, item, c.value) for c in node.choices])
 
 
-EVALUATE: Mapping[type[Node], Callable[[Evaluation, Any], Value]] = MappingProxyType(
-    {
-        Number: Evaluation.literal,
-        Text: Evaluation.literal,
-        Name: Evaluation.scalar,
-        Element: Evaluation.element,
-        Unary: Evaluation.unary,
-        Binary: Evaluation.binary,
-        Compare: Evaluation.compare,
-        Member: Evaluation.member,
-        Logical: Evaluation.logical,
-        Call: Evaluation.call,
-    }
-)
+EVALUATE: Mapping[type[Node], Callable[[Evaluation, Any], Value]] = {
+    Number: Evaluation.literal,
+    Text: Evaluation.literal,
+    Name: Evaluation.scalar,
+    Element: Evaluation.element,
+    Unary: Evaluation.unary,
+    Binary: Evaluation.binary,
+    Compare: Evaluation.compare,
+    Member: Evaluation.member,
+    Logical: Evaluation.logical,
+    Call: Evaluation.call,
+}
 
 
 # Bins of the values of an expression: edges between bins of as many values each, and the bins' names.

@@ -1,10 +1,13 @@
-"""A new FITS file of one binary table, from Arrow batches: streamed, with checksums, atomic."""
+"""A new FITS file of one binary table, from Arrow batches: streamed, with checksums, whole or not at all."""
 
 from __future__ import annotations
 
+import json
+import math
+import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -12,26 +15,331 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
 
-from catalogs.catalog.catalog import Column
-from catalogs.catalog.computing import Computed
+from catalogs.arrays.values import is_string, is_text
+from catalogs.catalog.catalog import Column, Computed
+from catalogs.catalog.earlier_columns import is_provenance
 from catalogs.errors import CatalogError
 from catalogs.files.atomic import atomic_path
-from catalogs.fits._checksum import OnesSum
 from catalogs.fits.columns import MAX_FIELDS, MAX_ROW
+from catalogs.fits.header import OnesSum
 from catalogs.fits.rewrite import NewField, blank_checksums, with_checksums
-from catalogs.fits.values import CellKind, Survey, elements_of
-from catalogs.metadata.fits_cards import empty_primary, integer_card, long_string_cards, padding, text_cards
+from catalogs.metadata.astropy_header import (
+    SERIALIZED,
+    EcsvHeaderError,
+    Item,
+    read_entries,
+    read_items,
+    remove_entries,
+    with_items,
+)
+from catalogs.metadata.fits_cards import (
+    HISTORY,
+    PROSE,
+    empty_primary,
+    integer_card,
+    long_string_cards,
+    padding,
+    text_cards,
+    value_cards,
+    verbatim_cards,
+    without_provenance,
+)
 
-__all__ = ["FitsField", "create"]
+__all__ = [
+    "CellKind",
+    "FitsField",
+    "Survey",
+    "create",
+    "elements_of",
+    "fits_names",
+    "kind_of",
+    "losses",
+    "meta_cards",
+    "settled",
+]
+
+# FITS has no nulls but in integers, no nested types, no times, and text of one width in ASCII.
+
+Stored = npt.NDArray[Any]
+
+INTEGERS = {
+    pa.uint8(): ("B", 0),
+    pa.int8(): ("B", -(2**7)),
+    pa.int16(): ("I", 0),
+    pa.uint16(): ("I", 2**15),
+    pa.int32(): ("J", 0),
+    pa.uint32(): ("J", 2**31),
+    pa.int64(): ("K", 0),
+    pa.uint64(): ("K", 2**63),
+}
+"""Arrow type: TFORM code, TZERO."""
+
+FLOATS = {pa.float16(): ("E", 0), pa.float32(): ("E", 0), pa.float64(): ("D", 0)}
+STORED = {"L": "u1", "B": "u1", "I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4", "D": ">f8"}
+WIDER = {pa.uint8(): pa.int16(), pa.int8(): pa.int16(), pa.int16(): pa.int32(), pa.uint16(): pa.int32()}
+WIDER |= {pa.int32(): pa.int64(), pa.uint32(): pa.int64()}
+
+
+@dataclass(frozen=True)
+class CellKind:
+    """What the cells of a column become: elements of a type, one, in a fixed shape, or of `variable` number.
+
+    Text is of `width` bytes; `null` stands for a null integer; `conversion` says what becomes of a type
+    unknown to FITS.
+    """
+
+    element: pa.DataType
+    shape: tuple[int, ...] = ()
+    variable: bool = False
+    width: int = 0
+    null: int | None = None
+    conversion: str = ""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the elements are text."""
+        return bool(pt.is_string(self.element))
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the elements are integers."""
+        return self.element in INTEGERS
+
+    @property
+    def code(self) -> str:
+        """The TFORM code of an element."""
+        known = INTEGERS | FLOATS | {pa.bool_(): ("L", 0), pa.string(): ("A", 0)}
+        return known[self.element][0]
+
+    @property
+    def zero(self) -> int:
+        """TZERO, which makes integers unsigned and bytes signed."""
+        return INTEGERS.get(self.element, ("", 0))[1]
+
+    @property
+    def stored(self) -> np.dtype[Any]:
+        """How an element is stored."""
+        return np.dtype(f"S{self.width}" if self.is_text else STORED[self.code])
+
+    def shaped(self, shape: tuple[int, ...]) -> CellKind:
+        """Return the kind in another shape of as many elements; itself, where the numbers differ."""
+        return replace(self, shape=shape) if shape and math.prod(shape) == self.repeat else self
+
+    @property
+    def repeat(self) -> int:
+        """Elements of a cell in a fixed shape."""
+        return math.prod(self.shape)
+
+
+def kind_of(datatype: pa.DataType) -> CellKind:
+    """Return what cells of an Arrow type become; text has no width yet."""
+    shape: list[int] = []
+    inner = plain_type(datatype)
+    while pt.is_fixed_size_list(inner):
+        shape.append(inner.list_size)
+        inner = plain_type(inner.value_type)
+    variable = not shape and (pt.is_list(inner) or pt.is_large_list(inner))
+    if variable:
+        inner = plain_type(inner.value_type)
+    if inner in INTEGERS or inner in FLOATS or pt.is_boolean(inner):
+        extension = isinstance(datatype, pa.BaseExtensionType)
+        conversion = (
+            f"{datatype.extension_name} is written as the type in which Arrow stores it, {inner}"
+            if extension
+            else ""
+        )
+        return CellKind(inner, tuple(shape), variable, conversion=conversion)
+    if pt.is_duration(inner):
+        conversion = f"durations are written as whole numbers, in {inner.unit}"
+        return CellKind(pa.int64(), tuple(shape), variable, conversion=conversion)
+    if pt.is_decimal(inner):
+        return CellKind(
+            pa.float64(), tuple(shape), variable, conversion="decimal numbers are rounded to float64"
+        )
+    if variable or (shape and not is_text(inner)) or pt.is_nested(inner):
+        return CellKind(pa.string(), conversion=f"{datatype} is written as JSON text")
+    conversion = (
+        ""
+        if is_text(inner)
+        else "times are written as ISO 8601 text"
+        if pt.is_temporal(inner)
+        else f"{inner} is written as text"
+    )
+    return CellKind(pa.string(), tuple(shape), conversion=conversion)
+
+
+def fits_names(names: Sequence[str], taken: Iterable[str]) -> list[str]:
+    """Return names as FITS can hold them: ASCII, and `col3` for the third column if it has none.
+
+    Other new names than those `taken` are made.
+    """
+    others = {*names, *taken}
+    stored = []
+    for number, name in enumerate(names, 1):
+        text = "".join(c if c.isprintable() else " " for c in name)
+        text = text.encode("ascii", "backslashreplace").decode().rstrip()
+        if not text.strip():
+            text = f"col{number}"
+        while text != name and text in others:
+            text += "_"
+        others.add(text)
+        stored.append(text)
+    return stored
+
+
+def plain_type(datatype: pa.DataType) -> pa.DataType:
+    """Return the type of the values behind dictionaries and extensions."""
+    while pt.is_dictionary(datatype) or isinstance(datatype, pa.BaseExtensionType):
+        datatype = datatype.value_type if pt.is_dictionary(datatype) else datatype.storage_type
+    return datatype
+
+
+def elements_of(array: pa.Array, kind: CellKind) -> tuple[pa.Array, pa.Array | None]:
+    """Return the elements of all cells one after another and, of a variable number, how many each cell has."""
+    counts = pc.list_value_length(storage(array)).fill_null(0) if kind.variable else None
+    return simple(raw_elements(array, kind), kind), counts
+
+
+def raw_elements(array: pa.Array, kind: CellKind) -> pa.Array:
+    """Return the elements of all cells as they are."""
+    array = storage(array)
+    if kind.variable:
+        return storage(array.flatten())
+    while kind.shape and pt.is_fixed_size_list(array.type):
+        array = storage(flattened(array))
+    return array
+
+
+def flattened(array: pa.Array) -> pa.Array:
+    """Return the elements of lists of fixed size, those of null lists as nulls."""
+    values = array.flatten()
+    if not array.null_count:
+        return values
+    size, valid = (
+        array.type.list_size,
+        np.repeat(array.is_valid().to_numpy(zero_copy_only=False), array.type.list_size),
+    )
+    places = np.cumsum(valid) - 1
+    return values.take(pa.array(np.where(valid, places, 0), mask=~valid)) if size else values
+
+
+def storage(array: pa.Array) -> pa.Array:
+    """Return the values behind dictionaries and extensions, texts and bytes of any kind as the plain kind."""
+    while isinstance(array, pa.ExtensionArray) or pt.is_dictionary(array.type):
+        array = array.storage if isinstance(array, pa.ExtensionArray) else array.dictionary_decode()
+    if not is_text(array.type):
+        return array
+    return array.cast(pa.string() if is_string(array.type) else pa.binary())
+
+
+def simple(array: pa.Array, kind: CellKind) -> pa.Array:
+    """Return the elements as the kind's type; text as ASCII."""
+    if not kind.is_text:
+        return array.cast(kind.element)
+    if pt.is_nested(array.type):
+        cells = (None if v is None else json.dumps(v, default=str) for v in array.to_pylist())
+        return pa.array(cells, pa.string())
+    if pt.is_temporal(array.type):
+        return pc.replace_substring(array.cast(pa.string()), " ", "T", max_replacements=1)
+    return ascii_text(array)
+
+
+def ascii_text(array: pa.Array) -> pa.Array:
+    """Return text or bytes as ASCII, other characters escaped with a backslash."""
+    try:
+        text = array.cast(pa.string())
+    except pa.ArrowInvalid:
+        text = pa.array([None if v is None else v.decode("latin-1") for v in array.to_pylist()], pa.string())
+    if pc.all(pc.string_is_ascii(text)).as_py() is not False:
+        return text
+    escaped = (v and v.encode("ascii", "backslashreplace").decode() for v in text.to_pylist())
+    return pa.array(escaped, pa.string())
+
+
+def total_length(array: pa.Array) -> int:
+    """Return the bytes of all texts, which escapes make more."""
+    return pc.sum(pc.binary_length(array)).as_py() or 0
+
+
+@dataclass
+class Survey:
+    """What a pass over a column has found: without it neither widths nor nulls can be declared."""
+
+    nulls: int = 0
+    null_cells: int = 0
+    width: int = 0
+    escaped: bool = False
+    blanks: bool = False
+    low: int | None = None
+    high: int | None = None
+    elements: int = 0
+    longest: int = 0
+
+    def add(self, array: pa.Array, kind: CellKind) -> None:
+        """Take the cells of a batch into account."""
+        raw, (values, counts) = raw_elements(array, kind), elements_of(array, kind)
+        self.nulls += values.null_count
+        self.null_cells += array.null_count
+        self.elements += len(values)
+        if counts is not None and len(counts):
+            self.longest = max(self.longest, pc.max(counts).as_py())
+        if kind.is_text:
+            self.width = max(self.width, pc.max(pc.binary_length(values)).as_py() or 0)
+            self.escaped |= is_text(raw.type) and total_length(raw) != total_length(values)
+            self.blanks |= bool(pc.any(pc.match_substring_regex(values, r"[ \x00]$")).as_py())
+        elif kind.is_integer and len(values) > values.null_count:
+            low, high = pc.min_max(values).as_py().values()
+            self.low = low if self.low is None else min(self.low, low)
+            self.high = high if self.high is None else max(self.high, high)
+
+
+def settled(kind: CellKind, survey: Survey, null: int | None = None) -> CellKind:
+    """Return the kind with the width of text, and with an integer for nulls that no value has, if need be wider."""
+    if kind.is_text:
+        return replace(kind, width=max(1, survey.width))
+    if not kind.is_integer or not survey.nulls:
+        return kind
+    low, high = survey.low, survey.high
+    bits = kind.element.bit_width
+    signed = pt.is_signed_integer(kind.element)
+    least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    wanted = [n for n in (null, least if signed else most, most if signed else least) if n is not None]
+    for candidate in wanted:
+        if least <= candidate <= most and (low is None or high is None or not low <= candidate <= high):
+            return replace(kind, null=candidate)
+    wider = WIDER.get(kind.element)
+    if wider is None:
+        raise CatalogError(
+            "every 64-bit integer that could mark nulls is a value of the column, expected one that is free; "
+            "remove the nulls"
+        )
+    return settled(replace(kind, element=wider), survey, null)
+
+
+def losses(kind: CellKind, survey: Survey) -> list[str]:
+    """Return what of a column does not survive."""
+    lost = [kind.conversion] if kind.conversion else []
+    if kind.element in FLOATS and survey.nulls:
+        lost.append("nulls become NaN")
+    if kind.is_text and survey.nulls:
+        lost.append("nulls become empty text")
+    if kind.variable and survey.null_cells:
+        lost.append("null lists become empty ones")
+    if survey.escaped:
+        lost.append("characters beyond ASCII are written as backslash escapes")
+    if kind.is_text and survey.blanks:
+        lost.append("spaces at the end of text are lost")
+    return lost
+
 
 BLOCK_BYTES = 1 << 20
 LONG_TEXT = 256
 """Bytes of a text beyond which texts are copied one by one."""
 SMALL_HEAP = 2**31 - 1
 """Bytes of a heap in which 32-bit descriptors find their way."""
-
-Stored = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -185,7 +493,10 @@ def create(
         stream.write(with_checksums(cards, total, summed=summed))
         for batch, new in computed:
             write_rows(stream, heap, total, layout, batch, new)
-        copy_heap(heap, stream, total)
+        heap.seek(0)
+        while piece := heap.read(BLOCK_BYTES):
+            total.add(np.frombuffer(piece, np.uint8))
+            stream.write(piece)
         stream.write(bytes(padding(layout.n_rows * layout.row.itemsize + layout.heap_bytes)))
         stream.seek(start)
         stream.write(with_checksums(cards, total, summed=summed))
@@ -218,9 +529,83 @@ def descriptors(heap: IO[bytes], values: Stored, counts: Stored) -> Stored:
     return np.stack([counts, np.where(counts > 0, places, 0)], axis=1)
 
 
-def copy_heap(heap: IO[bytes], stream: IO[bytes], total: OnesSum) -> None:
-    """Write the heap behind the rows."""
-    heap.seek(0)
-    while piece := heap.read(BLOCK_BYTES):
-        total.add(np.frombuffer(piece, np.uint8))
-        stream.write(piece)
+# The rest, and what makes times and coordinates of columns again, stands in COMMENT cards the way astropy writes them.
+
+BEGIN = "--BEGIN-ASTROPY-SERIALIZED-COLUMNS--"
+END = "--END-ASTROPY-SERIALIZED-COLUMNS--"
+LOGARITHMIC = "astropy.units.function."
+PIECE = 70
+"""Characters of a line of YAML on a card; a backslash behind them says that it goes on."""
+
+PROSE_KEYS = {"comments": "COMMENT", HISTORY: HISTORY}
+KEYWORD = re.compile(r"[A-Z0-9_-]{1,8}")
+STRUCTURAL = re.compile(
+    r"SIMPLE|EXTEND|XTENSION|BITPIX|NAXIS\d*|PCOUNT|GCOUNT|TFIELDS|THEAP|END|EXTNAME|CHECKSUM|DATASUM|COMMENT|CONTINUE"
+    r"|HISTORY|T(TYPE|FORM|UNIT|NULL|SCAL|ZERO|DISP|BCOL|DIM|CTYP|CUNI|CRPX|CRVL|CDLT|RPOS|UCD|COMM)\d+"
+)
+"""Keywords that describe the file that the table came from, and not the one that is written."""
+
+
+def meta_cards(
+    text: str, names: Collection[str], replaced: Collection[str], tell: Callable[[str], object]
+) -> list[bytes]:
+    """Return the cards of what YAML says of a table of which the columns `names` are written.
+
+    Tells what is left out; of columns that others have `replaced` there is nothing to tell.
+    """
+    try:
+        entries, items = read_entries(text), read_items(text)
+    except EcsvHeaderError:
+        tell("astropy's YAML metadata of the table is left out, since it cannot be read")
+        return []
+    carded = [(item, item_cards(item)) for item in items]
+    cards = [card for _, own_cards in carded for card in own_cards or ()]
+    rest = [item for item, own_cards in carded if own_cards is None]
+    gone = {e.name for e in entries} - {*names}
+    # Units of magnitudes are not FITS', and written as units astropy could not make its columns of them again.
+    lost = gone - {*replaced} or any(LOGARITHMIC in line for item in rest for line in item.lines)
+    if lost and any(item.key == SERIALIZED for item in rest):
+        rest = [item for item in rest if item.key != SERIALIZED]
+        tell(
+            "the metadata by which astropy restores times, coordinates, magnitudes and similar columns is left out"
+        )
+    if formats := [e.name for e in entries if e.format and e.name in names]:
+        tell(f"the display format of {', '.join(formats)} (`format`) is left out")
+    if rest or any(e.has_meta for e in entries):
+        if all(item.key != SERIALIZED for item in rest):
+            rest.append(Item(SERIALIZED, {}, (f"- {SERIALIZED}: {{}}",)))
+        cards += yaml_cards(with_items(remove_entries(text, gone) if gone else text, rest))
+    return cards
+
+
+def item_cards(item: Item) -> Sequence[bytes] | None:
+    """Return the cards that say what an item does, None where cards cannot; our provenance is said elsewhere."""
+    if is_provenance(item.key):
+        return ()
+    if item.key in PROSE_KEYS and isinstance(item.value, list):
+        lines = without_provenance({HISTORY: item.value}).get(HISTORY, ())
+        return verbatim_cards(PROSE_KEYS[item.key], lines) if all(map(is_prose, lines)) else None
+    if KEYWORD.fullmatch(item.key) and not STRUCTURAL.fullmatch(item.key) and is_plain(item.value):
+        return value_cards(item.key, item.value)
+    return None
+
+
+def is_prose(line: Any) -> bool:
+    """Say whether a card holds a line as it is."""
+    return isinstance(line, str) and line.isascii() and line.isprintable() and len(line) <= PROSE
+
+
+def is_plain(value: Any) -> bool:
+    """Say whether a card holds a value as it is."""
+    if isinstance(value, str):
+        return value.isascii() and value.isprintable() and value == value.rstrip()
+    return isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value))
+
+
+def yaml_cards(text: str) -> Sequence[bytes]:
+    """Return YAML as COMMENT cards that astropy puts together again."""
+    lines = [BEGIN]
+    for line in text.split("\n"):
+        pieces = [line[i : i + PIECE] for i in range(0, max(1, len(line)), PIECE)]
+        lines += [*(f"{piece}\\" for piece in pieces[:-1]), pieces[-1]]
+    return verbatim_cards("COMMENT", [*lines, END])

@@ -1,22 +1,172 @@
-"""FITS headers: 80-byte cards kept as they are, their values, and the sizes of the HDUs that they describe.
-
-Cards and sizes follow the FITS Standard 4.0, sections 3 and 4, https://fits.gsfc.nasa.gov/fits_standard.html.
-Sizes claimed by the header are checked against the file's length.
-"""
+"""The bytes of a FITS file: its HDUs, their cards as they are, and their checksums."""
 
 from __future__ import annotations
 
+import functools
+import gzip
 import math
+import os
 import re
+import shutil
+import tempfile
+import weakref
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import IO
 
-from catalogs.errors import DamagedFileError, FormatError
-from catalogs.fits.source import Source
+import numpy as np
+import numpy.typing as npt
+
+from catalogs.errors import CatalogError, DamagedFileError, FormatError
+from catalogs.files.atomic import StorageError
+from catalogs.files.reading import Stamp, check_unchanged, open_bytes
 from catalogs.metadata.fits_cards import BLOCK, CARD, padding
 
-__all__ = ["Hdu", "Header", "Value", "read_hdus"]
+__all__ = [
+    "BLANK",
+    "GZIP_MAGIC",
+    "KEEP_FREE",
+    "MAX_INFLATED",
+    "Bytes",
+    "Hdu",
+    "Header",
+    "OnesSum",
+    "Source",
+    "Unnamed",
+    "Value",
+    "encoded",
+    "is_gzipped",
+    "open_source",
+    "read_hdus",
+    "wrong_sum",
+]
+
+# Files are read, not memory-mapped: if a file is cut while it is read, this gives an error, where a memory map would
+# kill the process; and mapped pages would count as memory of this process.  Reads carry their place, so threads may
+# share.
+
+Bytes = npt.NDArray[np.uint8]
+
+GZIP_MAGIC = b"\x1f\x8b"
+MAX_INFLATED = 32 << 30
+"""Most bytes that a gzipped file may have after decompression, against decompression bombs."""
+KEEP_FREE = 1 << 30
+"""Bytes of the temporary folder's disk that inflating leaves alone."""
+PIECE = 1 << 22
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of known size, open for reading anywhere."""
+
+    path: Path
+    descriptor: int
+    size: int
+    owner: object = None  # Keeps a reference, so that no cache closes the file while it is read.
+
+    def fill(self, buffer: Bytes, offset: int) -> None:
+        """Fill the contiguous buffer with the bytes from `offset` on."""
+        view, done = buffer.data.cast("B") if buffer.size else memoryview(b""), 0
+        while done < len(view):
+            got = os.preadv(self.descriptor, [view[done:]], offset + done)
+            if got == 0:
+                now = os.fstat(self.descriptor).st_size
+                raise DamagedFileError(
+                    f"{self.path} was {self.size:,} bytes long when opened and is {now:,} now; it is still "
+                    "being written, or it was cut; wait, or copy it again"
+                )
+            done += got
+
+    def read(self, offset: int, n_bytes: int) -> Bytes:
+        """Return the bytes from `offset` on, as a new array; fewer only where the file ends."""
+        buffer = np.empty(max(0, min(n_bytes, self.size - offset)), np.uint8)
+        self.fill(buffer, offset)
+        return buffer
+
+    def pieces(self, start: int, stop: int) -> Iterator[Bytes]:
+        """Yield the bytes from `start` to `stop` in pieces that fit a cache; each is valid until the next."""
+        buffer = np.empty(min(PIECE, max(0, stop - start)), np.uint8)
+        for offset in range(start, stop, PIECE):
+            piece = buffer[: min(PIECE, stop - offset)]
+            self.fill(piece, offset)
+            yield piece
+
+
+def is_gzipped(path: Path) -> bool:
+    """Tell by the first bytes, for names lie."""
+    with open_bytes(path) as stream:
+        return stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+
+
+@contextmanager
+def open_source(path: Path, expected: Stamp) -> Iterator[Source]:
+    """Open a file; `DamagedFileError` if it is no longer the one that was `expected`."""
+    check_unchanged(path, expected)
+    if is_gzipped(path):
+        yield _inflated(path, expected).source(path)
+        return
+    with open_bytes(path) as raw:
+        yield Source(path, raw.fileno(), expected.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Unnamed:
+    """A file without a name, closed when nobody refers to it."""
+
+    descriptor: int
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, os.close, self.descriptor)
+
+    @classmethod
+    def of(cls, stream: IO[bytes]) -> Unnamed:
+        """Keep a temporary file open after `stream` is closed."""
+        stream.flush()
+        return cls(os.dup(stream.fileno()))
+
+    def source(self, path: Path) -> Source:
+        """Return the bytes, under the name of the file that they were made from."""
+        return Source(path, self.descriptor, os.fstat(self.descriptor).st_size, self)
+
+
+@functools.lru_cache(maxsize=4)
+def _inflated(path: Path, seen: Stamp) -> Unnamed:  # noqa: ARG001  (the stamp is part of the cache's key)
+    """Inflate to a file that has no name, so that nothing is left behind however the process ends."""
+    with (
+        open_bytes(path) as zipped,
+        gzip.GzipFile(fileobj=zipped) as stream,
+        tempfile.TemporaryFile() as inflated,
+    ):
+        try:
+            _copy_bounded(path, stream, inflated)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise DamagedFileError(f"{path} cannot be decompressed: {error}; copy it again") from error
+        return Unnamed.of(inflated)
+
+
+def _copy_bounded(path: Path, stream: gzip.GzipFile, inflated: IO[bytes]) -> None:
+    folder, done = tempfile.gettempdir(), 0
+    while piece := stream.read(PIECE):
+        done += len(piece)
+        if done > MAX_INFLATED:
+            raise CatalogError(
+                f"{path} has more than {MAX_INFLATED:,} bytes after decompression; decompress it yourself, "
+                "and open the result"
+            )
+        if shutil.disk_usage(folder).free < KEEP_FREE:
+            raise StorageError(
+                f"not enough space in {folder} to decompress {path} ({done:,} bytes were written); set "
+                "TMPDIR to a folder on another disk"
+            )
+        inflated.write(piece)
+
+
+# Cards and sizes follow the FITS Standard 4.0, sections 3 and 4, https://fits.gsfc.nasa.gov/fits_standard.html.
+# Sizes claimed by the header are checked against the file's length.
 
 MAX_HEADER = 16 << 20
 """Bytes: two hundred thousand cards; a header without END would else be the whole file."""
@@ -229,13 +379,9 @@ class _LongText:
 def _parse(text: str) -> tuple[Value, str]:
     if string := STRING.match(text):
         value = string[1].replace("''", "'").rstrip()
-        return _unicode(value), _comment(text[string.end() :])
+        return _unicode(value), _unicode(text[string.end() :].partition("/")[2].strip())
     scalar, _, comment = text.partition("/")
     return _scalar(scalar.strip()), _unicode(comment.strip())
-
-
-def _comment(rest: str) -> str:
-    return _unicode(rest.partition("/")[2].strip())
 
 
 def _scalar(text: str) -> Value:
@@ -254,3 +400,106 @@ def _unicode(text: str) -> str:
         return text.encode("latin-1").decode()
     except UnicodeDecodeError:
         return text
+
+
+# FITS Standard 4.0, section 4.4.2.7 and appendix J.
+
+BLANK = "0" * 16
+"""The CHECKSUM while the sum is taken."""
+
+WORD = 4
+ALL_ONES = 2**32 - 1
+PUNCTUATION = (*range(0x3A, 0x41), *range(0x5B, 0x61))
+"""Characters between digits, capitals and small letters, which the encoding avoids."""
+
+
+class OnesSum:
+    """A running sum over bytes that come in pieces of any length, from a place in the data on.
+
+    Sums of parts may be taken apart, in any order, and put together: each byte counts by its place alone.
+    """
+
+    def __init__(self, place: int = 0) -> None:
+        self._sum = 0
+        self._rest = bytes(place % WORD)
+
+    def include(self, part: OnesSum) -> None:
+        """Add the sum of a part that was taken by itself."""
+        self._sum += part.value
+
+    def add(self, piece: Bytes) -> None:
+        """Add contiguous bytes; up to three are kept for the next time, to make up a word."""
+        if self._rest:
+            missing = WORD - len(self._rest)
+            head, piece = piece[:missing], piece[missing:]
+            self._rest += head.tobytes()
+            if len(self._rest) < WORD:
+                return
+            self._sum += int.from_bytes(self._rest)
+        whole = piece.size - piece.size % WORD
+        self._sum += int(piece[:whole].view(">u4").sum(dtype=np.uint64))
+        self._rest = piece[whole:].tobytes()
+
+    @property
+    def value(self) -> int:
+        """The 32-bit sum; FITS data come in blocks, so nothing is left over at their end."""
+        return folded(self._sum + int.from_bytes(self._rest.ljust(WORD, b"\0") if self._rest else b""))
+
+
+@lru_cache(maxsize=64)
+def wrong_sum(path: Path, expected: Stamp) -> tuple[str, bool] | None:
+    """Return which sum of a file's HDUs does not match, None where all do; the file must still be as `expected`.
+
+    The truth value says whether the sum was one of these bytes.  `astropy.table.Table` copies the cards of the table
+    that it has read into the one that it writes, whatever was changed, and leaves the comments out that all writers of
+    sums put beside them.
+    """
+    with open_source(path, expected) as source:
+        found = [
+            (wrong, bool(hdu.header.comment("DATASUM") or hdu.header.comment("CHECKSUM")))
+            for hdu in read_hdus(source)
+            if (wrong := _wrong_sum_of(source, hdu))
+        ]
+    return max(found, key=lambda each: each[1], default=None)
+
+
+def _wrong_sum_of(source: Source, hdu: Hdu) -> str | None:
+    """Return which sum of an HDU does not match; a blank one states nothing."""
+    stated = {key: str(hdu.header.value(key) or "").strip() for key in ("DATASUM", "CHECKSUM")}
+    if not any(stated.values()):
+        return None
+    data, whole = OnesSum(), OnesSum()
+    for piece in source.pieces(hdu.data_offset, min(hdu.end, source.size)):
+        data.add(piece)
+    if stated["DATASUM"] and stated["DATASUM"] != str(data.value):
+        return f"{source.path}: the data of HDU {hdu} have the DATASUM {data.value}, expected {stated['DATASUM']}"
+    whole.add(source.read(hdu.header.offset, hdu.header.n_bytes))
+    whole.include(data)
+    if stated["CHECKSUM"] and whole.value not in {0, ALL_ONES}:
+        return f"{source.path}: HDU {hdu} has the sum {whole.value}, expected {ALL_ONES} by its CHECKSUM"
+    return None
+
+
+def folded(total: int) -> int:
+    """Add the carries in at the low end until no carry is left."""
+    while total > ALL_ONES:
+        total = (total & ALL_ONES) + (total >> 32)
+    return total
+
+
+def encoded(total: int) -> str:
+    """Return the 16 characters that make the HDU, whose sum is `total` with BLANK in their place, sum to -0."""
+    quads = [_quad(byte) for byte in (ALL_ONES - total).to_bytes(4)]
+    text = "".join(chr(quad[i]) for i in range(4) for quad in quads)
+    return text[-1] + text[:-1]  # the value begins one byte into a word
+
+
+def _quad(byte: int) -> list[int]:
+    """Return four characters that sum to the byte plus four zeros, without punctuation."""
+    quotient, remainder = divmod(byte, 4)
+    quad = [ord("0") + quotient + remainder, *[ord("0") + quotient] * 3]
+    while any(c in PUNCTUATION for c in quad):
+        for i in (0, 2):
+            if quad[i] in PUNCTUATION or quad[i + 1] in PUNCTUATION:
+                quad[i], quad[i + 1] = quad[i] + 1, quad[i + 1] - 1
+    return quad

@@ -13,7 +13,6 @@ import warnings
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.files.atomic import atomic_path
-from catalogs.files.folders import open_bytes
+from catalogs.files.reading import open_bytes
 
 __all__ = [
     "Frame",
@@ -82,10 +81,6 @@ class HealpixMap:
     pixels: Pixels
     values: Floats
 
-    @cached_property
-    def _grid(self) -> HEALPix:
-        return HEALPix(nside=self.nside, order=self.ordering)
-
     def at(self, ra: Floats, dec: Floats) -> Floats:
         """Return the values (n,) of the pixels that hold positions in degrees (ICRS); NaN outside of the map."""
         out = np.full(len(ra), np.nan)
@@ -96,7 +91,8 @@ class HealpixMap:
         if self.frame != "equatorial":
             moved = SkyCoord(lon, lat, frame="icrs").transform_to(ASTROPY_FRAMES[self.frame]).spherical
             lon, lat = moved.lon, moved.lat
-        wanted = np.asarray(self._grid.lonlat_to_healpix(lon, lat), dtype=np.int64)
+        grid = HEALPix(nside=self.nside, order=self.ordering)
+        wanted = np.asarray(grid.lonlat_to_healpix(lon, lat), dtype=np.int64)
         place = np.minimum(np.searchsorted(self.pixels, wanted), len(self.pixels) - 1)
         there = self.pixels[place] == wanted
         out[known[there]] = self.values[place[there]]
@@ -139,7 +135,11 @@ def _map_in(path: Path, hdus: Any, column: str | None, frame: Frame | None) -> H
             "convert an image to HEALPix first"
         )
     header = hdu.header
-    ordering, nside = _ordering(path, header), _nside(path, header)
+    ordering, nside = _ordering(path, header), header.get("NSIDE")
+    if not isinstance(nside, int) or not 0 < nside <= 2**FINEST_ORDER:
+        raise DamagedFileError(
+            f"{path}: got NSIDE = {nside}, expected a whole number of 1 or more; fetch it again"
+        )
     names = list(hdu.columns.names)
     explicit = str(header.get("INDXSCHM", "IMPLICIT")).strip().upper() == "EXPLICIT"
     index = (
@@ -183,15 +183,6 @@ def _ordering(path: Path, header: Any) -> Literal["nested", "ring"]:
         f"{path}: got ORDERING = '{said}', expected NESTED or RING"
         + ("; convert a multi-order map to one order first" if said == "NUNIQ" else "")
     )
-
-
-def _nside(path: Path, header: Any) -> int:
-    nside = header.get("NSIDE")
-    if not isinstance(nside, int) or not 0 < nside <= 2**FINEST_ORDER:
-        raise DamagedFileError(
-            f"{path}: got NSIDE = {nside}, expected a whole number of 1 or more; fetch it again"
-        )
-    return nside
 
 
 def _frame(path: Path, header: Any, stated: Frame | None) -> Frame:

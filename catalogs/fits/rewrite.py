@@ -1,34 +1,45 @@
-"""The header and the rows of a FITS table's copy: old columns and cards as they were, new columns behind."""
+"""An annotated copy of a FITS table: old columns, cards and bytes as they were, new columns behind."""
 
 from __future__ import annotations
 
+import gzip
+import os
 import re
+import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from catalogs.arrays.texts import ASCII, code_points
+from catalogs.catalog.catalog import Annotation, NewValues, Partition, in_order
 from catalogs.catalog.earlier_columns import with_replaced_models
-from catalogs.catalog.new_columns import NewColumn, Provenance
+from catalogs.catalog.new_columns import NewColumn, Provenance, check_names
 from catalogs.errors import CatalogError, brief
-from catalogs.fits._checksum import BLANK, OnesSum, encoded
+from catalogs.files.atomic import atomic_path
 from catalogs.fits.columns import MAX_FIELDS, MAX_ROW, FitsColumn, Table
+from catalogs.fits.header import BLANK, OnesSum, Source, encoded, is_gzipped, read_hdus
 from catalogs.metadata.fits_cards import (
+    empty_primary,
     header_bytes,
     history_cards,
     integer_card,
     long_string_cards,
+    padding,
     provenance_metadata,
     text_cards,
     with_block,
 )
 
-__all__ = ["NewField", "Selection", "annotated_cards", "blank_checksums", "with_checksums"]
+__all__ = ["NewField", "Selection", "annotated_cards", "blank_checksums", "with_checksums", "write_annotated"]
+
 
 # Which columns of a FITS table a copy keeps: their bytes in the row, their new numbers, the cards of the others.
 
@@ -255,15 +266,13 @@ def _staying(
         elif number > n_old:
             stray.append(group)
         elif number in selection.numbers:
-            staying.append(_renumbered(group, number, selection.numbers[number]))
+            new = selection.numbers[number]
+            if new != number:
+                keyword = group[0][:8].rstrip().removesuffix(str(number).encode()) + str(new).encode()
+                staying.append([keyword.ljust(8) + group[0][8:], *group[1:]])
+            else:
+                staying.append(group)
     return staying, stray
-
-
-def _renumbered(group: list[bytes], old: int, new: int) -> list[bytes]:
-    if old == new:
-        return group
-    keyword = group[0][:8].rstrip().removesuffix(str(old).encode()) + str(new).encode()
-    return [keyword.ljust(8) + group[0][8:], *group[1:]]
 
 
 def with_checksums(cards: Sequence[bytes], data: OnesSum, *, summed: bool) -> bytes:
@@ -343,3 +352,152 @@ def _checksum_card(card: bytes, datasum: str, checksum: str) -> bytes:
     if card.startswith(b"CHECKSUM"):
         return text_cards("CHECKSUM", checksum, "HDU checksum")[0]
     return card
+
+
+# All bytes before the table, a new header, each row's old bytes and its new ones, heap, padding, and all bytes
+# behind are written in one pass, in the memory of a few batches; the checksums add up on the way.  A row's place
+# in the copy is known beforehand, so the thread that has computed a batch writes it too.
+
+BLOCK_BYTES = 1 << 20
+"""Bytes of rows put together at a time: they stay in the processor's cache until they are written."""
+
+GZIP_LEVEL = 4
+
+
+def write_annotated(
+    partition: Partition,
+    source: Source,
+    selection: Selection,
+    out: Path,
+    annotation: Annotation,
+    *,
+    summed: bool,
+) -> None:
+    """Write the annotated copy of a partition, whose bytes are the source's, to `out`; gzipped if they were.
+
+    Without `summed` the copy states the checksums that did not match, and they do not match it either.
+    """
+    check_names((c.name for c in selection.columns), annotation.columns)
+    rewriting = _Rewriting(selection, tuple(NewField.of(c) for c in annotation.columns))
+    cards = annotated_cards(selection, rewriting.fields, annotation.provenance, summed=summed)
+    zipped = is_gzipped(partition.path)
+    with atomic_path(out) as temporary, _sink(temporary, zipped=zipped) as stream:
+        header = rewriting.write_before(source, stream)
+        total = OnesSum()
+        # Written in the place of the final header, whose checksums are known only at the end.
+        stream.write(with_checksums(cards, total, summed=summed))
+        stream.flush()
+        place = stream.tell()
+
+        def work(numbered: tuple[range, pa.RecordBatch]) -> tuple[int, OnesSum]:
+            rows, batch = numbered
+            new = annotation.compute(batch)
+            return len(rows), rewriting.write_rows(source, stream.fileno(), place, rows, new)
+
+        batches = partition.batches(annotation.read, annotation.rows)
+        with closing(in_order(_numbered(batches), work, annotation.threads)) as written:
+            for n_rows, part in written:
+                total.include(part)
+                if annotation.progress is not None:
+                    annotation.progress(n_rows)
+        rewriting.write_behind(source, stream, place, total)
+        stream.seek(header)
+        stream.write(with_checksums(cards, total, summed=summed))
+
+
+@dataclass(frozen=True)
+class _Rewriting:
+    """Puts old rows and new columns together."""
+
+    selection: Selection
+    fields: tuple[NewField, ...]
+
+    @property
+    def table(self) -> Table:
+        """The table as it is."""
+        return self.selection.table
+
+    def write_before(self, source: Source, stream: IO[bytes]) -> int:
+        """Write everything before the table; return where the table begins."""
+        if not self.selection.slim:
+            _copy(source, stream, 0, self.table.hdu.header.offset)
+            return self.table.hdu.header.offset
+        primary = read_hdus(source)[0]
+        header = source.read(0, primary.data_offset).tobytes() if not primary.data_bytes else empty_primary()
+        stream.write(header)
+        return len(header)
+
+    @cached_property
+    def row(self) -> np.dtype[Any]:
+        """The new row: what stays of the old one as it is, then the new fields, unaligned."""
+        old = [(f"old{i}", f"V{size}") for i, (_, size) in enumerate(self.selection.runs)]
+        return np.dtype([*old, *((str(i), field.stored) for i, field in enumerate(self.fields))])
+
+    def write_rows(self, source: Source, descriptor: int, place: int, rows: range, new: NewValues) -> OnesSum:
+        """Write rows of a table that begins at `place`; return their part of its sum."""
+        width, at_once = self.table.row_bytes, max(1, BLOCK_BYTES // self.row.itemsize)
+        values = [f.encode(new[f.column.name]) for f in self.fields]
+        old = np.empty(min(at_once, len(rows)), self.selection.old_row)
+        block = np.empty(min(at_once, len(rows)), self.row)
+        begin = rows.start * self.row.itemsize
+        total = OnesSum(begin)
+        for start in range(0, len(rows), at_once):
+            n = min(at_once, len(rows) - start)
+            source.fill(old[:n].view(np.uint8), self.table.hdu.data_offset + rows[start] * width)
+            for name in self.selection.old_row.names or ():
+                block[name][:n] = old[name][:n]
+            for i, stored in enumerate(values):
+                block[str(i)][:n] = stored[start : start + n]
+            written = block[:n].view(np.uint8)
+            total.add(written)
+            data, at = written.data, place + begin + start * self.row.itemsize
+            while data:
+                n_written = os.pwrite(descriptor, data, at)
+                data, at = data[n_written:], at + n_written
+        return total
+
+    def write_behind(self, source: Source, stream: IO[bytes], place: int, total: OnesSum) -> None:
+        """Write the heap, which the checksum includes, the padding, and everything after the table."""
+        hdu, rows_bytes = self.table.hdu, self.table.n_rows * self.row.itemsize
+        stream.seek(place + rows_bytes)
+        rows_end = hdu.data_offset + self.table.n_rows * self.table.row_bytes
+        heap_end = hdu.data_offset + hdu.data_bytes if self.selection.keeps_heap else rows_end
+        heap = OnesSum(rows_bytes)
+        _copy(source, stream, rows_end, heap_end, heap)
+        total.include(heap)
+        stream.write(bytes(padding(rows_bytes + heap_end - rows_end)))
+        if not self.selection.slim:
+            _copy(source, stream, min(hdu.end, source.size), source.size)
+
+
+def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[range, pa.RecordBatch]]:
+    """Yield each batch with the numbers of its rows."""
+    first = 0
+    for batch in batches:
+        yield range(first, first + batch.num_rows), batch
+        first += batch.num_rows
+
+
+def _copy(source: Source, stream: IO[bytes], start: int, stop: int, total: OnesSum | None = None) -> None:
+    for piece in source.pieces(start, stop):
+        if total is not None:
+            total.add(piece)
+        stream.write(piece.data)
+
+
+@contextmanager
+def _sink(temporary: Path, *, zipped: bool) -> Iterator[IO[bytes]]:
+    """Open the file to be written; what is to be gzipped is so when it is finished, as the header comes last."""
+    if not zipped:
+        with temporary.open("wb") as stream:
+            yield stream
+        return
+    with tempfile.TemporaryFile(dir=temporary.parent) as plain:
+        yield plain
+        plain.seek(0)
+        # Without a name and a time in the header of gzip, equal content gives equal bytes.
+        with (
+            temporary.open("wb") as stream,
+            gzip.GzipFile("", "wb", GZIP_LEVEL, stream, mtime=0) as packed,
+        ):
+            shutil.copyfileobj(plain, packed)

@@ -1,9 +1,4 @@
-"""FITS tables: sniff, open, read in batches, write annotated.
-
-The rows are read as raw records, some thousands at a time, and only the wanted columns are decoded: native
-byte order, once.  `header`, `columns`, `_decode` and `_heap` know the Standard;
-`_annotate` copies.
-"""
+"""FITS tables: sniff, open, read in batches, write annotated."""
 
 from __future__ import annotations
 
@@ -20,20 +15,48 @@ import pyarrow as pa
 
 from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog
 from catalogs.errors import CatalogError, ColumnNotFoundError, FormatError, nearest
-from catalogs.files.stamp import Stamp, stamp
-from catalogs.fits._annotate import write_annotated
-from catalogs.fits._ascii import ASCII_TABLE
-from catalogs.fits._checksum import wrong_sum
-from catalogs.fits._decode import cells, field_type, heap_cells
-from catalogs.fits._left_behind import headers_as_text, left_behind
-from catalogs.fits._restored import is_plain, open_tables
-from catalogs.fits.columns import MAX_FIELDS, FitsColumn, Table, table_of
-from catalogs.fits.header import Hdu, read_hdus
-from catalogs.fits.rewrite import Selection
-from catalogs.fits.source import GZIP_MAGIC, Source
+from catalogs.files.reading import Stamp, stamp
+from catalogs.fits._restored import ASCII_TABLE, is_plain, open_tables
+from catalogs.fits.columns import MAX_FIELDS, FitsColumn, Table, cells, field_type, heap_cells, table_of
+from catalogs.fits.header import GZIP_MAGIC, Hdu, Source, read_hdus, wrong_sum
+from catalogs.fits.rewrite import Selection, write_annotated
 from catalogs.metadata.fits_cards import provenance_metadata
 
-__all__ = ["FORMAT", "SUFFIXES", "FitsPartition", "open", "sniff"]
+__all__ = ["FORMAT", "SUFFIXES", "FitsPartition", "headers_as_text", "left_behind", "open", "sniff"]
+
+
+def headers_as_text(table: Table, hdus: Sequence[Hdu]) -> dict[str, str]:
+    """Return the cards of the primary header and of the table's, a line each."""
+    headers = {"fits.primary": hdus[0].header.cards, "fits.header": table.hdu.header.cards}
+    return {
+        key: "\n".join(card.decode("latin-1").rstrip() for card in cards) for key, cards in headers.items()
+    }
+
+
+def left_behind(table: Table, hdus: Sequence[Hdu]) -> Iterator[str]:
+    """Yield a sentence for each part that is lost."""
+    others = [h for h in hdus if h.index != table.hdu.index and (h.data_bytes or h.index)]
+    if others:
+        yield f"the other HDUs ({', '.join(map(str, others))}) are left out"
+    for column in table.columns:
+        if column.is_scaled:
+            yield f"'{column.name}': TSCAL and TZERO are applied, values become float64"
+        if what := unlike(column):
+            yield f"'{column.name}': {what}"
+
+
+def unlike(column: FitsColumn) -> str | None:
+    """Return what cells become whose type other formats do not have."""
+    if column.code in "CM":
+        return "each complex number becomes a pair of its real and imaginary parts"
+    if column.code == "X":
+        return "bits become lists of true and false"
+    return None
+
+
+# The rows are read as raw records, some thousands at a time, and only the wanted columns are decoded: native
+# byte order, once.  `header`, `columns`, `_decode` and `_heap` know the Standard;
+# `_annotate` copies.
 
 FORMAT = "fits"
 SUFFIXES = (".fits", ".fit", ".fts", ".fits.gz", ".fit.gz", ".fits.fz", ".fz")

@@ -1,8 +1,6 @@
 """HATS catalogues: partitions of the sky in Parquet, with their properties.
 
-- `catalog`: HATS catalogues: their `properties`, their partitions of the sky, and collections with margins.
-- `create`: A new HATS table from rows that each belong to one pixel: Parquet files by pixel, with properties
-  and metadata.
+- `catalog`: HATS catalogues: Parquet by partitions of the sky, read, annotated and created.
 """
 
-__all__ = ["catalog", "create"]
+__all__ = ["catalog"]

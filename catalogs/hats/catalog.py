@@ -1,7 +1,4 @@
-"""HATS catalogues: their `properties`, their partitions of the sky, and collections with margins.
-
-A copy has the files that readers expect: `properties`, `_metadata`, the map of points, the thumbnail.
-"""
+"""HATS catalogues: Parquet by partitions of the sky, read, annotated and created."""
 
 from __future__ import annotations
 
@@ -10,22 +7,23 @@ import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from catalogs.catalog.catalog import Catalog, OldColumns
-from catalogs.catalog.computing import in_order
+from catalogs.catalog.catalog import Catalog, OldColumns, in_order
 from catalogs.catalog.earlier_columns import provenance_entries
 from catalogs.catalog.new_columns import OWN, NewColumn, Provenance
 from catalogs.errors import DamagedFileError, FormatError
-from catalogs.files.atomic import atomic_path, atomic_write_text
-from catalogs.files.folders import files_below, open_bytes
-from catalogs.parquet.dataset import Union, View
-from catalogs.parquet.file import ParquetPartition, describe, open_file
+from catalogs.files.atomic import atomic_folder, atomic_path, atomic_write_text
+from catalogs.files.reading import files_below, open_bytes
+from catalogs.parquet.dataset import ParquetPartition, Union, describe, open_file
 from catalogs.parquet.writer import Kept, append_columns
 
 __all__ = [
@@ -33,6 +31,7 @@ __all__ = [
     "COMMON",
     "DATASET",
     "FORMAT",
+    "INDEX",
     "MERGED",
     "PARTITION_INFO",
     "PROPERTIES",
@@ -50,7 +49,10 @@ __all__ = [
     "sniff",
     "table_at",
     "words",
+    "write_hats",
 ]
+
+# A copy has the files that readers expect: `properties`, `_metadata`, the map of points, the thumbnail.
 
 # HATS `properties` files: Java properties, of which a copy changes some lines and keeps all others as they are.
 #
@@ -342,11 +344,6 @@ class Table:
     properties: Properties
 
     @property
-    def is_margin(self) -> bool:
-        """Whether its rows repeat another table's."""
-        return self.properties.get("dataproduct_type") == MARGIN
-
-    @property
     def dataset(self) -> Path:
         """The folder of the Parquet files."""
         return self.root / DATASET
@@ -469,12 +466,12 @@ def open_without(root: Path, left_out: Collection[str]) -> Catalog:
         raise FormatError(f"{root} is HiPSCat, the format before HATS; convert it with hats-import first")
     tables = tables_of(root)
     union = Union()
-    pieces = [piece for t in tables for piece in described(t, union, left_out)]
-    if not pieces:
+    parts = [part for t in tables for part in described(t, union, left_out)]
+    if not parts:
         path, schema, pairs = described_without_rows(tables[0])
         union.add(path, schema, pairs)
     columns, views = union.columns(), union.views()
-    partitions = tuple(piece.partition(views[piece.kind]) for piece in pieces)
+    partitions = tuple(replace(p, types=views[kind].types, absent=views[kind].absent) for p, kind in parts)
     if not left_out:
         check_rows(tables, partitions)
     metadata = {key: value for _, key, value in tables[0].properties.lines if key} | dict(union.pairs)
@@ -500,23 +497,6 @@ def tables_of(root: Path) -> tuple[Table, ...]:
     return tuple(table_at(root / table, f"{name}/{table}") for table in inner)
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A file as its footer describes it; `kind` is its number in the union of all."""
-
-    path: Path
-    key: str
-    n_rows: int
-    counted: bool
-    kind: int
-
-    def partition(self, view: View) -> ParquetPartition:
-        """Return the file as a partition of a catalogue that takes such files so."""
-        return ParquetPartition(
-            self.path, self.key, self.n_rows, self.counted, types=view.types, absent=view.absent
-        )
-
-
 def files_with_rows(root: Path) -> Iterator[Path]:
     """Yield the files of a table or a collection that are its partitions, without opening them."""
     yield from (path for table in tables_of(root) for path in paths_of(table))
@@ -534,15 +514,17 @@ def key_of(root: Path, file: Path) -> str:
     return f"{root.resolve().name}/{file.relative_to(root).as_posix()}"
 
 
-def described(table: Table, union: Union, left_out: Collection[str] = ()) -> Iterator[Piece]:
-    """Yield what is known of a table's files; the rows of a margin, and of the quick look, are not counted."""
+def described(
+    table: Table, union: Union, left_out: Collection[str] = ()
+) -> Iterator[tuple[ParquetPartition, int]]:
+    """Yield a table's files with the numbers of their kinds; rows of a margin, and of the quick look, do not count."""
     for path in paths_of(table):
         key = f"{table.key}/{path.relative_to(table.root).as_posix()}"
         if key not in left_out:
             metadata, schema, pairs = describe(path)
-            counted = not (table.is_margin or path.name == THUMBNAIL)
+            counted = not (table.properties.get("dataproduct_type") == MARGIN or path.name == THUMBNAIL)
             kind = union.add(path, schema, pairs, empty=not metadata.num_rows)
-            yield Piece(path, key, metadata.num_rows, counted, kind)
+            yield ParquetPartition(path, key, metadata.num_rows, counted), kind
 
 
 def described_without_rows(table: Table) -> tuple[Path, pa.Schema, dict[str, str]]:
@@ -565,3 +547,64 @@ def check_rows(tables: Sequence[Table], partitions: Sequence[ParquetPartition]) 
                 f"{table.root} is not complete: hats_nrows says {int(said):,} rows, its files have {rows:,}; fetch "
                 "the catalogue again, or correct hats_nrows"
             )
+
+
+# The layout is that of https://www.ivoa.net/documents/Notes/HATS/.  Shapes: n rows.
+
+INDEX = "_healpix_29"
+"""The column of pixels of the finest order, by which rows are sorted."""
+PARTITION_ORDER = 0
+
+
+def write_hats(
+    folder: Path, table: pa.Table, pixels: NDArray[np.int64], *, order: int, extra: Mapping[str, str]
+) -> None:
+    """Write the rows of nested `pixels` (n,) of an `order` into a new folder, whole or not at all.
+
+    `table` has their positions as `ra` and `dec`, in degrees.  `extra` are further properties.
+    """
+    finest = pixels.astype(np.int64) << (2 * (29 - order))
+    sort = np.argsort(finest, kind="stable")
+    rows = table.add_column(0, pa.field(INDEX, pa.int64()), pa.array(finest)).take(pa.array(sort))
+    coarse = (pixels >> (2 * (order - PARTITION_ORDER)))[sort]
+    with atomic_folder(folder) as temporary:
+        root = temporary / folder.name
+        dataset = root / DATASET
+        parts = dataset / f"Norder={PARTITION_ORDER}" / "Dir=0"
+        parts.mkdir(parents=True)
+        there = np.unique(coarse).tolist()
+        for pixel in there:
+            start, stop = np.searchsorted(coarse, [pixel, pixel + 1])
+            pq.write_table(rows.slice(start, stop - start), parts / f"Npix={pixel}.parquet")
+        pq.write_metadata(rows.schema, dataset / COMMON)
+        files = [parts / f"Npix={pixel}.parquet" for pixel in there]
+        merged_footers(dataset / COMMON, files).write_metadata_file(str(dataset / MERGED))
+        lines = ["Norder,Npix", *(f"{PARTITION_ORDER},{pixel}" for pixel in there)]
+        (root / PARTITION_INFO).write_text("\n".join(lines) + "\n")
+        size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
+        text = _properties(folder.name, len(rows), size, extra)
+        for name in PROPERTIES:
+            (root / name).write_text(text, encoding="utf-8")
+
+
+def _properties(name: str, n_rows: int, size: int, extra: Mapping[str, str]) -> str:
+    entries = {
+        "obs_collection": name,
+        "dataproduct_type": "object",
+        "hats_nrows": n_rows,
+        "hats_col_ra": "ra",
+        "hats_col_dec": "dec",
+        "hats_col_healpix": INDEX,
+        "hats_col_healpix_order": 29,
+        "hats_npix_suffix": ".parquet",
+        "hats_builder": "blr",
+        "hats_creation_date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%MUTC"),
+        "hats_estsize": size // 1024,
+        "hats_version": "v1.0",
+        "hats_order": PARTITION_ORDER,
+        **extra,
+    }
+    return (
+        "\n".join(["#HATS catalog", *(f"{key}={' '.join(str(v).split())}" for key, v in entries.items())])
+        + "\n"
+    )

@@ -15,15 +15,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from catalogs.catalog.computing import NewValues
+from catalogs.catalog.catalog import NewValues
 from catalogs.catalog.earlier_columns import is_provenance
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import FormatError
-from catalogs.memory._stored import Stored
+from catalogs.memory.astropy_table import Stored
 from catalogs.metadata.astropy_header import arrow_array, change
 from catalogs.metadata.pandas_metadata import PANDAS
-
-__all__ = ["PandasFrame"]
 
 
 @dataclass(frozen=True)

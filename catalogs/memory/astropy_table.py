@@ -1,9 +1,9 @@
-"""An astropy table in memory: to Arrow with all that it says of itself, and a copy of it with new columns."""
+"""Astropy tables as Arrow tables, and back with new columns; what changes on the way is said."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,10 +15,9 @@ from astropy.table.serialize import represent_mixins_as_columns
 from astropy.utils.data_info import serialize_context_as
 from yaml import YAMLError
 
-from catalogs.catalog.computing import NewValues
+from catalogs.catalog.catalog import NewValues
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import FormatError
-from catalogs.memory._stored import Stored
 from catalogs.metadata.astropy_header import (
     ASTROPY,
     ASTROPY_LENGTH,
@@ -30,7 +29,22 @@ from catalogs.metadata.astropy_header import (
 from catalogs.metadata.fits_cards import meta_provenance, with_provenance, without_provenance
 from catalogs.parquet.metadata import SHAPE
 
-__all__ = ["AstropyTable"]
+__all__ = ["AstropyTable", "Stored"]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A table as Parquet holds it.
+
+    `changed` says what columns become, `left_behind` what is not kept at all, `read_back` of which columns the table's
+    own library makes others when it reads the file.
+    """
+
+    table: pa.Table
+    changed: Mapping[str, str] = field(default_factory=dict)
+    left_behind: tuple[str, ...] = ()
+    read_back: Mapping[str, str] = field(default_factory=dict)
+
 
 REMEDY = "catalogs.annotate_table keeps masks"
 
@@ -85,7 +99,7 @@ class AstropyTable:
         """Return those columns: units, UCDs and descriptions as field metadata."""
         columns = [self.plain[name] for name in names]
         arrays = [flattened(as_arrow(c, self.values(c))) for c in columns]
-        fields = [field(c, array) for c, array in zip(columns, arrays, strict=True)]
+        fields = [arrow_field(c, array) for c, array in zip(columns, arrays, strict=True)]
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
     def stored(self) -> Stored:
@@ -189,7 +203,7 @@ def flattened(array: pa.Array) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(inner, size)
 
 
-def field(column: Column, array: pa.Array) -> pa.Field:
+def arrow_field(column: Column, array: pa.Array) -> pa.Field:
     """Return an Arrow field with what is known of a column."""
     shape = (*column.shape[1:], *([2] if column.dtype.kind == "c" else []))
     known = {

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import pandas as pd
 import pyarrow as pa
 
-from catalogs.catalog.catalog import Compute
-from catalogs.catalog.computing import CheckedCompute
+from catalogs.catalog.catalog import CheckedCompute, Compute
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import ColumnNotFoundError, nearest
 

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from astropy.table import Table
 
-from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, Compute
-from catalogs.catalog.computing import CheckedCompute, NewValues, in_order
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, CheckedCompute, Column, Compute, NewValues, in_order
 from catalogs.catalog.earlier_columns import (
     is_provenance,
     provenance_entries,
@@ -27,8 +26,7 @@ from catalogs.catalog.earlier_columns import (
 )
 from catalogs.catalog.new_columns import NewColumn, Provenance, check_names
 from catalogs.errors import ColumnNotFoundError, FormatError, nearest
-from catalogs.memory._stored import Stored
-from catalogs.memory.astropy_table import AstropyTable
+from catalogs.memory.astropy_table import AstropyTable, Stored
 from catalogs.parquet import dataset as parquet
 from catalogs.parquet.writer import new_table
 

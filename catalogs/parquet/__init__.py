@@ -1,16 +1,13 @@
 """Parquet files and folders: read, annotated and written.
 
-- `dataset`: Parquet catalogues: a file, a folder, a pattern; `name=value` folders are columns; unlike files get
-  common types.
-- `file`: One Parquet file as a partition: read in batches of exactly so many rows, annotated by appending.
+- `dataset`: Parquet: one file or a folder of files, in batches of their row groups.
 - `metadata`: What a Parquet file knows of its columns beyond names and types; and a new file from batches, which says
   the same.
-- `writer`: Annotated copies of Parquet files: the old bytes, the new columns behind them, one footer of both.
+- `writer`: Parquet files are written: annotated copies by copying bytes and appending columns, others anew.
 
 For this folder alone:
 
 - `_footer`: Parquet footers: read, checked and merged, so that columns are added without touching the old ones.
-- `_pages`: Pages of a Parquet file: their headers, and the checksums (CRC-32) that writers may put there.
 """
 
-__all__ = ["dataset", "file", "metadata", "writer"]
+__all__ = ["dataset", "metadata", "writer"]

@@ -14,71 +14,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from catalogs.errors import DamagedFileError, FormatError
-from catalogs.files.folders import open_bytes
+from catalogs.files.reading import open_bytes
 from catalogs.remote.remote_file import RemoteFile
-
-__all__ = [
-    "BINARY",
-    "BLOOM",
-    "CHILDREN",
-    "CHUNK_OFFSET",
-    "CODEC",
-    "COLUMNS",
-    "COLUMN_INDEX",
-    "COLUMN_ORDERS",
-    "COMPRESSED",
-    "DATA_PAGE",
-    "DICTIONARY_PAGE",
-    "ENCODING_STATS",
-    "ENCRYPTED",
-    "ENCRYPTION",
-    "FILE_PATH",
-    "GROUP_OFFSET",
-    "I32",
-    "I64",
-    "INDEX_PAGE",
-    "KEY",
-    "KEY_VALUES",
-    "LIST",
-    "LOCATIONS",
-    "MAGIC",
-    "METADATA",
-    "NAME",
-    "OFFSET_INDEX",
-    "PAGES",
-    "PAGE_COMPRESSED",
-    "PAGE_CRC",
-    "PLACE",
-    "ROWS",
-    "ROW_GROUPS",
-    "SCHEMA",
-    "SIZE_STATISTICS",
-    "SORTED_BY",
-    "SORTING",
-    "STRUCT",
-    "TOTAL_BYTES",
-    "TOTAL_COMPRESSED",
-    "UNCOMPRESSED",
-    "VALUE",
-    "VALUES",
-    "Chunk",
-    "Footer",
-    "Items",
-    "MalformedError",
-    "Struct",
-    "damaged",
-    "decode",
-    "encode",
-    "key_values",
-    "merge",
-    "moved",
-    "outline",
-    "outline_and_end",
-    "parse_footer",
-    "read_chunks",
-    "read_footer",
-    "single_chunk",
-]
 
 # The numbers of a Parquet footer's fields, of those that copies have to do with, by their structures.
 #
@@ -596,7 +533,9 @@ def merge(
     `changed` replace old ones in their place or are added, those of None go; all others stay as they are.
     """
     groups = zip(old.metadata.list(ROW_GROUPS), chunks, strict=True)
-    metadata = old.metadata.replace(SCHEMA, LIST, joined_schema(old.metadata, schema))
+    (root, *elements), (other, *more) = old.metadata.list(SCHEMA), schema.list(SCHEMA)
+    root = root.replace(CHILDREN, I32, root.get(CHILDREN, 0) + other.get(CHILDREN, 0))
+    metadata = old.metadata.replace(SCHEMA, LIST, Items(STRUCT, [root, *elements, *more]))
     metadata = metadata.replace(ROW_GROUPS, LIST, Items(STRUCT, [joined_group(g, c) for g, c in groups]))
     entries = Items(STRUCT, replaced(old.metadata.list(KEY_VALUES), changed))
     metadata = metadata.replace(KEY_VALUES, LIST, entries)
@@ -606,13 +545,6 @@ def merge(
         metadata = metadata.replace(COLUMN_ORDERS, LIST, Items(STRUCT, orders))
     data = encode(metadata)
     return data + len(data).to_bytes(4, "little") + MAGIC
-
-
-def joined_schema(old: Struct, new: Struct) -> Items:
-    """Return the schema, depth first: a root with the children of both, then these."""
-    (root, *elements), (other, *more) = old.list(SCHEMA), new.list(SCHEMA)
-    children = root.get(CHILDREN, 0) + other.get(CHILDREN, 0)
-    return Items(STRUCT, [root.replace(CHILDREN, I32, children), *elements, *more])
 
 
 def joined_group(old: Struct, chunks: Sequence[Struct]) -> Struct:

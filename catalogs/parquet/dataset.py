@@ -1,24 +1,47 @@
-"""Parquet catalogues: a file, a folder, a pattern; `name=value` folders are columns; unlike files get common types."""
+"""Parquet: one file or a folder of files, in batches of their row groups."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from io import BufferedIOBase
+from itertools import groupby, islice
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from catalogs.arrays.values import common_type
-from catalogs.catalog.catalog import Catalog, Column
+from catalogs.arrays.values import common_type, is_text
+from catalogs.catalog.catalog import (
+    BATCH_ROWS,
+    Annotation,
+    Catalog,
+    Column,
+    each_batch,
+    exactly,
+    require_same_units,
+)
 from catalogs.catalog.earlier_columns import annotated_names
-from catalogs.catalog.same_units import require_same_units
-from catalogs.errors import FormatError
-from catalogs.files.folders import HiveValue, expand, files_below, hive_constants, open_bytes
-from catalogs.parquet._footer import ENCRYPTED, MAGIC
-from catalogs.parquet.file import FORMAT, ParquetPartition, describe, open_file
-from catalogs.parquet.metadata import DESCRIPTIONS, columns_of
+from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError, nearest
+from catalogs.files.reading import (
+    HiveValue,
+    expand,
+    files_below,
+    hive_constants,
+    missing,
+    open_bytes,
+    require_file,
+    stamp,
+)
+from catalogs.metadata.astropy_header import ASTROPY, masked, masks_of
+from catalogs.parquet._footer import ENCRYPTED, MAGIC, damaged, read_footer
+from catalogs.parquet.metadata import ARROW, DESCRIPTIONS, columns_of, recorded_provenance
+from catalogs.parquet.writer import Kept, append_columns, new_table, wrong_page
 from catalogs.remote.remote_file import RemoteFile
 
 __all__ = [
@@ -29,6 +52,7 @@ __all__ = [
     "View",
     "check_no_log",
     "check_none_wrapped",
+    "describe",
     "is_parquet",
     "open",
     "open_file",
@@ -36,6 +60,279 @@ __all__ = [
     "open_remote",
     "sniff",
 ]
+
+
+FORMAT = "parquet"
+
+READ_BUFFER = 1 << 18
+"""Bytes of a column chunk read at a time, so that a row group of any size is streamed."""
+
+LARGEST_TEXTS = 3 << 27
+"""Bytes that the texts of a batch may take."""
+LARGEST_PIECE = 1 << 26
+"""Bytes that the texts of a piece of a batch may take, where their dictionary tells."""
+TEXT_ROWS = 4096
+"""Rows of a piece with texts of a dictionary; larger ones are not read faster."""
+
+
+@dataclass(frozen=True)
+class ParquetPartition:
+    """One Parquet file.
+
+    `constants` are the columns that its folders' names give it; `absent` those that other files of the catalogue
+    have, which are null here; `types` those of another type there (int64 for its int32, text for its nulls).  Of a
+    `remote` file, `path` is the name that its copy takes.  `row_groups` are those that are read, None for all.
+    Where pages are `checked`, one with another checksum than it states is an error.
+    """
+
+    path: Path
+    key: str
+    n_rows: int
+    counted: bool = True
+    constants: Mapping[str, HiveValue] = field(default_factory=dict)
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    absent: frozenset[str] = frozenset()
+    kept: Kept | None = None
+    remote: RemoteFile | None = None
+    row_groups: tuple[int, ...] | None = None
+    checked: bool = True
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the file."""
+        return self.remote.n_bytes if self.remote else self.path.stat().st_size
+
+    def content(self) -> AbstractContextManager[BufferedIOBase]:
+        """Open the file's bytes."""
+        return self.remote.open() if self.remote else open_bytes(self.path)
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, exactly `rows` rows at a time (fewer in the last), dictionaries decoded."""
+        stored = dict.fromkeys(c for c in columns if c not in self.constants and c not in self.absent)
+        with opened(self.remote or self.path, checked=self.checked) as file:
+            schema = file.schema_arrow  # made anew each time it is asked for
+            known = dict(zip(schema.names, schema.types, strict=True))
+            for name in stored:
+                if name not in known:
+                    raise ColumnNotFoundError(
+                        f"{self.remote or self.path} has no column '{name}'; {nearest(name, list(known))}"
+                    )
+            text = (file.metadata.metadata or {}).get(ASTROPY.encode(), b"").decode("utf-8", "replace")
+            masks = {name: mask for name, mask in masks_of(text).items() if name in stored and mask in known}
+            # Without any stored column there is nothing to count rows by.
+            wanted = dict.fromkeys([*stored, *masks.values()]) or list(known)[:1]
+            for batch in exactly(self.pieces(file, {name: known[name] for name in wanted}, rows), rows):
+                yield self.selected(batch, columns, masks)
+
+    def pieces(
+        self, file: pq.ParquetFile, columns: Mapping[str, pa.DataType], rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield some or all of a batch's rows; CatalogError where the texts of a batch are too long together.
+
+        Few bytes may stand for very many long texts, so of these few rows are read at a time.
+        """
+        groups = range(file.metadata.num_row_groups) if self.row_groups is None else self.row_groups
+        types = {n: t.value_type if pt.is_dictionary(t) else t for n, t in columns.items()}
+        flat = [name for name, datatype in types.items() if is_text(datatype)]
+        nested = [name for name, datatype in types.items() if pt.is_nested(datatype)]
+        most = min(rows, TEXT_ROWS) if flat or nested else rows
+        n = n_bytes = 0
+        for at_once, some in self.grouped(file, groups, flat, most):
+            for piece in file.iter_batches(at_once, row_groups=some, columns=list(columns)):
+                for name in (*flat, *nested):  # pyarrow reads texts that are not UTF-8
+                    try:
+                        piece.column(name).validate(full=True)
+                    except pa.ArrowInvalid as error:
+                        raise damaged(
+                            self.remote or self.path, f"the column '{name}' holds {error}"
+                        ) from None
+                texts = {name: piece.column(name).nbytes for name in flat}
+                n, n_bytes = n + piece.num_rows, n_bytes + sum(texts.values())
+                if n_bytes > LARGEST_TEXTS:
+                    raise CatalogError(
+                        f"{self.remote or self.path}: {n:,} rows have texts of {n_bytes:,} bytes, those of "
+                        f"'{max(texts, key=texts.__getitem__)}' the longest, expected at most {LARGEST_TEXTS:,} bytes "
+                        "in the rows that are read at a time; write the file without that column"
+                    )
+                yield piece
+                if n >= rows:
+                    n, n_bytes = n % rows, 0
+
+    def grouped(
+        self, file: pq.ParquetFile, groups: Iterable[int], texts: list[str], most: int
+    ) -> Iterator[tuple[int, list[int]]]:
+        """Yield row groups with the number of their rows that are read at a time: fewer where texts may be long."""
+        if not texts or self.remote is not None:
+            yield most, list(groups)
+            return
+        with opened(self.path, checked=self.checked, dictionaries=texts, metadata=file.metadata) as encoded:
+
+            def at_once(group: int) -> int:
+                longest = 1
+                for name in texts:
+                    with suppress(OSError):  # "Not yet implemented": an encoding that has no dictionary
+                        for first in islice(encoded.iter_batches(1, row_groups=[group], columns=[name]), 1):
+                            if pt.is_dictionary(first.column(name).type):
+                                lengths = pc.binary_length(first.column(name).dictionary)
+                                longest = max(longest, pc.max(lengths).as_py() or 1)
+                return max(1, min(most, LARGEST_PIECE // longest))
+
+            for number, some in groupby(groups, at_once):
+                yield number, list(some)
+
+    def verified(self) -> tuple[ParquetPartition, str | None, bool]:
+        """Verify the checksums of all pages; of a remote file those of the pages that are read, when they are."""
+        wrong = None if self.remote else wrong_page(self.path, stamp(self.path))
+        return (replace(self, checked=False) if wrong else self), wrong, bool(wrong)
+
+    def divided(self, rows: int) -> list[ParquetPartition]:
+        """Return parts to be read, of whole row groups that together have so many rows or more."""
+        if self.remote is not None or self.n_rows <= rows:
+            return [self]
+        with opened(self.path) as file:
+            sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+        found: list[ParquetPartition] = []
+        first, n = 0, 0
+        for i, size in enumerate(sizes):
+            n += size
+            if n >= rows or i == len(sizes) - 1:
+                found.append(replace(self, row_groups=tuple(range(first, i + 1)), n_rows=n))
+                first, n = i + 1, 0
+        return found or [self]
+
+    def selected(
+        self, batch: pa.RecordBatch, columns: Sequence[str], masks: Mapping[str, str]
+    ) -> pa.RecordBatch:
+        """Return the named columns of a batch, constants among them."""
+        if not columns:
+            return batch.select([])
+        return pa.record_batch([self.values(batch, c, masks) for c in columns], names=list(columns))
+
+    def values(self, batch: pa.RecordBatch, name: str, masks: Mapping[str, str]) -> pa.Array:
+        """Return one column of a batch, decoded, masked, of the catalogue's type."""
+        if name in self.constants:
+            return pa.repeat(pa.scalar(self.constants[name], self.types.get(name)), batch.num_rows)
+        if name in self.absent:
+            return pa.nulls(batch.num_rows, self.types.get(name, pa.null()))
+        array = batch.column(name)
+        while pt.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if name in masks:
+            array = masked(array, batch.column(masks[name]))
+        return self.cast(array, name) if name in self.types else array
+
+    def cast(self, array: pa.Array, name: str) -> pa.Array:
+        """Return values of a column as those of the catalogue's type, which hold them exactly."""
+        try:
+            return array.cast(self.types[name])
+        except pa.ArrowInvalid as error:
+            raise FormatError(
+                f"{self.remote or self.path}: '{name}' is {array.type} in this file but {self.types[name]} "
+                f"in the whole catalogue, and some values cannot be converted ({error}); write it with one "
+                "type in all files, or open the files one by one"
+            ) from None
+
+    def keeping(self, columns: Sequence[str], *, slim: bool = False) -> ParquetPartition:
+        """Return the partition of which annotated copies keep only those columns and, if `slim`, no words of others."""
+        return replace(self, kept=Kept(frozenset(columns), slim))
+
+    def write_annotated(self, out: Path, annotation: Annotation) -> None:
+        """Write a copy with the new columns to `out`, streamed and atomic; old columns keep their bytes."""
+        with self.remote.fetched(out.parent) if self.remote else nullcontext(self.path) as path:
+            here = replace(self, path=path, remote=None)
+            known = open_file(path)
+            if known.n_rows != self.n_rows:
+                raise DamagedFileError(
+                    f"{self.remote or path} has {known.n_rows:,} rows, but had {self.n_rows:,} when it was "
+                    "opened; open it again when it is complete"
+                )
+            # Converted in the threads: texts in Arrow take a fifth of the memory of those in NumPy.
+            computed = each_batch(
+                here.batches(annotation.read, annotation.rows),
+                lambda batch: new_table(annotation.compute(batch), annotation.columns),
+                annotation,
+            )
+            with closing(computed):
+                append_columns(
+                    path,
+                    out,
+                    annotation.columns,
+                    computed,
+                    old=known.columns,
+                    provenance=annotation.provenance,
+                    kept=self.kept,
+                    threads=annotation.threads,
+                )
+
+
+def open_file(path: Path, *, key: str | None = None, counted: bool = True) -> Catalog:
+    """Open one file as a catalogue of one partition."""
+    metadata, schema, pairs = describe(path)
+    partition = ParquetPartition(path, key or path.name, metadata.num_rows, counted)
+    return Catalog(FORMAT, path, columns_of(schema, pairs), (partition,), pairs)
+
+
+def describe(place: Path | RemoteFile) -> tuple[pq.FileMetaData, pa.Schema, dict[str, str]]:
+    """Return what a file's footer says: its metadata, Arrow schema and key-value pairs."""
+    with opened(place) as file:
+        metadata, schema = file.metadata, file.schema_arrow
+    if twice := sorted(name for name, times in Counter(schema.names).items() if times > 1):
+        raise FormatError(f"{place} has several columns called {twice}; expected each name once: rename them")
+    pairs = {
+        k.decode("utf-8", "replace"): v.decode("utf-8", "replace")
+        for k, v in (metadata.metadata or {}).items()
+        if k != ARROW.encode()  # The schema states it more precisely.
+    }
+    return metadata, schema, pairs | recorded_provenance(pairs)
+
+
+def check_counts(place: Path | RemoteFile, metadata: pq.FileMetaData) -> None:
+    """Raise CatalogError where a footer's number of rows is not that of its row groups: what plans by it goes wrong."""
+    counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    if metadata.num_rows != sum(counts) or min(counts, default=0) < 0:
+        raise damaged(
+            place, f"its footer counts {metadata.num_rows:,} rows, and {sum(counts):,} in its row groups"
+        )
+
+
+@contextmanager
+def opened(
+    place: Path | RemoteFile,
+    *,
+    checked: bool = True,
+    dictionaries: Sequence[str] = (),
+    metadata: pq.FileMetaData | None = None,
+) -> Iterator[pq.ParquetFile]:
+    """Open a file for streaming; what goes wrong while it is read is said in our words.
+
+    Columns named as `dictionaries` are not decoded; `metadata` are the file's, where they are known.
+    """
+    try:
+        with place.open() if isinstance(place, RemoteFile) else nullcontext(require_file(place)) as source:
+            options = {"buffer_size": READ_BUFFER, "pre_buffer": False, "page_checksum_verification": checked}
+            with pq.ParquetFile(
+                source, read_dictionary=list(dictionaries), metadata=metadata, **options
+            ) as file:
+                if metadata is None:
+                    check_counts(place, file.metadata)
+                yield file
+    except pa.ArrowNotImplementedError as error:
+        raise FormatError(
+            f"{place} uses a feature of Parquet that pyarrow cannot read: {error}; write it again without that feature"
+        ) from error
+    except FileNotFoundError:
+        raise missing(Path(str(place))) from None
+    except UnicodeDecodeError as error:
+        raise damaged(place, f"{error.object!r}, a name in it, is not UTF-8 text") from error
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise CatalogError(
+                f"{place} cannot be read: {error.strerror or error}; check the disk"
+            ) from error
+        if isinstance(place, Path):
+            read_footer(place)  # If the footer is damaged, this tells what is wrong with it.
+        raise damaged(place, str(error)) from error
+
 
 # Which files of a folder are Parquet, and which folders are no catalogue though they hold such files.
 
@@ -277,7 +574,11 @@ def opened_together(root: Path, keys: Sequence[str], files: Sequence[Path | Remo
     constants = hive_constants(keys)
     hive = hive_types(constants, {c.name for c in columns})
     for place, (_, kind), folder_values in zip(files, rows_and_kinds, constants, strict=True):
-        check_folders(place, folder_values, views[kind])
+        for name in views[kind].absent.intersection(folder_values):
+            raise FormatError(
+                f"{place} is in a folder '{name}={folder_values[name]}' and has no column '{name}', but other "
+                "files of the catalogue have this column; write the column into all files, or leave it out of all"
+            )
     partitions = tuple(
         ParquetPartition(
             root / key,
@@ -300,15 +601,6 @@ def add_file(union: Union, place: Path | RemoteFile) -> tuple[int, int]:
     """Add a file to a union; return the number of its rows, and of its kind."""
     metadata, schema, pairs = describe(place)
     return metadata.num_rows, union.add(place, schema, pairs, empty=not metadata.num_rows)
-
-
-def check_folders(place: Path | RemoteFile, folder_values: Mapping[str, HiveValue], view: View) -> None:
-    """Raise FormatError where a file's folders name a column that it lacks and others have."""
-    for name in view.absent.intersection(folder_values):
-        raise FormatError(
-            f"{place} is in a folder '{name}={folder_values[name]}' and has no column '{name}', but other "
-            "files of the catalogue have this column; write the column into all files, or leave it out of all"
-        )
 
 
 def hive_types(constants: Sequence[Mapping[str, HiveValue]], stored: set[str]) -> dict[str, pa.DataType]:

@@ -1,16 +1,14 @@
-"""Annotated copies of Parquet files: the old bytes, the new columns behind them, one footer of both.
-
-Columns that stay are copied without decoding, with their indexes and Bloom filters.  New columns are encoded in memory
-by pyarrow.
-"""
+"""Parquet files are written: annotated copies by copying bytes and appending columns, others anew."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby
 from os import SEEK_END
 from pathlib import Path
@@ -22,12 +20,11 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from catalogs.arrays.texts import text_array
-from catalogs.catalog.catalog import Column
-from catalogs.catalog.computing import in_order
+from catalogs.catalog.catalog import Column, in_order
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import DamagedFileError
 from catalogs.files.atomic import atomic_path
-from catalogs.files.folders import open_bytes
+from catalogs.files.reading import Stamp, check_unchanged, open_bytes
 from catalogs.parquet._footer import (
     BLOOM,
     CHILDREN,
@@ -48,6 +45,8 @@ from catalogs.parquet._footer import (
     METADATA,
     NAME,
     OFFSET_INDEX,
+    PAGE_COMPRESSED,
+    PAGE_CRC,
     PAGES,
     PLACE,
     ROW_GROUPS,
@@ -70,7 +69,9 @@ from catalogs.parquet._footer import (
     key_values,
     merge,
     moved,
+    outline_and_end,
     parse_footer,
+    read_chunks,
     read_footer,
     single_chunk,
 )
@@ -88,7 +89,72 @@ __all__ = [
     "pages_extent",
     "without",
     "write_chunks",
+    "wrong_page",
 ]
+
+# https://parquet.apache.org/docs/file-format/data-pages/checksumming/
+
+HEADERS = (1 << 10, 1 << 16, 1 << 20)
+"""Bytes within which the header of a page is expected: statistics in it may be long."""
+SUMMED_AT_ONCE = 1 << 22
+CRC = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class Page:
+    """Where the bytes of a page are, and their checksum, None where none is stated."""
+
+    start: int
+    end: int
+    crc: int | None
+
+
+@lru_cache(maxsize=64)
+def wrong_page(path: Path, expected: Stamp) -> str | None:
+    """Return which page of a file has another checksum than its header states, None where none has."""
+    check_unchanged(path, expected)
+    with open_bytes(path) as stream:
+        for chunk in read_chunks(stream, path):
+            for page in pages(stream, *pages_extent(chunk.column)):
+                if page.crc is None:
+                    break  # writers state it of all pages of a column or of none
+                if (found := crc(stream, page)) != page.crc:
+                    found_there = f"the page at byte {page.start:,} has the CRC {found:08x}"
+                    return f"{path}: {found_there}, expected {page.crc:08x} by its header"
+    return None
+
+
+def pages(stream: IO[bytes], at: int, end: int) -> Iterator[Page]:
+    """Yield the pages of a column chunk, up to the first whose header cannot be read."""
+    while at < end:
+        for size in HEADERS:
+            stream.seek(at)
+            try:
+                fields, n_bytes = outline_and_end(stream.read(size))
+                break
+            except MalformedError:
+                continue
+        else:
+            return
+        kind, size = fields.get(PAGE_COMPRESSED, (I32, -1))
+        if kind != I32 or size < 0 or at + n_bytes + size > end:
+            return
+        stated = fields[PAGE_CRC][1] & CRC if PAGE_CRC in fields else None
+        yield Page(at + n_bytes, at + n_bytes + size, stated)
+        at += n_bytes + size
+
+
+def crc(stream: IO[bytes], page: Page) -> int:
+    """Return the checksum of a page's bytes."""
+    stream.seek(page.start)
+    value, left = 0, page.end - page.start
+    while left and (piece := stream.read(min(left, SUMMED_AT_ONCE))):
+        value, left = zlib.crc32(piece, value), left - len(piece)
+    return value
+
+
+# Columns that stay are copied without decoding, with their indexes and Bloom filters.  New columns are encoded in
+# memory by pyarrow.
 
 # Column chunks of new columns, encoded in memory by pyarrow: each as a file of its own, less its footer.
 #
@@ -128,10 +194,6 @@ class Chunks:
     path: Path
     schema: pa.Schema
     compression: str
-
-    def schema_metadata(self) -> Struct:
-        """Return the metadata of a file that has the new columns and no rows."""
-        return self.file(self.schema, None, whole=True)[1].metadata
 
     def encode(self, column: tuple[Piece, int, pa.ChunkedArray]) -> Encoded:
         """Return one column of a piece as it is stored."""
@@ -445,7 +507,9 @@ def append_columns(
         parts = exactly(computed, [piece.n_rows for piece in pieces])
         with closing(in_order(columns_of(pieces, parts, schema), chunks.encode, threads)) as encoded:
             written = write_chunks(encoded, stream, len(footer.row_groups), out.parent)
-        stream.write(merge(footer, chunks.schema_metadata(), written, changed))
+        stream.write(
+            merge(footer, chunks.file(chunks.schema, None, whole=True)[1].metadata, written, changed)
+        )
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from catalogs.arrays.values import batch_values, is_real, is_text
 from catalogs.catalog.catalog import Catalog, Column, Element
 from catalogs.column_names import Naming, column_names
 from catalogs.profile.columns import Choice, ColumnProfile, Profile, as_number_column, not_numbers, profile
-from catalogs.sky.neighbours import NeighbourCounter
-from catalogs.sky.positions import PositionUnit, is_position, positions
+from catalogs.sky.positions import NeighbourCounter, PositionUnit, is_position, positions
 
 __all__ = [
     "OtherPosition",
@@ -266,7 +265,11 @@ def suspected_sentinels(profile: Profile, name: str) -> list[Suspected]:
     """
     profile = as_number_column(profile, name)
     column = profile.columns[name]
-    if not column.is_number or column.minimum == column.maximum or _coordinate(column):
+    if (
+        not column.is_number
+        or column.minimum == column.maximum
+        or (column.column.ucd or "").lower().startswith(COORDINATES)
+    ):
         return []
     return [*_repeated(profile, name), *_shifted(profile, name)]
 
@@ -370,10 +373,6 @@ def _stands_for_none(value: float, column: ColumnProfile) -> bool:
     if value == 0:
         return is_real(column.column.datatype) and about_a_magnitude(column.column)
     return value != -1 or column.distinct.estimate > MOST_CODES
-
-
-def _coordinate(column: ColumnProfile) -> bool:
-    return (column.column.ucd or "").lower().startswith(COORDINATES)
 
 
 def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
@@ -492,7 +491,7 @@ def bookkeeping(profile: Profile, name: str) -> bool:
 # The quality of a labelled catalogue: what is missing, constant, double, far out, or known to give the class away.
 #
 # Streamed, of bounded memory: counts of every row by `catalogs.profile.columns`, duplicates by the hashes of
-# `catalogs.arrays.texts` and the cells of `catalogs.sky.neighbours`, outliers and leaks in the sample.
+# `catalogs.arrays.texts` and the cells of `catalogs.sky.positions`, outliers and leaks in the sample.
 
 SAME_PLACE = 1.0
 """Arcseconds within which two rows are one object, or two in the same place."""

@@ -1,21 +1,16 @@
-"""Which files a URL means: one, those of a folder, or those that a pattern matches.
-
-Folders are looked through here, level by level: fsspec's own way passes over folders that it could not list, and files
-would seem to be gone.
-"""
+"""The files of a folder or a pattern at a URL."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from catalogs.errors import CatalogError, FormatError
-from catalogs.remote._http import web_client
 from catalogs.remote.remote_file import RemoteFile
 from catalogs.remote.urls import (
     file_name,
@@ -30,7 +25,54 @@ from catalogs.remote.urls import (
     tag_of,
 )
 
-__all__ = ["Listing", "Place", "as_it_is_now", "local_path", "remote_listing"]
+__all__ = ["Listing", "Place", "as_it_is_now", "local_path", "remote_listing", "web_client"]
+
+# What a user's fsspec configuration says of `client_kwargs` stands above this.
+
+CONNECT = 30.0
+"""Seconds within which a server has to take a connection."""
+SILENCE = 60.0
+"""Seconds that a server may send nothing in the middle of an answer.  A whole answer may take as long as it does."""
+
+Client = Callable[..., Awaitable[Any]]
+
+
+@cache
+def web_client(within: tuple[str, ...]) -> Client:
+    """Return what makes the client of a file system, whose requests are not led out of `within`, if that names URLs."""
+
+    async def check(_: Any, __: Any, seen: Any) -> None:
+        """Refuse a redirection that leads elsewhere, before it is followed."""
+        answer = seen.response
+        named = answer.headers.get("Location") or answer.headers.get("URI") or ""
+        target = str(answer.url.join(type(answer.url)(named)))
+        if within and not any(is_below(target, root) for root in within):
+            answer.close()
+            raise CatalogError(
+                f"{shown(str(answer.url))} redirects to {shown(target)}, expected an address below "
+                f"{' or '.join(map(shown, within))}; ask for that address to be allowed, or fetch the file yourself"
+            )
+
+    async def client(**options: Any) -> Any:
+        import aiohttp  # noqa: PLC0415 -- fsspec has imported it; who reads no URL of the web does not wait for it
+
+        trace = aiohttp.TraceConfig()
+        trace.on_request_redirect.append(check)
+        # A file that is stored compressed, and said to be so, is wanted as it is stored.
+        headers = {"Accept-Encoding": "identity"} | dict(options.pop("headers", None) or {})
+        ours: dict[str, Any] = {
+            "timeout": aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=SILENCE),
+            "auto_decompress": False,
+            "trust_env": True,  # proxies, and the passwords of ~/.netrc
+        }
+        traces = [*options.pop("trace_configs", ()), trace]
+        return aiohttp.ClientSession(headers=headers, trace_configs=traces, **(ours | options))
+
+    return client
+
+
+# Folders are looked through here, level by level: fsspec's own way passes over folders that it could not list, and
+# files would seem to be gone.
 
 WHOLE = ("hats.properties", "properties", "collection.properties")
 """Files that tell a HATS catalogue."""
@@ -167,9 +209,12 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...], *, hats: bool)
         root = path.rstrip("/")
         refuse_other_than_page(filesystem, url, path, suffixes)
         paths = list(below(filesystem, path, DEEPEST))
-        if is_hats(paths, root):
+        if any(key_below(p, root) in WHOLE for p in paths):
             if not hats:
-                refuse_hats(url)
+                raise FormatError(
+                    f"{shown(url)} is a HATS catalogue, which can be read from a local folder only; fetch it first, or "
+                    "open the Parquet files below its folder dataset, without its margins"
+                )
             return inside(root, [Place(filesystem, p, key_below(p, root)) for p in paths], "hats")
         paths = [p for p in paths if p.lower().endswith(suffixes) and is_data(key_below(p, root))]
     else:
@@ -178,7 +223,9 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...], *, hats: bool)
 
         matches = re.compile(glob_translate(plain)).fullmatch
         page = f"{root}/" if is_web(url) else root
-        paths = [p for p in below(filesystem, page, depth_of(plain[len(root) :])) if matches(p)]
+        folders = plain[len(root) :]
+        depth = DEEPEST if "**" in folders else folders.count("/")
+        paths = [p for p in below(filesystem, page, depth) if matches(p)]
     if not paths:
         raise FormatError(f"{shown(url)} holds no catalogue; expected names ending in {', '.join(suffixes)}")
     kind = "folder" if wild is None else "pattern"
@@ -196,11 +243,6 @@ def wild_at(path: str, url: str) -> int | None:
     """Return where in a path a pattern's first wild card is, None where it has none; a host's [::1] is no such."""
     start = path.find("/", path.find("://") + 3) if is_web(url) else 0
     return min((at for c in "*[" if (at := path.find(c, max(0, start))) >= 0), default=None)
-
-
-def depth_of(pattern: str) -> int:
-    """Return how many folders deep a pattern reaches."""
-    return DEEPEST if "**" in pattern else pattern.count("/")
 
 
 def below(filesystem: Any, folder: str, depth: int) -> Iterator[str]:
@@ -243,19 +285,6 @@ def refuse_other_than_page(filesystem: Any, url: str, path: str, suffixes: tuple
             f"{shown(url)} is {kind} of {size:,} bytes, which is neither a page that lists files nor a file that can "
             f"be read at a URL; expected names ending in {', '.join(suffixes)}, or a folder; fetch it"
         )
-
-
-def is_hats(paths: Iterable[str], root: str) -> bool:
-    """Say whether files are those of a HATS catalogue."""
-    return any(key_below(path, root) in WHOLE for path in paths)
-
-
-def refuse_hats(url: str) -> None:
-    """Raise that a HATS catalogue cannot be opened where it is."""
-    raise FormatError(
-        f"{shown(url)} is a HATS catalogue, which can be read from a local folder only; fetch it first, or "
-        "open the Parquet files below its folder dataset, without its margins"
-    )
 
 
 def reached(url: str, within: tuple[str, ...]) -> tuple[Any, str]:

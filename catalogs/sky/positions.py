@@ -1,27 +1,26 @@
-"""Positions on the sky in degrees, from columns in degrees, radians, sexagesimal text, or hours beside degrees.
-
-The unit is the one stated, else the column's own, else by what the column holds: text is sexagesimal, numbers
-are degrees.  A unit that cannot be read is refused, since a wrong position is worse than none.
-Shapes: n rows.
-"""
+"""Positions on the sky: their columns, their neighbours, and where surveys show them."""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import product
+from typing import Any, Final, Literal
+from urllib.parse import urlencode
 
 import numpy as np
-import scipy  # its modules load when used
+import scipy
 from numpy.typing import NDArray
 
-from catalogs.arrays.texts import holds_text, name_words, numbers_of, words_of
+from catalogs.arrays.texts import FULL, hashed, holds_text, name_words, numbers_of, words_of
 from catalogs.arrays.values import is_real, is_text
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.column_names import column_names
 from catalogs.errors import CatalogError
 
 __all__ = [
+    "NeighbourCounter",
     "PositionUnit",
     "Positions",
     "find_position_columns",
@@ -31,11 +30,128 @@ __all__ = [
     "near_others",
     "position_unit",
     "positions",
+    "survey_links",
     "unit_of_position",
 ]
 
-Array = np.ndarray[Any, Any]
+
+ZOOM: Final = 15
+FIELD: Final = 0.05
+"""Width of the field that Aladin Lite shows, in degrees."""
+
+
+def survey_links(ra: float, dec: float) -> dict[str, str]:
+    """Return the pages of sky surveys that show a position, in degrees, by their names; none where it is unknown."""
+    if not (math.isfinite(ra) and math.isfinite(dec)):
+        return {}
+    layer = urlencode({"ra": f"{ra:.6f}", "dec": f"{dec:.6f}", "layer": "ls-dr10", "zoom": ZOOM})
+    target = urlencode({"target": f"{ra:.6f} {dec:+.6f}", "fov": FIELD})
+    return {
+        "Legacy Survey": f"https://www.legacysurvey.org/viewer?{layer}",
+        "Aladin Lite": f"https://aladin.cds.unistra.fr/AladinLite/?{target}",
+    }
+
+
+# Space around the unit sphere is divided into cubic cells, so that the poles and 0h need no special treatment.  An
+# object belongs to the cell that it is in.  It is also a guest in each other cell that is nearer than the radius, so
+# that a pair across an edge is found.  Only the cells with the smallest hashes are kept, fewer of them whenever there
+# are too many objects, but each with all of its objects: so the kept cells are a random sample of the sky ("distinct
+# sampling", Gibbons 2001, VLDB, of places). Shapes: n rows, P places.
+
 Floats = NDArray[np.float64]
+Hashes = NDArray[np.uint64]
+
+CAPACITY = 200_000
+"""Most places that are kept; they take 10 MB."""
+CELLS = 60.0
+"""Size of a cell in radii, so that few objects are guests anywhere."""
+
+
+class NeighbourCounter:
+    """Counts rows with another row within `radius` arcseconds; exact up to `capacity` places, an estimate beyond."""
+
+    def __init__(self, radius: float = 1.0, capacity: int = CAPACITY) -> None:
+        self.capacity = capacity
+        self.halvings = 0
+        self._chord = 2 * np.sin(np.radians(radius / 3600) / 2)
+        self._place: Floats = np.empty((0, 3))
+        self._key: Hashes = np.empty(0, dtype=np.uint64)  # hash of place and cell together
+        self._cell: Hashes = np.empty(0, dtype=np.uint64)
+        self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._owned: NDArray[np.bool_] = np.empty(0, dtype=bool)
+
+    def add(self, ra: Floats, dec: Floats) -> None:
+        """Count rows (n,), positions in degrees, all known."""
+        lon, lat = np.radians(ra), np.radians(dec)
+        place = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
+        size = CELLS * self._chord
+        own = np.floor(place / size).astype(np.int64)
+        ends = [np.floor((place + side * self._chord) / size).astype(np.int64) for side in (-1, 1)]
+        self._keep(place, own, owned=True)
+        for corner in product((0, 1), repeat=3):
+            cell = np.stack([ends[side][:, axis] for axis, side in enumerate(corner)], axis=1)
+            self._keep_guests(place, cell, own, ends, corner)
+        while len(self._key) > self.capacity:
+            self.halvings += 1
+            kept = self._cell <= FULL >> self.halvings
+            self._place, self._key, self._cell = self._place[kept], self._key[kept], self._cell[kept]
+            self._rows, self._owned = self._rows[kept], self._owned[kept]
+
+    def _keep_guests(
+        self, place: Floats, cell: Any, own: Any, ends: list[Any], corner: tuple[int, ...]
+    ) -> None:
+        """Keep rows as guests of the cell at a corner of the cube around them, unless an earlier corner had it."""
+        other = (cell != own).any(axis=1)
+        for axis, side in enumerate(corner):
+            # Where the cube does not cross an edge along an axis, the upper corner is in the same cell as the lower
+            # one.
+            other &= (ends[0][:, axis] != ends[1][:, axis]) | (side == 0)
+        if other.any():
+            self._keep(place[other], cell[other], owned=False)
+
+    def _keep(self, place: Floats, cell: Any, *, owned: bool) -> None:
+        hashes = _combined(*(hashed(cell[:, axis]) for axis in range(3)))
+        kept = hashes <= FULL >> self.halvings
+        place, hashes = place[kept], hashes[kept]
+        key = _combined(*(hashed(place[:, axis]) for axis in range(3)), hashes)
+        joined = np.concatenate([self._key, key])
+        distinct_keys, first, inverse = np.unique(joined, return_index=True, return_inverse=True)
+        rows = np.concatenate([self._rows, np.ones(len(key), dtype=np.int64)])
+        self._rows = np.bincount(inverse.ravel(), weights=rows, minlength=len(distinct_keys)).astype(np.int64)
+        self._key = distinct_keys
+        self._place = np.concatenate([self._place, place])[first]
+        self._cell = np.concatenate([self._cell, hashes])[first]
+        self._owned = np.concatenate([self._owned, np.full(len(key), owned)])[first]
+
+    @property
+    def near_another(self) -> int:
+        """Number of rows with another row within the radius or at the same place."""
+        if not self._owned.any():
+            return 0
+        # Each place is in the tree once, whatever its cells, and is its own nearest neighbour: so the second nearest
+        # counts.
+        places = np.unique(self._place, axis=0)
+        distance, _ = scipy.spatial.KDTree(places).query(
+            self._place[self._owned], k=2, distance_upper_bound=self._chord * (1 + 1e-12)
+        )
+        near = np.isfinite(np.asarray(distance)[:, 1]) | (self._rows[self._owned] > 1)
+        return int(self._rows[self._owned][near].sum()) << self.halvings
+
+
+def _combined(*hashes: Hashes) -> Hashes:
+    """Return one hash (n,) that depends on several hashes and their order."""
+    total = hashes[0]
+    for other in hashes[1:]:
+        total = hashed(total * np.uint64(0x9E3779B97F4A7C15) + other)
+    return total
+
+
+# The unit is the one stated, else the column's own, else by what the column holds: text is sexagesimal, numbers
+# are degrees.  A unit that cannot be read is refused, since a wrong position is worse than none.
+# Shapes: n rows.
+
+Array = np.ndarray[Any, Any]
+
 PositionUnit = Literal["deg", "rad", "sexagesimal", "hours"]
 """Hours: right ascensions in decimal hours, 15 degrees each, beside declinations in degrees, as HyperLEDA has them."""
 

@@ -19,28 +19,7 @@ import pyarrow.types as pt
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import DamagedFileError, FormatError, brief
 from catalogs.files.atomic import atomic_path
-from catalogs.files.compressed import reading, writing_like
-
-__all__ = [
-    "COMMENT",
-    "DELIMITERS",
-    "HEAD_BYTES",
-    "Block",
-    "Dialect",
-    "Values",
-    "append_values",
-    "blocks",
-    "common_width",
-    "fields",
-    "find_dialect",
-    "has_no_names",
-    "is_data",
-    "is_value",
-    "quoted",
-    "unnamed",
-    "value_lines",
-    "words_of_line",
-]
+from catalogs.files.reading import reading, writing_like
 
 # Whether the first line of a text table holds names, or is an object like the others.
 
@@ -282,7 +261,9 @@ def fields(record: str, delimiter: str) -> list[str]:
 def find_dialect(head: Iterable[bytes], path: Path, encoding: str) -> Dialect:
     """Return the dialect of the first records: delimiter, and where the names stand."""
     texts = [r.decode(encoding, "replace") for r in head]
-    rows = [i for i, r in enumerate(texts) if is_data(head_bytes(r))][:HEAD_RECORDS]
+    rows = [i for i, r in enumerate(texts) if is_data(r.lstrip(BYTE_ORDER_MARK).encode("utf-8", "replace"))][
+        :HEAD_RECORDS
+    ]
     if not texts and path.stat().st_size:
         raise FormatError(
             f"{path} begins with a line of more than {HEAD_BYTES >> 10} kB, expected a shorter line of column names, "
@@ -318,11 +299,6 @@ def require_described(lines: list[str], path: Path) -> None:
             "between values, or a line of names and as many words in every line below; put the ReadMe of a "
             "CDS table beside the file, or write such a description above it"
         )
-
-
-def head_bytes(text: str) -> bytes:
-    """Return a line's first characters as bytes, without a byte-order mark."""
-    return text.lstrip(BYTE_ORDER_MARK).encode("utf-8", "replace")
 
 
 def common_width(rows: list[str], delimiter: str) -> int:

@@ -19,16 +19,15 @@ from astropy.io import ascii as astropy_ascii
 from astropy.io.ascii import convert_numpy
 from astropy.table import MaskedColumn, Table
 
-from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Column
-from catalogs.catalog.computing import computed_batches
+from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Column, computed_batches
 from catalogs.catalog.earlier_columns import recognised_provenance
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
-from catalogs.files.compressed import reading
+from catalogs.files.reading import reading
 from catalogs.memory.astropy_table import AstropyTable
 from catalogs.metadata.astropy_header import ASTROPY
 from catalogs.text import ecsv
 from catalogs.text._records import is_data, words_of_line
-from catalogs.text.ascii_layout import ASCII, SUFFIXES, Layout, layout_of
+from catalogs.text.sniff import ASCII, SUFFIXES, Layout, layout_of
 
 __all__ = ["ASCII", "LARGEST_BYTES", "SUFFIXES", "AsciiPartition", "open", "read_table", "sniff"]
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from catalogs.catalog.catalog import Column
-from catalogs.catalog.computing import Computed
+from catalogs.catalog.catalog import Column, Computed
 from catalogs.catalog.earlier_columns import provenance_entries
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import FormatError

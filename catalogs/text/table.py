@@ -17,13 +17,11 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Column, exactly
-from catalogs.catalog.computing import each_batch
+from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Column, each_batch, exactly
 from catalogs.catalog.earlier_columns import recognised_provenance
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
-from catalogs.files.compressed import COMPRESSED_SUFFIXES, reading
+from catalogs.files.reading import COMPRESSED_SUFFIXES, reading
 from catalogs.text._records import COMMENT, Dialect, append_values, blocks, find_dialect, is_data, value_lines
-from catalogs.text._sniff import HEAD_BYTES, convert, head_lines, infer_types, require_table, sniff
 from catalogs.text.ecsv import (
     ECSV_MARK,
     annotated_header,
@@ -34,6 +32,7 @@ from catalogs.text.ecsv import (
     own_meta,
     vectors,
 )
+from catalogs.text.sniff import HEAD_BYTES, convert, head_lines, infer_types, require_table, sniff
 
 __all__ = ["CSV", "ECSV", "SUFFIXES", "TextPartition", "commented_out", "open", "sniff"]
 

@@ -21,23 +21,8 @@ from astropy.utils.xml.check import fix_id
 from catalogs.catalog.earlier_columns import provenance_entries
 from catalogs.catalog.new_columns import OWN, NewColumn, Provenance
 from catalogs.errors import DamagedFileError, FormatError
-from catalogs.files.compressed import reading
+from catalogs.files.reading import reading
 from catalogs.metadata.votable_fields import field_type
-
-__all__ = [
-    "LONGEST_ROW",
-    "Data",
-    "Originals",
-    "add_columns",
-    "check_own_fields",
-    "column_names",
-    "drop_columns",
-    "drop_other_tables",
-    "own_infos",
-    "parse_document",
-    "replace_provenance",
-    "says_more",
-]
 
 # The document of a VOTable without the rows of its tables, and where in the file these are.
 #

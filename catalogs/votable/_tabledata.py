@@ -17,10 +17,12 @@ from astropy.io.votable.tree import Field
 from astropy.utils.xml.iterparser import get_xml_iterator
 
 from catalogs.errors import DamagedFileError
-from catalogs.votable._binary import (
+from catalogs.votable._document import Data
+from catalogs.votable._rows import (
     Array,
     Cells,
     Lists,
+    Rows,
     is_list,
     is_null,
     is_text,
@@ -29,10 +31,6 @@ from catalogs.votable._binary import (
     stored_type,
     text_size,
 )
-from catalogs.votable._document import Data
-from catalogs.votable._rows import Rows
-
-__all__ = ["TextRows", "cells_of", "is_one_bit", "text_rows"]
 
 # What the words in the cells of TABLEDATA mean, whole columns at once.
 #
@@ -220,14 +218,10 @@ def element_words(field: Field, values: Array) -> list[str]:
         true, false, unknown = ("1", "0", "") if field.datatype == "bit" else ("T", "F", "?")
         return filled([true if value else false for value in data.tolist()], mask, unknown)
     if data.dtype.kind in "fc":
-        return float_words(data)
+        # What is masked is NaN or the null value, and stays that.
+        parts = data.view(data.real.dtype) if data.dtype.kind == "c" else data
+        return [INFINITIES.get(word, word) for word in parts.astype(np.str_).tolist()]
     return filled(map(str, data.tolist()), mask if field.values.null is None else None, "")
-
-
-def float_words(data: Array) -> list[str]:
-    """Return the shortest words that are the same floats; what is masked is NaN or the null value, and stays that."""
-    parts = data.view(data.real.dtype) if data.dtype.kind == "c" else data
-    return [INFINITIES.get(word, word) for word in parts.astype(np.str_).tolist()]
 
 
 def filled(words: Iterable[str], mask: Array | None, blank: str) -> list[str]:

@@ -22,7 +22,7 @@ from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.files.atomic import own_folder, sweep
-from catalogs.table_choice import annotated_table
+from catalogs.formats import annotated_table
 from flows.documents import Dataclass, write_document
 from flows.runs.counts import (
     Difference,

@@ -20,7 +20,7 @@ from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, OutputExistsError
 from catalogs.files.atomic import StorageError, check_free_space
 from catalogs.remote.urls import UnreachableError
-from catalogs.writing.destination import SLIM_BYTES
+from catalogs.writing.annotate import SLIM_BYTES
 from flows.classification._difference import Annotation
 from flows.classification.scoring import Scorer, check_copies
 from flows.engines.engine import Engine

@@ -22,7 +22,7 @@ from catalogs.arrays.values import batch_values
 from catalogs.errors import brief
 from catalogs.files.array_file import atomic_write_array
 from catalogs.files.atomic import own_folder, sweep
-from catalogs.table_choice import annotated_table
+from catalogs.formats import annotated_table
 from flows.labels.reader import label_texts
 from flows.runs.outputs import Output
 from flows.runs.staging import Staging

@@ -19,8 +19,7 @@ from catalogs.catalog.catalog import Catalog, verified
 from catalogs.errors import CatalogError
 from catalogs.files.atomic import StorageError
 from catalogs.text.table import commented_out
-from catalogs.writing.annotate import annotate
-from catalogs.writing.conversion import copied
+from catalogs.writing.annotate import annotate, copied
 from flows.classification._census import rows_a_file
 from flows.classification._class_shares import shift_record
 from flows.classification._difference import Annotation, compare, narrowed

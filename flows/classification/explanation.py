@@ -19,9 +19,8 @@ from blr.threads import single_threaded_blas
 from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
-from catalogs.sky.positions import find_position_columns, positions, unit_of_position
-from catalogs.sky.survey_links import survey_links
-from catalogs.table_choice import TableChoice
+from catalogs.formats import TableChoice
+from catalogs.sky.positions import find_position_columns, positions, survey_links, unit_of_position
 from flows.classification._class_shares import chosen_shift, with_shares
 from flows.classification.request import ExplainRequest
 from flows.classification.scoring import Scorer, annotation_settings

@@ -26,8 +26,8 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.earlier_columns import check_columns, old_columns
 from catalogs.catalog.new_columns import CREDIBLE, NewColumn, Provenance, standard_columns
 from catalogs.errors import DamagedFileError, NameClashError
-from catalogs.table_choice import TableChoice
-from catalogs.writing.conversion import copies
+from catalogs.formats import TableChoice
+from catalogs.writing.annotate import copies
 from flows.classification._census import CensusRows, census_table, joined, with_stated_bias, without_questions
 from flows.classification._class_shares import (
     Selections,

@@ -46,9 +46,9 @@ from catalogs.fits.healpix import (
     read_healpix,
     write_healpix,
 )
-from catalogs.hats.create import write_hats
+from catalogs.formats import annotated_table
+from catalogs.hats.catalog import write_hats
 from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
-from catalogs.table_choice import annotated_table
 from flows.classification.map_results import MapBin, MappedFraction, MappedQuantity, MapResult, What
 from flows.classification.request import MapRequest
 from flows.documents import write_document

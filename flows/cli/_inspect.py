@@ -10,8 +10,8 @@ from typing import Any
 
 from catalogs.column_names import column_names, using, with_names_of
 from catalogs.files.atomic import atomic_path
+from catalogs.formats import TableChoice
 from catalogs.profile.leaks import Leak
-from catalogs.table_choice import TableChoice
 from flows.cli._options import PrintOptions
 from flows.cli._printing import plain_table, print_tables, say, say_next, show, shown_progress
 from flows.draft.inspection import (

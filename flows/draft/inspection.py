@@ -16,6 +16,7 @@ import numpy as np
 
 from catalogs.catalog.catalog import Catalog, element_columns, verified
 from catalogs.errors import CatalogError, nearest
+from catalogs.formats import TableChoice
 from catalogs.profile.columns import (
     Choice,
     ColumnProfile,
@@ -38,7 +39,6 @@ from catalogs.profile.quality import (
 )
 from catalogs.remote.urls import shown
 from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
-from catalogs.table_choice import TableChoice
 from catalogs.text.table import commented_out
 from flows.draft._classes import starting_classes
 from flows.errors import UsageError

@@ -22,10 +22,10 @@ from catalogs.arrays.values import is_real
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import ExpressionError, brief, nearest
 from catalogs.expressions.expression import Expression, parse
+from catalogs.formats import TableChoice
 from catalogs.profile.columns import measured
 from catalogs.sky import photometry
 from catalogs.sky.photometry import State, floats
-from catalogs.table_choice import TableChoice
 from flows.errors import SpecificationError
 from flows.features.columns import ColumnMapping, DerivedColumns
 from flows.features.split import split_columns

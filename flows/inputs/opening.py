@@ -17,12 +17,11 @@ import pyarrow.compute as pc
 
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Checksums, Divisible, Partition, verified
 from catalogs.errors import CatalogError, FormatError
-from catalogs.formats import joined, open_files, open_listing, tables_of
+from catalogs.formats import TableChoice, joined, open_files, open_listing, tables_of
 from catalogs.hats import catalog as hats
 from catalogs.parquet import dataset as parquet
 from catalogs.remote.listing import Listing
-from catalogs.table_choice import TableChoice
-from catalogs.writing.conversion import copied
+from catalogs.writing.annotate import copied
 from flows.errors import UsageError
 from flows.inputs.fetching import fetched_sources, listing_of
 from flows.inputs.source import InputCatalogue, InputFile, LocalSource, RemoteSource, Source, check_links

@@ -13,14 +13,13 @@ from typing import Literal
 
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import FormatError
-from catalogs.files.folders import is_pattern, require_file, what_is_there
-from catalogs.formats import FORMATS, format_of, tables_of
+from catalogs.files.reading import is_pattern, require_file, what_is_there
+from catalogs.formats import FORMATS, TableChoice, format_of, tables_of
 from catalogs.hats import catalog as hats
 from catalogs.remote.listing import Listing, local_path
 from catalogs.remote.urls import has_secret, is_chained, is_remote, shown
-from catalogs.table_choice import TableChoice
-from catalogs.text import ascii_layout as ascii_tables
-from catalogs.writing.conversion import USUAL, converted_key
+from catalogs.text import sniff as ascii_tables
+from catalogs.writing.annotate import USUAL, converted_key
 from flows.errors import UsageError
 from flows.runs.allowed_roots import check_inside, check_url
 from flows.runs.manifest import Manifest

@@ -22,8 +22,8 @@ from blr.candidates.training import TrainedClassifier
 from blr.classifier import Classifier
 from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.files.atomic import atomic_path
-from catalogs.files.folders import open_bytes
-from catalogs.metadata.plain_yaml import SafeDumper, YamlError, read_yaml
+from catalogs.files.reading import open_bytes
+from catalogs.metadata.astropy_header import SafeDumper, YamlError, read_yaml
 from flows.documents import from_document, to_document
 from flows.errors import ModelError
 from flows.models.description import Metrics, ModelDescription, TrainingDescription, TrustSummary

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError
-from catalogs.table_choice import annotated_table
+from catalogs.formats import annotated_table
 from flows.classification.scoring import Scorer, flag_names
 from flows.documents import read_document
 from flows.models.model import Model, read_model

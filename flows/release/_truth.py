@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from catalogs.arrays.texts import hashed
 from catalogs.arrays.values import column_values
-from catalogs.table_choice import TableChoice
+from catalogs.formats import TableChoice
 from flows.errors import UsageError
 from flows.models.model import Model
 from flows.release._contract import Findings

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, verified
 from catalogs.errors import CatalogError
-from catalogs.table_choice import TableChoice, annotated_table
+from catalogs.formats import TableChoice, annotated_table
 from flows.classification.scoring import Scorer
 from flows.documents import read_document
 from flows.release import _differences as differences

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from blr.threads import single_threaded_blas
 from catalogs.errors import CatalogError
 from catalogs.files.atomic import atomic_path, atomic_write_text
-from catalogs.table_choice import TableChoice, annotated_table
+from catalogs.formats import TableChoice, annotated_table
 from flows.classification.scoring import Scorer
 from flows.documents import read_document, write_document
 from flows.errors import UsageError

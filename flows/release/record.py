@@ -29,9 +29,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from catalogs.files.atomic import atomic_path, atomic_write_text, check_links, flush_to_disk, sweep
-from catalogs.remote.object_store import ObjectStore
+from catalogs.formats import annotated_table
+from catalogs.remote.remote_file import ObjectStore
 from catalogs.remote.urls import shown, url_of
-from catalogs.table_choice import annotated_table
 from flows.documents import from_document, read_document, to_document, write_document
 from flows.errors import DocumentError, OutputFolderError, UsageError
 from flows.release._contract import (

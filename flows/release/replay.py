@@ -20,8 +20,7 @@ from blr.threads import single_threaded_blas
 from catalogs.arrays.values import column_values, is_text
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.earlier_columns import USER_BITS, levels
-from catalogs.formats import open_catalog
-from catalogs.table_choice import annotated_table
+from catalogs.formats import annotated_table, open_catalog
 from flows.classification.scoring import Scorer, settled
 from flows.errors import ModelError, UsageError
 from flows.features.reader import FeatureBatch

@@ -19,7 +19,7 @@ import numpy as np
 from markupsafe import Markup
 
 from catalogs.files.atomic import atomic_write_text
-from catalogs.sky.survey_links import survey_links
+from catalogs.sky.positions import survey_links
 from flows.plots.axes import SvgAxes, new_axes, new_panels, svg
 from flows.plots.boundary import plot_contours, plot_objects
 from flows.plots.catalogue import plot_class_fractions, plot_feature, plot_flags, plot_sky

@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from catalogs.files.atomic import atomic_write_text
-from catalogs.sky.survey_links import survey_links
+from catalogs.sky.positions import survey_links
 from flows.errors import UsageError
 from flows.labels.reviews import MARK, harmless, list_hash, list_mark
 

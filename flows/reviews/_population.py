@@ -16,8 +16,8 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError, ColumnNotFoundError
 from catalogs.expressions.expression import Expression, even_edges, names_between, places_between
+from catalogs.formats import annotated_table
 from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
-from catalogs.table_choice import annotated_table
 from flows.errors import UsageError
 from flows.labels.reader import label_texts, require_exact
 from flows.runs.manifest import Manifest, ObjectColumns

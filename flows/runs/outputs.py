@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from catalogs.errors import CatalogError
 from catalogs.files.atomic import atomic_write_bytes, check_links, own_folder, sweep
-from catalogs.files.folders import open_bytes
+from catalogs.files.reading import open_bytes
 from flows.documents import Dataclass, from_document, to_document
 from flows.runs.counts import (
     DoubtfulObject,

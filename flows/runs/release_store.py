@@ -20,7 +20,7 @@ import platformdirs
 
 from catalogs.errors import CatalogError
 from catalogs.files.atomic import atomic_path, atomic_write_bytes, own_folder
-from catalogs.remote.object_store import ObjectStore, Stored, why_not
+from catalogs.remote.remote_file import ObjectStore, Stored, why_not
 from catalogs.remote.urls import file_name, shown, url_of
 from flows.errors import OutputFolderError, UsageError
 from flows.runs.allowed_roots import OutputFolder, check_output, check_url

@@ -9,10 +9,10 @@ import numpy as np
 from astropy.io.votable import parse
 from astropy.io.votable.tree import Field, TableElement, VOTableFile
 
-from catalogs.files.stamp import stamp
+from catalogs.files.reading import stamp
 from catalogs.metadata.astropy_header import arrow_array
 from catalogs.votable import table as votable
-from catalogs.votable._binary import ELEMENTS
+from catalogs.votable._rows import ELEMENTS
 
 N = 12
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from catalogs.errors import CatalogError
-from catalogs.remote.object_store import ObjectStore
+from catalogs.remote.remote_file import ObjectStore
 from flows.classification._plan import Job, Plan, Work
 from flows.classification.census_taking import take_census
 from flows.classification.execution import DIRECT, Steps, annotate_file

@@ -222,8 +222,8 @@ def test_the_result_is_the_same_bytes_for_any_batches_and_threads(tmp_path: Path
 
 
 def test_many_blocks_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalogs.fits._annotate.BLOCK_BYTES", 700)
-    monkeypatch.setattr("catalogs.fits.source.PIECE", 1001)
+    monkeypatch.setattr("catalogs.fits.rewrite.BLOCK_BYTES", 700)
+    monkeypatch.setattr("catalogs.fits.header.PIECE", 1001)
     test_checksums_are_valid_for_astropy_and_fitsio(tmp_path)
 
 

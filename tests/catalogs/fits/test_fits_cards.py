@@ -7,8 +7,7 @@ from astropy.io import fits as astropy_fits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.fits._checksum import OnesSum, encoded
-from catalogs.fits.header import STRING, Header, _parse
+from catalogs.fits.header import STRING, Header, OnesSum, _parse, encoded
 from catalogs.metadata.fits_cards import history_cards, lines, text_cards
 
 

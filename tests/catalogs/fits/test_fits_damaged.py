@@ -163,7 +163,7 @@ def test_descriptors_beyond_the_heap(path: Path, count: int, place: int) -> None
 
 
 def test_descriptors_that_add_up_to_too_much(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalogs.fits._decode.MAX_BATCH", 500)
+    monkeypatch.setattr("catalogs.fits.columns.MAX_BATCH", 500)
     with pytest.raises(CatalogError, match=r"200 cells of 'v' take 800 bytes.*read fewer rows"):
         list(fits.open(path).batches(["v"]))
     assert len(list(fits.open(path).batches(["v"], 100))) == 2

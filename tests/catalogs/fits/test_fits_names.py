@@ -11,7 +11,7 @@ from astropy.table import Table
 
 import catalogs
 from catalogs.catalog.new_columns import NewColumn
-from catalogs.fits.values import fits_names
+from catalogs.fits.create import fits_names
 from catalogs.writing.annotate import Written
 from tests.catalogs.other_readers import FITSVERIFY, NO_FITSVERIFY, problems_by_fitsverify
 

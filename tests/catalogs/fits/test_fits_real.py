@@ -11,9 +11,9 @@ from astropy.io import fits as astropy_fits
 from catalogs.catalog.catalog import Catalog, verified
 from catalogs.catalog.new_columns import Provenance, standard_columns
 from catalogs.errors import FormatError
-from catalogs.files.stamp import stamp
+from catalogs.files.reading import stamp
 from catalogs.fits import table as fits
-from catalogs.fits.source import open_source
+from catalogs.fits.header import open_source
 from catalogs.writing.annotate import annotate
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"

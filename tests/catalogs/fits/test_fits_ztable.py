@@ -16,11 +16,10 @@ from astropy.io import fits as astropy_fits
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.files.atomic import StorageError
-from catalogs.files.stamp import stamp
-from catalogs.fits import _compressed as fits_ztable
+from catalogs.files.reading import stamp
+from catalogs.fits import _restored as fits_ztable
 from catalogs.fits import table as fits
-from catalogs.fits.header import read_hdus
-from catalogs.fits.source import open_source
+from catalogs.fits.header import open_source, read_hdus
 from catalogs.writing.annotate import annotate
 
 N = 500
@@ -142,8 +141,10 @@ def test_parts_are_all_rows_in_their_order(tmp_path: Path, monkeypatch: pytest.M
     packed, zipped = pack(plain, tmp_path / "p.fits", {}, 300), tmp_path / "z.fits.gz"
     zipped.write_bytes(gzip.compress(packed.read_bytes()))
     made = []
-    write = fits_ztable.write_data
-    monkeypatch.setattr(fits_ztable, "write_data", lambda *given: made.append(1) or write(*given))
+    write = fits_ztable.write_decompressed_rows
+    monkeypatch.setattr(
+        fits_ztable, "write_decompressed_rows", lambda *given: made.append(1) or write(*given)
+    )
     for path in (packed, zipped):
         made.clear()
         cat = fits.open(path, 1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from astropy.coordinates import SkyCoord, search_around_sky
 
-from catalogs.sky.neighbours import NeighbourCounter
+from catalogs.sky.positions import NeighbourCounter
 
 
 def by_astropy(ra: Any, dec: Any, radius: float = 1.0) -> Any:

@@ -25,7 +25,7 @@ from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
 from catalogs.formats import open_catalog
 from catalogs.text import _records as text_records
-from catalogs.text import _sniff as text_types
+from catalogs.text import sniff as text_types
 from catalogs.text import table as text
 from catalogs.text._records import append_values
 from catalogs.writing.annotate import annotate

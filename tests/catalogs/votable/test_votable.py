@@ -17,7 +17,7 @@ from astropy.table import MaskedColumn, QTable, Table
 
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
-from catalogs.files.compressed import reading
+from catalogs.files.reading import reading
 from catalogs.votable import table as votable
 from catalogs.writing.annotate import annotate
 from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, values_of

@@ -21,7 +21,7 @@ from astropy.io.votable.tree import Field
 
 import catalogs
 from catalogs.errors import CatalogError, FormatError
-from catalogs.votable._binary import is_text, stored_type
+from catalogs.votable._rows import is_text, stored_type
 from tests.catalogs.round_trip_samples import N, astropy_table
 from tests.catalogs.test_damage import DAMAGES, MEMORY_KB, SECONDS, bounded
 from tests.catalogs.test_damage_annotated import tried

@@ -14,9 +14,9 @@ from astropy.table import MaskedColumn, Table
 
 import catalogs
 from catalogs.catalog.new_columns import NewColumn
-from catalogs.files.stamp import stamp
+from catalogs.files.reading import stamp
 from catalogs.votable import table as votable
-from catalogs.votable._write import Content, write
+from catalogs.votable.table import Content, write
 from tests.catalogs.votable_samples import N, cells, document, lists, our_values, parsed, slow_values
 
 pytestmark = pytest.mark.filterwarnings("ignore::astropy.io.votable.exceptions.VOWarning")

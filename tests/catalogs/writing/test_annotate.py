@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalogs.catalog.catalog import Annotation, Catalog, Column, Compute
-from catalogs.catalog.computing import CheckedCompute, computed_batches
+from catalogs.catalog.catalog import Annotation, Catalog, CheckedCompute, Column, Compute, computed_batches
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError, ColumnNotFoundError, NameClashError, OutputExistsError
 from catalogs.files.atomic import StorageError

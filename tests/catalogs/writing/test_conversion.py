@@ -21,11 +21,10 @@ from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError, OutputExistsError
 from catalogs.fits import create as fits_create
 from catalogs.fits import table as fits
-from catalogs.fits.values import Survey, kind_of, settled
+from catalogs.fits.create import Survey, kind_of, settled
 from catalogs.hats import catalog as hats
 from catalogs.parquet import dataset as parquet
-from catalogs.writing.annotate import Written, annotate
-from catalogs.writing.conversion import bounded_rows, converted_key
+from catalogs.writing.annotate import Written, annotate, bounded_rows, converted_key
 from tests.catalogs.hats_samples import N as N_HATS
 from tests.catalogs.hats_samples import write_collection
 from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, rich_table, write_rich

@@ -20,7 +20,7 @@ import pytest
 
 from catalogs.errors import CatalogError, ColumnNotFoundError, OutputExistsError
 from catalogs.files.atomic import StorageError
-from catalogs.table_choice import TableChoice
+from catalogs.formats import TableChoice
 from flows.classification import _plan
 from flows.classification import _plan as room
 from flows.classification._plan import Group, Job, Problem, Work

@@ -13,7 +13,7 @@ import pytest
 from astropy.table import Table
 
 import catalogs
-from catalogs.table_choice import TableChoice
+from catalogs.formats import TableChoice
 from flows.errors import EngineError
 from flows.inputs.opening import Piece, Workers, pieces_of, thinned
 from flows.training._reading import ByEngine

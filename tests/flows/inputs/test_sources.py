@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from astropy.table import Table
 
-from catalogs.table_choice import TableChoice
+from catalogs.formats import TableChoice
 from flows.errors import UsageError
 from flows.inputs import fetching
 from flows.inputs.opening import find_files, open_source, opened, opened_together

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import catalogs
 from catalogs.files.atomic import StorageError
-from catalogs.hats.create import write_hats
+from catalogs.hats.catalog import write_hats
 from catalogs.profile.split import healpix_pixels
 from catalogs.sky.positions import match_positions
 from flows.labels import _stored_labels

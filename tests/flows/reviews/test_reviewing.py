@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from astropy.table import Table
 
-from catalogs.sky.survey_links import survey_links
+from catalogs.sky.positions import survey_links
 from flows.cli._classification import show_reviewed
 from flows.documents import from_document, to_document
 from flows.errors import SpecificationError, TrainingError, UsageError

@@ -1,29 +1,43 @@
-"""Catalogues of several files: a folder, or a pattern such as `release/*.parquet`."""
+"""Files that are read: found in folders, the same while they are read, decompressed where they are packed."""
 
 from __future__ import annotations
 
+import bz2
 import glob
+import gzip
 import os
 import re
 import stat
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
+from typing import IO, cast
 from urllib.parse import unquote
 
-from catalogs.errors import CatalogError, nearest
+from catalogs.errors import CatalogError, DamagedFileError, nearest
 
 __all__ = [
+    "COMPRESSED_SUFFIXES",
     "HiveValue",
+    "Stamp",
+    "check_unchanged",
     "expand",
     "files_below",
+    "first_bytes",
     "hive_constants",
     "is_pattern",
     "missing",
     "open_bytes",
+    "reading",
     "require_file",
+    "stamp",
     "what_is_there",
+    "writing_like",
 ]
+
 
 HiveValue = int | str | None
 
@@ -153,3 +167,91 @@ def is_integer(value: str | None) -> bool:
 def union(pairs: Iterable[Mapping[str, str | None]]) -> set[str]:
     """Return all names."""
     return {name for p in pairs for name in p}
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What changes when a file does."""
+
+    size: int
+    modified_ns: int
+    inode: int
+
+
+def stamp(path: Path) -> Stamp:
+    """Return the file's stamp; CatalogError for a folder, or where there is nothing."""
+    if not require_file(path).is_file():
+        raise CatalogError(f"{path} is not a file; check the name")
+    status = path.stat()
+    return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def check_unchanged(path: Path, expected: Stamp) -> None:
+    """Raise DamagedFileError where a file is another one than when it was opened."""
+    if (current := stamp(path)) != expected:
+        raise DamagedFileError(
+            f"{path} changed after it was opened: {expected.size:,} bytes then, {current.size:,} now; open "
+            "it again when it is complete"
+        )
+
+
+GZIP, BZIP2 = b"\x1f\x8b", b"BZh"
+
+COMPRESSED_SUFFIXES = ("", ".gz", ".bz2")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for reading what it holds, inflated; damage to the compression is said in our words."""
+    with open_bytes(path) as raw:
+        magic = raw.read(3)
+        raw.seek(0)
+        try:
+            with inflated(raw, magic) as stream:
+                yield stream
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise damaged(path, error) from error
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise damaged(path, error) from error
+
+
+def inflated(raw: IO[bytes], magic: bytes) -> IO[bytes]:
+    """Return a stream of the inflated bytes."""
+    if magic.startswith(GZIP):
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
+    return cast("IO[bytes]", bz2.BZ2File(raw)) if magic.startswith(BZIP2) else raw
+
+
+def damaged(path: Path, error: Exception) -> DamagedFileError:
+    """Return the error for a file whose compression breaks off."""
+    size = path.stat().st_size
+    return DamagedFileError(
+        f"{path} ({size} bytes) is damaged: {error}; expected a whole compressed file: fetch it again"
+    )
+
+
+@contextmanager
+def writing_like(path: Path, source: Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing, compressed as `source` is; the same content gives the same bytes."""
+    with open_bytes(source) as stream:
+        magic = stream.read(3)
+    with path.open("wb") as raw:
+        if magic.startswith(GZIP):
+            with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as stream:
+                yield cast("IO[bytes]", stream)
+        elif magic.startswith(BZIP2):
+            with bz2.BZ2File(raw, "wb") as stream:
+                yield cast("IO[bytes]", stream)
+        else:
+            yield raw
+
+
+def first_bytes(path: Path, size: int = 65536) -> bytes:
+    """Return the first inflated bytes of a file; none where they cannot be had."""
+    try:
+        with reading(path) as stream:
+            return stream.read(size)
+    except (OSError, DamagedFileError):
+        return b""
