@@ -56,21 +56,13 @@ VAGUE = (".txt", ".xml", *ASCII_SUFFIXES)
 
 
 @dataclass(frozen=True)
-class Options:
-    """What may be said of a catalogue besides its path; a format takes what it has a use for."""
-
-    table: str | int | None = None
-    columns: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Format:
     """A format: its files' suffixes, how its content is recognised, how it is opened."""
 
     suffixes: tuple[str, ...]
     sniff: Callable[[Path, bytes], bool]
-    open: Callable[[Path, Options], Catalog]
+    open: Callable[[Path, str | int | None, Sequence[str], Sequence[str]], Catalog]
+    """From a path, the table, the columns that it has, and texts for no value; a format takes what it has a use for."""
     folders: bool = False  # whether one catalogue may be a folder
     by_name: bool = True  # whether the name does where the content does not tell
 
@@ -89,26 +81,30 @@ def _ascii() -> ModuleType:
 
 FORMATS = {
     # Before Parquet, which its files are.
-    "hats": Format((), hats.sniff, lambda path, o: hats.open(path, o.table), folders=True),
+    "hats": Format((), hats.sniff, lambda path, table, *_: hats.open(path, table), folders=True),
     "parquet": Format(
-        parquet.SUFFIXES, parquet.sniff, lambda path, o: parquet.open(path, o.table), folders=True
+        parquet.SUFFIXES, parquet.sniff, lambda path, table, *_: parquet.open(path, table), folders=True
     ),
-    "fits": Format(fits.SUFFIXES, fits.sniff, lambda path, o: fits.open(path, o.table, columns=o.columns)),
+    "fits": Format(
+        fits.SUFFIXES, fits.sniff, lambda path, table, columns, _: fits.open(path, table, columns=columns)
+    ),
     "votable": Format(
         tuple(s + c for s in (".vot", ".votable", ".xml") for c in COMPRESSED_SUFFIXES),
         lambda path, head: (
             path.is_file() and b"<" in first_bytes(path, 4096) and _votable().sniff(path, head)
         ),
-        lambda path, o: _votable().open(path, o.table, columns=o.columns),
+        lambda path, table, columns, _: _votable().open(path, table, columns=columns),
     ),
     "ascii": Format(
         ASCII_SUFFIXES,
         lambda path, head: layout_of(path) is not None,  # noqa: ARG005 -- compressed files are inflated first
-        lambda path, o: _ascii().open(path, o.table, missing=o.missing),
+        lambda path, table, _, missing: _ascii().open(path, table, missing=missing),
         by_name=False,
     ),
     # Text is last: nearly anything could be text.
-    "text": Format(text.SUFFIXES, text.sniff, lambda path, o: text.open(path, o.table, missing=o.missing)),
+    "text": Format(
+        text.SUFFIXES, text.sniff, lambda path, table, _, missing: text.open(path, table, missing=missing)
+    ),
 }
 """In the order in which content is compared with them."""
 
@@ -151,11 +147,11 @@ def open_catalog(
         if not isinstance(listing, Path):
             return open_listing(listing, table)
         source = listing
-    path, options = Path(source), Options(table, tuple(columns), tuple(missing))
+    path, options = Path(source), (table, tuple(columns), tuple(missing))
     if path.is_file():
-        return format_of(path).open(path, options)
+        return format_of(path).open(path, *options)
     if path.is_dir() or is_pattern(path):
-        return open_several(path, options)
+        return open_several(path, *options)
     raise not_there(path)
 
 
@@ -185,21 +181,23 @@ def format_of(path: Path) -> Format:
     )
 
 
-def open_several(path: Path, options: Options) -> Catalog:
+def open_several(
+    path: Path, table: str | int | None, columns: Sequence[str], missing: Sequence[str]
+) -> Catalog:
     """Open a folder or a pattern: as one catalogue where its format knows folders, else file by file."""
     if path.is_dir():
         whole = next((f for f in FORMATS.values() if f.folders and f.sniff(path, b"")), None)
         if whole is FORMATS["parquet"]:
             require_parquet_alone(path)
         if whole is not None:
-            return whole.open(path, options)
+            return whole.open(path, table, columns, missing)
     root, files = tables_of(path)
     if not files:
         raise FormatError(
             f"{path.absolute()} holds no catalogue, expected files with the ending of one, such as .fits or .parquet; "
             f"{what_is_there(path / '*')}"
         )
-    return open_files(root, files, lambda file: format_of(file).open(file, options))
+    return open_files(root, files, lambda file: format_of(file).open(file, table, columns, missing))
 
 
 def open_files(root: Path, files: Sequence[Path], open_one: Callable[[Path], Catalog]) -> Catalog:

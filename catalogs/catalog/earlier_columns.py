@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal
 
@@ -216,40 +215,26 @@ def with_replaced_models(
     return dict(entries) | ({"replaced_models": names} if names else {})
 
 
-def user_flags(replaced: Sequence[str], columns: Sequence[NewColumn]) -> tuple[str, str] | None:
-    """Return the names of the old and the new column of flags, if the one replaces the other."""
-    old = {name.casefold(): name for name in replaced}
-    flags = [c.name for c in columns if c.name.endswith("flags") and pt.is_integer(c.datatype)]
-    return next(((old[name.casefold()], name) for name in flags if name.casefold() in old), None)
-
-
-@dataclass(frozen=True)
-class UserBits:
-    """A `Compute` that carries the users' bits over from the `old` column of flags, which is read too."""
-
-    compute: Compute
-    read: tuple[str, ...]
-    old: str
-    new: str
-
-    def __call__(self, batch: pa.RecordBatch) -> Mapping[str, np.ndarray[Any, Any]]:
-        """Return the new columns."""
-        new_columns = self.compute(batch.select(list(self.read)))
-        values = new_columns[self.new]
-        if not np.issubdtype(values.dtype, np.integer):
-            return new_columns  # This is an error, which another check reports.
-        kept = users_bits(batch.column(self.old))
-        return {**new_columns, self.new: (values & ~values.dtype.type(USER_BITS)) | kept.astype(values.dtype)}
-
-
 def with_user_bits(
     read: Sequence[str], compute: Compute, replaced: Sequence[str], columns: Sequence[NewColumn]
 ) -> tuple[Sequence[str], Compute]:
     """Return what to read and to compute, so that the users' bits of replaced flags are carried over."""
-    names = user_flags(replaced, columns)
-    if names is None:
+    names = {name.casefold(): name for name in replaced}
+    flags = [c.name for c in columns if c.name.endswith("flags") and pt.is_integer(c.datatype)]
+    new = next((name for name in flags if name.casefold() in names), None)
+    if new is None:
         return read, compute
-    return tuple(dict.fromkeys([*read, names[0]])), UserBits(compute, tuple(read), *names)
+    old = names[new.casefold()]
+
+    def carried(batch: pa.RecordBatch) -> Mapping[str, np.ndarray[Any, Any]]:
+        new_columns = compute(batch.select(list(read)))
+        values = new_columns[new]
+        if not np.issubdtype(values.dtype, np.integer):
+            return new_columns  # This is an error, which another check reports.
+        kept = users_bits(batch.column(old)).astype(values.dtype)
+        return {**new_columns, new: (values & ~values.dtype.type(USER_BITS)) | kept}
+
+    return tuple(dict.fromkeys([*read, old])), carried
 
 
 def users_bits(flags: pa.Array) -> np.ndarray[Any, Any]:

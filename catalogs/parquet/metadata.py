@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,39 +72,17 @@ ARROW_KEYS = {
 """Names under which writers put a column's unit, UCD and description into Arrow field metadata."""
 
 
-@dataclass(frozen=True)
-class About:
-    """What is known of a column."""
-
-    unit: str | None = None
-    ucd: str | None = None
-    description: str | None = None
-    null: int | None = None
-
-    def under(self, trusted: About) -> About:
-        """Return what the more trusted source says, and this where that is silent."""
-        return About(*(a if a is not None else b for a, b in zip(trusted.all, self.all, strict=True)))
-
-    @property
-    def all(self) -> tuple[Any, ...]:
-        """The values, in order."""
-        return self.unit, self.ucd, self.description, self.null
-
-
 def columns_of(schema: pa.Schema, key_values: Mapping[str, str]) -> tuple[Column, ...]:
     """Return a file's columns with all that is known of them."""
     votable, astropy = from_votable(key_values), from_astropy(key_values)
     return tuple(
-        column(
-            field,
-            from_field(field).under(astropy.get(field.name, About())).under(votable.get(field.name, About())),
-        )
+        column(field, from_field(field) | astropy.get(field.name, {}) | votable.get(field.name, {}))
         for field in schema
     )
 
 
-def column(field: pa.Field, about: About) -> Column:
-    """Return a column; vectors have their shape, dictionaries the type that they decode to."""
+def column(field: pa.Field, about: Mapping[str, Any]) -> Column:
+    """Return a column of which that is known; vectors have their shape, dictionaries the type that they decode to."""
     datatype, shape = field.type, []
     while pt.is_dictionary(datatype):
         datatype = datatype.value_type
@@ -115,17 +93,18 @@ def column(field: pa.Field, about: About) -> Column:
     sizes = (field.metadata or {}).get(SHAPE.encode(), b"").decode("ascii", "replace").split(",")
     if all(size.isdigit() for size in sizes) and math.prod(map(int, sizes)) == math.prod(shape):
         shape = list(map(int, sizes))
-    return Column(field.name, datatype, about.unit, about.ucd, about.description, about.null, tuple(shape))
+    return Column(field.name, datatype, shape=tuple(shape), **about)
 
 
-def from_votable(key_values: Mapping[str, str]) -> dict[str, About]:
+def from_votable(key_values: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Return what a VOParquet file's VOTable says; nothing where it cannot be read."""
     try:
         fields = read_fields(key_values.get(VOTABLE, ""))
     except VOTableError:
         return {}
     return {
-        f.name: About(f.unit or None, f.ucd or None, f.description.strip() or None, integer(f.null))
+        f.name: stated(unit=f.unit, ucd=f.ucd, description=f.description.strip())
+        | ({} if (null := integer(f.null)) is None else {"null": null})
         for f in fields
     }
 
@@ -138,25 +117,29 @@ def integer(text: str) -> int | None:
         return None
 
 
-def from_astropy(key_values: Mapping[str, str]) -> dict[str, About]:
+def from_astropy(key_values: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Return what astropy's YAML says; nothing where it cannot be read."""
     try:
         entries = read_entries(key_values.get(ASTROPY, ""))
     except EcsvHeaderError:
         return {}
-    return {e.name: About(e.unit, e.ucd, e.description) for e in entries}
+    return {e.name: stated(unit=e.unit, ucd=e.ucd, description=e.description) for e in entries}
 
 
-def from_field(field: pa.Field) -> About:
+def from_field(field: pa.Field) -> dict[str, Any]:
     """Return what Arrow field metadata says."""
     known = {
         k.decode("utf-8", "replace").lower(): v.decode("utf-8", "replace")
         for k, v in (field.metadata or {}).items()
     }
-    unit, ucd, description = (
-        next((known[k] for k in keys if known.get(k)), None) for keys in ARROW_KEYS.values()
+    return stated(
+        **{name: next((known[k] for k in keys if known.get(k)), None) for name, keys in ARROW_KEYS.items()}
     )
-    return About(unit, ucd, description)
+
+
+def stated(**about: str | None) -> dict[str, Any]:
+    """Return what a source says of a column, without that of which it is silent."""
+    return {key: value for key, value in about.items() if value}
 
 
 def new_fields(columns: Sequence[NewColumn]) -> pa.Schema:

@@ -100,32 +100,26 @@ SUMMED_AT_ONCE = 1 << 22
 CRC = 2**32 - 1
 
 
-@dataclass(frozen=True)
-class Page:
-    """Where the bytes of a page are, and their checksum, None where none is stated."""
-
-    start: int
-    end: int
-    crc: int | None
-
-
 @lru_cache(maxsize=64)
 def wrong_page(path: Path, expected: Stamp) -> str | None:
     """Return which page of a file has another checksum than its header states, None where none has."""
     check_unchanged(path, expected)
     with open_bytes(path) as stream:
         for chunk in read_chunks(stream, path):
-            for page in pages(stream, *pages_extent(chunk.column)):
-                if page.crc is None:
+            for start, size, stated in pages(stream, *pages_extent(chunk.column)):
+                if stated is None:
                     break  # writers state it of all pages of a column or of none
-                if (found := crc(stream, page)) != page.crc:
-                    found_there = f"the page at byte {page.start:,} has the CRC {found:08x}"
-                    return f"{path}: {found_there}, expected {page.crc:08x} by its header"
+                if (found := crc(stream, start, size)) != stated:
+                    found_there = f"the page at byte {start:,} has the CRC {found:08x}"
+                    return f"{path}: {found_there}, expected {stated:08x} by its header"
     return None
 
 
-def pages(stream: IO[bytes], at: int, end: int) -> Iterator[Page]:
-    """Yield the pages of a column chunk, up to the first whose header cannot be read."""
+def pages(stream: IO[bytes], at: int, end: int) -> Iterator[tuple[int, int, int | None]]:
+    """Yield where the pages of a column chunk begin, their sizes, and their checksums, None where none is stated.
+
+    They end before the first page whose header cannot be read.
+    """
     while at < end:
         for size in HEADERS:
             stream.seek(at)
@@ -140,14 +134,14 @@ def pages(stream: IO[bytes], at: int, end: int) -> Iterator[Page]:
         if kind != I32 or size < 0 or at + n_bytes + size > end:
             return
         stated = fields[PAGE_CRC][1] & CRC if PAGE_CRC in fields else None
-        yield Page(at + n_bytes, at + n_bytes + size, stated)
+        yield at + n_bytes, size, stated
         at += n_bytes + size
 
 
-def crc(stream: IO[bytes], page: Page) -> int:
+def crc(stream: IO[bytes], start: int, left: int) -> int:
     """Return the checksum of a page's bytes."""
-    stream.seek(page.start)
-    value, left = 0, page.end - page.start
+    stream.seek(start)
+    value = 0
     while left and (piece := stream.read(min(left, SUMMED_AT_ONCE))):
         value, left = zlib.crc32(piece, value), left - len(piece)
     return value
