@@ -189,11 +189,10 @@ def logistic_loss(data: TrainingSet, outcome: ArrayLike) -> float | None:
     judging = rows.held_out if rows.held_out.any() else np.ones(len(rows.target), dtype=bool)
     label = np.arange(len(judging)) if rows.group is None else rows.group
     fold = np.where(rows.held_out, FOLDS, np.unique(label, return_inverse=True)[1].ravel() % FOLDS)
-    every = np.flatnonzero(rows.training)
-    every = every[:: -(-len(every) // MOST_FITTED)]
     p = np.empty((len(PRECISIONS), len(fold), K))
     for number in np.unique(fold[judging]):
-        seen, unseen = every[fold[every] != number], fold == number
+        seen, unseen = np.flatnonzero(rows.training & (fold != number)), fold == number
+        seen = seen[:: -(-len(seen) // MOST_FITTED)]
         basis = fit_basis("linear", data.filled[seen])
         Phi, new = basis(data.filled[seen]), basis(data.filled[unseen])
         for i, precision in enumerate(PRECISIONS):

@@ -51,6 +51,13 @@ def test_many_rows_hold_a_fifth_out() -> None:
     assert fitted(*rows(100_000)).seen.mean() == pytest.approx(0.2, abs=0.01)
 
 
+def test_logistic_regression_beside_many_rows_that_all_train() -> None:
+    """Every fifth row of a fit is of no one fold."""
+    trained = fitted(*rows(41_000))
+    assert trained.seen.all()
+    assert trained.log_loss_logistic == pytest.approx(trained.log_loss, abs=0.01)
+
+
 def test_votes_are_shares_and_scatter() -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 1))
