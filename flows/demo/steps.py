@@ -15,7 +15,7 @@ from pydantic import Field
 from rich.console import RenderableType
 from rich.text import Text
 
-from blr.candidates.candidate import CandidateRow
+from blr.candidates.candidate import CandidatePart, CandidateRow, PosteriorCheck
 from blr.census.results import Census
 from catalogs.files.atomic import atomic_write_text
 from flows.classification import steps as classification
@@ -43,6 +43,31 @@ __all__ = ["TASKS", "Classify", "DemoResult", "Train", "run_demo"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class DemoCandidate:
+    """What the summary holds of a row of the evidence table; the fields are those of `CandidateRow`."""
+
+    features: tuple[str, ...]
+    basis: str
+    n_functions: int
+    log_evidence: float
+    bic: float
+    effective_parameters: float | None
+    log_loss: float
+    verdict: str
+    weight: float
+    share: float | None
+    parts: tuple[CandidatePart, ...]
+    checks: tuple[PosteriorCheck | None, ...]
+    second_order: float | None
+    loo: float | None
+
+    @classmethod
+    def of(cls, row: CandidateRow) -> DemoCandidate:
+        """Return what is kept of a row."""
+        return cls(**{name: getattr(row, name) for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True, kw_only=True)
 class HeldOutPerformance:
     """How good the model is on the rows that judge it; losses and gains in nats an object."""
 
@@ -64,8 +89,8 @@ class DemoTask:
 
     model: str
     classes: tuple[str, ...]
-    selected: CandidateRow
-    candidates: tuple[CandidateRow, ...]
+    selected: DemoCandidate
+    candidates: tuple[DemoCandidate, ...]
     held_out: HeldOutPerformance
     classified: Mapping[str, AnnotatedFile]
     remarks: tuple[str, ...]
@@ -202,8 +227,8 @@ def _summary(report: TrainReport, trained: ModelDescription, files: Mapping[str,
     return DemoTask(
         model=trained.model,
         classes=trained.classes,
-        selected=report.chosen,
-        candidates=trained.candidates,
+        selected=DemoCandidate.of(report.chosen),
+        candidates=tuple(map(DemoCandidate.of, trained.candidates)),
         held_out=HeldOutPerformance(
             **{name: getattr(metrics, name) for name in names},
             gain_over_baseline=metrics.log_loss_baseline - metrics.log_loss,
