@@ -10,8 +10,7 @@ import typer
 from flows.cli._options import PrintOptions
 from flows.cli._printing import plain_table, print_tables, say, show
 from flows.release.check import Checked
-from flows.release.draft import draft
-from flows.release.patch import patch
+from flows.release.draft import draft, patch
 from flows.release.record import ReleaseState, Verified, check, publish, rollback, sign, verify
 from flows.release.replay import ReplayResult, replay_file
 from flows.release.request import ReleaseRequest, ReplayRequest, VerifyRequest

@@ -1,10 +1,8 @@
 """Releases: drafted, checked, signed, published, rolled back, patched; a folder each, and no other store of state.
 
 - `check`: The checks of a release: one pass over all of its rows, beside those of its inputs and of the last release.
-- `draft`: Drafts of releases: a finished run that is adopted, or catalogues that are classified where no reader sees
-  them.
-- `patch`: Patches: the rows that a run changes in the latest release, as a small table that is a release of its own.
-- `record`: The record of a release: drafted, checked, signed, published, rolled back.
+- `draft`: Drafts of releases: an adopted run, catalogues classified where no reader sees them, a patch of listed rows.
+- `record`: The record of a release: checked, signed, published, rolled back, verified.
 - `replay`: Published rows scored again by the model that they name, and rows that must not get a confident class.
 - `request`: The parameters of `release draft`, `check`, `sign`, `publish`, `rollback`, `patch`, `verify` and `replay`.
 
@@ -16,8 +14,7 @@ For this folder alone:
 - `_metadata`: What a release's files, headers and summaries say, compared with what its rows are.
 - `_report`: What goes with a release: the page that is read before signing, README, column table, citation and
   provenance.
-- `_rows`: The rows of a release's file: what must hold in each of them, and what is counted of them.
 - `_truth`: Objects whose class is known, given at check time: purity, completeness and calibration of a release.
 """
 
-__all__ = ["check", "draft", "patch", "record", "replay", "request"]
+__all__ = ["check", "draft", "record", "replay", "request"]

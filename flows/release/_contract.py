@@ -35,10 +35,11 @@ __all__ = [
     "Findings",
     "Opened",
     "Profile",
+    "Verdict",
     "check_columns",
     "check_edits",
+    "check_of",
     "derived_contract",
-    "open_release",
 ]
 
 CONTRACT = "contract.json"
@@ -54,6 +55,9 @@ ROOM = 0.5
 """Part of a range's width by which values may exceed the last release's range on either side."""
 LEAST_KNOWN = 500
 """Values that the last release must have of a column for its range to be a limit: the extremes of fewer move far."""
+
+TEXTS = {"string", "large_string", "string_view"}
+"""Types of texts, which differ only in how Arrow keeps them."""
 
 Verdict = Literal["pass", "look", "stop"]
 
@@ -80,33 +84,24 @@ class Check:
         return ", ".join(filter(None, (self.file, self.field, rows)))
 
 
-KIND_OF = {
-    **dict.fromkeys(
-        ("checksums", "input columns", "rows", "identifiers", "identifiers of the inputs"), "conservation"
+KINDS = {
+    "conservation": ("checksums", "input columns", "rows", "identifiers", "identifiers of the inputs"),
+    "replay": ("replay",),
+    "negative controls": ("negative controls",),
+    "differences": (
+        *("objects", "positions", "class changes", "flag changes"),
+        *("values", "missing values", "new objects", "class shares"),
     ),
-    **dict.fromkeys(("replay", "rows of the model"), "replay"),
-    **dict.fromkeys(("negative controls",), "negative controls"),
-    **dict.fromkeys(
-        (
-            "objects",
-            "positions",
-            "class changes",
-            "flag changes",
-            "values",
-            "missing values",
-            "new objects",
-            "class shares",
-        ),
-        "differences",
-    ),
-    **dict.fromkeys(("truth", "calibration"), "truth"),
+    "truth": ("truth", "calibration"),
 }
-"""The kind of each check by its name; others are of the contract, and those of companions of conservation."""
+"""Checks by their kind; others are of the contract, and those of companions of conservation."""
 
 
-def kind_of(name: str) -> str:
-    """Return the kind of a check."""
-    return "conservation" if name.startswith("companion ") else KIND_OF.get(name, "contract")
+def check_of(name: str, verdict: Verdict, found: str, **where: Any) -> Check:
+    """Return a check with its kind."""
+    kinds = (kind for kind, names in KINDS.items() if name in names)
+    kind = "conservation" if name.startswith("companion ") else next(kinds, "contract")
+    return Check(kind=kind, name=name, verdict=verdict, found=found, **where)
 
 
 class Findings:
@@ -137,20 +132,9 @@ class Findings:
         """Note a finding; of many places only the first are named."""
         self.counts[name, verdict] += 1
         if self.counts[name, verdict] <= MOST_PLACES:
-            self.found.append(
-                Check(
-                    kind=kind_of(name),
-                    name=name,
-                    verdict=verdict,
-                    found=found,
-                    file=file,
-                    field=field,
-                    rows=tuple(rows)[:MOST_ROWS],
-                    number=None if number is None else float(number),
-                    limit=None if limit is None else float(limit),
-                    source=source,
-                )
-            )
+            numbers = (None if x is None else float(x) for x in (number, limit))
+            where = dict(zip(("number", "limit"), numbers, strict=True), rows=tuple(rows)[:MOST_ROWS])
+            self.found.append(check_of(name, verdict, found, file=file, field=field, source=source, **where))
 
     def stop(self, name: str, found: str, *where: Any, rows: Iterable[int] = ()) -> None:
         """Note a fault, with file, field, number, limit and the limit's source as in `add`."""
@@ -164,7 +148,7 @@ class Findings:
         self,
         name: str,
         found: str,
-        file: str,
+        place: str,
         field: str,
         number: float,
         limits: tuple[float, float],
@@ -174,26 +158,21 @@ class Findings:
         low, high = limits
         far = abs(number) > high
         if abs(number) > low:
-            self.add(
-                "stop" if far else "look", name, found, file, field, number, high if far else low, source
-            )
+            limit = high if far else low
+            self.add("stop" if far else "look", name, found, place, field, number, limit, source)
         return far
 
     def checks(self) -> tuple[Check, ...]:
         """Return all checks, the worst first."""
         bad = {check.name for check in self.found}
-        passed = [
-            Check(kind=kind_of(name), name=name, verdict="pass", found=what)
-            for name, what in self.done.items()
-            if name not in bad
-        ]
+        passed = [check_of(name, "pass", what) for name, what in self.done.items() if name not in bad]
         more = [
-            Check(kind=kind_of(name), name=name, verdict=verdict, found=f"{n - MOST_PLACES:,} more places")
+            check_of(name, verdict, f"{n - MOST_PLACES:,} more places")
             for (name, verdict), n in self.counts.items()
             if n > MOST_PLACES
         ]
-        order = {"stop": 0, "look": 1, "pass": 2}
-        return tuple(sorted([*self.found, *more, *passed], key=lambda c: order[c.verdict]))
+        order = ("stop", "look", "pass")
+        return tuple(sorted([*self.found, *more, *passed], key=lambda c: order.index(c.verdict)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,12 +232,7 @@ def _contract_column(column: Column | NewColumn, source: str) -> ContractColumn:
 
 
 def derived_contract(
-    opened: Opened,
-    last_folder: Path | None,
-    last: str | None,
-    *,
-    companions: Sequence[str] = (),
-    id_column: str | None = None,
+    opened: Opened, last: Opened | None, *, companions: Sequence[str] = (), id_column: str | None = None
 ) -> Contract:
     """Return the contract that follows from the run, its model, its inputs and the last release.
 
@@ -271,19 +245,16 @@ def derived_contract(
     if opened.settings.output.mode == "slim":
         inputs = {name: column for name, column in inputs.items() if name in names}
     made = {c.name: _ranged(_contract_column(c, f"model {model.label}")) for c in scorer.columns}
-    before, ranges = None, {}
-    if last_folder is not None:
-        before = read_document(Contract, last_folder / CONTRACT)
-        profile = read_document(Profile, last_folder / PROFILE)
-        known = {name: c for name, c in profile.columns.items() if c.n - c.missing >= LEAST_KNOWN}
-        ranges = {name: (c.minimum, c.maximum) for name, c in known.items()}
+    before = None if last is None else last.contract()
+    seen = {} if last is None else last.profile().columns
     promised = {c.name: c for c in before.columns if c.name not in before.made} if before else {}
     columns = []
     for name in dict.fromkeys([*names, *inputs, *promised]):
         if name in made or (name not in inputs and name not in promised):
             continue
         column = _contract_column(inputs[name], "input") if name in inputs else promised[name]
-        columns.append(_promised(column, promised.get(name), model, f"release {last}", ranges.get(name)))
+        release = f"release {last.version}" if last else ""
+        columns.append(_promised(column, promised.get(name), model, release, seen.get(name)))
     position = manifest.position or ObjectColumns()
     return Contract(
         model=model.label,
@@ -301,7 +272,7 @@ def derived_contract(
         dec=position.dec,
         position_unit=position.unit,
         companions=tuple(companions),
-        last=last,
+        last=last.version if last else None,
     )
 
 
@@ -318,7 +289,7 @@ def _promised(
     before: ContractColumn | None,
     model: Model,
     release: str,
-    seen: tuple[float | None, float | None] | None,
+    seen: ColumnProfile | None,
 ) -> ContractColumn:
     """Return a column with what the last release promised of it, or else the training catalogue, and with its range."""
     trained = model.columns.get(column.name)
@@ -328,9 +299,10 @@ def _promised(
             column = replace(column, **{key: value}, source=release if before else "the training catalogue")
     if before is not None:
         column = replace(column, datatype=before.datatype, null=before.null, source=release)
-    if seen is not None and seen[0] is not None and seen[1] is not None:
-        room = ROOM * (seen[1] - seen[0])
-        column = replace(column, minimum=seen[0] - room, maximum=seen[1] + room)
+    if seen is not None and seen.n - seen.missing >= LEAST_KNOWN and None not in {seen.minimum, seen.maximum}:
+        low, high = float(seen.minimum or 0), float(seen.maximum or 0)
+        room = ROOM * (high - low)
+        column = replace(column, minimum=low - room, maximum=high + room)
     return column
 
 
@@ -358,10 +330,10 @@ def check_columns(contract: Contract, catalog: Catalog, file: str, findings: Fin
             findings.stop("columns", f"the column '{name}' {said}", file, name, None, None, promised.source)
             continue
         column = _contract_column(catalog.column(name), promised.source)
-        if (column.datatype, column.shape) != (promised.datatype, promised.shape) and not _alike(
-            column, promised
-        ):
-            said = f"'{name}' is {_typed(column)}, promised {_typed(promised)}"
+        alike = {column.datatype, promised.datatype} <= TEXTS or column.datatype == promised.datatype
+        if not alike or column.shape != promised.shape:
+            types = (c.datatype + (f"{list(c.shape)}" if c.shape else "") for c in (column, promised))
+            said = "'{}' is {}, promised {}".format(name, *types)
             findings.stop("types", said, file, name, None, None, promised.source)
         for key in ("unit", "ucd", "description"):
             got, want = getattr(column, key), getattr(promised, key)
@@ -376,48 +348,62 @@ def check_columns(contract: Contract, catalog: Catalog, file: str, findings: Fin
         findings.stop("columns", f"columns that no contract has: {', '.join(extra)}", file, extra[0])
 
 
-def _alike(column: ContractColumn, promised: ContractColumn) -> bool:
-    """Say whether two texts differ only in how Arrow keeps them."""
-    texts = {"string", "large_string", "string_view"}
-    return column.shape == promised.shape and {column.datatype, promised.datatype} <= texts
-
-
-def _typed(column: ContractColumn) -> str:
-    return column.datatype + (f"{list(column.shape)}" if column.shape else "")
+def check_edits(contract: Contract, promised: Contract, findings: Findings) -> None:
+    """Note where the contract was edited after it was drafted."""
+    findings.ran("contract", "it is as it follows from model, inputs and last release")
+    ours, theirs = ({c.name: c for c in one.columns} for one in (contract, promised))
+    changed = [k for k, v in vars(contract).items() if k != "columns" and v != getattr(promised, k)]
+    changed += [name for name in dict.fromkeys([*ours, *theirs]) if ours.get(name) != theirs.get(name)]
+    if contract != promised:
+        findings.look("contract", f"it was edited: {', '.join(changed)}", CONTRACT)
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A release's folder: its manifest, its model, and the settings of its run."""
+    """A release's folder: its manifest, its model, the settings of its run, and its version."""
 
     folder: Path
     manifest: Manifest
     model: Model
     settings: Specification
+    version: str
+
+    @classmethod
+    def of(cls, folder: Path, version: str) -> Opened:
+        """Open a release's folder; CatalogError where it has no manifest."""
+        manifest = Manifest.read(folder / DATA)
+        if manifest is None:
+            raise CatalogError(
+                f"{folder / DATA}: got no {MANIFEST}, expected the files of a run; draft the release again"
+            )
+        model, settings = read_model(folder / MODEL), read_specification(folder / SETTINGS)
+        return cls(folder, manifest, model, settings, version)
 
     @property
     def data(self) -> Path:
         """Folder of the annotated files."""
         return self.folder / DATA
 
+    @property
+    def n_rows(self) -> int:
+        """Rows of all files, as the manifest says."""
+        return sum(output.n_rows for output in self.manifest.outputs)
 
-def open_release(folder: Path) -> Opened:
-    """Return a release's folder, opened; CatalogError where it has no manifest."""
-    manifest = Manifest.read(folder / DATA)
-    if manifest is None:
-        raise CatalogError(
-            f"{folder / DATA}: got no {MANIFEST}, expected the files of a run; draft the release again"
-        )
-    return Opened(folder, manifest, read_model(folder / MODEL), read_specification(folder / SETTINGS))
+    def contract(self) -> Contract:
+        """Read the contract."""
+        return read_document(Contract, self.folder / CONTRACT)
+
+    def profile(self) -> Profile:
+        """Read what the release holds, which its check has found."""
+        return read_document(Profile, self.folder / PROFILE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnProfile:
-    """A column of all files: rows, missing values, zeros, and the range; None where no value is a number."""
+    """A column of all files: rows, missing values, and the range; None where no value is a number."""
 
     n: int
     missing: int
-    zeros: int = 0
     minimum: float | None = None
     maximum: float | None = None
 
@@ -432,15 +418,3 @@ class Profile:
     classes: Mapping[str, int]
     flags: Mapping[str, int]
     cells: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-
-
-def check_edits(contract: Contract, promised: Contract | None, findings: Findings) -> None:
-    """Note where the contract was edited after it was drafted."""
-    findings.ran("contract", "it is as it follows from model, inputs and last release")
-    if promised is None or contract == promised:
-        return
-    ours, theirs = {c.name: c for c in contract.columns}, {c.name: c for c in promised.columns}
-    changed = [name for name in dict.fromkeys([*ours, *theirs]) if ours.get(name) != theirs.get(name)]
-    keys = [k for k, v in vars(contract).items() if k != "columns" and v != getattr(promised, k)]
-    said = ", ".join([*keys, *changed])
-    findings.look("contract", f"it was edited: {said}", CONTRACT)

@@ -18,16 +18,19 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from blr.decisions import FLAG_MEANINGS
-from flows.release._contract import Findings
+from flows.release._contract import Findings, Profile
 from flows.runs.counts import ReleasedObject, Transition
 
 __all__ = [
-    "Changed",
+    "Comparison",
     "Ledger",
     "Matched",
     "Sample",
     "match",
-    "outlying",
+    "report_matched",
+    "report_other_rows",
+    "report_repeated",
+    "report_shares",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -136,22 +139,12 @@ class Sample:
         return {"hash": hashes, **{name: values[first] for name, values in whole.items()}}
 
 
-@dataclass(frozen=True)
-class Changed:
-    """An object whose class changed: its file and row before and now, and the classes by number."""
-
-    old_file: int
-    old_row: int
-    file: int
-    row: int
-    was: int
-    now: int
-    p: float
-
-
 @dataclass
 class Matched:
-    """What matching two releases found; by file of the new release (G,), or of the old one."""
+    """What matching two releases found; by file of the new release (G,), or of the old one.
+
+    `changed` has rows of the new and of the old ledger: the first objects whose class changed.
+    """
 
     files: int
     old_files: int
@@ -159,7 +152,7 @@ class Matched:
     vanished: int = 0
     class_changed: int = 0
     transitions: Counter[tuple[int, int]] = field(default_factory=Counter)
-    changed: list[Changed] = field(default_factory=list)
+    changed: list[tuple[np.void, np.void]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Begin with nothing counted."""
@@ -180,11 +173,8 @@ class Matched:
             self.gained[k] += np.bincount(a["file"][now & ~was], minlength=self.files)
             self.lost[k] += np.bincount(a["file"][was & ~now], minlength=self.files)
         self.transitions.update(zip(b["class"][flips].tolist(), a["class"][flips].tolist(), strict=True))
-        for x, y in zip(a[flips][: MOST_CHANGED - len(self.changed)], b[flips], strict=False):
-            places = (int(y["file"]), int(y["row"]), int(x["file"]), int(x["row"]))
-            self.changed.append(
-                Changed(*places, int(y["class"]), int(x["class"]), abs(float(x["p"] - y["p"])))
-            )
+        first = MOST_CHANGED - len(self.changed)
+        self.changed += zip(a[flips][:first], b[flips][:first], strict=True)
 
     def transitions_of(self, classes: Sequence[str]) -> tuple[Transition, ...]:
         """Return the changes of class, the most frequent first."""
@@ -194,16 +184,17 @@ class Matched:
     def examples(self, classes: Sequence[str], files: Sequence[str]) -> tuple[ReleasedObject, ...]:
         """Return the objects whose probability changed most among those with another class."""
         names = ["", *classes]
-        worst = sorted(self.changed, key=lambda c: -np.nan_to_num(c.p))[:20]
+        moved = [abs(float(np.nan_to_num(now["p"] - was["p"]))) for now, was in self.changed]
         return tuple(
             ReleasedObject(
-                file=files[c.file],
-                id=f"row {c.row}",
-                was=names[c.was],
-                now=names[c.now],
-                moved=round(float(np.nan_to_num(c.p)), 4),
+                file=files[now["file"]],
+                id=f"row {now['row']}",
+                was=names[was["class"]],
+                now=names[now["class"]],
+                moved=round(moved[k], 4),
             )
-            for c in worst
+            for k in sorted(range(len(moved)), key=lambda k: -moved[k])[:20]
+            for now, was in [self.changed[k]]
         )
 
 
@@ -233,15 +224,9 @@ def report_other_rows(
             for row in rows[~np.isin(rows["hash"], of["hash"])]:
                 alone.setdefault((lost, int(row["file"])), []).append(int(row["row"]))
     for (lost, file), numbers in alone.items():
-        words = (
-            "identifiers that must be there are not"
-            if lost
-            else "identifiers are not among those that must be there"
-        )
-        place = (others if lost else files)[file]
-        findings.stop(
-            name, f"{len(numbers):,} {words}", place, "", len(numbers), 0, name, rows=sorted(numbers)
-        )
+        words = "that must be there are not" if lost else "are not among those that must be there"
+        said, place = f"{len(numbers):,} identifiers {words}", (others if lost else files)[file]
+        findings.stop(name, said, place, "", len(numbers), 0, name, rows=sorted(numbers))
 
 
 def match(
@@ -269,10 +254,8 @@ def _report_moved(a: Array, b: Array, files: Sequence[str], findings: Findings) 
     for file in np.unique(a["file"][far > ARCSECONDS]).tolist():
         mine = (far > ARCSECONDS) & (a["file"] == file)
         said = f"{mine.sum():,} objects have another position than before, up to {far[mine].max():,.0f}″ away"
-        rows = np.sort(a["row"][mine]).tolist()
-        findings.stop(
-            "positions", said, files[file], "", far[mine].max(), ARCSECONDS, "the last release", rows=rows
-        )
+        rows, source = np.sort(a["row"][mine]).tolist(), "the last release"
+        findings.stop("positions", said, files[file], "", far[mine].max(), ARCSECONDS, source, rows=rows)
 
 
 def outlying(values: Floats, errors: Floats, *, tests: int, floor: float) -> Array:
@@ -298,10 +281,9 @@ def report_matched(
     n = found.compared
     findings.ran("objects", f"all of the {n:,} objects of the last release are here")
     for g in np.flatnonzero(found.old_gone > np.maximum(3, 0.05 * found.old_rows)).tolist():
-        said = (
-            f"{found.old_gone[g]:,.0f} of {found.old_rows[g]:,.0f} objects of the last release are not here"
-        )
-        findings.stop("objects", said, old_files[g], "", found.old_gone[g] / found.old_rows[g], 0.05, source)
+        gone, rows = found.old_gone[g], found.old_rows[g]
+        said = f"{gone:,.0f} of {rows:,.0f} objects of the last release are not here"
+        findings.stop("objects", said, old_files[g], "", gone / rows, 0.05, source)
     if found.vanished or not n:
         said = f"{found.vanished:,} objects of the last release are not here, {n:,} are"
         findings.look("objects", said, "", "", found.vanished, 0, source)
@@ -309,28 +291,23 @@ def report_matched(
         return
     share, names = found.class_changed / n, ["no class", *classes]
     moves = "; ".join(f"{names[a]} to {names[b]}: {k:,}" for (a, b), k in found.transitions.most_common(4))
-    findings.ran(
-        "class changes", f"{found.class_changed:,} of {n:,} objects have another class ({share:.2%})"
-    )
-    findings.graded(
-        "class changes",
-        f"{share:.1%} of the objects have another class: {moves}",
-        "",
-        "",
-        share,
-        (0.05, 0.3),
-        source,
-    )
+    said = f"{found.class_changed:,} of {n:,} objects have another class ({share:.2%})"
+    findings.ran("class changes", said)
+    said = f"{share:.1%} of the objects have another class: {moves}"
+    findings.graded("class changes", said, "", "", share, (0.05, 0.3), source)
     findings.ran("flag changes", "no field gained or lost flags beyond the others")
     known = np.flatnonzero(found.seen >= 5)
-    kinds = [("class changes", "", found.flipped, "objects have another class", 0.1)]
+    kinds = [("class changes", "", found.flipped, "objects have another class", 0.15)]
     for k, flag in enumerate(FLAG_MEANINGS):
         for counts, verb in ((found.gained[k], "gained"), (found.lost[k], "lost")):
-            words, total = f"objects {verb} the flag {flag.name}", float(counts.sum() / n)
-            findings.graded(
-                "flag changes", f"{total:.1%} of the {words}", "", str(flag.name), total, (0.1, 0.4), source
+            words, total, name = (
+                f"objects {verb} the flag {flag.name}",
+                float(counts.sum() / n),
+                str(flag.name),
             )
-            kinds.append(("flag changes", str(flag.name), counts, words, 0.15))
+            said = f"{total:.1%} of the {words}"
+            findings.graded("flag changes", said, "", name, total, (0.1, 0.4), source)
+            kinds.append(("flag changes", name, counts, words, 0.15))
     for name, column, counts, words, floor in kinds:
         shares, seen = counts[known] / found.seen[known], found.seen[known]
         errors = np.sqrt(np.maximum(shares * (1 - shares), 1 / seen) / seen)
@@ -371,24 +348,22 @@ class Comparison:
         """Report values that the last release had and this one lacks, and missing ones that became one number."""
         gone, came = np.isnan(a) & ~np.isnan(b), ~np.isnan(a) & np.isnan(b)
         net, check = gone.astype(float) - came, "missing values"
-        said = f"{net.mean():.1%} of the values of '{name}' that were there are missing"
-        self.findings.graded(check, said, "", name, max(0.0, float(net.mean())), (0.02, 0.1), self.source)
+        lost = f"of the values of '{name}' that were there are missing"
+        share = max(0.0, float(net.mean()))
+        self.findings.graded(check, f"{share:.1%} {lost}", "", name, share, (0.02, 0.1), self.source)
         for what, codes in groups.items():
             values, _, n, labels = _by_group(net, codes, np.mean)
             errors, middle = np.sqrt(np.maximum(np.abs(values), 1 / n) / n), _middle(values)
-            for g in np.flatnonzero(
-                outlying(values, errors, tests=tests, floor=0.05) & (values > middle)
-            ).tolist():
-                said = f"{values[g]:.1%} of the values of '{name}' that were there are missing, elsewhere {middle:.1%}"
-                self.findings.stop(
-                    check, said, self._place(what, labels[g]), name, values[g], 0.05, self.source
-                )
+            far = outlying(values, errors, tests=tests, floor=0.05) & (values > middle)
+            for g in np.flatnonzero(far).tolist():
+                said = f"{values[g]:.1%} {lost}, elsewhere {middle:.1%}"
+                self._stop(check, said, what, labels[g], name, values[g], 0.05)
         filled, times = np.unique(a[came], return_counts=True)
         k = int(times.argmax()) if len(times) else 0
         if len(times) and times[k] >= max(5, 0.2 * np.isnan(b).sum()):
-            place = self.files[int(groups["file"][came & (a == filled[k])][0])]
+            file = int(groups["file"][came & (a == filled[k])][0])
             said = f"{times[k]:,} values of '{name}' that were missing are now {filled[k]:g}"
-            self.findings.stop(check, said, place, name, times[k], 5, self.source)
+            self._stop(check, said, "file", file, name, times[k], 5)
 
     def _values(self, name: str, a: Floats, b: Floats, groups: Mapping[str, Array], tests: int) -> None:
         """Report a column whose values moved, spread or wrapped, in all or in some groups."""
@@ -396,9 +371,7 @@ class Comparison:
         if wrapped.any():
             k = int(np.flatnonzero(wrapped)[0])
             said = f"{wrapped.sum():,} values of '{name}' overflowed: {b[k]:,.0f} became {a[k]:,.0f}"
-            self.findings.stop(
-                "values", said, self.files[groups["file"][k]], name, wrapped.sum(), 0, self.source
-            )
+            self._stop("values", said, "file", groups["file"][k], name, wrapped.sum(), 0)
             return
         low, high = np.quantile(b, [0.25, 0.75])
         scale = (high - low) / 1.349 or float(b.std()) or max(abs(float(b[0])), 1.0)
@@ -413,16 +386,12 @@ class Comparison:
             values, errors, n, labels = _by_group(moved, codes, np.median)
             for g in np.flatnonzero(outlying(values, 1.253 * errors, tests=tests, floor=0.15)).tolist():
                 said = f"'{name}' of {n[g]:,.0f} objects moved by {values[g]:+.2f} spreads, elsewhere {middle:+.2f}"
-                self.findings.stop(
-                    "values", said, self._place(what, labels[g]), name, values[g], 0.15, self.source
-                )
+                self._stop("values", said, what, labels[g], name, values[g], 0.15)
             widths, _, n, labels = _by_group(moved, codes, _spread)
             wide = outlying(widths, widths / np.sqrt(n), tests=tests, floor=0.4) & (widths > spread)
             for g in np.flatnonzero(wide).tolist():
                 said = f"'{name}' of {n[g]:,.0f} objects differs by {widths[g]:.2f} spreads, elsewhere {spread:.2f}"
-                self.findings.stop(
-                    "values", said, self._place(what, labels[g]), name, widths[g], 0.4, self.source
-                )
+                self._stop("values", said, what, labels[g], name, widths[g], 0.4)
 
     def new_objects(self, new: Mapping[str, Array], old: Mapping[str, Array], names: Sequence[str]) -> None:
         """Report fields of new objects whose medians lie beyond the last release's values, or that lack a column."""
@@ -437,16 +406,42 @@ class Comparison:
             medians, _, n, labels = _by_group(values[known], codes[known], np.median)
             for g in np.flatnonzero(((medians < ends[0]) | (medians > ends[1])) & (n >= 20)).tolist():
                 said = f"the median of '{name}' of {n[g]:,.0f} new objects is {medians[g]:.4g}, beyond 96 % of before"
-                end = ends[int(medians[g] > ends[1])]
-                self.findings.stop(check, said, self.files[labels[g]], name, medians[g], end, self.source)
+                self._stop(check, said, "file", labels[g], name, medians[g], ends[int(medians[g] > ends[1])])
             shares, _, n, labels = _by_group((~known).astype(float), codes, np.mean)
             earlier = 1 - len(before) / max(1, len(old[name]))
             for g in np.flatnonzero((shares > 0.95) & (n >= 20) & (earlier < 0.5)).tolist():
                 said = f"{shares[g]:.0%} of the values of '{name}' of new objects are missing, before {earlier:.0%}"
-                self.findings.stop(check, said, self.files[labels[g]], name, shares[g], 0.95, self.source)
+                self._stop(check, said, "file", labels[g], name, shares[g], 0.95)
 
-    def _place(self, what: str, label: int) -> str:
-        return self.files[label] if what == "file" else f"HEALPix cell {label}"
+    def _stop(
+        self, check: str, said: str, what: str, label: int, name: str, number: float, limit: float
+    ) -> None:
+        """Note a fault in a file or in a HEALPix cell."""
+        place = self.files[label] if what == "file" else f"HEALPix cell {label}"
+        self.findings.stop(check, said, place, name, number, limit, self.source)
+
+
+def report_shares(profile: Profile, before: Profile, findings: Findings, source: str) -> None:
+    """Compare the shares of the classes in the whole release, and by cell, with the last release's."""
+    name = "class shares"
+    findings.ran(name, "they are like the last release's, in all and by HEALPix cell")
+    totals = [max(1, sum(one.classes.values())) for one in (profile, before)]
+    common = sorted(set(profile.cells) & set(before.cells))
+    cells = [c for c in common if min(profile.cells[c]["rows"], before.cells[c]["rows"]) >= 20]
+    n, n_before = (np.array([one.cells[c]["rows"] for c in cells], float) for one in (profile, before))
+    for of in profile.classes:
+        now, was = profile.classes[of] / totals[0], before.classes.get(of, 0) / totals[1]
+        said = f"{now:.1%} of the objects are {of}, were {was:.1%}"
+        findings.graded(name, said, "", of, now - was, (0.1, 0.3), source)
+        shares, earlier = (
+            np.array([one.cells[c].get(of, 0) for c in cells], float) / rows
+            for one, rows in ((profile, n), (before, n_before))
+        )
+        change, errors = shares - earlier, np.sqrt(0.25 / n + 0.25 / n_before)
+        far = outlying(change, errors, tests=len(cells) * len(profile.classes), floor=0.25)
+        for g in np.flatnonzero(far).tolist():
+            said = f"{shares[g]:.0%} of {n[g]:,.0f} objects are {of}, were {earlier[g]:.0%}"
+            findings.graded(name, said, f"HEALPix cell {cells[g]}", of, float(change[g]), (0.25, 0.5), source)
 
 
 def _middle(values: Floats) -> float:

@@ -1,37 +1,66 @@
-"""Drafts of releases: a finished run that is adopted, or catalogues that are classified where no reader sees them."""
+"""Drafts of releases: an adopted run, catalogues classified where no reader sees them, a patch of listed rows."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from blr.threads import single_threaded_blas
+from catalogs.errors import CatalogError
 from catalogs.files.atomic import atomic_path, atomic_write_text, flush_to_disk
+from catalogs.formats import TableChoice, annotated_table
 from flows.classification.request import ReprocessRequest
+from flows.classification.scoring import Scorer
 from flows.classification.steps import reprocess
 from flows.documents import write_document
 from flows.errors import UsageError
 from flows.models.store import Store
-from flows.release._contract import CONTRACT, DATA, MODEL, SETTINGS, Opened, derived_contract
+from flows.release._contract import (
+    CONTRACT,
+    DATA,
+    MODEL,
+    SETTINGS,
+    Contract,
+    Opened,
+    Profile,
+    check_of,
+    derived_contract,
+)
+from flows.release._truth import identifiers
+from flows.release.check import Checked, differing, map_identifiers
 from flows.release.record import (
     COMPANIONS,
     RECORD,
     ReleaseRecord,
+    ReleaseRefusedError,
     ReleaseState,
     Series,
-    base_release,
     utc_now,
+    write_checks,
 )
-from flows.release.replay import settings_of
-from flows.release.request import DraftRequest
+from flows.release.replay import mismatches, settings_of
+from flows.release.request import DraftRequest, PatchRequest
 from flows.runs.allowed_roots import check_inside
+from flows.runs.counts import Transition
 from flows.runs.manifest import Manifest
 from flows.runs.outputs import file_sha256
-from flows.specification.specification import specification_hash
+from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import load_specification, specification_toml
 
-__all__ = ["copy_file", "draft", "finished_run"]
+__all__ = ["PATCH", "draft", "patch"]
+
+PATCH = "patch.parquet"
+
+Array = np.ndarray[Any, Any]
 
 
 def draft(request: DraftRequest) -> ReleaseState:
@@ -39,68 +68,44 @@ def draft(request: DraftRequest) -> ReleaseState:
 
     A draft of the same version is replaced.  A killed run leaves a draft without its record, which is begun again.
     """
-    series = Series.of(request.releases, request.name)
-    if (request.run is None) == (
-        request.specification is None and request.model is None
-    ) and request.run is None:
+    series, version = Series.of(request.releases, request.name), request.version
+    if request.run is None and request.specification is None:
         raise UsageError(
             "--run: got neither a run nor a specification, expected a finished run to adopt, or --spec"
         )
     stated = None if request.specification is None else load_specification(request.specification)
     with series.alone():
-        log, _ = series.read_log()
-        if log.published(request.version) is not None:
-            raise UsageError(
-                f"VERSION: got '{request.version}', which is published and never changes; draft another version"
-            )
-        folder = series.draft(request.version)
+        log = series.unpublished(version)
+        folder = series.draft(version)
         (folder / RECORD).unlink(missing_ok=True)
-        if request.run is None:
-            manifest = _classified(request, folder)
+        if request.run is not None:
+            manifest = _adopted(check_inside(request.run, key="--run"), folder / DATA)
         else:
-            manifest = _adopted(check_inside(request.run, key="--run"), folder)
-        store = Store.named(request.store)
-        stored = store.find(manifest.model)
-        model = store.read(stored)
-        copy_file(stored.path, folder / MODEL)
-        settings = settings_of(model, manifest, stated)
-        atomic_write_text(folder / SETTINGS, specification_toml(settings))
-        if specification_hash(load_specification(folder / SETTINGS)) != manifest.specification_hash:
-            raise UsageError("--spec: got settings that do not survive being written down; report this")
-        companions = tuple(_companions(request, folder))
-        last_folder, last = base_release(series, log, log.latest)
+            assert request.specification is not None  # noqa: S101  checked above
+            reprocess(
+                ReprocessRequest(request.specification, request.store, request.model, out=folder / DATA)
+            )
+            manifest = finished_run(folder / DATA)
+        opened = _with_model(folder, manifest, request.store, stated, version)
+        last = series.base(log, log.latest)
         record = ReleaseRecord(
             name=series.name,
-            version=request.version,
+            version=version,
             model=manifest.model,
             specification_hash=manifest.specification_hash,
             drafted=utc_now(),
             run=str(request.run or request.specification),
-            n_rows=sum(o.n_rows for o in manifest.outputs),
+            n_rows=opened.n_rows,
             files=tuple(o.name for o in manifest.outputs),
-            last=last,
-            companions=companions,
+            last=last.version if last else None,
+            companions=tuple(_companions(request, folder)),
         )
-        opened = Opened(folder, manifest, model, settings)
-        contract = derived_contract(
-            opened, last_folder, last, companions=companions, id_column=request.id_column
-        )
+        contract = derived_contract(opened, last, companions=record.companions, id_column=request.id_column)
         write_document(folder / CONTRACT, contract)
         write_document(folder / RECORD, record)
-    return series.state(
-        request.version,
-        "drafted",
-        folder,
-        latest=log.latest,
-        remarks=(f"contract: {folder / CONTRACT}", f"compared with: {last or 'no release before'}"),
-    )
-
-
-def _classified(request: DraftRequest, folder: Path) -> Manifest:
-    """Classify the catalogues of a specification into a draft; the same command goes on where it was killed."""
-    assert request.specification is not None  # noqa: S101  the caller asked
-    reprocess(ReprocessRequest(request.specification, request.store, request.model, out=folder / DATA))
-    return finished_run(folder / DATA)
+    compared = f"compared with: {record.last or 'no release before'}"
+    remarks = (f"contract: {folder / CONTRACT}", compared)
+    return series.state(version, "drafted", folder, latest=log.latest, remarks=remarks)
 
 
 def finished_run(folder: Path) -> Manifest:
@@ -113,10 +118,9 @@ def finished_run(folder: Path) -> Manifest:
     return manifest
 
 
-def _adopted(run: Path, folder: Path) -> Manifest:
+def _adopted(run: Path, data: Path) -> Manifest:
     """Copy a finished run into a draft; its bytes are compared with the manifest's hashes in the check."""
     manifest = finished_run(run)
-    data = folder / DATA
     if data.exists():
         shutil.rmtree(data)
     for path in sorted(run.rglob("*")):
@@ -127,15 +131,30 @@ def _adopted(run: Path, folder: Path) -> Manifest:
             )
         if path.is_file() and not any(part.startswith(".") for part in relative.parts):
             copy_file(path, data / relative)
-    outputs = tuple(replace(o, input_path=_relative(run, o.input_path, data)) for o in manifest.outputs)
-    adopted = replace(manifest, outputs=outputs)
+    outputs = []
+    for output in manifest.outputs:
+        source = output.input_path  # relative to the draft's data; the published folder is as deep
+        if "://" not in source:
+            source = os.path.relpath((run / source).resolve(), data.resolve())
+        outputs.append(replace(output, input_path=source))
+    adopted = replace(manifest, outputs=tuple(outputs))
     adopted.write(data)
     return adopted
 
 
-def _relative(run: Path, path: str, data: Path) -> str:
-    """Return the path of an input relative to the draft's data; the published folder is as deep."""
-    return path if "://" in path else os.path.relpath((run / path).resolve(), data.resolve())
+def _with_model(
+    folder: Path, manifest: Manifest, models: Path, stated: Specification | None, version: str
+) -> Opened:
+    """Copy the model of a run into a draft, and write down the settings; return the draft, opened."""
+    store = Store.named(models)
+    stored = store.find(manifest.model)
+    model = store.read(stored)
+    copy_file(stored.path, folder / MODEL)
+    settings = settings_of(model, manifest, stated)
+    atomic_write_text(folder / SETTINGS, specification_toml(settings))
+    if specification_hash(load_specification(folder / SETTINGS)) != manifest.specification_hash:
+        raise UsageError("--spec: got settings that do not survive being written down; report this")
+    return Opened(folder, manifest, model, settings, version)
 
 
 def copy_file(source: Path, target: Path) -> None:
@@ -146,11 +165,10 @@ def copy_file(source: Path, target: Path) -> None:
     flush_to_disk(target.parent)
 
 
-def _companions(request: DraftRequest, folder: Path) -> list[str]:
-    """Copy the tables that go with the release."""
+def _companions(request: DraftRequest, folder: Path) -> Iterator[str]:
+    """Copy the tables that go with the release; yield their paths in the draft."""
     if (folder / COMPANIONS).exists():
         shutil.rmtree(folder / COMPANIONS)
-    names = []
     for text in request.companion or ():
         path = check_inside(Path(text), key="--companion")
         if not path.is_file():
@@ -160,5 +178,139 @@ def _companions(request: DraftRequest, folder: Path) -> list[str]:
         copy_file(path, folder / COMPANIONS / path.name)
         if file_sha256(path) != file_sha256(folder / COMPANIONS / path.name):
             raise UsageError(f"--companion: {path} changed while it was copied; draft again")
-        names.append(f"{COMPANIONS}/{path.name}")
-    return names
+        yield f"{COMPANIONS}/{path.name}"
+
+
+def patch(request: PatchRequest) -> ReleaseState:
+    """Draft a point release of the rows that a run changes; refuse it where rows change that are not listed.
+
+    The new values must be those that the run's model gives.  The patch is checked as it is made.
+    """
+    series, version = Series.of(request.releases, request.name), request.version
+    run = check_inside(request.run, key="--run")
+    manifest = finished_run(run)
+    with series.alone():
+        log = series.unpublished(version)
+        base = series.base(log, log.latest)
+        if base is None:
+            raise UsageError(
+                f"NAME: got '{request.name}' without a release to be patched, expected a published one"
+            )
+        contract = base.contract()
+        if contract.id is None:
+            raise UsageError(
+                f"NAME: got release {base.version} without a column of identifiers, expected one to patch by"
+            )
+        folder = series.draft(version)
+        opened = _with_model(folder, manifest, request.store, None, version)
+        copy_file(base.folder / CONTRACT, folder / CONTRACT)
+        allowed = _listed(check_inside(request.rows, key="--rows"), contract.id)
+        columns: dict[str, None] = {contract.id: None}  # those that differ anywhere
+        moves: Counter[tuple[str, str]] = Counter()
+        parts = []
+        for output in base.manifest.outputs:
+            for old, new in _changed(output.name, base, run, contract, opened, allowed, columns):
+                parts.append(new)
+                classes = (rows.column(f"{contract.prefix}class").to_pylist() for rows in (old, new))
+                moves.update((str(was), str(now)) for was, now in zip(*classes, strict=True) if was != now)
+        if not parts:
+            raise UsageError(f"--run: got a run that changes no row of release {base.version}, expected some")
+        table = pa.Table.from_batches(parts).select([*columns, "patched_file", "patched_row"])
+        n, changed, names = table.num_rows, sum(moves.values()), ", ".join([*columns][1:])
+        (folder / DATA).mkdir(parents=True, exist_ok=True)
+        with atomic_path(folder / DATA / PATCH) as temporary:
+            pq.write_table(table, temporary)
+        record = ReleaseRecord(
+            name=series.name,
+            version=version,
+            model=opened.model.label,
+            specification_hash=manifest.specification_hash,
+            drafted=utc_now(),
+            run=str(request.run),
+            n_rows=n,
+            files=(PATCH,),
+            kind="patch",
+            last=base.version,
+            why=request.why or "",
+        )
+        write_document(folder / RECORD, record)
+        checked = Checked(
+            name=series.name,
+            version=version,
+            checks=(
+                check_of("patch", "pass", f"{n:,} listed rows change ({names}), no other does"),
+                check_of("replay", "pass", f"{n:,} rows scored again by {opened.model.label}, to rounding"),
+            ),
+            n_rows=n,
+            n_replayed=n,
+            seed=0,
+            last=base.version,
+            compared=n,
+            class_changed=changed,
+            transitions=tuple(Transition(was, now, k) for (was, now), k in moves.most_common()),
+        )
+        none = dict.fromkeys(opened.model.classes, 0)
+        profile = Profile(n_rows=n, columns={}, files={PATCH: {"rows": n}}, classes=none, flags={})
+        write_checks(opened, contract, checked, profile, base)
+    said = f"{n:,} rows change in {len(columns) - 1} columns: {names}"
+    remarks = (said, f"{changed:,} objects have another class")
+    return series.state(version, "drafted", folder, latest=log.latest, remarks=remarks)
+
+
+def _listed(path: Path, column: str) -> Array:
+    """Return the hashes of the identifiers in a table."""
+    catalog = TableChoice(columns=(column,)).open(path)
+    if column not in catalog.names:
+        raise UsageError(
+            f"--rows: got {path} without the column '{column}', expected the identifiers of rows"
+        )
+    return np.concatenate([np.empty(0, np.uint64), *map_identifiers(catalog, column)])
+
+
+def _changed(
+    name: str,
+    base: Opened,
+    run: Path,
+    contract: Contract,
+    opened: Opened,
+    allowed: Array,
+    columns: dict[str, None],
+) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    """Yield the rows of a file that a run changes, as they were and as they are; note the columns that differ.
+
+    ReleaseRefusedError where one of them may not change, or is not as the run's model gives it.
+    """
+    choice, id_ = annotated_table(contract.prefix), contract.id or ""
+    try:
+        old, new = choice.open(base.data / name), choice.open(run / name)
+    except (CatalogError, OSError) as error:
+        raise ReleaseRefusedError(f"{name}: the run has no such file ({error}); name another run") from error
+    if old.names != new.names or old.n_rows != new.n_rows:
+        raise ReleaseRefusedError(
+            f"{name}: got other rows or columns than the release's; draft a release instead"
+        )
+    scorer, start = Scorer.of(opened.model, opened.settings).on(new), 0
+    for a, b in zip(old.batches(old.names), new.batches(new.names), strict=True):
+        if differing(a.column(id_), b.column(id_)).any():
+            raise ReleaseRefusedError(f"{name}: its rows are in another order; draft a release instead")
+        different = {column: differing(b.column(column), a.column(column)) for column in old.names}
+        columns |= dict.fromkeys(column for column, wrong in different.items() if wrong.any())
+        rows = np.flatnonzero(np.logical_or.reduce([*different.values()]))
+        if len(rows):
+            outside = rows[~np.isin(identifiers(b.column(id_).take(pa.array(rows))), allowed)]
+            if len(outside):
+                raise ReleaseRefusedError(
+                    f"{name}: {len(outside):,} rows change that are not listed, first row {start + outside[0]:,} "
+                    f"({b.column(id_)[int(outside[0])]}); list them with --rows, or draft a release"
+                )
+            part = b.take(pa.array(rows))
+            with single_threaded_blas():
+                computed = scorer(part.select(list(scorer.reader.read)))
+            made = tuple(c.name for c in scorer.columns)
+            if wrong := mismatches(part, computed, made, scorer.prefix):
+                raise ReleaseRefusedError(
+                    f"{name}: {opened.model.label} gives other values of {', '.join(wrong)}; classify again"
+                )
+            part = part.append_column("patched_file", pa.array([name] * len(rows)))
+            yield a.take(pa.array(rows)), part.append_column("patched_row", pa.array(start + rows))
+        start += a.num_rows

@@ -1,4 +1,4 @@
-"""The record of a release: drafted, checked, signed, published, rolled back.
+"""The record of a release: checked, signed, published, rolled back, verified.
 
 Below `releases/NAME` are a folder for each published version, `releases.json`, which says what is published and which
 version is the latest, and hidden folders of drafts.  A draft's state is what its files say: `release.json`, then
@@ -15,10 +15,11 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -26,14 +27,13 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from catalogs.files.atomic import atomic_path, atomic_write_text, check_links, flush_to_disk, sweep
-from catalogs.formats import annotated_table
 from catalogs.remote.remote_file import ObjectStore
 from catalogs.remote.urls import shown, url_of
 from flows.documents import from_document, read_document, to_document, write_document
 from flows.errors import DocumentError, OutputFolderError, UsageError
+from flows.release import request as requests
 from flows.release._contract import (
     CONTRACT,
     DATA,
@@ -41,48 +41,19 @@ from flows.release._contract import (
     PROFILE,
     SETTINGS,
     Contract,
+    Opened,
+    Profile,
     derived_contract,
-    open_release,
 )
 from flows.release._report import write_release_documents
 from flows.release._truth import Truth
 from flows.release.check import Checked, check_release
-from flows.release.request import (
-    PublishRequest,
-    ReleaseRequest,
-    RollbackRequest,
-    SignRequest,
-    VerifyRequest,
-)
 from flows.runs.allowed_roots import check_inside, check_output
 from flows.runs.lock import LOCK, exclusive
-from flows.runs.manifest import Manifest
 from flows.runs.outputs import file_sha256
 from flows.runs.release_store import check_store, folder_here
 
-__all__ = [
-    "CHECKS",
-    "COMPANIONS",
-    "RECORD",
-    "SUMS",
-    "ReleaseRecord",
-    "ReleaseRefusedError",
-    "ReleaseState",
-    "Series",
-    "Verified",
-    "base_release",
-    "check",
-    "content_digest",
-    "digest_of",
-    "publish",
-    "rollback",
-    "sign",
-    "signer",
-    "sums_of",
-    "sums_text",
-    "utc_now",
-    "verify",
-]
+__all__ = ["ReleaseState", "Series", "Verified", "check", "publish", "rollback", "sign", "verify"]
 
 RECORD = "release.json"
 CHECKS = "checks.json"
@@ -93,11 +64,12 @@ COMPANIONS = "companions"
 SIGNER = "BLR_SIGNER"
 VERSION_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 NOT_SUMMED = {SUMS, SIGNATURE, LOCK}
+CONTENT = (f"{DATA}/", MODEL, SETTINGS, CONTRACT, RECORD, f"{COMPANIONS}/")
+"""What a check is about; what it writes comes on top."""
 
 
-def utc_now() -> str:
-    """Return this moment, ISO 8601 in UTC."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+class ReleaseRefusedError(OutputFolderError):
+    """A release may not go on: a check says stop, its bytes changed, or nobody has signed it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +113,19 @@ class Signature:
         document = to_document(replace(self, signature=""))
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
+    def with_key(self, path: Path) -> Signature:
+        """Return the signature with Ed25519's, of a private key in PEM."""
+        private = read_key(path, partial(serialization.load_pem_private_key, password=None))
+        if not isinstance(private, Ed25519PrivateKey):
+            raise UsageError(
+                f"--key: got {path} of another kind, expected an Ed25519 key: openssl genpkey -algorithm ed25519"
+            )
+        public = private.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        signature = replace(self, public_key=public.decode())
+        return replace(signature, signature=base64.b64encode(private.sign(signature.message())).decode())
+
     def fault(self, key: Ed25519PublicKey | None) -> str:
         """Return what is wrong with the signature; '' for nothing.  `key` is the one that must have signed."""
         if not self.signature:
@@ -155,6 +140,16 @@ class Signature:
         except (InvalidSignature, ValueError):
             return "its Ed25519 signature does not fit"
         return ""
+
+
+def read_key(path: Path, load: Any) -> object:
+    """Return the key in a PEM file; UsageError where there is none."""
+    try:
+        return load(path.read_bytes())
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(
+            f"--key: {path} cannot be read ({error}), expected an Ed25519 key in PEM without a password"
+        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,13 +172,9 @@ class ReleaseLog:
     latest: str | None = None
     events: tuple[ReleaseEvent, ...] = ()
 
-    def published(self, version: str) -> ReleaseEvent | None:
+    def published(self, version: str | None) -> ReleaseEvent | None:
         """Return the publication of a version; None where there is none."""
         return next((e for e in self.events if e.what == "published" and e.version == version), None)
-
-    def with_event(self, event: ReleaseEvent) -> ReleaseLog:
-        """Return the log with one more event, whose version is the latest."""
-        return ReleaseLog(latest=event.version, events=(*self.events, event))
 
 
 Status = Literal["drafted", "signed", "refused", "published", "rolled back", "is published"]
@@ -204,19 +195,6 @@ class ReleaseState:
     stops: tuple[str, ...] = ()
     looks: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verified:
-    """What the verification of a release's folder found: `faults` is empty where all is as it was published."""
-
-    folder: str
-    version: str
-    digest: str
-    files: int
-    signed_by: str
-    with_key: bool
-    faults: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -245,6 +223,15 @@ class Series:
         """Return the hidden folder of a draft, which readers of folders pass over."""
         return self.folder / f".{checked_word(version, 'VERSION')}.draft"
 
+    def unpublished(self, version: str) -> ReleaseLog:
+        """Return the log; UsageError where it has the version."""
+        log, _ = self.read_log()
+        if log.published(version) is not None:
+            raise UsageError(
+                f"VERSION: got '{version}', which is published and never changes; draft another version"
+            )
+        return log
+
     def read_log(self) -> tuple[ReleaseLog, object]:
         """Return the log, and what has to be there still when it is replaced."""
         if self.store is not None:
@@ -255,8 +242,9 @@ class Series:
         check_links(path, self.folder)
         return (read_document(ReleaseLog, path) if path.is_file() else ReleaseLog()), None
 
-    def commit(self, log: ReleaseLog, before: object) -> None:
-        """Replace the log in one step; OutputFolderError where another run has replaced it meanwhile."""
+    def commit(self, log: ReleaseLog, before: object, event: ReleaseEvent) -> None:
+        """Add an event to the log, in one step; OutputFolderError where another run has replaced it meanwhile."""
+        log = ReleaseLog(latest=event.version, events=(*log.events, event))
         if self.store is None:
             write_document(self.folder / LOG, log)
             return
@@ -269,43 +257,32 @@ class Series:
 
     def released(self, log: ReleaseLog, version: str | None) -> Path | None:
         """Return the folder of a published version, fetched where it lies in a store; None for no version."""
-        event = None if version is None else log.published(version)
+        event = log.published(version)
         if event is None:
             return None
         here = self.folder / event.version
-        if self.store is not None and not (here / SUMS).is_file():
-            self._fetch(event.folder, here)
-        return here
-
-    def _fetch(self, key: str, here: Path) -> None:
-        """Fetch a release; its list of hashes comes last."""
-        assert self.store is not None  # noqa: S101
-        sizes = self.store.sizes(key)
-        for name in sorted(sizes, key=lambda n: n == SUMS):
+        if self.store is None or (here / SUMS).is_file():
+            return here
+        for name in sorted(
+            self.store.sizes(event.folder), key=lambda n: n == SUMS
+        ):  # the list of hashes last
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts:
                 raise CatalogError(
                     f"{shown(self.store.url)}: got a file '{name}', expected a path inside the release"
                 )
-            target = here / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_path(target) as temporary:
-                self.store.fetch(f"{key}/{name}", temporary)
+            (here / name).parent.mkdir(parents=True, exist_ok=True)
+            with atomic_path(here / name) as temporary:
+                self.store.fetch(f"{event.folder}/{name}", temporary)
+        return here
 
-    def upload(self, folder: Path, key: str) -> None:
-        """Send a release's files that the store lacks; CatalogError where it has not all of them then."""
-        assert self.store is not None  # noqa: S101
-        sizes = {
-            p.relative_to(folder).as_posix(): p.stat().st_size for p in release_files(folder, every=True)
-        }
-        there = self.store.sizes(key)
-        for name, size in sizes.items():
-            if there.get(name) != size:
-                self.store.upload(folder / name, f"{key}/{name}")
-        if self.store.sizes(key) != sizes:
-            raise CatalogError(
-                f"{shown(self.store.url)}/{key}: got other files than were sent, expected the same; publish again"
-            )
+    def base(self, log: ReleaseLog, version: str | None) -> Opened | None:
+        """Return a release, or the one that it patches; None where there is none."""
+        folder = self.released(log, version)
+        if folder is None or version is None:
+            return None
+        record = read_document(ReleaseRecord, folder / RECORD)
+        return Opened.of(folder, version) if record.kind == "release" else self.base(log, record.last)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -314,6 +291,19 @@ class Series:
         with exclusive(self.folder):
             sweep(self.folder)
             yield
+
+
+def upload(store: ObjectStore, folder: Path, key: str) -> None:
+    """Send a release's files that the store lacks; CatalogError where it has not all of them then."""
+    sizes = {p.relative_to(folder).as_posix(): p.stat().st_size for p in release_files(folder)}
+    there = store.sizes(key)
+    for name, size in sizes.items():
+        if there.get(name) != size:
+            store.upload(folder / name, f"{key}/{name}")
+    if store.sizes(key) != sizes:
+        raise CatalogError(
+            f"{shown(store.url)}/{key}: got other files than were sent, expected the same; publish again"
+        )
 
 
 def checked_word(text: str, key: str) -> str:
@@ -340,38 +330,37 @@ def signer(by: str | None) -> str:
     return user
 
 
-def release_files(folder: Path, *, every: bool = False) -> list[Path]:
-    """Return the files of a release, without those that list or sign the others unless `every` one is asked for."""
+def utc_now() -> str:
+    """Return this moment, ISO 8601 in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def release_files(folder: Path) -> list[Path]:
+    """Return the files of a release; OutputFolderError for a link."""
     found = []
     for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
         if path.is_symlink():
             raise OutputFolderError(
                 f"{path}: got a symbolic link, expected a file of the release's own; remove it"
             )
         hidden = any(part.startswith(".blr-") for part in path.relative_to(folder).parts)
-        if path.is_file() and not hidden and (every or name not in NOT_SUMMED):
+        if path.is_file() and not hidden:
             found.append(path)
     return found
 
 
-def sums_of(folder: Path, *, only: Sequence[str] = ()) -> dict[str, str]:
-    """Return the hashes of a release's files by their paths, those below `only` where it is given."""
-    paths = {p.relative_to(folder).as_posix(): p for p in release_files(folder)}
-    return {
-        name: file_sha256(path) for name, path in paths.items() if not only or name.startswith(tuple(only))
-    }
+def sums_of(folder: Path, *, only: tuple[str, ...] = ("",)) -> dict[str, str]:
+    """Return the hashes of a release's files by their paths, without those that list or sign the others.
+
+    `only` has the beginnings of the paths that are asked for.
+    """
+    paths = {path.relative_to(folder).as_posix(): path for path in release_files(folder)}
+    return {n: file_sha256(path) for n, path in paths.items() if n not in NOT_SUMMED and n.startswith(only)}
 
 
 def sums_text(sums: Mapping[str, str]) -> str:
     """Return the hashes as `sha256sum` prints them."""
     return "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
-
-
-def read_sums(folder: Path) -> dict[str, str]:
-    """Return the hashes that a release lists."""
-    lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
-    return {name: sha256 for sha256, _, name in (line.partition("  ") for line in lines) if name}
 
 
 def digest_of(folder: Path) -> str:
@@ -381,25 +370,15 @@ def digest_of(folder: Path) -> str:
 
 def changed_files(folder: Path) -> list[str]:
     """Return a sentence for each file that is not as the list of hashes says."""
-    listed, there = read_sums(folder), sums_of(folder)
+    lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+    listed = {name: sha256 for sha256, _, name in (line.partition("  ") for line in lines) if name}
+    there = sums_of(folder)
+    other = [name for name in listed if name in there and there[name] != listed[name]]
     return [
-        *(
-            f"{name}: other bytes than were signed"
-            for name in listed
-            if name in there and there[name] != listed[name]
-        ),
+        *(f"{name}: other bytes than were signed" for name in other),
         *(f"{name}: it is missing" for name in listed if name not in there),
         *(f"{name}: it was added" for name in there if name not in listed),
     ]
-
-
-CONTENT = (f"{DATA}/", MODEL, SETTINGS, CONTRACT, RECORD, f"{COMPANIONS}/")
-"""What a check is about; what it writes comes on top."""
-
-
-def content_digest(folder: Path) -> str:
-    """Return the digest of what a check is about."""
-    return hashlib.sha256(sums_text(sums_of(folder, only=CONTENT)).encode()).hexdigest()
 
 
 def opened_draft(series: Series, version: str) -> tuple[Path, ReleaseRecord]:
@@ -413,20 +392,7 @@ def opened_draft(series: Series, version: str) -> tuple[Path, ReleaseRecord]:
         ) from None
 
 
-def base_release(series: Series, log: ReleaseLog, version: str | None) -> tuple[Path | None, str | None]:
-    """Return the folder and the version of a release, or of the one that it patches."""
-    while version is not None:
-        folder = series.released(log, version)
-        if folder is None:
-            return None, None
-        record = read_document(ReleaseRecord, folder / RECORD)
-        if record.kind == "release":
-            return folder, version
-        version = record.last
-    return None, None
-
-
-def check(request: ReleaseRequest) -> Checked:
+def check(request: requests.ReleaseRequest) -> Checked:
     """Check a draft; write what was found, the report, and the list of hashes, which is what is signed."""
     series = Series.of(request.releases, request.name)
     with series.alone():
@@ -438,49 +404,49 @@ def check(request: ReleaseRequest) -> Checked:
         for name in (SIGNATURE, SUMS, CHECKS):
             (folder / name).unlink(missing_ok=True)
         log, _ = series.read_log()
-        digest = content_digest(folder)
-        opened = open_release(folder)
-        contract = read_document(Contract, folder / CONTRACT)
-        last_folder, last_version = base_release(series, log, record.last)
-        last = None if last_folder is None else open_release(last_folder)
-        truth = None
+        opened, last = Opened.of(folder, request.version), series.base(log, record.last)
+        contract, truth = opened.contract(), None
         if request.truth is not None:
             path = check_inside(request.truth, key="--truth")
             truth = Truth.read(path, contract.id or "", request.truth_column, contract.classes)
         checked, profile = check_release(
             opened,
             contract,
+            last,
             name=series.name,
-            version=request.version,
-            last=last,
-            last_version=last_version,
+            promised=derived_contract(opened, last, companions=record.companions, id_column=contract.id),
             companions=[folder / name for name in record.companions],
             seed=request.seed,
             truth=truth,
-            promised=derived_contract(
-                opened, last_folder, last_version, companions=record.companions, id_column=contract.id
-            ),
         )
-        checked = replace(checked, checked=utc_now(), digest=digest)
-        write_document(folder / PROFILE, profile)
-        write_document(folder / CHECKS, checked)
-        write_release_documents(
-            folder, series.name, request.version, contract, checked, profile, opened, last_folder
-        )
-        atomic_write_text(folder / SUMS, sums_text(sums_of(folder)))
+        return write_checks(opened, contract, checked, profile, last)
+
+
+def write_checks(
+    opened: Opened, contract: Contract, checked: Checked, profile: Profile, last: Opened | None
+) -> Checked:
+    """Write the checks, with the digest of what they are about, the documents, and at last the list of hashes."""
+    folder = opened.folder
+    content = sums_text(sums_of(folder, only=CONTENT)).encode()
+    checked = replace(checked, checked=utc_now(), digest=hashlib.sha256(content).hexdigest())
+    write_document(folder / PROFILE, profile)
+    write_document(folder / CHECKS, checked)
+    write_release_documents(opened, contract, checked, profile, last)
+    atomic_write_text(folder / SUMS, sums_text(sums_of(folder)))
     return checked
 
 
-def sign(request: SignRequest) -> ReleaseState:
+def sign(request: requests.SignRequest) -> ReleaseState:
     """Sign the digest of a checked draft, or refuse it; the record has who, why, and which stops were overridden."""
-    series = Series.of(request.releases, request.name)
-    who = signer(request.by)
+    series, version = Series.of(request.releases, request.name), request.version
+    who, why = signer(request.by), request.why or ""
     with series.alone():
-        folder, _ = opened_draft(series, request.version)
-        checked = checked_draft(folder, series.name, request.version)
-        if request.digest not in {None, digest_of(folder)}:
+        folder, _ = opened_draft(series, version)
+        checked = checked_draft(folder, series.name, version)
+        digest = digest_of(folder)
+        if request.digest not in {None, digest}:
             raise ReleaseRefusedError(
-                f"{series.name} {request.version}: it was checked again since it was looked at; look again"
+                f"{series.name} {version}: it was checked again since it was looked at; look again"
             )
         overridden = tuple(dict.fromkeys(request.override or ()))
         unknown = [name for name in overridden if name not in checked.stops]
@@ -489,35 +455,30 @@ def sign(request: SignRequest) -> ReleaseState:
                 f"--override: got '{unknown[0]}', expected one of: {', '.join(checked.stops) or 'none says stop'}"
             )
         left = [name for name in checked.stops if name not in overridden]
-        if (request.refuse or overridden) and not request.why:
+        if (request.refuse or overridden) and not why:
             raise UsageError(
                 "--why: got no reason, expected one for a refusal and for checks that are overridden"
             )
         if left and not request.refuse:
             raise ReleaseRefusedError(
-                f"{series.name} {request.version}: these checks say stop: {', '.join(left)}; mend it and check again, "
+                f"{series.name} {version}: these checks say stop: {', '.join(left)}; mend it and check again, "
                 "or name each with --override and give a reason with --why"
             )
-        decision: Literal["signed", "refused"] = "refused" if request.refuse else "signed"
         signature = Signature(
             name=series.name,
-            version=request.version,
-            digest=digest_of(folder),
-            decision=decision,
+            version=version,
+            digest=digest,
+            decision="refused" if request.refuse else "signed",
             who=who,
-            why=request.why or "",
+            why=why,
             when=utc_now(),
             overridden=() if request.refuse else overridden,
         )
         if request.key is not None:
-            signature = with_key(signature, check_inside(request.key, key="--key"))
+            signature = signature.with_key(check_inside(request.key, key="--key"))
         write_document(folder / SIGNATURE, signature)
-    about = {"digest": signature.digest, "who": who, "why": signature.why}
-    return series.state(request.version, decision, folder, **about, stops=checked.stops, looks=checked.looks)
-
-
-class ReleaseRefusedError(OutputFolderError):
-    """A release may not go on: a check says stop, its bytes changed, or nobody has signed it."""
+    about: dict[str, Any] = {"digest": digest, "who": who, "why": why, "stops": checked.stops}
+    return series.state(version, signature.decision, folder, **about, looks=checked.looks)
 
 
 def checked_draft(folder: Path, name: str, version: str) -> Checked:
@@ -536,72 +497,49 @@ def checked_draft(folder: Path, name: str, version: str) -> Checked:
     return checked
 
 
-def with_key(signature: Signature, path: Path) -> Signature:
-    """Return the signature with Ed25519's, of a private key in PEM."""
-    try:
-        private = serialization.load_pem_private_key(path.read_bytes(), password=None)
-    except (OSError, ValueError, TypeError) as error:
-        raise UsageError(
-            f"--key: {path} cannot be read ({error}), expected a private Ed25519 key in PEM without a password"
-        ) from error
-    if not isinstance(private, Ed25519PrivateKey):
-        raise UsageError(
-            f"--key: got {path} of another kind, expected an Ed25519 key: openssl genpkey -algorithm ed25519"
-        )
-    public = private.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    signature = replace(signature, public_key=public.decode())
-    return replace(signature, signature=base64.b64encode(private.sign(signature.message())).decode())
-
-
-def publish(request: PublishRequest) -> ReleaseState:
+def publish(request: requests.PublishRequest) -> ReleaseState:
     """Make a signed draft visible, in one step, and the latest; refuse other bytes under a published version."""
     series, version = Series.of(request.releases, request.name), request.version
     with series.alone():
         draft, final = series.draft(version), series.folder / version
         log, before = series.read_log()
         event = log.published(version)
-        # A killed run may have given the draft its name already.
-        folder = draft if draft.is_dir() and (event is None or not final.is_dir()) else final
-        other = draft.is_dir() and (
-            not (draft / SUMS).is_file() or digest_of(draft) != (event and event.digest)
-        )
-        if event is not None and other:
-            raise ReleaseRefusedError(
-                f"{series.name} {version} is published with other bytes ({event.digest[:12]}), and never changes; "
-                "draft another version"
-            )
         if event is not None:
+            if draft.is_dir() and not ((draft / SUMS).is_file() and digest_of(draft) == event.digest):
+                raise ReleaseRefusedError(
+                    f"{series.name} {version} is published with other bytes ({event.digest[:12]}), and never changes; "
+                    "draft another version"
+                )
             return series.state(version, "is published", final, digest=event.digest, latest=log.latest)
-        if folder == final and not (final / SUMS).is_file():
-            opened_draft(series, version)
-        if folder == draft and final.exists():
+        if draft.is_dir() and final.exists():
             raise ReleaseRefusedError(
                 f"{final}: got a folder that {LOG} does not list, expected none; move it away"
             )
+        if not draft.is_dir() and not (final / SUMS).is_file():
+            opened_draft(series, version)  # raises the error
+        folder = draft if draft.is_dir() else final  # a killed run had given the draft its name already
         signature = signed(folder, series.name, version)
-        who = request.by or signature.who
-        for path in release_files(folder, every=True):
+        for path in release_files(folder):
             path.chmod(0o444)
             flush_to_disk(path)
         if folder == draft:
             draft.rename(final)
             flush_to_disk(series.folder)
-        key = version if series.store is None else f"{version}-{signature.digest[:12]}"
-        if series.store is not None:
-            series.upload(final, key)
         published = ReleaseEvent(
             what="published",
             version=version,
             digest=signature.digest,
-            folder=key,
-            who=who,
+            folder=version if series.store is None else f"{version}-{signature.digest[:12]}",
+            who=request.by or signature.who,
             when=utc_now(),
             why=signature.why,
         )
-        series.commit(log.with_event(published), before)
-    return series.state(version, "published", final, digest=signature.digest, latest=version, who=who)
+        if series.store is not None:
+            upload(series.store, final, published.folder)
+        series.commit(log, before, published)
+    return series.state(
+        version, "published", final, digest=signature.digest, latest=version, who=published.who
+    )
 
 
 def signed(folder: Path, name: str, version: str) -> Signature:
@@ -623,7 +561,7 @@ def signed(folder: Path, name: str, version: str) -> Signature:
     return signature
 
 
-def rollback(request: RollbackRequest) -> ReleaseState:
+def rollback(request: requests.RollbackRequest) -> ReleaseState:
     """Make an earlier version the latest again; every version stays where it is."""
     series = Series.of(request.releases, request.name)
     if not request.why:
@@ -634,27 +572,41 @@ def rollback(request: RollbackRequest) -> ReleaseState:
         versions = [e.version for e in log.events if e.what == "published"]
         place = versions.index(log.latest) if log.latest in versions else 0
         target = request.to or (versions[place - 1] if place else None)
-        event = None if target is None else log.published(target)
-        if target is None or event is None:
+        event = log.published(target)
+        if event is None or event.version == log.latest:
+            is_latest = ", which is the latest already" if event else ""
             raise UsageError(
-                f"--to: got '{target or 'nothing'}', expected one of: {', '.join(versions) or 'none is published'}"
+                f"--to: got '{target or 'nothing'}'{is_latest}, "
+                f"expected one of: {', '.join(versions) or 'none is published'}"
             )
-        if target == log.latest:
-            raise UsageError(
-                f"--to: got '{target}', which is the latest already, expected another of {', '.join(versions)}"
-            )
-        rolled = replace(event, what="rolled back", who=who, when=utc_now(), why=request.why)
-        series.commit(log.with_event(rolled), before)
-    about = {"digest": event.digest, "latest": target, "who": who, "why": request.why}
-    remarks = (f"{log.latest} stays published",)
-    return series.state(target, "rolled back", series.folder / target, **about, remarks=remarks)
+        series.commit(
+            log, before, replace(event, what="rolled back", who=who, when=utc_now(), why=request.why)
+        )
+    about = {"digest": event.digest, "latest": event.version, "who": who, "why": request.why}
+    folder, remarks = series.folder / event.version, (f"{log.latest} stays published",)
+    return series.state(event.version, "rolled back", folder, **about, remarks=remarks)
 
 
-def verify(request: VerifyRequest) -> Verified:
-    """Verify the folder of a release by itself: every byte, the signature, and that the files can be read."""
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """What the verification of a release's folder found: `faults` is empty where all is as it was published."""
+
+    folder: str
+    version: str
+    digest: str
+    files: int
+    signed_by: str
+    with_key: bool
+    faults: tuple[str, ...]
+
+
+def verify(request: requests.VerifyRequest) -> Verified:
+    """Verify the folder of a release by itself: every byte is as it was checked, and was signed."""
     folder = published_folder(request.folder)
     digest, faults = digest_of(folder), changed_files(folder)
-    key = None if request.key is None else public_key(request.key)
+    key = None if request.key is None else read_key(request.key, serialization.load_pem_public_key)
+    if key is not None and not isinstance(key, Ed25519PublicKey):
+        raise UsageError(f"--key: got {request.key} of another kind, expected a public Ed25519 key in PEM")
     try:
         signature = read_document(Signature, folder / SIGNATURE)
     except (FileNotFoundError, DocumentError):
@@ -676,10 +628,10 @@ def verify(request: VerifyRequest) -> Verified:
         folder=str(folder),
         version=signature.version,
         digest=digest,
-        files=len(read_sums(folder)),
+        files=len((folder / SUMS).read_text(encoding="utf-8").splitlines()),
         signed_by=signature.who,
         with_key=bool(signature.signature),
-        faults=(*faults, *unreadable(folder)),
+        faults=tuple(faults),
     )
 
 
@@ -701,38 +653,3 @@ def published_folder(folder: Path) -> Path:
     if not (folder / SUMS).is_file():
         raise UsageError(f"FOLDER: got '{folder}' without {SUMS}, expected the folder of a published release")
     return folder
-
-
-def public_key(path: Path) -> Ed25519PublicKey:
-    """Return the key in a file; UsageError where it is no public Ed25519 key."""
-    try:
-        key = serialization.load_pem_public_key(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"--key: {path} cannot be read ({error}), expected a public Ed25519 key in PEM"
-        ) from error
-    if not isinstance(key, Ed25519PublicKey):
-        raise UsageError(f"--key: got {path} of another kind, expected a public Ed25519 key in PEM")
-    return key
-
-
-def unreadable(folder: Path) -> list[str]:
-    """Return a sentence for each annotated file that cannot be opened, or has other rows than the manifest says."""
-    try:
-        manifest = Manifest.read(folder / DATA)
-    except CatalogError as error:
-        return [str(error)]
-    if manifest is None:
-        return []  # a patch
-    faults = []
-    for output in manifest.outputs:
-        path = folder / DATA / output.name
-        if not path.is_file():
-            continue  # told already
-        try:
-            catalog: Catalog = annotated_table(manifest.prefix or "blr_").open(path)
-            if catalog.n_rows != output.n_rows:
-                faults.append(f"{output.name}: {catalog.n_rows:,} rows, the manifest says {output.n_rows:,}")
-        except CatalogError as error:
-            faults.append(f"{output.name}: {error}")
-    return faults

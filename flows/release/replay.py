@@ -7,7 +7,7 @@ Shapes: n rows, K classes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -75,53 +75,42 @@ def mismatches(
     p_names = [name for name in columns if name.startswith(f"{prefix}p_") and name != f"{prefix}p_max"]
     p = np.sort(np.stack([np.asarray(computed[name], float) for name in p_names], axis=1), axis=1)
     tied = p[:, -1] - p[:, -2] < 10 * ROUNDING
-    for name in columns:
-        if name not in published.schema.names:
-            continue
-        want, raw = computed[name], published.column(name)
+    for name in (name for name in columns if name in published.schema.names):
+        want, raw = np.asarray(computed[name]), published.column(name)
+        size = 0.0  # of numbers that are exact or not, how many differ
         if is_text(raw.type):
-            got = pc.utf8_rtrim(raw.cast(pa.string()).fill_null(""), characters=" ").to_numpy(
-                zero_copy_only=False
-            )
-            wrong = (got != want) & ~tied
-            size = float(wrong.sum())
+            text = pc.utf8_rtrim(raw.cast(pa.string()).fill_null(""), characters=" ")
+            wrong = (text.to_numpy(zero_copy_only=False) != want) & ~tied
         elif name == f"{prefix}flags":
-            # A count: which of two equal classes is first depends on rounding.
+            # Which of two equal classes is first depends on rounding, and so do these flags.
             loose = int(Flag.LOW_CONFIDENCE | Flag.CLOSE_CALL | Flag.FLIPPED) | USER_BITS
             got = np.asarray(column_values(raw), np.int64)
-            wrong = ((got ^ np.asarray(want, np.int64)) & ~loose) != 0
-            size = float(wrong.sum())
-        elif np.asarray(want).dtype.kind in "iub":
-            got = np.ma.filled(np.ma.asanyarray(column_values(raw)).astype(np.float64), np.nan)
-            exact = np.asarray(column_values(raw)) if raw.null_count == 0 else got
-            wrong = exact != want
-            size = float(wrong.sum())
+            wrong = ((got ^ want.astype(np.int64)) & ~loose) != 0
+        elif want.dtype.kind in "iub":
+            wrong = np.asarray(raw.is_null()) | (np.asarray(raw.fill_null(0)) != want)
         else:
-            got, want = np.asarray(column_values(raw), np.float64), np.asarray(want, np.float64)
+            got, want = np.asarray(column_values(raw), np.float64), want.astype(np.float64)
             away = np.abs(got - want)
             wrong = (away > ROUNDING + RELATIVE * np.abs(want)) | (np.isnan(got) != np.isnan(want))
             size = float(np.nan_to_num(away[wrong], nan=1.0).max(initial=0.0))
         if wrong.any():
-            found[name] = np.flatnonzero(wrong), size
+            found[name] = np.flatnonzero(wrong), size or float(wrong.sum())
     return found
 
 
-@dataclass
 class Replayed:
-    """The rows of one file that were scored again, and those that differ by column."""
+    """The rows of one file that were scored again, and those that differ by column.
 
-    scorer: Scorer
-    seed: tuple[int, int]
-    quota: int | None
-    n: int = 0
-    wrong: dict[str, tuple[list[int], float]] = field(default_factory=dict)
-    bad_rows: set[int] = field(default_factory=set)
-    other: Scorer | None = None
-    other_agrees: int = 0
+    `quota` rows are drawn, or all of them; `other` is the last release's scorer, to be tried on rows that differ.
+    """
 
-    def __post_init__(self) -> None:
-        """Begin the draw."""
-        self.rng = np.random.default_rng(self.seed)
+    def __init__(
+        self, scorer: Scorer, seed: tuple[int, int], quota: int | None, other: Scorer | None = None
+    ) -> None:
+        self.scorer, self.seed, self.quota, self.other = scorer, seed, quota, other
+        self.rng = np.random.default_rng(seed)
+        self.n = self.n_bad = self.other_agrees = 0
+        self.wrong: dict[str, tuple[list[int], float]] = {}
 
     def add(
         self, batch: pa.RecordBatch, read: pa.RecordBatch, strata: Array, start: int, share: float
@@ -139,19 +128,16 @@ class Replayed:
         self.n += len(rows)
         found = mismatches(chosen, computed, names, self.scorer.prefix)
         bad = np.unique(np.concatenate([np.empty(0, np.int64), *(r for r, _ in found.values())]))
+        self.n_bad += len(bad)
         for name, (where, size) in found.items():
             kept, largest = self.wrong.get(name, ([], 0.0))
             self.wrong[name] = [*kept, *(start + rows[where]).tolist()], max(largest, size)
-        self.bad_rows.update((start + rows[bad]).tolist())
         if self.other is not None and len(bad):
-            by_other = mismatches(
-                chosen.take(pa.array(bad)),
-                self.other(inputs.take(pa.array(bad))),
-                names[1:-1],
-                self.scorer.prefix,
+            some = pa.array(bad)
+            failing = mismatches(
+                chosen.take(some), self.other(inputs.take(some)), names[1:-1], self.scorer.prefix
             )
-            failing = {int(i) for r, _ in by_other.values() for i in r}
-            self.other_agrees += len(bad) - len(failing)
+            self.other_agrees += len(bad) - len({int(i) for where, _ in failing.values() for i in where})
 
     def _drawn(self, strata: Array, share: float) -> Array:
         if self.quota is None:
@@ -166,13 +152,12 @@ class Replayed:
 
     def report(self, file: str, findings: Findings, maker: str, last: str | None) -> None:
         """Report what differs."""
-        by_last = last and self.other_agrees >= 0.9 * max(1, len(self.bad_rows))
+        by_last = last and self.other_agrees >= 0.9 * max(1, self.n_bad)
         made = f"; the model of release {last} gives the published values" if by_last else ""
+        source = f"{maker}, seed {self.seed[0]}"
         for name, (rows, size) in self.wrong.items():
             said = f"{maker} gives other values of '{name}' in {len(rows):,} of {self.n:,} rows{made}"
-            findings.stop(
-                "replay", said, file, name, size, ROUNDING, f"{maker}, seed {self.seed[0]}", rows=sorted(rows)
-            )
+            findings.stop("replay", said, file, name, size, ROUNDING, source, rows=sorted(rows))
 
 
 def negative_controls(scorer: Scorer, sample: pa.RecordBatch, findings: Findings) -> dict[str, float]:
@@ -197,7 +182,7 @@ def negative_controls(scorer: Scorer, sample: pa.RecordBatch, findings: Findings
     features = scorer.reader.evaluate(sample)
     rates["out of range"] = _far_rate(scorer, features)
     said, name, source = (
-        ", ".join(f"{kind} {rate:.0%}" for kind, rate in rates.items()),
+        ", ".join(f"{k} {rate:.0%}" for k, rate in rates.items()),
         "negative controls",
         "made rows",
     )
@@ -291,19 +276,14 @@ def replay_file(request: ReplayRequest) -> ReplayResult:
 
 def replay_catalog(scorer: Scorer, catalog: Catalog, rows: int, seed: int) -> Replayed:
     """Score rows of a catalogue again, spread over its classes."""
-    here = scorer.on(catalog)
+    here, total = scorer.on(catalog), catalog.n_rows
     names = dict.fromkeys([*here.reader.read, *(c.name for c in here.columns if c.name in catalog.names)])
-    total = catalog.n_rows
     replayed = Replayed(here, (seed, 0), None if total <= rows else rows)
-    start = 0
+    classes, start = pa.array(here.model.classes, pa.string()), 0
     for batch in catalog.batches([*names]):
-        kinds = pc.index_in(
-            batch.column(f"{here.prefix}class").cast(pa.string()), pa.array(here.model.classes, pa.string())
-        )
-        strata = np.asarray(kinds.fill_null(-1))
-        replayed.add(
-            batch, batch.select(list(here.reader.read)), strata, start, batch.num_rows / max(1, total)
-        )
+        kinds = pc.index_in(batch.column(f"{here.prefix}class").cast(pa.string()), classes)
+        strata, read = np.asarray(kinds.fill_null(-1)), batch.select(list(here.reader.read))
+        replayed.add(batch, read, strata, start, batch.num_rows / total)
         start += batch.num_rows
     return replayed
 
@@ -312,14 +292,11 @@ def _named_model(request: ReplayRequest, entries: Mapping[str, str]) -> Model:
     """Return the model to replay with: a file, one of the store, or the one that the file names."""
     if request.model is not None and Path(request.model).is_file():
         return read_model(Path(request.model))
-    near = Path(request.file).absolute().parents
-    reference = request.model or entries.get("model", "")
     if request.model is None:
-        beside = next(
-            (folder / "model.asdf" for folder in [*near][:4] if (folder / "model.asdf").is_file()), None
-        )
-        if beside is not None:
-            return read_model(beside)
+        for folder in [*Path(request.file).absolute().parents][:4]:
+            if (folder / "model.asdf").is_file():
+                return read_model(folder / "model.asdf")
+    reference = request.model or entries.get("model", "")
     if not reference:
         raise ModelError(
             f"{request.file}: got a file that names no model, expected an annotated one; name a model with --model"

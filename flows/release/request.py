@@ -149,8 +149,7 @@ class PatchRequest:
     name: Annotated[str, NAME]
     version: Annotated[str, VERSION]
     rows: Annotated[
-        Path,
-        Parameter(words="Table with the identifiers of the rows that may change.", metavar="FILE"),
+        Path, Parameter(words="Table with the identifiers of the rows that may change.", metavar="FILE")
     ]
     run: Annotated[Path, Parameter(words="Folder of the run that has all rows again.", metavar="OUT")]
     store: Annotated[Path, STORE] = Path("models")
@@ -185,8 +184,7 @@ class ReplayRequest:
     ] = None
     store: Annotated[Path, STORE] = Path("models")
     specification: Annotated[
-        Path | None,
-        Parameter(words="Specification of the classification.", flag="--spec", metavar="FILE"),
+        Path | None, Parameter(words="Specification of the classification.", flag="--spec", metavar="FILE")
     ] = None
     rows: Annotated[int, Parameter(words="Rows to draw.", least=1, metavar="N")] = 10_000
     seed: Annotated[int, Parameter(words="Seed of the draw.", metavar="N")] = 0
