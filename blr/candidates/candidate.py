@@ -34,8 +34,8 @@ With more rows the search takes long; with more features the rows do not tell a 
 """
 FEWEST_CENTRES = 20
 """A Gaussian process is not tried with fewer centres, unless rows are as few."""
-MOST_NUMBERS = 16_000_000
-"""Numbers in the design matrix of a Gaussian process, above which it has fewer centres."""
+KERNEL_WORK = 1.5e9
+"""Rows times squared centres of a Gaussian process at most: half a second for each Hessian of two classes."""
 BOOSTED_FROM, BOOSTED_TREES = 2000, 320
 """Rows from which boosted trees take the place of the forest of best thresholds, and their number."""
 MOST_IN_MEMORY = 200_000
@@ -108,10 +108,10 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
 
 
 def _centres(n_rows: int, n_classes: int) -> int:
-    """Return how many centres of a Gaussian process the rows can carry; of very many rows fewer, for memory."""
+    """Return how many centres of a Gaussian process the rows can carry; of very many rows fewer, to save time."""
     most = 320 if n_classes < 5 else 160
     wanted = min(n_rows, max(100, min(50 + n_rows // 20, most)))
-    return min(wanted, max(MOST_NUMBERS // n_rows, 60))
+    return min(wanted, max(math.isqrt(int(KERNEL_WORK) // n_rows), 60))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,7 +74,7 @@ CHECK_WORK, CHECK_ERROR = 1.5e8, 0.003
 """Operations that all checks may take, shared out by the parts' shares: about two seconds; the error to reach."""
 NEAR_ENOUGH, NEAR_A_ROW = 0.05, 2e-5
 """Nats that a step of a refinement gains, in all or a row, below which probabilities move by 0.001 in the mean."""
-MOST_NUMBERS = 2**22
+MOST_NUMBERS = 2**24
 """Most numbers of a design matrix that is kept between the steps of a training; larger ones are computed again."""
 SIZES = ("degree", "centres", "knots", "frequencies", "trees")
 """Options that say how large a basis is."""
