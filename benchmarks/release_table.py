@@ -88,6 +88,7 @@ def planted_rows(survey: Path, form: str) -> list[tuple[str, ...]]:
         with redirect_stdout(io.StringIO()):
             found = planted(fault, survey, folder, form)
         shutil.rmtree(folder)
+        shutil.rmtree(survey / "releases" / form / ".2.draft")
         stops = [c for c in found if c["verdict"] == "stop"]
         mine = [c for c in stops if c["name"] == fault.check and fault.words in c["found"]]
         others = sorted({c["name"] for c in stops} - {fault.check})

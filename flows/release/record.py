@@ -260,7 +260,7 @@ class Series:
         event = log.published(version)
         if event is None:
             return None
-        here = self.folder / event.version
+        here = self.folder / event.folder  # of a store, with the digest: another's bytes are elsewhere
         if self.store is None or (here / SUMS).is_file():
             return here
         for name in sorted(
@@ -510,7 +510,8 @@ def publish(request: requests.PublishRequest) -> ReleaseState:
                     f"{series.name} {version} is published with other bytes ({event.digest[:12]}), and never changes; "
                     "draft another version"
                 )
-            return series.state(version, "is published", final, digest=event.digest, latest=log.latest)
+            there = series.folder / event.folder
+            return series.state(version, "is published", there, digest=event.digest, latest=log.latest)
         if draft.is_dir() and final.exists():
             raise ReleaseRefusedError(
                 f"{final}: got a folder that {LOG} does not list, expected none; move it away"
@@ -522,9 +523,6 @@ def publish(request: requests.PublishRequest) -> ReleaseState:
         for path in release_files(folder):
             path.chmod(0o444)
             flush_to_disk(path)
-        if folder == draft:
-            draft.rename(final)
-            flush_to_disk(series.folder)
         published = ReleaseEvent(
             what="published",
             version=version,
@@ -534,9 +532,15 @@ def publish(request: requests.PublishRequest) -> ReleaseState:
             when=utc_now(),
             why=signature.why,
         )
+        final = series.folder / published.folder
         if series.store is not None:
-            upload(series.store, final, published.folder)
+            upload(series.store, folder, published.folder)
+        elif folder == draft:
+            draft.rename(final)
+            flush_to_disk(series.folder)
         series.commit(log, before, published)
+        if series.store is not None:  # not before: whoever comes second keeps a draft
+            draft.rename(final)
     return series.state(
         version, "published", final, digest=signature.digest, latest=version, who=published.who
     )
@@ -583,7 +587,7 @@ def rollback(request: requests.RollbackRequest) -> ReleaseState:
             log, before, replace(event, what="rolled back", who=who, when=utc_now(), why=request.why)
         )
     about = {"digest": event.digest, "latest": event.version, "who": who, "why": request.why}
-    folder, remarks = series.folder / event.version, (f"{log.latest} stays published",)
+    folder, remarks = series.folder / event.folder, (f"{log.latest} stays published",)
     return series.state(event.version, "rolled back", folder, **about, remarks=remarks)
 
 

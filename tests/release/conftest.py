@@ -1,9 +1,16 @@
-"""Two runs of one survey, and a published release of the first of them."""
+"""Two runs of one survey, a published release of the first, a checked draft of the second, and processes to race."""
 
 from __future__ import annotations
 
-import os
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +21,57 @@ from tests.flows.verbs import reprocess, train
 from tests.release.fields import SPECIFICATION, galaxies, season, write_fields
 
 pytest.importorskip("pyongc", reason="the galaxies are OpenNGC's")
+
+FORKING = """
+import contextlib, json, os, sys
+from flows.cli.app import run
+import flows.cli._release
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "wait" in asked:
+        answer = os.waitstatus_to_exitcode(os.waitpid(asked["wait"], 0)[1])
+    else:
+        answer = os.fork()
+        if answer == 0:
+            os.chdir(asked["folder"])
+            os.environ.update(asked["environment"])
+            with open(asked["log"], "w", buffering=1) as said, contextlib.redirect_stdout(said):
+                os.dup2(said.fileno(), 2)
+                status = run(asked["words"])
+            os._exit(status)
+    print(answer, flush=True)
+"""
+
+
+class Processes:
+    """Processes that run commands; the modules are loaded before they are forked, so that they begin at once."""
+
+    def __init__(self) -> None:
+        self.parent = subprocess.Popen(
+            [sys.executable, "-c", FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def _ask(self, **asked: Any) -> int:
+        assert self.parent.stdin is not None
+        assert self.parent.stdout is not None
+        print(json.dumps(asked), file=self.parent.stdin, flush=True)
+        return int(self.parent.stdout.readline())
+
+    def start(self, words: list[str], folder: Path, log: str = "said.txt", **environment: str) -> int:
+        """Start a command in a folder; return the process's number."""
+        return self._ask(words=words, folder=str(folder), log=log, environment=environment)
+
+    def wait(self, pid: int) -> int:
+        """Wait for the end of a process; return its exit status, negative for a signal."""
+        return self._ask(wait=pid)
+
+
+@pytest.fixture(scope="session")
+def processes() -> Iterator[Processes]:
+    """Return what starts processes."""
+    made = Processes()
+    yield made
+    made.parent.communicate()
 
 
 def classified(folder: Path, table: object, form: str, name: str) -> Path:
@@ -27,15 +85,14 @@ def classified(folder: Path, table: object, form: str, name: str) -> Path:
 
 @pytest.fixture(scope="session")
 def survey(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a model, and with two seasons that it has classified, as FITS and as Parquet."""
+    """Return a folder with a model, and with two seasons that it has classified."""
     folder = tmp_path_factory.mktemp("release")
     table = galaxies()
     write_parquet(table, folder / "labelled.parquet")
     (folder / "spec.toml").write_text(SPECIFICATION)
     train(folder / "spec.toml", folder / "models")
-    for form in ("fits", "parquet"):
-        classified(folder, season(table, 1), form, f"{form}-1")
-        classified(folder, season(table, 2), form, f"{form}-2")
+    for k in (1, 2):
+        classified(folder, season(table, k), "parquet", f"parquet-{k}")
     return folder
 
 
@@ -47,14 +104,45 @@ def publish(name: str, version: str, run_folder: Path, store: Path) -> None:
     assert run(["release", "publish", name, version]) == 0
 
 
+def drafted(survey: Path, form: str) -> Path:
+    """Publish version 1 of a survey, draft and check version 2; return the folder of releases."""
+    folder = survey / f"drafted-{form}"
+    folder.mkdir()
+    with chdir(folder):
+        publish(form, "1", survey / f"{form}-1" / "run", survey / "models")
+        words = ["release", "draft", form, "2", "--run", str(survey / f"{form}-2" / "run")]
+        assert run([*words, "--store", str(survey / "models")]) == 0
+        assert run(["release", "check", form, "2"]) == 0
+    return folder / "releases"
+
+
 @pytest.fixture(scope="session")
-def published(survey: Path) -> Path:
-    """Return a folder of releases: version 1 of the survey as FITS and as Parquet."""
-    before = Path.cwd()
-    os.chdir(survey)
-    try:
-        for form in ("fits", "parquet"):
-            publish(form, "1", survey / f"{form}-1" / "run", survey / "models")
-    finally:
-        os.chdir(before)
-    return survey / "releases"
+def parquet_releases(survey: Path) -> Path:
+    """Return a folder of releases of the survey: version 1 is published, version 2 drafted and checked."""
+    return drafted(survey, "parquet")
+
+
+@pytest.fixture(scope="session")
+def fits_releases(survey: Path) -> Path:
+    """Return the same of the survey as FITS."""
+    for k in (1, 2):
+        classified(survey, season(galaxies(), k), "fits", f"fits-{k}")
+    return drafted(survey, "fits")
+
+
+def working_folder(survey: Path, releases: Path) -> Path:
+    """Return a new folder with a copy of releases, as deep as they were, so that drafts find their inputs."""
+    folder = Path(tempfile.mkdtemp(dir=survey))
+    shutil.copytree(releases, folder / "releases")
+    return folder
+
+
+@pytest.fixture
+def here(survey: Path, parquet_releases: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Work in a folder with version 1 published and version 2 checked; return the survey's folder."""
+    folder = working_folder(survey, parquet_releases)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("BLR_SIGNER", "Ada Lovelace")
+    yield survey
+    monkeypatch.undo()
+    shutil.rmtree(folder)

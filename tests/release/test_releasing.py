@@ -19,35 +19,25 @@ from tests.flows.verbs import reprocess
 from tests.release.conftest import publish
 from tests.release.faults import File
 
-
-@pytest.fixture
-def here(survey: Path, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a working folder with version 1 published, and with a link to nothing outside."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BLR_SIGNER", "Ada Lovelace")
-    shutil.copytree(published, tmp_path / "releases")
-    return survey
+DRAFT = Path("releases/parquet/.2.draft")
 
 
-def drafted(survey: Path, version: str = "2", name: str = "parquet") -> Path:
-    words = ["release", "draft", name, version, "--run", str(survey / f"{name}-2" / "run")]
+def drafted(survey: Path) -> None:
+    words = ["release", "draft", "parquet", "2", "--run", str(survey / "parquet-2" / "run")]
     assert run([*words, "--store", str(survey / "models")]) == 0
-    return Path("releases") / name / f".{version}.draft"
 
 
-def checked_and_signed(survey: Path, *more: str) -> Path:
-    draft = drafted(survey)
-    assert run(["release", "check", "parquet", "2"]) == 0
+def sign(*more: str) -> None:
     assert run(["release", "sign", "parquet", "2", *more]) == 0
-    return draft
 
 
 def log() -> Any:
     return json.loads(Path("releases/parquet/releases.json").read_text())
 
 
-def test_two_releases_and_a_rollback(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    checked_and_signed(here)
+@pytest.mark.usefixtures("here")
+def test_two_releases_and_a_rollback(capsys: pytest.CaptureFixture[str]) -> None:
+    sign()
     assert log()["latest"] == "1"
     assert run(["release", "publish", "parquet", "2"]) == 0
     assert log()["latest"] == "2"
@@ -94,14 +84,14 @@ def test_who_signs(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert log()["latest"] == "1"
 
 
-def test_a_stop_is_overridden_by_name_and_with_a_reason(here: Path) -> None:
-    draft = drafted(here)
-    file = File(draft / "data" / "field-4.parquet")
+@pytest.mark.usefixtures("here")
+def test_a_stop_is_overridden_by_name_and_with_a_reason() -> None:
+    file = File(DRAFT / "data" / "field-4.parquet")
     file.take(slice(0, len(file) - 1))
     file.write()
     assert run(["release", "check", "parquet", "2"]) == 1
     stops = {
-        c["name"] for c in json.loads((draft / "checks.json").read_text())["checks"] if c["verdict"] == "stop"
+        c["name"] for c in json.loads((DRAFT / "checks.json").read_text())["checks"] if c["verdict"] == "stop"
     }
     assert {"checksums", "rows", "identifiers of the inputs"} <= stops
     words = ["release", "sign", "parquet", "2"]
@@ -110,15 +100,14 @@ def test_a_stop_is_overridden_by_name_and_with_a_reason(here: Path) -> None:
     assert run([*words, *overrides]) == 2  # no reason
     assert run([*words, *overrides, "--override", "positions", "--why", "known"]) == 2  # says no stop
     assert run([*words, *overrides, "--why", "the last row is a ghost"]) == 0
-    signature = json.loads((draft / "signature.json").read_text())
+    signature = json.loads((DRAFT / "signature.json").read_text())
     assert (set(signature["overridden"]), signature["why"]) == (stops, "the last row is a ghost")
 
 
-def test_what_changes_after_the_signature_is_not_published(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    draft = checked_and_signed(here)
-    with (draft / "README.md").open("a") as file:
+@pytest.mark.usefixtures("here")
+def test_what_changes_after_the_signature_is_not_published(capsys: pytest.CaptureFixture[str]) -> None:
+    sign()
+    with (DRAFT / "README.md").open("a") as file:
         file.write("PS\n")
     capsys.readouterr()
     assert run(["release", "publish", "parquet", "2"]) == 1
@@ -146,7 +135,8 @@ def test_a_published_version_never_changes(here: Path, capsys: pytest.CaptureFix
         assert said in faults
 
 
-def test_a_key_signs_and_verifies(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("here")
+def test_a_key_signs_and_verifies(capsys: pytest.CaptureFixture[str]) -> None:
     key, other = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
     plain = serialization.NoEncryption()
     Path("key.pem").write_bytes(
@@ -155,7 +145,7 @@ def test_a_key_signs_and_verifies(here: Path, capsys: pytest.CaptureFixture[str]
     for name, one in (("public.pem", key), ("other.pem", other)):
         form = serialization.PublicFormat.SubjectPublicKeyInfo
         Path(name).write_bytes(one.public_key().public_bytes(serialization.Encoding.PEM, form))
-    checked_and_signed(here, "--key", "key.pem")
+    sign("--key", "key.pem")
     assert run(["release", "publish", "parquet", "2"]) == 0
     assert run(["release", "verify", "releases/parquet/2", "--key", "public.pem"]) == 0
     assert run(["release", "verify", "releases/parquet/2", "--key", "other.pem"]) == 1
@@ -170,19 +160,9 @@ def test_a_key_signs_and_verifies(here: Path, capsys: pytest.CaptureFixture[str]
     assert "its Ed25519 signature does not fit" in capsys.readouterr().out
 
 
-def test_a_killed_publication_goes_on(here: Path) -> None:
-    """Killed after the draft got its name, and before the release was visible."""
-    draft = checked_and_signed(here)
-    draft.rename("releases/parquet/2")
-    assert log()["latest"] == "1"
-    assert run(["release", "publish", "parquet", "2"]) == 0
-    assert log()["latest"] == "2"
-
-
 def test_a_killed_draft_is_begun_again(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    draft = drafted(here)
-    (draft / "release.json").unlink()  # it is written last
-    (draft / "data" / "field-1.parquet").write_bytes(b"half")
+    (DRAFT / "release.json").unlink()  # it is written last
+    (DRAFT / "data" / "field-1.parquet").write_bytes(b"half")
     capsys.readouterr()
     assert run(["release", "check", "parquet", "2"]) == 2
     assert "which has no draft" in capsys.readouterr().err
@@ -190,8 +170,9 @@ def test_a_killed_draft_is_begun_again(here: Path, capsys: pytest.CaptureFixture
     assert run(["release", "check", "parquet", "2"]) == 0
 
 
-def test_the_second_of_two_at_once_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    checked_and_signed(here)
+@pytest.mark.usefixtures("here")
+def test_the_second_of_two_at_once_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    sign()
     with exclusive(Path("releases/parquet")):
         assert run(["release", "publish", "parquet", "2"]) == 1
     assert "another run is writing to" in capsys.readouterr().err

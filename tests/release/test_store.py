@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flows.cli.app import run
+from tests.release.conftest import Processes
 
 RELEASES = "s3://survey/releases"
 
@@ -23,21 +24,28 @@ def signed(survey: Path, machine: Path, season: int, monkeypatch: pytest.MonkeyP
     assert run(["release", "sign", "types", "1", "--releases", RELEASES, "--by", "Ada"]) == 0
 
 
-def test_published_verified_and_never_changed(
-    survey: Path, tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_of_two_machines_that_publish_at_once_one_wins(
+    survey: Path, tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch, processes: Processes
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    signed(survey, tmp_path / "one", 1, monkeypatch)
+    for k in (1, 2):
+        signed(survey, tmp_path / f"machine-{k}", k, monkeypatch)
     assert not s3.exists("survey/releases/types/releases.json")
-    signed(survey, tmp_path / "two", 2, monkeypatch)
-    assert run(["release", "publish", "types", "1", "--releases", RELEASES]) == 0
+    words = ["release", "publish", "types", "1", "--releases", RELEASES]
+    pids = [
+        processes.start(
+            words, tmp_path, f"said-{k}.txt", **os.environ | {"BLR_STAGING": str(tmp_path / f"machine-{k}")}
+        )
+        for k in (1, 2)
+    ]
+    status = [processes.wait(pid) for pid in pids]
+    assert sorted(status) == [0, 1]
+    told = (tmp_path / f"said-{1 + status.index(1)}.txt").read_text()
+    assert "another person has published" in told or "is published with other bytes" in told
     log = json.loads(s3.cat("survey/releases/types/releases.json"))
-    assert log["latest"] == "1"
-    assert s3.exists(f"survey/releases/types/{log['events'][0]['folder']}/SHA256SUMS")
-    monkeypatch.setenv("BLR_STAGING", str(tmp_path / "one"))
-    capsys.readouterr()
-    assert run(["release", "publish", "types", "1", "--releases", RELEASES]) == 1
-    assert "is published with other bytes" in capsys.readouterr().err
-    shutil.rmtree(tmp_path / "two")
-    monkeypatch.setenv("BLR_STAGING", str(tmp_path / "three"))
+    (event,) = log["events"]
+    assert s3.exists(f"survey/releases/types/{event['folder']}/SHA256SUMS")
+    monkeypatch.setenv("BLR_STAGING", str(tmp_path / f"machine-{1 + status.index(1)}"))
+    assert run(words) == 1  # the other has other bytes, and never changes what is published
+    monkeypatch.setenv("BLR_STAGING", str(tmp_path / "machine-3"))
     assert run(["release", "verify", f"{RELEASES}/types/1"]) == 0
