@@ -57,10 +57,10 @@ WORKS = {
 }
 """Each work of the ledger, with its aim in seconds."""
 GROWTH = {
-    "rows": [Work(n, 6, 2) for n in (300, 1000, 3000, 10_000, 30_000)],
-    "features": [Work(1000, d, 2) for d in (2, 5, 10, 20, 40)],
-    "classes": [Work(2000, 6, k) for k in (2, 3, 5, 10, 20)],
-    "candidates": [Work(1000, 6, 2, n) for n in (1, 2, 4, 6)],
+    "rows": [Work(n, 6, 2) for n in (300, 1000, 3000, 10_000)],
+    "features": [Work(1000, d, 2) for d in (3, 12, 40)],
+    "classes": [Work(2000, 6, k) for k in (3, 5, 10)],
+    "candidates": [Work(1000, 6, 2, n) for n in (1, 3)],
 }
 QUICK_WORKS = {"200 labels, one linear candidate": WORKS["200 labels, one linear candidate"]}
 QUICK_GROWTH = {"rows": [Work(n, 3, 2, 1) for n in (100, 200)]}

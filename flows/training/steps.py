@@ -73,8 +73,10 @@ __all__ = [
 ]
 
 
-COST = (2.0, 0.4, 2e-5, 5e-6)
-"""Seconds of each of `cost_terms`, as `benchmarks/bench_training.py` fits them."""
+COST = (2.0, 0.3, 7e-5, 9e-6)
+"""Seconds of each of `cost_terms`: twelve of thirteen trainings of 100 to 50,000 labels took within a factor of two.
+
+`benchmarks/bench_training.py` fits them anew."""
 LONG = 120
 """Seconds of a training above which is said what would make it shorter."""
 
