@@ -81,9 +81,7 @@ class Gaussian:
         inverse: Matrix
         inverse, status = scipy.linalg.lapack.dtrtri(self.cholesky, lower=1)
         assert status == 0  # noqa: S101  a Cholesky factor has no zero on its diagonal
-        return np.ascontiguousarray(
-            inverse
-        )  # as loops in C take it, who would else copy it for each block of rows
+        return np.ascontiguousarray(inverse)  # else the loops in C copy it for each block of rows
 
     @cached_property
     def covariance(self) -> Matrix:

@@ -18,7 +18,7 @@ import pandas as pd
 import tomlkit
 
 import catalogs
-from blr.candidates.candidate import default_candidates
+from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM, default_candidates
 from blr.threads import single_threaded_blas
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.expressions.expression import expression_name, parse
@@ -54,9 +54,6 @@ Tree = Mapping[str, Any]
 """A part of a specification, as TOML has it."""
 
 AnyTable = TypeVar("AnyTable")
-_FEW_LABELS, _HELD_OUT = 2000, 0.2
-"""Labelled rows from which a share is held out, where objects have names; of fewer, left-out rows judge, as `blr init`
-has it."""
 
 
 def classify_table(
@@ -271,8 +268,8 @@ def _trained(
             Candidate.stated(c).model_dump(mode="json", exclude_defaults=True, exclude_none=True)
             for c in chosen
         ]
-    if "id" in tree["catalog"] and n_rows >= _FEW_LABELS:
-        tree["split"] = {"held_out": _HELD_OUT}
+    if "id" in tree["catalog"] and n_rows >= HELD_OUT_FROM:
+        tree["split"] = {"held_out": HELD_OUT}
     description = train(TrainRequest(_specified(tree, options, file), store=store, threads=threads))
     return TableClassifier(Store.named(store).load(description.model), store, description)
 

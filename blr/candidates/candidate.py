@@ -32,10 +32,12 @@ SEARCHED_ROWS, SEARCHED_FEATURES = 1000, 12
 
 With more rows the search takes long; with more features the rows do not tell a gain from chance.
 """
+HELD_OUT_FROM, HELD_OUT = 100_000, 0.2
+"""Labelled rows from which a share is held out; of fewer, left-out rows judge: all train, in one fit."""
 FEWEST_CENTRES = 20
 """A Gaussian process is not tried with fewer centres, unless rows are as few."""
 KERNEL_WORK = 1.5e9
-"""Rows times squared centres of a Gaussian process at most: half a second for each Hessian of two classes."""
+"""Rows times squared centres of a Gaussian process at most: a Hessian of two classes takes some tenth of a second."""
 BOOSTED_FROM, BOOSTED_TREES = 2000, 320
 """Rows from which boosted trees take the place of the forest of best thresholds, and their number."""
 MOST_IN_MEMORY = 200_000

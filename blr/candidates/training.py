@@ -33,6 +33,8 @@ from blr.basis.kinds import fit_basis, known_kind
 from blr.calibration import calibration_line, log_loss
 from blr.candidates._verdict import calibrated, compared_rows, computed, known, logistic_loss, verdict_of
 from blr.candidates.candidate import (
+    HELD_OUT,
+    HELD_OUT_FROM,
     Candidate,
     CandidatePart,
     CandidateRow,
@@ -57,8 +59,6 @@ __all__ = ["TrainedClassifier", "Training", "compared", "fit_default", "votes_ph
 
 MOST_QUADRATIC = 20
 """Most features with products in the comparison of the sets: more features would have hundreds of products."""
-FEW_LABELS, HELD_OUT = 100_000, 0.2
-"""Labelled rows from which a share is held out; of fewer, left-out rows judge: all train, in one fit."""
 
 DEFAULT = Selection()
 Finals = Mapping[int, Mapping[str, Sequence[FinalMember]]]
@@ -539,7 +539,7 @@ def _held_out(
         if mask.shape != (n,):
             raise ValueError(f"held_out must be a share, or a mask ({n},), got shape {mask.shape}")
         return mask
-    share = (HELD_OUT if n >= FEW_LABELS else 0.0) if held_out is None else float(np.asarray(held_out))
+    share = (HELD_OUT if n >= HELD_OUT_FROM else 0.0) if held_out is None else float(np.asarray(held_out))
     if not 0 <= share < 1:
         raise ValueError(f"held_out must be a share from 0 to below 1, got {share}")
     _, of_row = np.unique(np.arange(n) if group is None else group, return_inverse=True)

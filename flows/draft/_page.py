@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from blr.candidates.candidate import default_candidates
+from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM, default_candidates
 from catalogs.catalog.catalog import Catalog, Element
 from catalogs.column_names import column_names
 from catalogs.errors import brief
@@ -159,13 +159,10 @@ def reasons_of_vectors(left_out: Mapping[str, str], seen: Profile) -> dict[str, 
     return comment
 
 
-HELD_OUT = 0.2
 BUDGET = 0.1
 PREFIX = Output().prefix
 MOST_SHOWN = 30
 """Labels, and further features, that are listed."""
-FEW_LABELS = 100_000
-"""Labelled rows below which none is held out."""
 
 
 @dataclass(frozen=True)
@@ -386,7 +383,7 @@ class Page:
     def _split(self) -> Iterator[str]:
         yield "[split]"
         yield f"by = {toml_text(self.split.by)}" + (f"  # {self.split.remark}" if self.split.remark else "")
-        if self._rows() < FEW_LABELS:
+        if self._rows() < HELD_OUT_FROM:
             yield "held_out = 0  # all labelled rows train, and judge when left out, in one fit"
         else:
             yield f"held_out = {HELD_OUT}"

@@ -14,6 +14,7 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from blr.arrays import mid_ranks
+from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM
 from blr.selection.folds import assign_folds
 from catalogs.arrays.texts import stripped_texts
 from catalogs.catalog.catalog import Catalog, Column, Element
@@ -34,7 +35,7 @@ from catalogs.sky.positions import positions
 from flows.draft._classes import StartingClasses, can_name, fewest_rows, starting_classes
 from flows.draft._columns import Chosen, Offered, choose_columns, quoted, telling
 from flows.draft._exclusions import LABELS_ALONE, Evidence, on_the_sky, reason_against
-from flows.draft._page import FEW_LABELS, HELD_OUT, Page, Split
+from flows.draft._page import Page, Split
 from flows.draft.inspection import (
     PositionSummary,
     StartedSpecification,
@@ -355,7 +356,7 @@ def _split(
 ) -> tuple[Split, StartingClasses]:
     """Return a split that leaves rows of each class on both sides, and the classes that it does so for."""
     options = _options(seen, label, place)
-    if sum(c.rows for c in classes.kept) < FEW_LABELS:  # none is held out
+    if sum(c.rows for c in classes.kept) < HELD_OUT_FROM:  # none is held out
         together = [_in_one_fold(labels, keys, classes) for _, keys in options]
         return options[together.index(min(together))][0], classes
     missed, untaught = [], []

@@ -74,7 +74,7 @@ __all__ = [
 
 
 COST = (2.0, 0.3, 7e-5, 9e-6)
-"""Seconds of each of `cost_terms`: twelve of thirteen trainings of 100 to 50,000 labels took within a factor of two.
+"""Seconds of each of `cost_terms`: twelve of fourteen trainings of 100 to 50,000 labels took within a factor of two.
 
 `benchmarks/bench_training.py` fits them anew."""
 LONG = 120

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from blr.candidates.candidate import HELD_OUT_FROM
 from blr.selection.folds import assign_folds
 from flows.specification.specification import Specification
 from flows.training._rows import TrainingRows
 
 __all__ = ["check_split"]
 
-FEW_LABELS = 100_000
-"""Labelled rows below which `blr init` holds none out."""
-
 
 def check_split(specification: Specification, rows: TrainingRows) -> None:
     """Check that some rows are held out; or of few labels none, and that no class has all rows in one fold."""
-    if len(rows.target) >= FEW_LABELS:
+    if len(rows.target) >= HELD_OUT_FROM:
         assert rows.held_out.any()
         return
     assert specification.split.held_out == 0
