@@ -1,6 +1,1 @@
-"""Annotated copies: where they go, in which format, and how they are written.
-
-- `annotate`: Annotated copies: where they go, in which format, and how they are written.
-"""
-
-__all__ = ["annotate"]
+"""Annotated copies: where they go, in which format, and how they are written."""

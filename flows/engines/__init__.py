@@ -1,5 +1,1 @@
 """Where work is done: on threads of this machine, or on the workers of a Dask cluster."""
-
-__all__ = [
-    "engine",
-]

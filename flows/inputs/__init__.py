@@ -1,8 +1,1 @@
 """What the user named: found, fetched, opened, cut into pieces for workers, and checked for still being written."""
-
-__all__ = [
-    "fetching",
-    "opening",
-    "source",
-    "still_written",
-]
