@@ -102,15 +102,18 @@ class Ledger:
 
     def buckets(self) -> Iterator[Array]:
         """Yield the rows, bucket by bucket, each in the order of the hashes."""
-        if self.on_disk and self.held:
+        if self.on_disk:
             self._flush()
-        whole = np.concatenate([np.zeros(0, ROW), *self.held])
-        for b in range(BUCKETS):
-            if self.on_disk:
+            for b in range(BUCKETS):
                 rows = np.fromfile(self._bucket(b), ROW) if self._bucket(b).exists() else np.zeros(0, ROW)
-            else:
-                rows = whole[whole["hash"] >> np.uint64(59) == b]
-            yield rows[np.argsort(rows["hash"], kind="stable")]
+                yield rows[np.argsort(rows["hash"], kind="stable")]
+            return
+        whole = np.concatenate([np.zeros(0, ROW), *self.held])
+        hashes = whole["hash"].copy()  # beside each other, which is faster to sort
+        order = np.argsort(hashes, kind="stable")
+        self.held = [whole[order]]
+        ends = np.arange(1, BUCKETS, dtype=np.uint64) << np.uint64(59)
+        yield from np.split(self.held[0], np.searchsorted(hashes[order], ends))
 
 
 class Sample:
