@@ -1,4 +1,4 @@
-"""A review list as files: VOTable and CSV with an empty column for the answer, HTML with links to sky surveys."""
+"""A list of objects as files: VOTable and CSV with an empty column for the answer, HTML with links to sky surveys."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import csv
 import hashlib
 import math
 import struct
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 from xml.sax.saxutils import escape, quoteattr
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -31,39 +31,17 @@ __all__ = [
     "Outlier",
     "audit_title",
     "check_unanswered",
-    "write_audit_lists",
-    "write_lists",
-    "write_outlier_lists",
+    "write_list",
 ]
 
 NAME: Final = "review"
 AUDIT_NAME: Final = "audit"
 OUTLIERS_NAME: Final = "outliers"
-UNSURE: Final = ("?",)
-"""Answers of a review that are no class: nobody can tell."""
-NEITHER: Final = ("other?", "?")
-"""Answers to an outlier that are no class: with their question mark, trainings take them for no label."""
-NO_CLASS: Final = ("other", "?")
-"""Answers of an audit that are no class of the model."""
-COLUMNS: Final = {
-    "ra": "right ascension, degrees",
-    "dec": "declination, degrees",
-    "class_given": "class of the largest moderated probability",
-    "p_max": "the largest moderated probability",
-    "runner_up": "class of the second largest moderated probability",
-    "p_runner_up": "that probability",
-    "mutual_info": "epistemic part of the entropy, in nats",
-    "flags": "bits, as in the annotated catalogue",
-    "flag_names": "names of these bits",
-    "how": "top: among the least certain flagged objects; drawn: by chance, where labels help most",
-    "weight": "1 / (probability of being drawn); 1 for top, which represent only themselves",
-    "label": "the answer, to be filled in",
-}
 
 
 @dataclass(frozen=True)
 class ListedObject:
-    """What every list says of an object first; a position in degrees."""
+    """What a review says of an object first; a position in degrees."""
 
     name: str
     ra: float
@@ -85,10 +63,6 @@ class Chosen(ListedObject):
     weight: float
     label: str = ""
 
-    def weighted(self, weight: float) -> Chosen:
-        """Return the object with another weight."""
-        return replace(self, weight=weight)
-
 
 @dataclass(frozen=True)
 class Outlier(ListedObject):
@@ -100,42 +74,6 @@ class Outlier(ListedObject):
     distance: float
     nearest_class: str = ""
     label: str = ""
-
-    def beside(self, nearest_class: str) -> Outlier:
-        """Return the object with the class of the labelled object that is nearest to it."""
-        return replace(self, nearest_class=nearest_class)
-
-
-OUTLIER_COLUMNS: Final = {
-    **{name: COLUMNS[name] for name in ("ra", "dec", "class_given", "p_max", "runner_up", "p_runner_up")},
-    "flags": COLUMNS["flags"],
-    "flag_names": COLUMNS["flag_names"],
-    "novelty": "distance divided by that of the 30th nearest object of the catalogue: large where many objects have "
-    "no label",
-    "distance": "distance from the third nearest labelled object; 1 is the distance between two random labelled "
-    "objects",
-    "nearest_class": "class of the nearest labelled object",
-    "label": COLUMNS["label"],
-}
-
-
-def write_outlier_lists(
-    rows: Sequence[Outlier], folder: Path, identifier: str, classes: Sequence[str], title: str
-) -> list[Path]:
-    """Write `outliers.csv`, `outliers.vot` and `outliers.html`, each whole or not at all; return where they are."""
-    types = [str, float, float, str, float, str, float, int, str, float, float, str, str]
-    kind = _List(OUTLIERS_NAME, _key(identifier, OUTLIER_COLUMNS), OUTLIER_COLUMNS, types)
-    return _write(folder, kind, rows, classes, NEITHER, title)
-
-
-def write_lists(
-    rows: Sequence[Chosen], folder: Path, identifier: str, classes: Sequence[str], title: str
-) -> list[Path]:
-    """Write `review.csv`, `review.vot` and `review.html`, each whole or not at all; return where they are."""
-    types = [str, float, float, str, float, str, float, float, int, str, str, float, str]
-    return _write(
-        folder, _List(NAME, _key(identifier, COLUMNS), COLUMNS, types), rows, classes, UNSURE, title
-    )
 
 
 @dataclass(frozen=True)
@@ -151,23 +89,34 @@ class Listed:
     label: str = ""
 
 
-AUDIT_COLUMNS: Final = {
+LISTS: Final[dict[type, tuple[str, tuple[str, ...]]]] = {
+    Chosen: (NAME, ("?",)),
+    Outlier: (OUTLIERS_NAME, ("other?", "?")),  # with their question mark, trainings take them for no label
+    Listed: (AUDIT_NAME, ("other", "?")),
+}
+"""The name of each kind of list, and the answers that are no class of the model."""
+MEANINGS: Final = {
     "ra": "right ascension, degrees",
     "dec": "declination, degrees",
+    "class_given": "class of the largest moderated probability",
+    "p_max": "the largest moderated probability",
+    "runner_up": "class of the second largest moderated probability",
+    "p_runner_up": "that probability",
+    "mutual_info": "epistemic part of the entropy, in nats",
+    "flags": "bits, as in the annotated catalogue",
+    "flag_names": "names of these bits",
+    "how": "top: among the least certain flagged objects; drawn: by chance, where labels help most",
+    "novelty": "distance divided by that of the 30th nearest object of the catalogue: large where many objects have "
+    "no label",
+    "distance": "distance from the third nearest labelled object; 1 is the distance between two random labelled "
+    "objects",
+    "nearest_class": "class of the nearest labelled object",
     "stratum": "place of the stratum in audit_design.json",
     "inclusion_probability": "share of the objects of the stratum that were drawn",
-    "weight": "1 / share: how many objects this one represents",
+    "weight": "1 / (probability of being drawn): how many objects this one represents; 1 for top",
+    MARK: "list and object to which the answer belongs",
     "label": "the answer, to be filled in",
 }
-
-
-def write_audit_lists(
-    rows: Sequence[Listed], folder: Path, identifier: str, classes: Sequence[str], title: str
-) -> list[Path]:
-    """Write `audit.csv`, `audit.vot` and `audit.html`, each whole or not at all; return where they are."""
-    types = [str, float, float, int, float, float, str]
-    key = _key(identifier, AUDIT_COLUMNS)
-    return _write(folder, _List(AUDIT_NAME, key, AUDIT_COLUMNS, types), rows, classes, NO_CLASS, title)
 
 
 def audit_title(model: str) -> str:
@@ -188,53 +137,41 @@ def check_unanswered(folder: Path, name: str) -> None:
         )
 
 
-def _key(identifier: str, columns: Mapping[str, str]) -> str:
-    """Return what the column of the identifier is called in a list."""
-    return identifier if identifier not in columns else "id"
-
-
-@dataclass(frozen=True)
-class _List:
-    """A kind of list: its file's name, the identifier's column, the columns besides with meanings, and all types."""
-
-    name: str
-    key: str
-    columns: Mapping[str, str]
-    types: Sequence[type]
-
-
-def _write(
+def write_list(
+    kind: type[Chosen | Outlier | Listed],
+    rows: Sequence[Chosen | Outlier | Listed],
     folder: Path,
-    kind: _List,
-    rows: Sequence[Chosen | Listed | Outlier],
+    identifier: str,
     classes: Sequence[str],
-    others: Sequence[str],
     title: str,
 ) -> list[Path]:
-    """Write a list as CSV, VOTable and HTML; return where they are.  `others` are answers that are no class."""
+    """Write a list as CSV, VOTable and HTML, each whole or not at all; return where they are."""
+    name, no_class = LISTS[kind]
+    types = get_type_hints(kind)
+    columns = [*types][1:-1]
+    key = "id" if identifier in {*columns, "label"} else identifier
+    names = [key, *columns, MARK, "label"]
     asked = list_hash(title, [row.name for row in rows])
-    values = [[*list(asdict(row).values())[:-1], list_mark(asked, row.name), row.label] for row in rows]
-    names = [kind.key, *list(kind.columns)[:-1], MARK, "label"]
+    values = [[*astuple(row)[:-1], list_mark(asked, row.name), row.label] for row in rows]
     cells = [[_cell(value) for value in row] for row in values]
-    paths = [folder / f"{kind.name}.{ending}" for ending in ("csv", "vot", "html")]
+    paths = [folder / f"{name}.{ending}" for ending in ("csv", "vot", "html")]
     lines = (",".join(map(_quoted, line)) for line in (names, *cells))
     atomic_write_text(paths[0], "".join(f"{line}\n" for line in lines))
-    meanings = {MARK: "list and object to which the answer belongs", **kind.columns}
-    described = [(name, of, meanings.get(name)) for name, of in zip(names, [*kind.types, str], strict=True)]
-    atomic_write_text(paths[1], _votable(described, values))
+    described = zip(names, [str, *(types[column] for column in columns), str, str], strict=True)
+    atomic_write_text(paths[1], _votable([*described], values))
     script = resources.files("flows").joinpath("templates", "labelling.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = Environment(
         loader=PackageLoader("flows", "templates"), autoescape=True, undefined=StrictUndefined
-    ).get_template(f"{kind.name}.html.j2")
+    ).get_template(f"{name}.html.j2")
     html = page.render(
         title=title,
-        key=kind.key,
+        key=key,
         list=asked,
         columns=names,
-        file=f"{kind.name}-answers.csv",
+        file=f"{name}-answers.csv",
         classes=classes,
-        options=[*classes, *others],
+        options=[*classes, *no_class],
         rows=[(r, c, survey_links(r.ra, r.dec)) for r, c in zip(rows, cells, strict=True)],
         script=Markup(script),  # noqa: S704  our own file
         script_hash=f"sha256-{digest}",
@@ -250,8 +187,8 @@ TYPES: Final = {
 }
 
 
-def _votable(columns: Sequence[tuple[str, type, str | None]], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a VOTable of columns, each with name, type and meaning, in BINARY2: astropy's writer is slow to import."""
+def _votable(columns: Sequence[tuple[str, type]], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a VOTable of columns, each with name and type, in BINARY2: astropy's writer is slow to import."""
 
     def stored(value: Any, of: type) -> bytes:
         if of is not str:
@@ -261,13 +198,13 @@ def _votable(columns: Sequence[tuple[str, type, str | None]], rows: Sequence[Seq
 
     fields = "".join(
         f"<FIELD name={quoteattr(name)} {TYPES[of]}>"
-        + (f"<DESCRIPTION>{escape(meaning)}</DESCRIPTION>" if meaning else "")
+        + (f"<DESCRIPTION>{escape(MEANINGS[name])}</DESCRIPTION>" if name in MEANINGS else "")
         + "</FIELD>\n"
-        for name, of, meaning in columns
+        for name, of in columns
     )
     no_nulls = bytes(-(-len(columns) // 8))
     cells = (
-        no_nulls + b"".join(stored(value, of) for value, (_, of, _) in zip(row, columns, strict=True))
+        no_nulls + b"".join(stored(value, of) for value, (_, of) in zip(row, columns, strict=True))
         for row in rows
     )
     stream = base64.b64encode(b"".join(cells)).decode()

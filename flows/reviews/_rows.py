@@ -1,33 +1,57 @@
-"""The rows of annotated catalogues that a review chooses from: classified, and without a label.
+"""The objects of annotated files, as reviews and audits read them, and the bins of an expression.
 
 Shapes: n rows, K classes, D dimensions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, get_args
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from blr.decisions import FLAG_MEANINGS
-from catalogs.arrays.values import batch_values
+from catalogs.arrays.values import batch_values, is_text
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import safe_name
-from catalogs.expressions.expression import Expression
-from catalogs.sky.positions import positions
+from catalogs.errors import CatalogError, ColumnNotFoundError
+from catalogs.expressions.expression import Expression, even_edges, names_between, places_between
+from catalogs.formats import annotated_table
+from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
+from flows.errors import UsageError
 from flows.labels.reader import label_texts, require_exact
 from flows.reviews._files import Chosen, Outlier
-from flows.reviews._population import ObjectTable
-from flows.runs.object_names import LabelledNames
+from flows.runs.manifest import Manifest, ObjectColumns
+from flows.runs.object_names import LabelledNames, identifier_column
 
-__all__ = ["ReviewRows", "ReviewSource", "Space", "flag_words"]
+__all__ = ["Bins", "ObjectRows", "ObjectTable", "Space", "ValueSample", "annotated_manifest", "object_tables"]
 
 Floats = NDArray[np.float64]
-SCORES = ("class", "p_max", "mutual_info", "flags")
+Places = NDArray[np.intp]
+
+SCORES = ("class", "mutual_info", "flags")
+MISSING = "missing"
+"""The bin of the rows where the expression has no value."""
+MOST_KINDS = 20
+"""Most bins of an expression whose values are texts or conditions."""
+SAMPLED = 100_000
+"""Values from which the edges between bins of as many objects are estimated."""
+
+
+def annotated_manifest(folder: Path) -> Manifest:
+    """Return the manifest of a folder; UsageError where nothing was classified."""
+    manifest = Manifest.read(folder)
+    if manifest is None or manifest.prefix is None:
+        raise UsageError(
+            f"{folder}: got a folder without a manifest, expected a folder of annotated catalogues; run `blr "
+            "classify` with --out first"
+        )
+    return manifest
 
 
 class Space(Protocol):
@@ -51,126 +75,215 @@ class Space(Protocol):
         """Return how far points (n, D) are from the labelled objects (n,), and the nearest one's class (n,)."""
 
 
-@dataclass(frozen=True)
-class ReviewRows:
-    """Classified rows of a batch: texts and numbers, (n,) each, and where they were asked for, points (n, D)."""
+@dataclass(frozen=True, eq=False)
+class ObjectRows:
+    """Classified rows of a batch: texts and numbers, (n,) each, probabilities (n, K), and the place of the class given.
 
+    `by` has the values of an expression and `points` (n, D) those of a space, where they were asked for.
+    """
+
+    classes: tuple[str, ...]
     names: NDArray[Any]
-    classes: NDArray[Any]
     ra: Floats
     dec: Floats
-    probability: Floats  # (n, K)
-    p_max: Floats
-    runner_up: NDArray[Any]
-    p_runner_up: Floats
+    given: Places
+    probability: Floats
     information: Floats
     flags: NDArray[np.int64]
-    by: NDArray[Any] | None = None
-    points: Floats | None = None
+    by: NDArray[Any] | None
+    points: Floats | None
 
     def _first(self, i: int) -> tuple[str, float, float, str, float, str, float]:
-        """Return the fields of `ListedObject`."""
-        return (
-            str(self.names[i]),
-            float(self.ra[i]),
-            float(self.dec[i]),
-            str(self.classes[i]),
-            float(self.p_max[i]),
-            str(self.runner_up[i]),
-            float(self.p_runner_up[i]),
-        )
+        """Return what every list of a review says of a row first: the fields of `ListedObject`."""
+        p = self.probability[i]
+        second = int(np.argsort(p, kind="stable")[-2])
+        place, given = (float(self.ra[i]), float(self.dec[i])), self.classes[self.given[i]]
+        return str(self.names[i]), *place, given, float(p.max()), self.classes[second], float(p[second])
+
+    def _flags(self, i: int) -> tuple[int, str]:
+        flags = int(self.flags[i])
+        return flags, ", ".join(str(flag.name) for flag in FLAG_MEANINGS if flags & int(flag.value))
 
     def outlier(self, i: int, novelty: float, distance: float) -> Outlier:
         """Return a row as one of the outliers, at a distance from the labelled objects."""
-        return Outlier(
-            *self._first(i),
-            int(self.flags[i]),
-            flag_words(int(self.flags[i])),
-            novelty,
-            distance,
-        )
+        return Outlier(*self._first(i), *self._flags(i), novelty, distance)
 
     def chosen(self, i: int, how: str, probability: float) -> Chosen:
         """Return a row as one of the list, chosen with a probability."""
-        return Chosen(
-            *self._first(i),
-            float(self.information[i]),
-            int(self.flags[i]),
-            flag_words(int(self.flags[i])),
-            how,
-            1.0 / probability,
-        )
-
-
-def flag_words(flags: int) -> str:
-    """Return the names of the flags that are raised."""
-    return ", ".join(str(flag.name) for flag in FLAG_MEANINGS if flags & int(flag.value))
+        information = float(self.information[i])
+        return Chosen(*self._first(i), information, *self._flags(i), how, 1.0 / probability)
 
 
 @dataclass(frozen=True)
-class ReviewSource:
-    """A catalogue to choose from, the classes of its model, and the objects that have a label."""
+class ObjectTable:
+    """An annotated catalogue, with the names of the columns that say which object a row is of, and where it is.
 
-    table: ObjectTable
+    `remark` says why there are no positions.
+    """
+
+    catalog: Catalog
     classes: tuple[str, ...]
-    labelled: LabelledNames | None
+    prefix: str
+    identifier: str
+    place: tuple[str, str] | None = None
+    unit: PositionUnit = "deg"
+    remark: str = ""
 
-    def rows(self, *, by: Expression | None = None, space: Space | None = None) -> Iterator[ReviewRows]:
-        """Yield the classified rows of objects without a label, batch by batch.
+    def rows(
+        self,
+        *,
+        by: Expression | None = None,
+        space: Space | None = None,
+        labelled: LabelledNames | None = None,
+    ) -> Iterator[ObjectRows]:
+        """Yield the rows that have a class, batch by batch, without those of objects that are `labelled`.
 
-        With the values of an expression, and points in the `space` of this catalogue, where they are asked for.
+        UsageError where a column of the expression is not there.
         """
-        table, prefix = self.table, self.table.prefix
-        chances = [f"{prefix}p_{safe_name(name)}" for name in self.classes]
-        wanted = [*(by.names if by else ()), *(space.read if space else ())]
-        read = table.read(*(prefix + name for name in SCORES), *chances, *wanted)
-        plain = table.read(*(prefix + name for name in SCORES), *chances)
-        for batch in table.catalog.batches(read):
+        if by is not None:
+            self._check(by)
+        chances = [f"{self.prefix}p_{safe_name(name)}" for name in self.classes]
+        place = self.place
+        plain = dict.fromkeys(
+            [self.identifier, *(place or ()), *(self.prefix + name for name in SCORES), *chances]
+        )
+        wanted = [*plain, *(by.names if by else ()), *(space.read if space else ())]
+        index = {name: k for k, name in enumerate(self.classes)}
+        for batch in self.catalog.batches(list(dict.fromkeys(wanted))):
             values = batch_values(batch, plain)
-            require_exact(values[table.identifier], f"{table.catalog.path}: --id", table.identifier)
-            names = label_texts(values[table.identifier])
-            p = np.asarray(values[prefix + "p_max"], dtype=np.float64)
-            kept = np.isfinite(p) if self.labelled is None else np.isfinite(p) & ~self.labelled.among(names)
+            require_exact(values[self.identifier], f"{self.catalog.path}: --id", self.identifier)
+            names = label_texts(values[self.identifier])
+            p = np.column_stack([np.asarray(values[name], dtype=np.float64) for name in chances])
+            kept = np.isfinite(p).all(axis=1)
+            if labelled is not None:
+                kept &= ~labelled.among(names)
+            at = positions(values[place[0]][kept], values[place[1]][kept], self.unit) if place else None
+            nowhere = np.full(int(kept.sum()), np.nan)
+            classes, information, flags = (values[self.prefix + name][kept] for name in SCORES)
+            given = np.array([index.get(name, -1) for name in label_texts(classes).tolist()], dtype=np.intp)
             rest = batch.filter(pa.array(kept))
-            yield self._rows(
-                {name: column[kept] for name, column in values.items()},
-                chances,
+            yield ObjectRows(
+                self.classes,
+                names[kept],
+                at.ra if at else nowhere,
+                at.dec if at else nowhere,
+                np.where(given < 0, p[kept].argmax(axis=1), given),
+                p[kept],
+                np.maximum(np.asarray(information, dtype=np.float64), 0.0),
+                np.asarray(flags, dtype=np.int64),
                 by.evaluate_batch(rest) if by else None,
                 space.points(rest) if space else None,
             )
 
-    def _rows(
-        self,
-        values: Mapping[str, NDArray[Any]],
-        chances: Sequence[str],
-        by: NDArray[Any] | None,
-        points: Floats | None,
-    ) -> ReviewRows:
-        table, prefix = self.table, self.table.prefix
-        name, p, information, flags = (values[prefix + key] for key in SCORES)
-        nowhere = np.full(len(p), np.nan)
-        ra, dec = table.place or (table.identifier,) * 2
-        place = positions(values[ra], values[dec], table.unit) if table.place else None
-        p_all = np.stack([np.asarray(values[c], dtype=np.float64) for c in chances] or [p], axis=1)
-        runner_up, p_runner_up = self._second(p_all)
-        return ReviewRows(
-            label_texts(values[table.identifier]),
-            label_texts(name),
-            place.ra if place else nowhere,
-            place.dec if place else nowhere,
-            p_all,
-            np.asarray(p, dtype=np.float64),
-            runner_up,
-            p_runner_up,
-            np.maximum(np.asarray(information, dtype=np.float64), 0.0),
-            np.asarray(flags, dtype=np.int64),
-            by,
-            points,
-        )
+    def _check(self, by: Expression) -> None:
+        try:
+            by.check_names(self.catalog.names)
+        except ColumnNotFoundError as error:
+            raise UsageError(
+                f"--by: {self.catalog.path}: {error}; slim copies have identifier, position and new columns only; "
+                'write full copies with mode = "annotated" under [output]'
+            ) from error
 
-    def _second(self, p: Floats) -> tuple[NDArray[Any], Floats]:
-        """Return the second most probable class (n,) and its probability (n,); of classes that are not known, none."""
-        if len(self.classes) < 2:
-            return np.full(len(p), "", dtype=object), np.full(len(p), np.nan)
-        second = np.argsort(p, axis=1, kind="stable")[:, -2]
-        return np.array(self.classes, dtype=object)[second], p[np.arange(len(p)), second]
+
+def object_tables(folder: Path, manifest: Manifest, identifier: str | None) -> list[ObjectTable]:
+    """Return the catalogues of a folder, each row once; UsageError where no column names an object."""
+    prefix, known = manifest.prefix or "", manifest.position or ObjectColumns()
+    tables = []
+    for output in manifest.outputs:
+        if output.summary and output.summary.repeats_rows:
+            continue  # the margins of a HATS catalogue repeat objects of the other files
+        catalog = annotated_table(prefix).open(folder / output.name)
+        column = identifier_column(catalog, asked=identifier, stated=known.id, option="--id")
+        stated = (known.ra or "", known.dec or "")
+        place = stated if {*stated} <= {*catalog.names} else find_position_columns(catalog)
+        unit = None if place is None else _unit(catalog, place, known.unit)
+        table = ObjectTable(catalog, tuple(manifest.classes), prefix, column)
+        if place is None:
+            table = replace(table, remark=f"{catalog.path}: no columns of positions, so no links")
+        elif unit is None:
+            # A list without links is useful; a link to the wrong place is not.
+            ra, dec = (f"'{name}' in '{catalog.column(name).unit or 'no unit'}'" for name in place)
+            remark = (
+                f"no links: {catalog.path}: got {ra} and {dec}, expected both in degrees, radians or sexagesimal text; "
+                "correct their units, or train and classify with position_unit under [catalog]"
+            )
+            table = replace(table, remark=remark)
+        else:
+            table = replace(table, place=place, unit=unit)
+        tables.append(table)
+    return tables
+
+
+def _unit(catalog: Catalog, place: tuple[str, str], stated: str | None) -> PositionUnit | None:
+    """Return the unit that the columns state, else the specification's; None where neither can be read."""
+    known = next((unit for unit in get_args(PositionUnit) if unit == stated), None)
+    columns = [catalog.column(name) for name in place]
+    if known is not None and not all(c.unit or is_text(c.datatype) for c in columns):
+        return known
+    try:
+        return unit_of_position(catalog, *place)
+    except CatalogError:
+        return known
+
+
+@dataclass
+class ValueSample:
+    """Values of an expression that went by: how often each text, or a random sample of the numbers."""
+
+    rng: np.random.Generator
+    keys: Floats = field(default_factory=lambda: np.empty(0))
+    numbers: Floats = field(default_factory=lambda: np.empty(0))
+    kinds: Counter[str] = field(default_factory=Counter)
+    n_missing: int = 0
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Take the values of a batch (n,)."""
+        if values.dtype.kind in "fiu":
+            numbers = np.asarray(values, dtype=np.float64)
+            known = np.isfinite(numbers)
+            self.n_missing += int(np.count_nonzero(~known))
+            keys = np.concatenate([self.keys, self.rng.random(int(known.sum()))])
+            both = np.concatenate([self.numbers, numbers[known]])
+            kept = np.argsort(keys, kind="stable")[:SAMPLED]
+            self.keys, self.numbers = keys[kept], both[kept]
+            return
+        self.kinds.update(text or MISSING for text in label_texts(values).tolist())
+        if len(self.kinds) > MOST_KINDS:
+            raise UsageError(
+                f"--by: got an expression with more than {MOST_KINDS} different texts, expected a number, a "
+                "condition, or a few texts; group them in a condition such as field in ['A', 'B']"
+            )
+
+
+@dataclass(frozen=True)
+class Bins:
+    """The bins of an expression: by `edges` between numbers, or one for each of the `kinds`; `names` in order."""
+
+    names: tuple[str, ...] = ("",)
+    edges: tuple[float, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, text: str, sample: ValueSample, n: int, edges: Sequence[float] | None) -> Bins:
+        """Return `n` bins of about as many objects each, or those between the edges; UsageError where there is one."""
+        if sample.kinds:
+            kinds = tuple(sorted(sample.kinds))
+            return cls(tuple(f"{text}: {kind}" for kind in kinds), (), kinds)
+        edges = even_edges(sample.numbers, n) if edges is None else tuple(edges)
+        names = names_between(edges, text)
+        if len(set(names)) < 2:
+            raise UsageError(
+                f"--by: got '{text}', which has the same value in all rows, expected an expression that "
+                "varies; leave --by out"
+            )
+        return cls((*names, *([f"{text}: {MISSING}"] if sample.n_missing else [])), edges)
+
+    def places(self, values: NDArray[Any] | None, n: int) -> Places:
+        """Return the bin (n,) of each value."""
+        if values is None:
+            return np.zeros(n, dtype=np.intp)
+        if self.kinds:
+            index = {kind: i for i, kind in enumerate(self.kinds)}
+            return np.array([index[text or MISSING] for text in label_texts(values).tolist()], dtype=np.intp)
+        numbers = np.asarray(values, dtype=np.float64)
+        return places_between(self.edges, numbers, missing=len(self.names) - 1)

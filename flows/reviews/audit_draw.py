@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,14 +21,13 @@ from flows.documents import write_document
 from flows.errors import UsageError
 from flows.labels.reader import is_doubtful, label_texts, require_exact
 from flows.labels.reviews import MARK, listed_name, plain
-from flows.reviews._files import AUDIT_NAME, Listed, audit_title, check_unanswered, write_audit_lists
-from flows.reviews._population import (
+from flows.reviews._files import AUDIT_NAME, Listed, audit_title, check_unanswered, write_list
+from flows.reviews._rows import (
     Bins,
-    ClassifiedRows,
+    ObjectRows,
     ObjectTable,
     ValueSample,
     annotated_manifest,
-    classified_rows,
     object_tables,
 )
 from flows.reviews.audits import DESIGN, AuditDesign, AuditDraw, AuditStratum, DrawnObject, Selection
@@ -37,19 +36,7 @@ from flows.runs.lock import exclusive
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import output_folder
 
-__all__ = [
-    "OTHER",
-    "UNDECIDED",
-    "Answers",
-    "Drawing",
-    "DrawnRow",
-    "draw_audit",
-    "draw_sample",
-    "outputs_hash",
-    "read_answers",
-    "read_labels",
-    "selections_of",
-]
+__all__ = ["OTHER", "UNDECIDED", "draw_audit", "outputs_hash", "read_answers", "selections_of"]
 
 # Answers of people to the objects of a list, by the object's name.
 
@@ -63,19 +50,13 @@ COLUMNS = ("label", "class")
 SHOWN = 5
 
 
-@dataclass(frozen=True)
-class Answers:
-    """The place of each object's class by the object's name, in the order of the classes; `OTHER`, or `UNDECIDED`."""
-
-    places: Mapping[str, int]
-
-
 def read_answers(
     paths: Sequence[Path], identifier: str, drawn: Sequence[str], classes: Sequence[str], asked: str
-) -> Answers:
-    """Return the answers in tables to objects that were drawn; what is blank is no answer.
+) -> dict[str, int]:
+    """Return, by the objects' names, the answers in tables to objects that were drawn; what is blank is no answer.
 
-    `asked` is the hash of the list that asked; rows that bear the mark of a list bear that of this one.
+    An answer is the place of the class, `OTHER` or `UNDECIDED`.  `asked` is the hash of the list that asked; rows
+    that bear the mark of a list bear that of this one.
 
     UsageError where an answer is no class, is of an object that was not drawn, or contradicts another.
     """
@@ -108,7 +89,7 @@ def read_answers(
                     f"{path}: got '{brief(text)}' for '{brief(name)}', but a different answer in an earlier "
                     "row, expected one answer for each object; make them equal, or answer '?'"
                 )
-    return Answers(places)
+    return places
 
 
 def read_labels(path: Path, identifier: str, classes: Sequence[str], drawn: Sequence[str]) -> dict[str, str]:
@@ -194,25 +175,8 @@ PER_STRATUM = 16
 MOST_STRATA = 16
 
 
-@dataclass(frozen=True)
-class DrawnRow:
-    """A drawn row, with all that the lists and the design say of it."""
-
-    name: str
-    ra: float
-    dec: float
-    stratum: int
-    probabilities: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """The strata, their bins, and the drawn rows in random order."""
-
-    n_rows: int
-    bins: Bins
-    strata: tuple[AuditStratum, ...]
-    rows: tuple[DrawnRow, ...]
+DrawnRow = tuple[str, float, float, tuple[float, ...]]
+"""A drawn row: name, position, probabilities."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,101 +188,86 @@ class _Cuts:
     n_pieces: int
     bins: Bins
 
-    def places(self, rows: ClassifiedRows) -> Places:
+    def places(self, rows: ObjectRows) -> Places:
         """Return the place (n,) of each row's stratum, of K B P."""
-        level = _levels(rows, self.edges)
-        within = self.piece[rows.given, level]
         by = self.bins.places(rows.by, len(rows.given))
+        within = self.piece[rows.given, _levels(rows, self.edges)]
         return (rows.given * len(self.bins.names) + by) * self.n_pieces + within
 
-    def range(self, k: int, piece: int) -> tuple[float, float]:
-        """Return from where to where the probability of the class reaches in a piece."""
+    def stratum(self, at: int, classes: Sequence[str], n_rows: int, n_drawn: int) -> AuditStratum:
+        """Return the stratum at a place: its class, its bin, and from where to where the probability reaches."""
+        rest, piece = divmod(at, self.n_pieces)
+        k, b = divmod(rest, len(self.bins.names))
         levels = np.flatnonzero(self.piece[k] == piece)
         bounds = np.concatenate([[0.0], self.edges, [1.0]])
-        return float(bounds[levels[0]]), float(bounds[levels[-1] + 1])
-
-
-def draw_sample(
-    tables: Sequence[ObjectTable],
-    classes: Sequence[str],
-    n: int,
-    *,
-    seed: int,
-    by: Expression | None = None,
-    n_bins: int = 3,
-    edges: Sequence[float] | None = None,
-    selections: Sequence[Selection] = (),
-) -> Drawing:
-    """Return `n` rows drawn from strata of class, probability and bin; UsageError where there are too few for those."""
-    level_at = level_edges(sorted({s.threshold for s in selections}))
-    counts, probability, sample = _survey(tables, classes, by, level_at, seed)
-    n_rows = int(counts.sum())
-    if not n_rows:
-        raise UsageError(
-            "OUT: no row has a class, so nothing can be drawn; the flag UNCLASSIFIABLE tells why"
+        return AuditStratum(
+            class_given=classes[k],
+            low=float(bounds[levels[0]]),
+            high=float(bounds[levels[-1] + 1]),
+            bin=self.bins.names[b],
+            n_rows=n_rows,
+            n_drawn=n_drawn,
         )
-    bins = Bins.of(by.text, sample, n_bins, edges) if by is not None else Bins()
-    share = np.maximum(probability.sum(axis=(0, 1)) / n_rows, 1 / n)
-    deviation = uncertainty(probability / np.maximum(counts, 1)[..., None], share)
-    begins = np.zeros(counts.shape, dtype=bool)
-    for s in selections:
-        begins[classes.index(s.class_name), np.searchsorted(level_at, s.threshold, side="right")] = True
-    wanted = min(n // PER_STRATUM, MOST_STRATA) // len(bins.names)
-    piece = cut_levels(counts, deviation, wanted, begins)
-    cuts = _Cuts(level_at, piece, int(piece.max()) + 1, bins)
-    return _drawn_objects(tables, classes, n, seed, by, cuts, share)
 
 
-def _levels(rows: ClassifiedRows, edges: Floats) -> Places:
+def _levels(rows: ObjectRows, edges: Floats) -> Places:
     given = rows.probability[np.arange(len(rows.given)), rows.given]
     return np.searchsorted(edges, given, side="right")
 
 
-def _survey(
-    tables: Sequence[ObjectTable], classes: Sequence[str], by: Expression | None, edges: Floats, seed: int
-) -> tuple[Counts, Floats, ValueSample]:
-    """Return rows (K, G) and sums of probabilities (K, G, K) by class and level, and values of the expression."""
+def _count(counts: Counts, probability: Floats, place: Places, rows: ObjectRows) -> None:
+    """Add rows to the counts (H,) and to the sums of probabilities (H, K) of their places (n,)."""
+    counts += np.bincount(place, minlength=len(counts))
+    for k in range(probability.shape[1]):
+        probability[:, k] += np.bincount(place, weights=rows.probability[:, k], minlength=len(counts))
+
+
+def _cuts(
+    tables: Sequence[ObjectTable],
+    request: AuditDrawRequest,
+    by: Expression | None,
+    selections: Sequence[Selection],
+) -> tuple[_Cuts, Floats]:
+    """Return the strata, from a first pass over the rows, and the share (K,) of each class."""
+    classes, n = tables[0].classes, request.n
+    edges = level_edges(sorted({s.threshold for s in selections}))
     K, G = len(classes), len(edges) + 1
     counts, probability = np.zeros(K * G, dtype=np.int64), np.zeros((K * G, K))
-    sample = ValueSample.empty(np.random.default_rng([seed, 1]))
-    for rows in _all_rows(tables, classes, by):
-        cell = rows.given * G + _levels(rows, edges)
-        counts += np.bincount(cell, minlength=K * G)
-        for k in range(K):
-            probability[:, k] += np.bincount(cell, weights=rows.probability[:, k], minlength=K * G)
-        if rows.by is not None:
-            sample.add(rows.by)
-    return counts.reshape(K, G), probability.reshape(K, G, K), sample
-
-
-def _all_rows(
-    tables: Sequence[ObjectTable], classes: Sequence[str], by: Expression | None
-) -> Iterator[ClassifiedRows]:
+    sample = ValueSample(np.random.default_rng([request.seed, 1]))
     for table in tables:
-        yield from classified_rows(table, classes, by)
+        for rows in table.rows(by=by):
+            _count(counts, probability, rows.given * G + _levels(rows, edges), rows)
+            if rows.by is not None:
+                sample.add(rows.by)
+    if not counts.any():
+        raise UsageError(
+            "OUT: no row has a class, so nothing can be drawn; the flag UNCLASSIFIABLE tells why"
+        )
+    bins = Bins() if by is None else Bins.of(by.text, sample, request.bins, request.edges)
+    share = np.maximum(probability.sum(axis=0) / counts.sum(), 1 / n)
+    deviation = uncertainty(probability / np.maximum(counts, 1)[:, None], share).reshape(K, G)
+    begins = np.zeros((K, G), dtype=bool)
+    for s in selections:
+        begins[classes.index(s.class_name), np.searchsorted(edges, s.threshold, side="right")] = True
+    wanted = min(n // PER_STRATUM, MOST_STRATA) // len(bins.names)
+    piece = cut_levels(counts.reshape(K, G), deviation, wanted, begins)
+    return _Cuts(edges, piece, int(piece.max()) + 1, bins), share
 
 
-def _drawn_objects(
-    tables: Sequence[ObjectTable],
-    classes: Sequence[str],
-    n: int,
-    seed: int,
-    by: Expression | None,
-    cuts: _Cuts,
-    share: Floats,
-) -> Drawing:
-    """Count the strata, and draw of each."""
-    K, B = len(classes), len(cuts.bins.names)
-    most = K * B * cuts.n_pieces
-    counts, probability = np.zeros(most, dtype=np.int64), np.zeros((most, K))
+def _drawn_rows(
+    tables: Sequence[ObjectTable], n: int, seed: int, by: Expression | None, cuts: _Cuts, share: Floats
+) -> tuple[list[AuditStratum], list[tuple[int, DrawnRow]]]:
+    """Return the strata, and `n` rows drawn from them in random order, each with its stratum's place."""
+    classes = tables[0].classes
+    most = len(classes) * len(cuts.bins.names) * cuts.n_pieces
+    counts, probability = np.zeros(most, dtype=np.int64), np.zeros((most, len(classes)))
     lowest = _Lowest(n, most)
     rng = np.random.default_rng([seed, 0])
-    for rows in _all_rows(tables, classes, by):
-        place = cuts.places(rows)
-        counts += np.bincount(place, minlength=most)
-        for k in range(K):
-            probability[:, k] += np.bincount(place, weights=rows.probability[:, k], minlength=most)
-        lowest.add(rows, place, rng.random(len(place)))
+    for table in tables:
+        for rows in table.rows(by=by):
+            place = cuts.places(rows)
+            _count(counts, probability, place, rows)
+            lowest.add(rows, place, rng.random(len(place)))
     filled = np.flatnonzero(counts)
     mean = probability[filled] / counts[filled, None]
     try:
@@ -328,24 +277,11 @@ def _drawn_objects(
             f"--n: got {n} objects for {len(filled)} strata of class, probability and bin, expected at least "
             f"two for each stratum; draw {2 * len(filled)} or more, or use fewer bins"
         ) from error
-    strata, picked = [], []
+    strata, drawn = [], []
     for h, (at, size) in enumerate(zip(filled.tolist(), sizes.tolist(), strict=True)):
-        k, rest = divmod(at, B * cuts.n_pieces)
-        b, piece = divmod(rest, cuts.n_pieces)
-        low, high = cuts.range(k, piece)
-        strata.append(
-            AuditStratum(
-                class_given=classes[k],
-                low=low,
-                high=high,
-                bin=cuts.bins.names[b],
-                n_rows=int(counts[at]),
-                n_drawn=size,
-            )
-        )
-        picked += [(key, row) for key, row in lowest.rows(at, size, h)]
-    order = rng.permutation(len(picked))
-    return Drawing(int(counts.sum()), cuts.bins, tuple(strata), tuple(picked[i][1] for i in order))
+        strata.append(cuts.stratum(at, classes, int(counts[at]), size))
+        drawn += [(h, row) for row in lowest.rows(at, size)]
+    return strata, [drawn[i] for i in rng.permutation(len(drawn))]
 
 
 class _Lowest:
@@ -356,11 +292,12 @@ class _Lowest:
         self._heaps: list[list[tuple[float, DrawnRow]]] = [[] for _ in range(places)]
         self._largest = np.full(places, np.inf)
 
-    def add(self, rows: ClassifiedRows, place: Places, key: Floats) -> None:
+    def add(self, rows: ObjectRows, place: Places, key: Floats) -> None:
         """Take the rows of a batch, their places and random numbers (n,)."""
         for i in np.flatnonzero(key < self._largest[place]).tolist():
             at = int(place[i])
-            heap, entry = self._heaps[at], (-float(key[i]), _row(rows, i))
+            heap, p = self._heaps[at], tuple(rows.probability[i].tolist())
+            entry = (-float(key[i]), (str(rows.names[i]), float(rows.ra[i]), float(rows.dec[i]), p))
             if len(heap) < self._n:
                 heapq.heappush(heap, entry)
             elif entry > heap[0]:
@@ -368,20 +305,9 @@ class _Lowest:
             if len(heap) == self._n:
                 self._largest[at] = -heap[0][0]
 
-    def rows(self, place: int, size: int, stratum: int) -> list[tuple[float, DrawnRow]]:
-        """Return that many rows of a place, as of this stratum."""
-        first = sorted(self._heaps[place], reverse=True)[:size]
-        return [(-key, DrawnRow(r.name, r.ra, r.dec, stratum, r.probabilities)) for key, r in first]
-
-
-def _row(rows: ClassifiedRows, i: int) -> DrawnRow:
-    return DrawnRow(
-        str(rows.names[i]),
-        float(rows.ra[i]),
-        float(rows.dec[i]),
-        -1,
-        tuple(rows.probability[i].tolist()),
-    )
+    def rows(self, place: int, size: int) -> list[DrawnRow]:
+        """Return that many rows of a place."""
+        return [row for _, row in sorted(self._heaps[place], reverse=True)[:size]]
 
 
 # Draw an audit: a stratified random sample of annotated catalogues, written as a list that people fill in.
@@ -398,53 +324,56 @@ def draw_audit(request: AuditDrawRequest, *, dry_run: bool = False) -> AuditDraw
 
 def _drawn(request: AuditDrawRequest, folder: Path, *, dry_run: bool) -> AuditDraw:
     """Draw from the copies in a folder of this machine."""
-    manifest, prefix = annotated_manifest(folder)
+    manifest = annotated_manifest(folder)
     _check_free(folder, overwrite=request.overwrite)
     classes = tuple(manifest.classes)
-    if not classes:
-        raise UsageError(
-            f"{folder}: got a manifest without classes, since an earlier version wrote it; run `blr "
-            "classify` again with --overwrite"
-        )
     selections = selections_of(request.threshold or (), classes)
-    tables = object_tables(folder, manifest, prefix, request.identifier)
+    tables = object_tables(folder, manifest, request.identifier)
     if not tables:
         raise UsageError(
             f"{folder}: got a folder without annotated catalogues; classify a catalogue into it first"
         )
-    by: Expression | None = parse(request.by) if request.by is not None else None
-    drawing = draw_sample(
-        tables,
-        classes,
-        request.n,
-        seed=request.seed,
-        by=by,
-        n_bins=request.bins,
-        edges=request.edges,
-        selections=selections,
-    )
-    identifier = tables[0].identifier
-    names = [row.name for row in drawing.rows]
+    by = parse(request.by) if request.by is not None else None
+    cuts, share = _cuts(tables, request, by, selections)
+    strata, drawn = _drawn_rows(tables, request.n, request.seed, by, cuts, share)
+    identifier, names = tables[0].identifier, [name for _, (name, *_) in drawn]
     labels = read_labels(request.labels, identifier, classes, names) if request.labels else {}
+    design = AuditDesign(
+        format="blr-audit",
+        model=manifest.model,
+        release=manifest.release,
+        outputs=outputs_hash(manifest),
+        id=identifier,
+        seed=request.seed,
+        by=request.by,
+        bins=() if by is None else cuts.bins.names,
+        classes=classes,
+        n_rows=sum(s.n_rows for s in strata),
+        selections=selections,
+        strata=tuple(strata),
+        objects=tuple(DrawnObject(id=name, stratum=h, probabilities=p) for h, (name, _, _, p) in drawn),
+    )
     files: list[Path] = []
     if not dry_run:
-        design = _design(request, manifest, identifier, classes, selections, drawing)
+        listed = []
+        for h, (name, ra, dec, _) in drawn:
+            drawn_share = strata[h].n_drawn / strata[h].n_rows
+            listed.append(Listed(name, ra, dec, h, drawn_share, 1 / drawn_share, labels.get(name, "")))
         with exclusive(folder):
             _check_free(folder, overwrite=request.overwrite)
-            rows = _listed(drawing, labels)
             write_document(folder / DESIGN, design)
-            files = write_audit_lists(rows, folder, identifier, classes, audit_title(manifest.model))
+            files = write_list(Listed, listed, folder, identifier, classes, audit_title(manifest.model))
             files.append(folder / DESIGN)
     return AuditDraw(
         status="planned" if dry_run else "done",
         model=manifest.model,
         out=folder,
         id=identifier,
-        n_rows=drawing.n_rows,
-        n_drawn=len(drawing.rows),
+        n_rows=design.n_rows,
+        n_drawn=len(drawn),
         n_labelled=sum(name in labels for name in names),
-        bins=() if by is None else drawing.bins.names,
-        strata=drawing.strata,
+        bins=design.bins,
+        strata=design.strata,
         remarks=tuple(table.remark for table in tables if table.remark),
         files=tuple(files),
     )
@@ -463,45 +392,6 @@ def outputs_hash(manifest: Manifest) -> str:
     """Return a hash of the names and the bytes of all annotated copies."""
     lines = sorted(f"{output.name} {output.sha256}" for output in manifest.outputs)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def _design(
-    request: AuditDrawRequest,
-    manifest: Manifest,
-    identifier: str,
-    classes: tuple[str, ...],
-    selections: tuple[Selection, ...],
-    drawing: Drawing,
-) -> AuditDesign:
-    return AuditDesign(
-        format="blr-audit",
-        model=manifest.model,
-        release=manifest.release,
-        outputs=outputs_hash(manifest),
-        id=identifier,
-        seed=request.seed,
-        by=request.by,
-        bins=() if request.by is None else drawing.bins.names,
-        classes=classes,
-        n_rows=drawing.n_rows,
-        selections=selections,
-        strata=drawing.strata,
-        objects=tuple(
-            DrawnObject(id=row.name, stratum=row.stratum, probabilities=row.probabilities)
-            for row in drawing.rows
-        ),
-    )
-
-
-def _listed(drawing: Drawing, labels: dict[str, str]) -> list[Listed]:
-    rows = []
-    for row in drawing.rows:
-        stratum = drawing.strata[row.stratum]
-        share = stratum.n_drawn / stratum.n_rows
-        rows.append(
-            Listed(row.name, row.ra, row.dec, row.stratum, share, 1 / share, labels.get(row.name, ""))
-        )
-    return rows
 
 
 def _check_free(folder: Path, *, overwrite: bool) -> None:

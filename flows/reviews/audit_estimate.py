@@ -19,7 +19,7 @@ from flows.documents import read_document, write_document
 from flows.errors import DocumentError, UsageError
 from flows.labels.reviews import list_hash
 from flows.reviews._files import audit_title
-from flows.reviews.audit_draw import OTHER, UNDECIDED, Answers, outputs_hash, read_answers, selections_of
+from flows.reviews.audit_draw import OTHER, UNDECIDED, outputs_hash, read_answers, selections_of
 from flows.reviews.audits import (
     AUDIT,
     DESIGN,
@@ -68,15 +68,15 @@ class Sample:
     group: Places
 
     @classmethod
-    def of(cls, design: AuditDesign, answers: Answers) -> Sample:
+    def of(cls, design: AuditDesign, answers: Mapping[str, int]) -> Sample:
         """Return the sample of a design with these answers; those that could not tell are left out."""
-        known = [o for o in design.objects if answers.places.get(o.id, UNDECIDED) != UNDECIDED]
+        known = [o for o in design.objects if answers.get(o.id, UNDECIDED) != UNDECIDED]
         stratum = np.array([o.stratum for o in known], dtype=np.intp)
         kinds = {key: i for i, key in enumerate(dict.fromkeys((s.class_given, s.bin) for s in design.strata))}
         return cls(
             design,
             stratum,
-            np.array([answers.places[o.id] for o in known], dtype=np.intp),
+            np.array([answers[o.id] for o in known], dtype=np.intp),
             np.array([o.probabilities for o in known], dtype=np.float64).reshape(-1, len(design.classes)),
             joined_strata(
                 np.array([s.n_rows for s in design.strata]),
@@ -195,12 +195,6 @@ class Sample:
             },
         )
 
-    def filled(self, answers: Answers, place: int) -> Sample:
-        """Return the sample as if all objects without an answer had this one."""
-        every = {o.id: place for o in self.design.objects}
-        known = {name: at for name, at in answers.places.items() if at != UNDECIDED}
-        return Sample.of(self.design, replace(answers, places=every | known))
-
 
 # Estimate counts, purity and completeness from an audit's answers, and quote the counts in the folder's summary.
 
@@ -251,7 +245,7 @@ def _estimated(
     summary, trouble = _summary(folder)
     model = _model_census(folder, summary, design)
     classes = _classes(sample, answers, model, summary)
-    tally = Counter(answers.places.get(name, None) for name in names)
+    tally = Counter(answers.get(name, None) for name in names)
     every = dict.fromkeys(selections)
     audit = Audit(
         status="planned" if dry_run else "done",
@@ -314,57 +308,65 @@ def _model_census(folder: Path, summary: Summary | None, design: AuditDesign) ->
 
 
 def _classes(
-    sample: Sample, answers: Answers, model: Census | None, summary: Summary | None
+    sample: Sample, answers: Mapping[str, int], model: Census | None, summary: Summary | None
 ) -> Mapping[str, AuditedClass]:
     """Return the classes among all rows, each beside what the model says."""
     everywhere = np.ones(len(sample.design.strata), dtype=bool)
     complete = len(sample.stratum) == len(sample.design.objects)
+    known = {name: place for name, place in answers.items() if place != UNDECIDED}
+    # Of K classes with one sum, K - 1 tests: together they err in one audit of twenty.
+    level = 1 - (1 - LEVEL) / max(1, len(sample.design.classes) - 1)
     classes = {}
     for k, name in enumerate(sample.design.classes):
         judged = sample.judged(k, everywhere)
         if not complete:
-            judged = replace(
-                judged,
-                if_all=sample.filled(answers, k).count(k, everywhere),
-                if_none=sample.filled(answers, OTHER).count(k, everywhere),
+            if_all, if_none = (
+                Sample.of(sample.design, dict.fromkeys((o.id for o in sample.design.objects), place) | known)
+                for place in (k, OTHER)
             )
-        said = _of_model(name, model, summary)
-        if said is not None:
-            # Of K classes with one sum, K - 1 tests: together they err in one audit of twenty.
-            level = 1 - (1 - LEVEL) / max(1, len(sample.design.classes) - 1)
-            said = replace(said, differs=_differs(sample.count(k, everywhere, level), said, level))
+            judged = replace(judged, if_all=if_all.count(k, everywhere), if_none=if_none.count(k, everywhere))
+        said = _of_model(name, model, summary, sample.count(k, everywhere, level), level)
         classes[name] = replace(judged, model=said)
     return classes
 
 
-def _of_model(name: str, census: Census | None, summary: Summary | None) -> ModelComparison | None:
-    """Return the model's count of a class, None where it cannot say it; without a census its summed probabilities."""
+def _of_model(
+    name: str, census: Census | None, summary: Summary | None, audited: AuditedInterval, level: float
+) -> ModelComparison | None:
+    """Return the model's count of a class beside the audit's, None where it cannot say it.
+
+    Without a census it is the sum of the probabilities.
+    """
     said = census.classes.get(name) if census else None
-    if said is not None:
-        if said.count is None:
-            return None
-        return ModelComparison(count=said.count, low=said.low, high=said.high, differs=None)
     summed = summary.classes.get(name) if summary else None
-    if summed is None:
+    low: float | None = None
+    high: float | None = None
+    if said is not None:
+        count, low, high = said.count, said.low, said.high
+    else:
+        count = None if summed is None else summed.expected
+        if summed is not None and summed.error is not None:
+            half = float(ndtri((1 + LEVEL) / 2)) * summed.error
+            low, high = max(0.0, summed.expected - half), summed.expected + half
+    if count is None:
         return None
-    if summed.error is None:
-        return ModelComparison(count=summed.expected, low=None, high=None, differs=None)
-    half = float(ndtri((1 + LEVEL) / 2)) * summed.error
     return ModelComparison(
-        count=summed.expected, low=max(0.0, summed.expected - half), high=summed.expected + half, differs=None
+        count=count, low=low, high=high, differs=_differs(audited, count, low, high, level)
     )
 
 
-def _differs(audited: AuditedInterval, said: ModelComparison, level: float) -> bool | None:
+def _differs(
+    audited: AuditedInterval, count: float, low: float | None, high: float | None, level: float
+) -> bool | None:
     """Say whether the interval of the difference leaves out 0 (Zou and Donner 2008, doi:10.1002/sim.3095)."""
-    if said.low is None or said.high is None or audited.value is None:
+    if low is None or high is None or audited.value is None:
         return None
     wider = float(ndtri((1 + level) / 2) / ndtri((1 + LEVEL) / 2))
-    difference = audited.value - said.count
+    difference = audited.value - count
     if difference > 0:
-        reach = np.hypot(audited.value - audited.low, wider * (said.high - said.count))
+        reach = np.hypot(audited.value - audited.low, wider * (high - count))
     else:
-        reach = np.hypot(audited.high - audited.value, wider * (said.count - said.low))
+        reach = np.hypot(audited.high - audited.value, wider * (count - low))
     return bool(abs(difference) > reach)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,22 +17,21 @@ from blr.decisions import Flag
 from blr.explanation.novelty import MOST_COMPARED, relative
 from catalogs.errors import ColumnNotFoundError
 from catalogs.expressions.expression import Expression, parse
-from flows.reviews._files import (
-    NAME,
-    OUTLIERS_NAME,
-    Chosen,
-    Outlier,
-    check_unanswered,
-    write_lists,
-    write_outlier_lists,
+from flows.reviews._files import NAME, OUTLIERS_NAME, Chosen, Outlier, check_unanswered, write_list
+from flows.reviews._rows import (
+    Bins,
+    ObjectRows,
+    ObjectTable,
+    Space,
+    ValueSample,
+    annotated_manifest,
+    object_tables,
 )
-from flows.reviews._population import Bins, ValueSample, annotated_manifest, check_expression, object_tables
-from flows.reviews._rows import ReviewRows, ReviewSource, Space
 from flows.reviews.request import ReviewRequest
-from flows.runs.object_names import read_labelled_names
+from flows.runs.object_names import LabelledNames, read_labelled_names
 from flows.runs.release_store import output_folder
 
-__all__ = ["BudgetDraw", "OutlierSearch", "ReviewResult", "draw_budget", "review"]
+__all__ = ["ReviewResult", "review"]
 
 # Objects that are unlike all labelled ones: possible new types, artefacts, and errors of the photometry.
 #
@@ -59,23 +58,21 @@ class OutlierSearch:
         self._tree: scipy.spatial.cKDTree | None = None
         self._n_rows = 0
 
-    def sample(self, rows: ReviewRows) -> None:
-        """Take rows of a batch into the random sample of all, with which each is compared."""
-        assert rows.points is not None  # noqa: S101  the space was asked for them
-        self._n_rows += len(rows.names)
-        keys = np.concatenate([self._keys, self._rng.random(len(rows.names))])
-        points = np.concatenate([self._sampled.reshape(-1, rows.points.shape[1]), rows.points])
+    def sample(self, points: Floats) -> None:
+        """Take the points (n, D) of a batch into the random sample of all, with which each is compared."""
+        self._n_rows += len(points)
+        keys = np.concatenate([self._keys, self._rng.random(len(points))])
+        points = np.concatenate([self._sampled.reshape(-1, points.shape[1]), points])
         kept = np.argsort(keys, kind="stable")[:MOST_COMPARED]
         self._keys, self._sampled = keys[kept], points[kept]
 
-    def add(self, rows: ReviewRows, space: Space) -> None:
-        """Take the rows of a batch, with their points."""
-        assert rows.points is not None  # noqa: S101  the space was asked for them
-        looked_at = np.flatnonzero(self._rng.random(len(rows.names)) * self._n_rows < SEARCHED)
+    def add(self, rows: ObjectRows, points: Floats, space: Space) -> None:
+        """Take the rows of a batch, with their points (n, D)."""
+        looked_at = np.flatnonzero(self._rng.random(len(points)) * self._n_rows < SEARCHED)
         if not looked_at.size:
             return
         self._tree = scipy.spatial.cKDTree(self._sampled) if self._tree is None else self._tree
-        points = rows.points[looked_at]
+        points = points[looked_at]
         distance, nearest = space.distances(points)
         novelty = relative(distance, points, self._tree)
         least = self._rows[-1][0] if len(self._rows) == self._most else -np.inf
@@ -102,7 +99,8 @@ class OutlierSearch:
         once: dict[str, Outlier] = {}
         for _, nearest, row in self._rows:
             if row.name not in listed:
-                once.setdefault(row.name, row.beside(classes[nearest] if nearest < len(classes) else ""))
+                of = classes[nearest] if nearest < len(classes) else ""
+                once.setdefault(row.name, replace(row, nearest_class=of))
         return [*once.values()][: self._n]
 
 
@@ -147,76 +145,95 @@ class BudgetDraw:
     remarks: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class _Strata:
-    """Classes and bins between which a budget is shared: H of them."""
-
-    classes: tuple[str, ...]  # empty where they share nothing
-    bins: Bins
-
-    @property
-    def n(self) -> int:
-        return max(len(self.classes), 1) * len(self.bins.names)
-
-    def places(self, rows: ReviewRows) -> Places:
-        """Return the stratum (n,) of each row."""
-        bins = self.bins.places(rows.by, len(rows.names))
-        if not self.classes:
-            return bins
-        return np.asarray(rows.probability.argmax(axis=1) * len(self.bins.names) + bins)
-
-
-@dataclass
-class _Pool:
-    """What was drawn at first: objects, their information, stratum, probability and point."""
-
-    rows: list[Chosen] = field(default_factory=list)
-    information: list[Floats] = field(default_factory=list)
-    stratum: list[Places] = field(default_factory=list)
-    first: list[Floats] = field(default_factory=list)
-    points: list[Floats] = field(default_factory=list)
-
-
-def draw_budget(
-    sources: Sequence[ReviewSource], classes: Sequence[str], request: ReviewRequest, space: Space | None
+def _budget_drawn(
+    tables: Sequence[ObjectTable],
+    labelled: LabelledNames | None,
+    classes: Sequence[str],
+    request: ReviewRequest,
+    space: Space | None,
 ) -> BudgetDraw:
     """Return the objects of a budget, and the outliers."""
     budget, rng = request.budget or 0, np.random.default_rng([request.seed, 2])
-    by: Expression | None = None if request.by is None else parse(request.by)
-    bound, remarks = _bound(sources, space)
-    strata = _Strata(tuple(classes) if request.per_class else (), _bins(sources, by, request, rng))
-    search = OutlierSearch(request.outliers, NEAR, rng) if _searched(bound, request) else None
-    if bound and request.outliers and search is None:
-        remarks = (
-            *remarks,
-            "there is no list of outliers, since the model keeps no labelled objects; train it again",
-        )
-    count, total = np.zeros(strata.n, dtype=np.int64), np.zeros(strata.n)
-    spaces: Sequence[Space | None] = bound or [None] * len(sources)
-    for source, there in zip(sources, spaces, strict=True):
-        for rows in source.rows(by=by, space=there if search else None):
-            place = strata.places(rows)
-            count += np.bincount(place, minlength=strata.n)
-            total += np.bincount(place, weights=rows.information, minlength=strata.n)
-            if search is not None:
-                search.sample(rows)
-    quota = shared_out(budget, count)
+    by = None if request.by is None else parse(request.by)
+    bins = _bins(tables, labelled, by, request, rng)
+    spaces, remarks = _spaces(tables, space)
+    search = None
+    if any(spaces) and request.outliers:
+        if space is not None and space.knows_labelled:
+            search = OutlierSearch(request.outliers, NEAR, rng)
+        else:
+            remarks = (
+                "there is no list of outliers, since the model keeps no labelled objects; train it again",
+            )
+    kinds = len(bins.names)
+
+    def stratum(rows: ObjectRows) -> Places:
+        """Return the bin (n,) of each row, or its class and bin."""
+        place = bins.places(rows.by, len(rows.names))
+        return np.asarray(rows.probability.argmax(axis=1) * kinds + place) if request.per_class else place
+
+    n_strata = kinds * (len(classes) if request.per_class else 1)
+    count, total = np.zeros(n_strata, dtype=np.int64), np.zeros(n_strata)
+    for table, there in zip(tables, spaces, strict=True):
+        for rows in table.rows(by=by, space=there if search else None, labelled=labelled):
+            place = stratum(rows)
+            count += np.bincount(place, minlength=n_strata)
+            total += np.bincount(place, weights=rows.information, minlength=n_strata)
+            if search is not None and rows.points is not None:
+                search.sample(rows.points)
     mean = total / np.maximum(count, 1)
-    pool = _Pool()
     most = max(POOL, POOL_OF_ONE * budget) / max(int(np.count_nonzero(count)), 1)
     rate = np.where(count > most, most / np.maximum(count, 1), np.inf)  # of a row of mean size
-    passed = rng.random(strata.n)
-    for source, there in zip(sources, spaces, strict=True):
-        for rows in source.rows(by=by, space=there):
-            place = strata.places(rows)
+    passed = rng.random(n_strata)
+    pool: list[Chosen] = []
+    parts: list[
+        tuple[Floats, Floats, Floats, Places]
+    ] = []  # of the pool: size, first probability, point, stratum
+    for table, there in zip(tables, spaces, strict=True):
+        for rows in table.rows(by=by, space=there, labelled=labelled):
+            place = stratum(rows)
             size = informed_sizes(rows.information, mean[place])
             first = np.minimum(1.0, size * rate[place])
-            _take(pool, rows, place, first, passed)
+            index = np.flatnonzero(_taken(place, first, passed))
+            pool += [rows.chosen(int(i), "drawn", 1.0) for i in index]
+            points = np.log(np.maximum(rows.probability, LEAST_P)) if rows.points is None else rows.points
+            parts.append((size[index], first[index], points[index], place[index]))
             if search is not None and there is not None:
-                search.add(rows, there)
-    chosen = _drawn_within(pool, mean, quota, rng)
+                search.add(rows, points, there)
+    chosen = _drawn_within(pool, parts, shared_out(budget, count), rng)
     outliers = [] if search is None else search.found(classes, {c.name for c in chosen})
     return BudgetDraw(chosen, outliers, int(count.sum()), remarks)
+
+
+def _spaces(
+    tables: Sequence[ObjectTable], space: Space | None
+) -> tuple[Sequence[Space | None], tuple[str, ...]]:
+    """Return the space for each catalogue; none, and a remark, where one lacks the features."""
+    nowhere = [None] * len(tables)
+    if space is None:
+        return nowhere, ()
+    try:
+        return [space.on(table.catalog) for table in tables], ()
+    except ColumnNotFoundError:
+        return nowhere, (NO_SPACE,)
+
+
+def _bins(
+    tables: Sequence[ObjectTable],
+    labelled: LabelledNames | None,
+    by: Expression | None,
+    request: ReviewRequest,
+    rng: np.random.Generator,
+) -> Bins:
+    """Return the bins of the expression, from a pass of their own; one without it."""
+    if by is None:
+        return Bins()
+    sample = ValueSample(rng)
+    for table in tables:
+        for rows in table.rows(by=by, labelled=labelled):
+            if rows.by is not None:
+                sample.add(rows.by)
+    return Bins.of(by.text, sample, request.bins, request.edges)
 
 
 def shared_out(budget: int, count: NDArray[np.int64]) -> Places:
@@ -234,39 +251,8 @@ def shared_out(budget: int, count: NDArray[np.int64]) -> Places:
     return quota
 
 
-def _bound(
-    sources: Sequence[ReviewSource], space: Space | None
-) -> tuple[list[Space] | None, tuple[str, ...]]:
-    """Return the space for each catalogue, or None and a remark where one lacks the features."""
-    if space is None:
-        return None, ()
-    try:
-        return [space.on(source.table.catalog) for source in sources], ()
-    except ColumnNotFoundError:
-        return None, (NO_SPACE,)
-
-
-def _searched(bound: list[Space] | None, request: ReviewRequest) -> bool:
-    return bool(bound) and request.outliers > 0 and all(space.knows_labelled for space in bound or ())
-
-
-def _bins(
-    sources: Sequence[ReviewSource], by: Expression | None, request: ReviewRequest, rng: np.random.Generator
-) -> Bins:
-    """Return the bins of the expression, from a pass of their own; one without it."""
-    if by is None:
-        return Bins()
-    sample = ValueSample.empty(rng)
-    for source in sources:
-        check_expression(by, source.table.catalog)
-        for rows in source.rows(by=by):
-            if rows.by is not None:
-                sample.add(rows.by)
-    return Bins.of(by.text, sample, request.bins, request.edges)
-
-
-def _take(pool: _Pool, rows: ReviewRows, place: Places, first: Floats, passed: Floats) -> None:
-    """Add a systematic sample of a batch, stratum by stratum, with probabilities `first` (n,).
+def _taken(place: Places, first: Floats, passed: Floats) -> NDArray[np.bool_]:
+    """Return which rows (n,) of a batch a systematic sample takes, by stratum, with probabilities `first` (n,).
 
     `passed` (H,) is how far each stratum has come, modulo 1, and moves on.
     """
@@ -276,38 +262,26 @@ def _take(pool: _Pool, rows: ReviewRows, place: Places, first: Floats, passed: F
         marks = np.concatenate([[passed[h]], passed[h] + np.cumsum(first[mine])])
         taken[mine] |= np.floor(marks[1:]) > np.floor(marks[:-1])
         passed[h] = marks[-1] % 1.0
-    index = np.flatnonzero(taken)
-    pool.rows += [rows.chosen(int(i), "drawn", 1.0) for i in index]
-    pool.information.append(rows.information[index])
-    pool.stratum.append(place[index])
-    pool.first.append(first[index])
-    points = np.log(np.maximum(rows.probability, LEAST_P)) if rows.points is None else rows.points
-    pool.points.append(points[index])
+    return taken
 
 
-def _drawn_within(pool: _Pool, mean: Floats, quota: Places, rng: np.random.Generator) -> list[Chosen]:
+def _drawn_within(
+    pool: Sequence[Chosen],
+    parts: Sequence[tuple[Floats, Floats, Floats, Places]],
+    quota: Places,
+    rng: np.random.Generator,
+) -> list[Chosen]:
     """Return the objects of the list in random order, so that its beginning is a random sample too."""
-    if not pool.rows:
+    if not pool:
         return []
-    names = np.array([row.name for row in pool.rows], dtype=object)
+    size, first, points, stratum = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     # Rows without a name are objects of their own.
-    _, groups = np.unique([name or f"\0{i}" for i, name in enumerate(names.tolist())], return_inverse=True)
-    stratum = np.concatenate(pool.stratum)
-    size = informed_sizes(np.concatenate(pool.information), mean[stratum])
-    sample = spread_sample(
-        size,
-        np.concatenate(pool.first),
-        np.concatenate(pool.points),
-        groups,
-        stratum,
-        quota,
-        radius=NEAR,
-        rng=rng,
-    )
+    _, groups = np.unique([row.name or f"\0{i}" for i, row in enumerate(pool)], return_inverse=True)
+    sample = spread_sample(size, first, points, groups, stratum, quota, radius=NEAR, rng=rng)
     order = rng.permutation(len(sample.row))
     return [
-        pool.rows[i].weighted(1 / p)
-        for i, p in zip(sample.row[order], sample.probability[order], strict=True)
+        replace(pool[i], weight=1 / p)
+        for i, p in zip(sample.row[order].tolist(), sample.probability[order].tolist(), strict=True)
     ]
 
 
@@ -367,22 +341,20 @@ def _reviewed(request: ReviewRequest, folder: Path, *, space: Space | None, dry_
     """Write the review list of a folder of this machine."""
     for name in (NAME, OUTLIERS_NAME) if request.budget is not None else (NAME,):
         check_unanswered(folder, name)
-    manifest, prefix = annotated_manifest(folder)
-    tables = object_tables(folder, manifest, prefix, request.identifier)
-    labelled, classes = read_labelled_names(folder), tuple(manifest.classes)
-    sources = [ReviewSource(table, classes, labelled) for table in tables]
-    drawn = (
-        _chosen(sources, request) if request.budget is None else draw_budget(sources, classes, request, space)
-    )
+    manifest = annotated_manifest(folder)
+    tables, classes = object_tables(folder, manifest, request.identifier), tuple(manifest.classes)
+    labelled = read_labelled_names(folder)
+    if request.budget is None:
+        drawn = _chosen(tables, labelled, request)
+    else:
+        drawn = _budget_drawn(tables, labelled, classes, request, space)
     identity = tables[0].identifier if tables else None
     files: list[Path] = []
     if not dry_run:
-        key = identity or "id"
-        files = write_lists(drawn.chosen, folder, key, classes, f"Review of {manifest.model}")
+        key, model = identity or "id", manifest.model
+        files = write_list(Chosen, drawn.chosen, folder, key, classes, f"Review of {model}")
         if request.budget is not None:
-            files += write_outlier_lists(
-                drawn.outliers, folder, key, classes, f"Outliers of {manifest.model}"
-            )
+            files += write_list(Outlier, drawn.outliers, folder, key, classes, f"Outliers of {model}")
     return ReviewResult(
         status="planned" if dry_run else "done",
         model=manifest.model,
@@ -412,37 +384,36 @@ def _short_of_budget(drawn: BudgetDraw, request: ReviewRequest, n_rows: int) -> 
     return [f"the list has {len(drawn.chosen):,} objects, fewer than the budget of {request.budget:,}: {why}"]
 
 
-def _chosen(sources: Sequence[ReviewSource], request: ReviewRequest) -> BudgetDraw:
-    """Return the flagged objects and the drawn ones; no outliers."""
-    best, largest, n, total = _survey(sources, request.n_top, request.draw)
-    scale = _scale(largest, total, request.draw)
-    drawn = [*_drawn(sources, scale, request.seed)] if request.draw else []
-    # With their weight, top or not: without it the drawn ones stand for nothing.
-    weighted = {c.name for c in drawn}
-    return BudgetDraw([*(c for c in best if c.name not in weighted), *drawn], [], n, ())
-
-
-def _survey(
-    sources: Sequence[ReviewSource], top: int, draw: int
-) -> tuple[list[Chosen], list[float], int, float]:
-    """Return the least certain flagged objects, the largest values of the information, rows, and its sum."""
-    heap: list[tuple[float, int, Chosen]] = []
+def _chosen(
+    tables: Sequence[ObjectTable], labelled: LabelledNames | None, request: ReviewRequest
+) -> BudgetDraw:
+    """Return the least certain flagged objects, and those drawn; no outliers."""
+    best: list[tuple[float, int, Chosen]] = []
     largest: list[float] = []
     n, total = 0, 0.0
-    for source in sources:
-        for rows in source.rows():
+    for table in tables:
+        for rows in table.rows(labelled=labelled):
             total += float(rows.information.sum())
-            largest = heapq.nlargest(draw, [*largest, *rows.information.tolist()])
-            flagged = np.flatnonzero(rows.flags & WORTH_A_LOOK)
-            order = flagged[np.argsort(rows.p_max[flagged], kind="stable")]
-            first = _first_of_each(rows.names[order], top)
-            entries = [
-                (float(rows.p_max[i]), n + int(i), rows.chosen(int(i), "top", 1.0)) for i in order[first]
-            ]
-            heap = sorted([*heap, *entries], key=lambda entry: entry[:2])
-            heap = [heap[i] for i in _first_of_each([entry[2].name for entry in heap], top)]
-            n += len(rows.p_max)
-    return [c for _, _, c in heap], largest, n, total
+            largest = heapq.nlargest(request.draw, [*largest, *rows.information.tolist()])
+            flagged, p_max = np.flatnonzero(rows.flags & WORTH_A_LOOK), rows.probability.max(axis=1)
+            order = flagged[np.argsort(p_max[flagged], kind="stable")]
+            first = order[_first_of_each(rows.names[order], request.n_top)]
+            best += [(float(p_max[i]), n + int(i), rows.chosen(int(i), "top", 1.0)) for i in first]
+            best.sort(key=lambda entry: entry[:2])
+            best = [best[i] for i in _first_of_each([entry[2].name for entry in best], request.n_top)]
+            n += len(p_max)
+    drawn: list[Chosen] = []
+    if request.draw:
+        scale, passed = _scale(largest, total, request.draw), np.random.default_rng(request.seed).random(1)
+        for table in tables:
+            for rows in table.rows(labelled=labelled):
+                m = rows.information
+                share = np.minimum(1.0, m / scale) if scale > 0 else (m > 0).astype(float)
+                index = np.flatnonzero(_taken(np.zeros(len(m), np.intp), share, passed))
+                drawn += [rows.chosen(int(i), "drawn", float(share[i])) for i in index]
+    # With their weight, top or not: without it the drawn ones stand for nothing.
+    weighted = {c.name for c in drawn}
+    return BudgetDraw([*(c for _, _, c in best if c.name not in weighted), *drawn], [], n, ())
 
 
 def _first_of_each(names: Iterable[str], most: int) -> list[int]:
@@ -465,16 +436,3 @@ def _scale(largest: Sequence[float], total: float, draw: int) -> float:
             return total / (draw - k)
         total -= value
     return 0.0
-
-
-def _drawn(sources: Sequence[ReviewSource], scale: float, seed: int) -> Iterator[Chosen]:
-    """Yield a systematic sample with those inclusion probabilities: one pass, and the number that was asked for."""
-    passed = float(np.random.default_rng(seed).random())
-    for source in sources:
-        for rows in source.rows():
-            m = rows.information
-            share = np.minimum(1.0, m / scale) if scale > 0 else (m > 0).astype(float)
-            marks = np.concatenate([[passed], passed + np.cumsum(share)])
-            for i in np.flatnonzero(np.floor(marks[1:]) > np.floor(marks[:-1])):
-                yield rows.chosen(int(i), "drawn", float(share[i]))
-            passed = float(marks[-1] % 1.0)

@@ -12,7 +12,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from flows.labels.reviews import read_reviews
-from flows.reviews._files import Chosen, Listed, write_audit_lists, write_lists
+from flows.reviews._files import Chosen, Listed, write_list
 from flows.specification.label import Label
 from tests.e2e.browser import Browser, browser, missing
 
@@ -60,7 +60,7 @@ def test_labels_by_keyboard_are_the_list_with_its_answers(window: Browser, tmp_p
         Chosen(name, 10.0, 2.0, "early", 0.6, "late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
         for name in NAMES
     ]
-    paths = write_lists(rows, tmp_path, "name", ["early", "late"], "Review of m@1")
+    paths = write_list(Chosen, rows, tmp_path, "name", ["early", "late"], "Review of m@1")
     window.open(paths[2].as_uri())
     window.shows("0 of 3 answered", "low confidence")
     body = window.driver.find_element(By.TAG_NAME, "body")
@@ -87,7 +87,7 @@ def test_answers_stay_with_their_list_and_their_object(window: Browser, tmp_path
             Chosen(name, 10.0, 2.0, "early", 0.6, "late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
             for name in names
         ]
-        csv_file, _, page = write_lists(rows, tmp_path, "name", ["early", "late"], "Review of m@2")
+        csv_file, _, page = write_list(Chosen, rows, tmp_path, "name", ["early", "late"], "Review of m@2")
         window.open(page.as_uri())
         return csv_file
 
@@ -108,7 +108,7 @@ def test_a_label_that_is_a_formula_is_harmless_and_comes_back(window: Browser, t
         Chosen(name, 10.0, -2.0, "=early", 0.6, "+late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
         for name in names
     ]
-    paths = write_lists(rows, tmp_path, "name", ["=early", "+late"], "Review of m@3")
+    paths = write_list(Chosen, rows, tmp_path, "name", ["=early", "+late"], "Review of m@3")
     window.open(paths[2].as_uri())
     for _ in names:
         window.driver.switch_to.active_element.send_keys("2")
@@ -128,7 +128,7 @@ def test_a_label_that_is_a_formula_is_harmless_and_comes_back(window: Browser, t
 def test_a_list_fits_a_window_of_1200_pixels(window: Browser, tmp_path: Path) -> None:
     flags = "LOW_CONFIDENCE, CLOSE_CALL, OUT_OF_DOMAIN, BEYOND_LABELS"
     row = Chosen("5000000000000017645", 10.0, 2.0, "galaxy", 0.6, "quasar", 0.4, 0.1, 1, flags, "drawn", 1228)
-    paths = write_lists([row], tmp_path, "objid", ["galaxy", "quasar", "star"], "Review of m@1")
+    paths = write_list(Chosen, [row], tmp_path, "objid", ["galaxy", "quasar", "star"], "Review of m@1")
     before = window.driver.get_window_size()
     window.driver.set_window_size(1200, 900)
     window.open(paths[2].as_uri())
@@ -141,7 +141,7 @@ def test_a_list_fits_a_window_of_1200_pixels(window: Browser, tmp_path: Path) ->
 
 def test_an_audit_offers_what_is_no_class(window: Browser, tmp_path: Path) -> None:
     rows = [Listed(name, 10.0, 2.0, 0, 0.5, 2.0) for name in NAMES]
-    paths = write_audit_lists(rows, tmp_path, "name", ["early", "late"], "Audit of m@1")
+    paths = write_list(Listed, rows, tmp_path, "name", ["early", "late"], "Audit of m@1")
     window.open(paths[2].as_uri())
     window.shows("0 of 3 answered")
     window.driver.find_element(By.TAG_NAME, "body").send_keys("3")
@@ -152,7 +152,7 @@ def test_an_audit_offers_what_is_no_class(window: Browser, tmp_path: Path) -> No
 
 def test_a_browser_that_keeps_nothing_is_told(window: Browser, tmp_path: Path) -> None:
     rows = [Listed(name, 10.0, 2.0, 0, 0.5, 2.0) for name in NAMES]
-    paths = write_audit_lists(rows, tmp_path, "name", ["early", "late"], "Audit of nobody")
+    paths = write_list(Listed, rows, tmp_path, "name", ["early", "late"], "Audit of nobody")
     refusing = "Object.defineProperty(window, 'localStorage', { get() { throw new Error('denied'); } });"
     added = window.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": refusing})
     try:
@@ -170,7 +170,7 @@ def test_a_browser_that_keeps_nothing_is_told(window: Browser, tmp_path: Path) -
 def test_loading_a_page_erases_no_answers(window: Browser, tmp_path: Path) -> None:
     """What a page could not read for the moment is still there when it is loaded again."""
     rows = [Listed(name, 10.0, 2.0, 0, 0.5, 2.0) for name in NAMES]
-    paths = write_audit_lists(rows, tmp_path, "name", ["early", "late"], "Audit read twice")
+    paths = write_list(Listed, rows, tmp_path, "name", ["early", "late"], "Audit read twice")
     window.open(paths[2].as_uri())
     window.driver.find_element(By.TAG_NAME, "body").send_keys("1")
     window.shows("1 of 3 answered")

@@ -20,7 +20,7 @@ from flows.reports.catalogue_page import ClassificationReport, ReleaseTroubles, 
 from flows.reports.data import FeatureComparison, Made, NotableObject, SkyMap, StoredPictures
 from flows.reports.explanation import ClassExample, FeatureContribution, LikeObject
 from flows.reports.html import render_report
-from flows.reviews._files import Chosen, Listed, Outlier, write_audit_lists, write_lists, write_outlier_lists
+from flows.reviews._files import Chosen, Listed, Outlier, write_list
 from tests.e2e.browser import Browser, browser, missing
 from tests.flows.reports.test_answers import MODEL, report
 from tests.flows.reports.test_report import HOSTILE, changed, make_report
@@ -110,9 +110,9 @@ def lists(folder: Path) -> None:
     place = (HOSTILE, 10.5, -2.25)
     chosen = Chosen(*place, "early", 0.5, "late", 0.3, 0.1, 1, flags, "drawn", 123.456)
     outlier = Outlier(*place, "early", 0.5, "late", 0.3, 1, flags, 12.0, 1.5, "late")
-    write_lists([chosen, chosen], folder, "name", classes, title)
-    write_outlier_lists([outlier], folder, "name", classes, title)
-    write_audit_lists([Listed(*place, 0, 0.1, 10.0)], folder, "name", classes, title)
+    write_list(Chosen, [chosen, chosen], folder, "name", classes, title)
+    write_list(Outlier, [outlier], folder, "name", classes, title)
+    write_list(Listed, [Listed(*place, 0, 0.1, 10.0)], folder, "name", classes, title)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from blr.census.results import Census, ClassCensus
 from flows.cli.app import run
 from flows.documents import from_document, read_document, write_document
 from flows.errors import UsageError
-from flows.reviews._population import Bins, ValueSample
+from flows.reviews._rows import Bins, ValueSample
 from flows.reviews.audits import Audit, AuditDesign, AuditDraw
 from flows.runs.counts import Summary
 from flows.runs.manifest import Manifest
@@ -359,7 +359,7 @@ def test_the_models_census_is_tested_and_kept(out: Path, blr: Callable[..., Mapp
 
 
 def test_bins_of_numbers_texts_and_conditions() -> None:
-    sample = ValueSample.empty(np.random.default_rng(0))
+    sample = ValueSample(np.random.default_rng(0))
     values = np.array([1.0, 2.0, 3.0, np.nan, 4.0, 5.0])
     sample.add(values)
     bins = Bins.of("r", sample, 2, None)
@@ -371,7 +371,7 @@ def test_bins_of_numbers_texts_and_conditions() -> None:
         "r >= 4.5",
         "r: missing",
     )
-    texts = ValueSample.empty(np.random.default_rng(0))
+    texts = ValueSample(np.random.default_rng(0))
     fields = np.array(["B", "", "A", "B"], dtype=object)
     texts.add(fields)
     assert Bins.of("field", texts, 2, None).names == ("field: A", "field: B", "field: missing")
@@ -379,14 +379,14 @@ def test_bins_of_numbers_texts_and_conditions() -> None:
     assert Bins().places(None, 3).tolist() == [0, 0, 0]
     with pytest.raises(UsageError, match="more than 20 different texts"):
         texts.add(np.array([f"f{i}" for i in range(30)], dtype=object))
-    same = ValueSample.empty(np.random.default_rng(0))
+    same = ValueSample(np.random.default_rng(0))
     same.add(np.ones(5))
     with pytest.raises(UsageError, match="which has the same value in all rows"):
         Bins.of("r", same, 3, None)
 
 
 def test_edges_are_quantiles_of_a_bounded_sample() -> None:
-    sample = ValueSample.empty(np.random.default_rng(1))
+    sample = ValueSample(np.random.default_rng(1))
     numbers = np.random.default_rng(2).normal(size=150_000)
     for part in np.split(numbers, 10):
         sample.add(part)

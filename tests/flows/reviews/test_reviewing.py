@@ -21,7 +21,7 @@ from flows.errors import SpecificationError, TrainingError, UsageError
 from flows.labels.reviews import read_reviews
 from flows.models.row_files import LabelledObjects
 from flows.models.store import Store
-from flows.reviews._files import Chosen, write_lists
+from flows.reviews._files import Chosen, write_list
 from flows.reviews.selection import ReviewResult, _scale
 from flows.specification.label import Label
 from tests.flows.verbs import classify, review
@@ -131,7 +131,7 @@ def formula_list(folder: Path, names: Sequence[str] = FORMULAS) -> Path:
         Chosen(name, 10.0, -2.5, "=E", 0.6, "late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
         for name in names
     ]
-    path, votable, _ = write_lists(rows, folder, "name", ["=E", "late"], "Review of m@1")
+    path, votable, _ = write_list(Chosen, rows, folder, "name", ["=E", "late"], "Review of m@1")
     assert [str(name) for name in Table.read(votable)["name"]] == list(names)
     return path
 
@@ -206,14 +206,14 @@ def test_inclusion_probabilities_sum_to_the_number_drawn() -> None:
 
 def test_texts_are_escaped_and_positions_linked(tmp_path: Path) -> None:
     row = Chosen("<script>x", 10.5, -2.25, "a&b", 0.5, "'c'", 0.3, 0.1, 1, "LOW_CONFIDENCE", "top", 1.0)
-    write_lists([row], tmp_path, "name", ["a&b", "'c'"], "Review of <b>")
+    write_list(Chosen, [row], tmp_path, "name", ["a&b", "'c'"], "Review of <b>")
     page = (tmp_path / "review.html").read_text(encoding="utf-8")
     assert page.count("<script") == 1  # our own
     assert "&lt;script&gt;x" in page
     assert "Review of <b>" not in page
     assert "ra=10.500000&amp;dec=-2.250000" in page
     assert survey_links(np.nan, 1.0) == {}
-    write_lists([], tmp_path, "name", ["a"], "none")
+    write_list(Chosen, [], tmp_path, "name", ["a"], "none")
     assert len(Table.read(tmp_path / "review.vot")) == 0
 
 
