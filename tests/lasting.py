@@ -43,9 +43,11 @@ def lasting_contents(folder: Path) -> dict[str, bytes]:
 
 
 def output_bytes(folder: Path) -> dict[str, bytes]:
-    """Return what lasts of each file of a folder, without the JSON documents, which say where inputs lie."""
+    """Return what lasts of each file of a folder, without documents and tables, which say where inputs lie."""
     files = (
-        path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix not in {".json", ".npy"}
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix not in {".json", ".npy"} and path.parent.name != TABLES
     )
     return {str(path.relative_to(folder)): lasting_bytes(path) for path in files}
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,47 +23,21 @@ from catalogs.catalog.catalog import BATCH_ROWS, Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.files.atomic import own_folder, sweep
 from catalogs.formats import annotated_table
-from flows.documents import Dataclass, write_document
-from flows.runs.counts import (
-    Difference,
-    FileDifference,
-    MovedObject,
-    ReleaseDifference,
-    ReleasedObject,
-    Totals,
-    Transition,
-)
+from flows.documents import write_document
+from flows.runs.counts import Difference, MovedObject, Summary, Transition
 from flows.runs.manifest import Manifest
 from flows.runs.outputs import Output
-from flows.runs.results import (
-    EarlierRelease,
-    NotCompared,
-    ReleasedFile,
-    ReleaseFiles,
-    ReleaseReference,
-    ReleaseReport,
-)
+from flows.runs.results import NotCompared, ReleasedFile, ReleaseFiles, ReleaseReference, ReleaseReport
 
 __all__ = [
     "MOVED",
     "RELEASES",
     "Annotation",
     "compare",
-    "narrowed",
     "release_report",
     "total_difference",
     "write_report",
 ]
-
-# Conversion of a record to its base class, which a result shows without the further fields.
-
-T = TypeVar("T", bound=Dataclass)
-
-
-def narrowed(kind: type[T], value: Dataclass) -> T:
-    """Return a value of the base class, with its fields of a value that has more."""
-    return kind(**{field.name: getattr(value, field.name) for field in fields(kind)})
-
 
 # The differences between two annotations of a file: objects with another class, other flags, other probabilities.
 #
@@ -165,10 +139,10 @@ class _Count:
         self.examples.sort(key=lambda e: (-e.moved, e.id))
         del self.examples[MOST_EXAMPLES:]
 
-    def difference(self, matched_by: str) -> FileDifference:
+    def difference(self, matched_by: str) -> Difference:
         """Return what was counted."""
         transitions = sorted(self.transitions.items())
-        return FileDifference(
+        return Difference(
             matched_by=matched_by,
             compared=self.compared,
             appeared=self.appeared,
@@ -184,7 +158,7 @@ class _Count:
         )
 
 
-def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: bool) -> FileDifference:
+def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: bool) -> Difference:
     """Return the differences of a file's annotation from the one before.
 
     `by_row` says that the rows are the same ones in the same order.  `id_column` names the objects.
@@ -280,7 +254,7 @@ def _held(parts: Iterator[_Rows], residue: int, passes: int) -> tuple[_Rows, NDA
 
 
 def total_difference(parts: Sequence[Difference]) -> Difference:
-    """Return the differences of several files together."""
+    """Return the differences of several files together, without examples."""
     count = _Count()
     for part in parts:
         count.compared += part.compared
@@ -292,7 +266,7 @@ def total_difference(parts: Sequence[Difference]) -> Difference:
         count.transitions.update({(t.was, t.now): t.objects for t in part.transitions})
         count.gained.update(part.flags_gained)
         count.lost.update(part.flags_lost)
-    return narrowed(Difference, count.difference(", ".join(sorted({part.matched_by for part in parts}))))
+    return count.difference(", ".join(sorted({part.matched_by for part in parts})))
 
 
 # The reports of releases, such as `_releases/0007.json`: one small file for each release, kept for ever.
@@ -305,10 +279,10 @@ MOST_NAMED = 100
 
 def release_report(
     manifest: Manifest,
-    totals: Totals,
+    totals: Summary,
     *,
     why: Mapping[str, str],
-    before: EarlierRelease | None,
+    before: ReleaseReference | None,
     retired: tuple[str, ...],
     deferred: Mapping[str, str],
 ) -> ReleaseReport:
@@ -322,11 +296,11 @@ def release_report(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         model=manifest.model,
         specification_hash=manifest.specification_hash,
-        before=before and narrowed(ReleaseReference, before),
+        before=before and replace(before, totals=None),
         files=_files(manifest, annotated, why),
         annotated={
             o.name: ReleasedFile(
-                why=why[o.name], rows=o.n_rows, difference=o.difference and narrowed(Difference, o.difference)
+                why=why[o.name], rows=o.n_rows, difference=o.difference and replace(o.difference, examples=())
             )
             for o in annotated
         },
@@ -365,8 +339,8 @@ def _files(manifest: Manifest, annotated: list[Output], why: Mapping[str, str]) 
     )
 
 
-def _difference(compared: Mapping[str, FileDifference]) -> ReleaseDifference:
+def _difference(compared: Mapping[str, Difference]) -> Difference:
     """Return the differences of all files together, with the objects whose probabilities changed most."""
-    objects = [ReleasedObject(file=name, **vars(e)) for name, d in compared.items() for e in d.examples]
+    objects = [replace(e, file=name) for name, d in compared.items() for e in d.examples]
     furthest = sorted(objects, key=lambda e: (-e.moved, e.file, e.id))[:MOST_NAMED]
-    return ReleaseDifference(**vars(total_difference(list(compared.values()))), examples=tuple(furthest))
+    return replace(total_difference(list(compared.values())), examples=tuple(furthest))

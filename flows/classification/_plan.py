@@ -31,8 +31,8 @@ from flows.inputs.source import Brought, InputCatalogue, InputFile, Known, Origi
 from flows.models.model import Model
 from flows.models.store_folder import StoredModel
 from flows.runs.allowed_roots import OutputFolder
-from flows.runs.counts import CensusAsked, ReleaseDifference, Totals
-from flows.runs.manifest import Manifest
+from flows.runs.counts import CensusAsked, Difference, Summary
+from flows.runs.manifest import Manifest, has_summary
 from flows.runs.outputs import FileState, Output, Quarantined, file_sha256
 from flows.runs.progress import tell
 from flows.runs.staging import Staging
@@ -157,7 +157,8 @@ class Job:
     why: str = "new"  # why it is to be done
     finished: Output | None = None  # in the manifest, and in the folder
     staged: Output | None = None  # whole, but not in the manifest yet
-    previous: Output | None = None  # the output that it replaces
+    # Whether the output that it replaces has the same rows in the same order; None where it replaces none.
+    same_rows: bool | None = None
     in_the_way: bool = False  # a changed file has its name, and is moved away first
     learned: bool = False  # fetched again and found unchanged; the next run need not fetch it
 
@@ -216,9 +217,9 @@ class Release:
     quarantined: tuple[Quarantined, ...]
     deferred: Mapping[str, str]
     repeats: tuple[str, ...]
-    totals: Totals | None = None
+    summary: Summary | None = None
     report: Path | None = None
-    difference: ReleaseDifference | None = None
+    difference: Difference | None = None
 
 
 def find_jobs(
@@ -269,8 +270,8 @@ def _looked_up(
     listed = before.find(job.name) if before else None
     unchanged = listed is not None and listed.input.sha256 == job.state.sha256
     intact = listed is not None and listed.is_in(final, verify=verify)
-    if listed is not None and listed.summary and same and intact and unchanged:
-        return replace(job, previous=listed).finished_as(listed)
+    if listed is not None and same and intact and unchanged:
+        return job.finished_as(listed)
     staged = staging.find(job.name, job.state)
     if not final.exists():
         there = "nothing"
@@ -289,21 +290,19 @@ def _looked_up(
         )
     return replace(
         job,
-        why=_why(listed, same=same, intact=intact, unchanged=unchanged),
+        why=_why(listed, same=same, unchanged=unchanged),
         staged=staged,
-        previous=listed if intact else None,
+        same_rows=unchanged if intact else None,
         in_the_way=policy == "release" and there == "listed" and not intact,
     )
 
 
-def _why(listed: Output | None, *, same: bool, intact: bool, unchanged: bool) -> str:
+def _why(listed: Output | None, *, same: bool, unchanged: bool) -> str:
     if listed is None:
         return "new"
     if not unchanged:
         return "changed"
-    if not same:
-        return "other model or specification"
-    return "output incomplete" if intact else "output changed or deleted"
+    return "output changed or deleted" if same else "other model or specification"
 
 
 def _origin(listed: Output | None, state: FileState) -> str:
@@ -418,12 +417,13 @@ class Plan:
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether the folder has the output of every file, listed in the manifest, and no other outputs."""
+        """Whether the folder has the output of every file, listed in the manifest, no other outputs, and a summary."""
         known = self.before.quarantined if self.before and self.same_maker else ()
         done = all(job.finished and not job.learned for job in self.jobs) and set(self.quarantined) == set(
             known
         )
-        return done and not self.retired and not self.adopted and self.same_maker
+        whole = done and not self.retired and not self.adopted and self.same_maker
+        return whole and has_summary(self.out)
 
     @property
     def kept(self) -> tuple[Output, ...]:
@@ -451,7 +451,7 @@ class Plan:
     def still_good(self, name: str) -> Output | None:
         """Return the output of an earlier state of the input, which stays if a new one cannot be made."""
         listed = self.before.find(name) if self.before and self.same_maker else None
-        return listed if listed is not None and listed.summary and listed.is_in(self.out / name) else None
+        return listed if listed is not None and listed.is_in(self.out / name) else None
 
 
 def make_plan(

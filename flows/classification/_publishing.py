@@ -13,14 +13,13 @@ from blr.decisions import Flag
 from catalogs.writing.annotate import finish as finish_catalogue
 from flows.classification._census import CensusRows, census_of, read_census_rows, write_census_rows
 from flows.classification._class_shares import selections_of, shift_record
-from flows.classification._difference import narrowed, release_report, write_report
+from flows.classification._difference import release_report, write_report
 from flows.classification._plan import Plan, Release, Work
 from flows.classification._repeats import sweep_sketches
 from flows.classification._tally import most_doubtful, summarise, total, total_sky
 from flows.classification.explanation import class_examples
 from flows.classification.scoring import Scorer, flag_names, kept_columns, provenance
 from flows.documents import write_document
-from flows.errors import OutputFolderError
 from flows.features.drift import drift, total_counts
 from flows.inputs.opening import open_source
 from flows.models.description import why_no_error
@@ -36,14 +35,13 @@ from flows.reports.catalogue_page import (
 from flows.reports.data import Classification, FeatureComparison, Made, NotableObject, SkyMap
 from flows.reports.report_table import class_words
 from flows.runs.counts import (
+    AnnotatedFile,
     Counts,
     DoubtfulObject,
     FileCounts,
-    FileSummary,
     ShiftRecord,
     Summary,
     Tally,
-    Totals,
     drifted,
 )
 from flows.runs.manifest import (
@@ -55,12 +53,12 @@ from flows.runs.manifest import (
     SelectedColumn,
 )
 from flows.runs.object_names import write_labelled_names
-from flows.runs.outputs import Output, are_many, as_kept
-from flows.runs.results import EarlierRelease, folder_status
+from flows.runs.outputs import Output
+from flows.runs.results import ReleaseReference, folder_status
 from flows.specification.specification import Specification, specification_hash
 from flows.version import code_version
 
-__all__ = ["classification_of", "publish", "summary_of", "write_classification_report"]
+__all__ = ["MOST_SHOWN", "classification_of", "publish", "summary_of", "write_classification_report"]
 
 # The content of a classification's report, from its counts, and the report itself.
 
@@ -72,13 +70,15 @@ SHORT_MEANINGS = {
     Flag.UNCERTAIN_INPUT: "uncertain because of its measurement errors",
 }
 """In a few words, why an object is worth a look."""
+MOST_SHOWN = 100
+"""Most files whose counts a summary shows one by one."""
 
 
 def write_classification_report(
     model: Model, plan: Plan, release: Release, summary: Summary, manifest: Manifest
 ) -> None:
     """Write `report.html` beside the annotated files; margins, which repeat rows, are not counted in it."""
-    counts = _once([_counts(o) for o in manifest.outputs])
+    counts = [o.summary for o in _once(manifest.outputs)]
     doubtful = most_doubtful(one for of_file in counts for one in of_file.doubtful)
     report = ClassificationReport(
         found=classification_of(model, summary, counts, names=[o.name for o in manifest.outputs]),
@@ -178,7 +178,7 @@ def publish(model: Model, plan: Plan, release: Release, outputs: Sequence[Output
     A run may be killed after any step; the next run repeats the steps.
     """
     work, staging = plan.work, plan.work.staging
-    outputs = as_kept(sorted(outputs, key=lambda o: o.name))
+    outputs = tuple(sorted(outputs, key=lambda o: o.name))
     for name in release.retired:
         staging.retire(name, release.number)
     staging.publish_all(outputs)
@@ -186,19 +186,18 @@ def publish(model: Model, plan: Plan, release: Release, outputs: Sequence[Output
     _keep_labelled_names(model, work)
     summary = summary_of(model, outputs, _census(model, work, outputs))
     write_document(staging.out / SUMMARY, summary)
-    totals = narrowed(Totals, summary)
-    manifest = _manifest(model, plan, release, outputs, totals)
+    manifest = _manifest(model, plan, release, outputs, summary.totals)
     before = Manifest.read(staging.out)
     if before is not None and before.same_outputs(manifest):  # no row has changed
         manifest = replace(manifest, release=before.release)
     retired = tuple(staging.retired(manifest.release))
-    release = replace(release, number=manifest.release, retired=retired, totals=totals)
+    release = replace(release, number=manifest.release, retired=retired, summary=summary)
     if plan.policy == "release":
         report = release_report(
             manifest,
-            totals,
+            summary.totals,
             why={job.name: job.why for job in plan.jobs if not job.finished},
-            before=None if plan.before is None else narrowed(EarlierRelease, plan.before),
+            before=ReleaseReference.of(plan.before),
             retired=retired,
             deferred=release.deferred,
         )
@@ -223,13 +222,11 @@ def _keep_labelled_names(model: Model, work: Work) -> None:
 def _census(model: Model, work: Work, outputs: Sequence[Output]) -> Census:
     """Return the census of all outputs, and write its rows; margins of HATS are left out, since they repeat rows."""
     out, sizes = work.staging.out, {"classes": len(model.classes), "features": len(model.features)}
-    counts = [(o, _counts(o)) for o in outputs]
-    counted = [(o, c) for o, c in counts if not c.repeats_rows] or counts
+    counted = [o for o in _once(outputs) if o.summary.tally.n_classified]
     kept = read_census_rows(out, **sizes)
     rows = {
         o.sha256: CensusRows.of_text(o.census_rows, **sizes) if o.census_rows else kept.get(o.sha256)
-        for o, c in counted
-        if c.tally.n_classified
+        for o in counted
     }
     known = {name: part for name, part in rows.items() if part is not None}
     if known:
@@ -238,7 +235,7 @@ def _census(model: Model, work: Work, outputs: Sequence[Output]) -> Census:
         model,
         work.model.path.parent,
         list(rows.values()),
-        n_objects=sum(c.tally.n_classified for _, c in counted),
+        n_objects=sum(o.summary.tally.n_classified for o in counted),
         asked=work.asked,
         selected=_selected(model, work.specification),
     )
@@ -277,8 +274,8 @@ def _finish_catalogues(model: Model, plan: Plan, outputs: Sequence[Output]) -> N
 
 def summary_of(model: Model, outputs: Sequence[Output], census: Census | None) -> Summary:
     """Return the summary of all outputs with a census; for few outputs, it also has the counts of each."""
-    counted = {o.name: _counts(o) for o in sorted(outputs, key=lambda o: o.name)}
-    once = _once(list(counted.values()))
+    counted = {o.name: o.summary for o in sorted(outputs, key=lambda o: o.name)}
+    once = [o.summary for o in _once(outputs)]
     features = [counts.drift for counts in once if counts.drift is not None]
     reference = model.training.distribution
     shift = next((counts.shift for counts in counted.values() if counts.shift is not None), ShiftRecord())
@@ -288,36 +285,27 @@ def summary_of(model: Model, outputs: Sequence[Output], census: Census | None) -
     def summed(tally: Tally) -> Counts:
         return summarise(tally, model.classes, model.features, no_error=no_error, sets=sets)
 
-    shown = {} if are_many(counted) else counted
+    shown = {} if len(counted) > MOST_SHOWN else counted
     summary = Summary(
         model=model.label,
         **vars(summed(total(counts.tally for counts in once))),
         shift=shift,
         drift=drift(total_counts(features), reference, model.features) if features else {},
         files={
-            name: FileSummary(**vars(summed(counts.tally)), **vars(counts)) for name, counts in shown.items()
+            name: AnnotatedFile(**vars(summed(counts.tally)), left_behind=counts.left_behind)
+            for name, counts in shown.items()
         },
     )
     return summary.with_census(census)
 
 
-def _once(counts: Sequence[FileCounts]) -> list[FileCounts]:
-    """Return the counts without those of HATS margins, which repeat rows of other files."""
-    return [c for c in counts if not c.repeats_rows] or [*counts]
-
-
-def _counts(output: Output) -> FileCounts:
-    """Return the counts of a file; OutputFolderError where they are lost and the file was not annotated again."""
-    if output.summary is None:
-        raise OutputFolderError(
-            f"{SUMMARY}: got no counts of {output.name}, which the manifest lists, expected the counts of "
-            "the run that wrote it; classify its input again, or restore the file from a backup"
-        )
-    return output.summary
+def _once(outputs: Sequence[Output]) -> Sequence[Output]:
+    """Return the outputs without the margins of HATS, which repeat rows of other files."""
+    return [o for o in outputs if not o.summary.repeats_rows] or outputs
 
 
 def _manifest(
-    model: Model, plan: Plan, release: Release, outputs: tuple[Output, ...], totals: Totals
+    model: Model, plan: Plan, release: Release, outputs: tuple[Output, ...], totals: Summary
 ) -> Manifest:
     work, specification = plan.work, plan.work.specification
     catalog, theirs = specification.catalog, specification.target.columns

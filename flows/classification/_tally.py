@@ -44,6 +44,7 @@ __all__ = [
     "tally_of",
     "total",
     "total_sky",
+    "with_few_digits",
 ]
 
 # Counts of an annotated catalogue: classes with errors, flags, shares of missing features.
@@ -100,6 +101,11 @@ def total(tallies: Iterable[Tally]) -> Tally:
         set_sizes=_sum_of_sets([t.set_sizes for t in parts]),
         in_sets=_sum_of_sets([t.in_sets for t in parts]),
     )
+
+
+def with_few_digits(tally: Tally) -> Tally:
+    """Return a tally whose draws have seven digits, as many as the record of a file needs."""
+    return replace(tally, draws=tuple(tuple(float(f"{n:.7g}") for n in row) for row in tally.draws))
 
 
 def _sum_of_sets(counts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

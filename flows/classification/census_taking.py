@@ -149,13 +149,13 @@ def _manifest(out: Path) -> Manifest:
 
 def _of_folder(manifest: Manifest, model: Model, folder: Path, out: Path, asked: CensusAsked) -> Census:
     kept = read_census_rows(out, classes=len(model.classes), features=len(model.features))
-    counts = [(o, o.summary) for o in manifest.outputs if o.summary is not None]
-    counted = [(o, c) for o, c in counts if not c.repeats_rows] or counts
+    once = [o for o in manifest.outputs if not o.summary.repeats_rows] or manifest.outputs
+    counted = [o for o in once if o.summary.tally.n_classified]
     return census_of(
         model,
         folder,
-        [kept.get(o.sha256) for o, c in counted if c.tally.n_classified],
-        n_objects=sum(c.tally.n_classified for _, c in counted),
+        [kept.get(o.sha256) for o in counted],
+        n_objects=sum(o.summary.tally.n_classified for o in counted),
         asked=asked,
         selected=manifest.selected,
     )

@@ -22,7 +22,7 @@ from catalogs.text.table import commented_out
 from catalogs.writing.annotate import annotate, copied
 from flows.classification._census import rows_a_file
 from flows.classification._class_shares import shift_record
-from flows.classification._difference import Annotation, compare, narrowed
+from flows.classification._difference import Annotation, compare
 from flows.classification._plan import (
     MOST_ORDERS,
     Group,
@@ -34,9 +34,9 @@ from flows.classification._plan import (
     groups,
     reason,
 )
-from flows.classification._publishing import publish, summary_of
+from flows.classification._publishing import MOST_SHOWN, publish, summary_of
 from flows.classification._repeats import keep_sketch, repeats, sweep_sketches
-from flows.classification._tally import ObjectSurvey
+from flows.classification._tally import ObjectSurvey, with_few_digits
 from flows.classification.scoring import KnownRows, Scorer, budget_threshold, kept_columns, provenance
 from flows.engines.engine import Engine, Lost
 from flows.errors import EngineError, FlowError, OutputFolderError
@@ -46,23 +46,14 @@ from flows.models.model import Model, read_model
 from flows.models.row_files import read_labelled_identifiers
 from flows.models.store_folder import StoredModel
 from flows.runs.allowed_roots import by_whole_path
-from flows.runs.counts import AnnotatedFile, FileCounts, FileDifference, ShownSummary, Totals, drifted
+from flows.runs.counts import Difference, FileCounts, Summary, drifted
 from flows.runs.interrupt import begin_piece, check_terminated, stop_asked, stop_points, terminable
 from flows.runs.lock import LOCK, Owner, acting_for, check_coherent, check_held, exclusive
 from flows.runs.manifest import MANIFEST, Manifest
 from flows.runs.object_names import LabelledNames
-from flows.runs.outputs import FileState, Output, Quarantined, are_many, as_kept, file_sha256
+from flows.runs.outputs import FileState, Output, Quarantined, file_sha256
 from flows.runs.progress import listening, tell
-from flows.runs.results import (
-    EarlierRelease,
-    FileWork,
-    FinishedClassification,
-    FolderResult,
-    PlannedClassification,
-    ReleaseResult,
-    UnchangedClassification,
-    WaitingClassification,
-)
+from flows.runs.results import FileWork, ReleaseReference, ReleaseResult
 from flows.runs.staging import Staging
 from flows.specification.specification import Specification
 
@@ -199,7 +190,7 @@ def _output(work: Work, job: Job, scorer: Scorer, *, counted: bool, left_behind:
     annotated = work.staging.file(job.name)
     counts = FileCounts(
         counted=counted,
-        tally=scorer.tally(),
+        tally=with_few_digits(scorer.tally()),
         drift=scorer.drift(),
         low_confidence=scorer.classifier.low_confidence,
         shift=shift_record(scorer.model, work.specification),
@@ -224,16 +215,16 @@ def _output(work: Work, job: Job, scorer: Scorer, *, counted: bool, left_behind:
     )
 
 
-def _difference(work: Work, job: Job, annotated: Path, scorer: Scorer) -> FileDifference | None:
+def _difference(work: Work, job: Job, annotated: Path, scorer: Scorer) -> Difference | None:
     """Return how the rows differ from those of the output that a release replaces."""
-    if work.before is None or job.previous is None:
+    if work.before is None or job.same_rows is None:
         return None
     ours = work.specification.catalog.id
     return compare(
         replace(work.before, path=work.staging.out / job.name),
         Annotation(annotated, scorer.prefix, scorer.model.classes),
         id_column=ours and work.specification.target.columns.get(ours, ours),
-        by_row=job.previous.input.sha256 == job.state.sha256,
+        by_row=job.same_rows,
     )
 
 
@@ -368,7 +359,6 @@ class _Workers:
             job,
             catalogue=self._catalogues[job.catalogue],  # pickled once for all files of a group
             file=replace(job.file, path=self._whole(job.path)),
-            previous=job.previous and replace(job.previous, summary=None),
         )
 
 
@@ -476,11 +466,10 @@ def execute(
     """Plan, and do what is planned, alone in the output folder; return what was done."""
     plan = make_plan()
     if dry_run:
-        shared = vars(_folder_result(model, plan))
-        return PlannedClassification(status="planned", **shared, up_to_date=plan.nothing_to_do)
+        return replace(_result(model, plan), status="planned", up_to_date=plan.nothing_to_do)
     if plan.nothing_to_do:
         _sweep(plan, steps)
-        return UnchangedClassification(status="nothing to do", **vars(_folder_result(model, plan)))
+        return _result(model, plan)
     if engine.is_remote and any(job.to_do for job in plan.jobs):
         # The description connects to the workers: an error comes before anything is written.
         tell().note(engine.description)
@@ -507,9 +496,7 @@ def _sweep(plan: Plan, steps: Steps) -> None:
             Manifest.sweep(plan.out)
 
 
-def carry_out(
-    plan: Plan, model: Model, steps: Steps, engine: Engine
-) -> FinishedClassification | WaitingClassification:
+def carry_out(plan: Plan, model: Model, steps: Steps, engine: Engine) -> ReleaseResult:
     """Do what is planned, and give it its final names; return what was done."""
     plan.work.staging.open()
     outputs, problems = _annotated(plan, steps, engine)
@@ -522,8 +509,7 @@ def carry_out(
         raise CatalogError(_with_place(next(iter(bad.values()))))
     if not listed:
         plan.work.staging.close()
-        waiting = replace(_folder_result(model, plan), deferred=deferred)
-        return WaitingClassification(status="waiting", **vars(waiting))
+        return replace(_result(model, plan), status="waiting", deferred=deferred)
     repeated = repeats(listed, plan.work.staging, plan.work.specification)
     for sentence in repeated:
         tell().note(f"before publication: {sentence}")
@@ -540,19 +526,17 @@ def carry_out(
     check_held(plan.out)
     check_terminated()
     release = steps.finish(str(release.number), lambda: publish(model, plan, release, listed))
-    done = replace(
-        _folder_result(model, plan, listed, release.totals),
+    return replace(
+        _result(model, plan),
+        status="done",
         release=release.number,
         retired=release.retired,
         quarantined={name: q.reason for name, q in bad.items()},
         stale=tuple(sorted(o.name for o in stay)),
         deferred=deferred,
         repeats=repeated,
-    )
-    return FinishedClassification(
-        status="done",
-        **vars(done),
-        drifted=tuple(drifted(release.totals.drift)) if release.totals else (),
+        summary=release.summary,
+        drifted=tuple(drifted(release.summary.drift)) if release.summary else (),
         report=release.report,
         difference=release.difference,
     )
@@ -599,16 +583,10 @@ def _with_place(bad: Quarantined) -> str:
     return bad.reason if name in bad.reason else f"{name}: {bad.reason}"
 
 
-def _before(plan: Plan) -> EarlierRelease | None:
-    """Return what the last release was, as far as this one is compared with it."""
-    return None if plan.before is None else narrowed(EarlierRelease, plan.before)
-
-
-def _folder_result(
-    model: Model, plan: Plan, outputs: Sequence[Output] = (), totals: Totals | None = None
-) -> FolderResult:
-    """Return what every result says of the folder: of `outputs` with their totals, by default of those that stay."""
-    return FolderResult(
+def _result(model: Model, plan: Plan) -> ReleaseResult:
+    """Return what there is to say of the folder before any work."""
+    return ReleaseResult(
+        status="nothing to do",
         model=model.label,
         out=plan.out,
         manifest=plan.out / MANIFEST,
@@ -628,10 +606,8 @@ def _folder_result(
         stale=tuple(sorted(o.name for o in _stale(plan))),
         deferred=dict(plan.deferred),
         advice=plan.advice,
-        summary=_shown(model, plan, outputs, totals)
-        if outputs
-        else _shown(model, plan, _standing(plan), None),
-        before=_before(plan),
+        summary=_summary(model, plan),
+        before=ReleaseReference.of(plan.before),
     )
 
 
@@ -647,19 +623,9 @@ def _stale(plan: Plan) -> list[Output]:
     return [o for name in troubled if (o := plan.still_good(name)) is not None]
 
 
-def _shown(model: Model, plan: Plan, outputs: Sequence[Output], totals: Totals | None) -> ShownSummary | None:
-    """Return the summary of outputs without what only later runs need; of many files the totals alone.
-
-    Totals that are not given are those of the manifest where nothing has to be done.
-    """
-    if not outputs:
-        return None
-    before = None if plan.before is None else plan.before.totals
-    if totals is None and before is not None and plan.nothing_to_do:
-        totals = before
-    if totals is not None and are_many(outputs):
-        return ShownSummary(**vars(totals), files={})
-    counted = totals or before
-    summary = summary_of(model, as_kept(outputs), None if counted is None else counted.census)
-    files = {name: narrowed(AnnotatedFile, file) for name, file in summary.files.items()}
-    return ShownSummary(**vars(narrowed(Totals, summary)), files=files)
+def _summary(model: Model, plan: Plan) -> Summary | None:
+    """Return the summary of the outputs that stay; where all of many do, it is in the manifest."""
+    outputs, before = _standing(plan), None if plan.before is None else plan.before.totals
+    if not outputs or (before is not None and plan.nothing_to_do and len(outputs) > MOST_SHOWN):
+        return before if outputs else None
+    return summary_of(model, outputs, None if before is None else before.census)

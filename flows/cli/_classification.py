@@ -35,7 +35,7 @@ from flows.cli._printing import (
     shown_progress,
 )
 from flows.reviews.request import ReviewRequest
-from flows.runs.results import ClassificationResult, FinishedClassification, ReleaseResult
+from flows.runs.results import ClassificationResult, ReleaseResult
 
 if TYPE_CHECKING:
     from flows.classification.map_results import MappedFraction, MapResult
@@ -137,7 +137,7 @@ def _show_reprocessed(result: ReleaseResult) -> None:
         print_tables(*run_tables(result).values())
         for sentence in result.repeats:
             say(capital(sentence))
-    report = f"; {result.report}" if result.status == "done" and result.report else ""
+    report = f"; {result.report}" if result.report else ""
     say(f"{result.out} {_state(result)}, by {result.model}{report}")
 
 
@@ -154,7 +154,7 @@ def _state(result: ReleaseResult) -> str:
 
 def _end(result: ClassificationResult, seconds: float, *, json: bool) -> None:
     """Say how fast files were annotated and what needs a look; leave with the status of what was quarantined."""
-    if isinstance(result, FinishedClassification) and not json:
+    if result.status == "done" and result.summary is not None and not json:
         rows = sum(file.n_rows for file in result.files.values() if file.to_do)
         if rows:
             say(f"{rows:,} rows in {seconds:,.1f} s, {rows / seconds:,.0f} rows/s")

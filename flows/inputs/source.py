@@ -173,7 +173,7 @@ class Known:
         # Some text tables have copies of another format, which only their content tells.
         names = (origin.name, converted_key(origin.name, "ecsv")) if self.form is None else (origin.name,)
         listed = next(filter(None, (self.before.find(n) for n in names)), None) if self.before else None
-        if listed is None or not origin.tag or not listed.summary:
+        if listed is None or not origin.tag:
             return None
         same = (listed.input_path, listed.input.tag) == (origin.url, origin.tag)
         return listed if same and listed.is_in(self.out / listed.name) else None

@@ -8,13 +8,7 @@ from catalogs.errors import CatalogError
 from catalogs.remote.urls import scrubbed
 from flows.errors import FlowError, Terminated
 from flows.runs.model_reference import ModelReference
-from flows.runs.results import (
-    ClassificationResult,
-    ClassificationTrial,
-    FinishedClassification,
-    FolderResult,
-    WaitingClassification,
-)
+from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult
 
 __all__ = ["classification_message", "classification_name", "short_label", "started_name", "words_of"]
 
@@ -37,7 +31,7 @@ def started_name(verb: str, label: str, *, release: int, trial: bool = False) ->
 def classification_name(verb: str, result: ClassificationResult) -> str:
     """Return the name of a run that has ended."""
     head = f"{verb} {short_label(result.model)}"
-    if isinstance(result, FinishedClassification):
+    if result.status == "done":
         return f"{head} → {_release(result)}"
     if isinstance(result, ClassificationTrial) or not result.quarantined:
         return f"{head}: {result.status}"
@@ -52,9 +46,9 @@ def classification_message(result: ClassificationResult) -> str:
     left = {*result.quarantined, *result.deferred}
     files = {name: file for name, file in result.files.items() if name not in left}
     whole = f"{_n(len(files), 'file')}, {_n(rows, 'object')}"
-    if isinstance(result, WaitingClassification):
+    if result.status == "waiting":
         return f"Nothing could be done yet: {_left_out(result) or 'all inputs wait for the next run'}."
-    if not isinstance(result, FinishedClassification):
+    if result.status != "done":
         parts = [f"Nothing to do: {whole}, as at {_release(result)}", _left_out(result)]
         return f"{'; '.join(filter(None, parts))}."
     why = Counter(file.why for file in files.values() if file.why)
@@ -69,20 +63,20 @@ def classification_message(result: ClassificationResult) -> str:
     return f"{'; '.join(filter(None, parts))}."
 
 
-def _changed(result: FinishedClassification) -> str:
+def _changed(result: ReleaseResult) -> str:
     difference = result.difference
     if difference is None or not difference.compared:
         return ""
     return f"{difference.class_changed:,} of {difference.compared:,} objects changed class"
 
 
-def _release(result: FolderResult) -> str:
+def _release(result: ReleaseResult) -> str:
     """Return the number of the release in a folder, with the number of quarantined files."""
     number = "no release" if result.release is None else f"release {result.release}"
     return f"{number}, {len(result.quarantined):,} quarantined" if result.quarantined else number
 
 
-def _left_out(result: FolderResult) -> str:
+def _left_out(result: ReleaseResult) -> str:
     counts = {
         "stale": len(result.stale),
         "retired": len(result.retired),

@@ -36,14 +36,14 @@ from flows.orchestration.messages import classification_message, classification_
 from flows.orchestration.run_state import QUARANTINED, completed, rename_run
 from flows.orchestration.tables import run_tables, status_table
 from flows.reports.tables import ReportTable, to_markdown
+from flows.runs.counts import Summary
 from flows.runs.lock import Owner
 from flows.runs.model_reference import ModelReference
 from flows.runs.progress import Listener, listening, tell
 from flows.runs.results import (
     ClassificationResult,
     ClassificationTrial,
-    FinishedClassification,
-    FolderResult,
+    ReleaseResult,
     read_status,
 )
 
@@ -100,15 +100,14 @@ MOST_FILES = 50
 """Most quarantined files that have an event each."""
 
 
-def release_events(result: FolderResult) -> None:
+def release_events(result: ReleaseResult) -> None:
     """Tell of a release that was done, and of what somebody should look at.
 
     A file that stays quarantined is told of again every day, by the first run of the day.
     """
-    if isinstance(result, FinishedClassification) and (
-        result.before is None or result.before.release != result.release
-    ):
-        _release_done(result)
+    is_new = result.before is None or result.before.release != result.release
+    if result.summary is not None and result.status == "done" and is_new:
+        _release_done(result, result.summary)
     out = str(result.out)
     told = _told_lately(result)
     for file, reason in list(result.quarantined.items())[:MOST_FILES]:
@@ -117,7 +116,7 @@ def release_events(result: FolderResult) -> None:
             _emit("blr.partition.quarantined", f"blr.partition.{file}", payload)
 
 
-def _told_lately(result: FolderResult) -> set[tuple[str, str, str]]:
+def _told_lately(result: ReleaseResult) -> set[tuple[str, str, str]]:
     """Return folder, file and reason of the quarantined files that the server has heard of within the last day."""
     if not result.quarantined:
         return set()
@@ -137,7 +136,7 @@ def _told_lately(result: FolderResult) -> set[tuple[str, str, str]]:
     return {tuple(str(e.payload.get(key)) for key in ("out", "file", "reason")) for e in found}  # type: ignore[misc]
 
 
-def _release_done(result: FinishedClassification) -> None:
+def _release_done(result: ReleaseResult, summary: Summary) -> None:
     """Tell of a new release, and of features that have drifted in it."""
     name, out = ModelReference.parse(result.model).name, str(result.out)
     difference = result.difference
@@ -146,7 +145,7 @@ def _release_done(result: FinishedClassification) -> None:
         "release": result.release,
         "model": result.model,
         "out": out,
-        "rows": result.summary.n_rows,
+        "rows": summary.n_rows,
         "annotated": sum(1 for file in result.files.values() if file.why),
         "retired": len(result.retired),
         "quarantined": len(result.quarantined),
@@ -155,7 +154,7 @@ def _release_done(result: FinishedClassification) -> None:
     }
     _emit("blr.release.done", f"blr.release.{name}", payload)
     if result.drifted:
-        features = {feature: to_document(result.summary.drift[feature]) for feature in result.drifted}
+        features = {feature: to_document(summary.drift[feature]) for feature in result.drifted}
         _emit("blr.drift.found", f"blr.model.{name}", {"model": result.model, "features": features})
 
 
@@ -313,7 +312,7 @@ def keep_run(verb: str, result: R) -> R:
     for what, table in tables.items():
         keep_table(f"{name}-{what}", table, f"{table.title}: {said}")
     keep_markdown(f"{name}-summary", "\n".join(map(to_markdown, tables.values())), f"Classification: {said}")
-    if isinstance(result, FinishedClassification) and result.report is not None:
+    if not isinstance(result, ClassificationTrial) and result.report is not None:
         keep_link(f"{name}-release", result.report, f"Report of release {result.release}")
     troubled = not isinstance(result, ClassificationTrial) and bool(result.quarantined)
     if not isinstance(result, ClassificationTrial):

@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from blr.census.results import count_changes
 from flows.reports.census import bin_tables, census_table, selection_table
 from flows.reports.tables import ReportTable
-from flows.runs.counts import DRIFTED, ClassEstimate, Counts, Difference, FeatureDrift, FlagCount, Totals
+from flows.runs.counts import DRIFTED, ClassEstimate, Counts, Difference, FeatureDrift, FlagCount, Summary
 from flows.runs.results import (
     ClassificationResult,
     ClassificationTrial,
     FileWork,
-    FinishedClassification,
-    FolderResult,
     FolderStatus,
+    ReleaseResult,
 )
 
 __all__ = [
@@ -65,14 +64,14 @@ def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
             tables |= {f"census-bins-{i}": table for i, table in enumerate(of_bins, 1)}
         if result.summary.drift:
             tables["drift"] = drift_table(result.summary.drift)
-    if isinstance(result, FinishedClassification) and result.difference:
+    if result.difference:
         tables["difference"] = difference_table(result.difference)
     if result.quarantined or result.deferred:
         tables["troubles"] = trouble_table(result)
     return tables
 
 
-def _count_tables(counts: Counts, before: Totals | None) -> dict[str, ReportTable]:
+def _count_tables(counts: Counts, before: Summary | None) -> dict[str, ReportTable]:
     return {"classes": class_change_table(counts, before), "flags": flag_change_table(counts, before)}
 
 
@@ -91,7 +90,7 @@ def work_table(files: Mapping[str, FileWork], left_out: Mapping[str, int] = NOTH
     )
 
 
-def class_change_table(counts: Counts, before: Totals | None) -> ReportTable:
+def class_change_table(counts: Counts, before: Summary | None) -> ReportTable:
     """Return the class counts with errors, and how far they are from the last run's, None for the first run."""
     old: Mapping[str, ClassEstimate] = before.classes if before else {}
     return ReportTable(
@@ -123,7 +122,7 @@ def _class_row(name: str, new: ClassEstimate, old: ClassEstimate | None) -> tupl
     )
 
 
-def flag_change_table(counts: Counts, before: Totals | None) -> ReportTable:
+def flag_change_table(counts: Counts, before: Summary | None) -> ReportTable:
     """Return the shares of the flags, and what they were in the last run, None for the first run."""
     old: Mapping[str, FlagCount] = before.flags if before else {}
     rows = []
@@ -206,7 +205,7 @@ def difference_table(difference: Difference) -> ReportTable:
     )
 
 
-def trouble_table(result: FolderResult) -> ReportTable:
+def trouble_table(result: ReleaseResult) -> ReportTable:
     """Return the files that were not annotated, and why."""
     rows = [
         *((name, "quarantined", why) for name, why in result.quarantined.items()),

@@ -19,7 +19,7 @@ from scipy.special import ndtri
 
 from blr.decisions import FLAG_MEANINGS
 from flows.release._contract import Findings, Profile
-from flows.runs.counts import ReleasedObject, Transition
+from flows.runs.counts import MovedObject, Transition
 
 __all__ = [
     "Comparison",
@@ -184,12 +184,12 @@ class Matched:
         names = ["", *classes]
         return tuple(Transition(names[a], names[b], n) for (a, b), n in self.transitions.most_common())
 
-    def examples(self, classes: Sequence[str], files: Sequence[str]) -> tuple[ReleasedObject, ...]:
+    def examples(self, classes: Sequence[str], files: Sequence[str]) -> tuple[MovedObject, ...]:
         """Return the objects whose probability changed most among those with another class."""
         names = ["", *classes]
         moved = [abs(float(np.nan_to_num(now["p"] - was["p"]))) for now, was in self.changed]
         return tuple(
-            ReleasedObject(
+            MovedObject(
                 file=files[now["file"]],
                 id=f"row {now['row']}",
                 was=names[was["class"]],

@@ -12,7 +12,7 @@ from flows.classification.scoring import Scorer, provenance
 from flows.documents import read_document
 from flows.errors import DocumentError
 from flows.release._contract import Findings, Opened
-from flows.runs.counts import Totals
+from flows.runs.counts import Summary
 from flows.runs.manifest import MANIFEST, SUMMARY
 from flows.runs.outputs import Output
 
@@ -125,22 +125,22 @@ def check_summaries(
             continue
         assigned = {f"class {c}": n for c, n in zip(classes, kept.tally.assigned, strict=True)}
         flags = {f"flag {flag}": n for flag, n in kept.tally.flags.items()}
-        _compare_counts({"rows": kept.tally.n_rows, **assigned, **flags}, counts, name, findings, SUMMARY)
+        _compare_counts({"rows": kept.tally.n_rows, **assigned, **flags}, counts, name, findings, MANIFEST)
         for c, expected in zip(classes, kept.tally.expected, strict=True):
             if abs(expected - counts[f"expected {c}"]) > 1 + 1e-4 * kept.tally.n_rows:
-                said = f"{SUMMARY} expects {expected:,.1f} of {c}, the rows give {counts[f'expected {c}']:,}"
+                said = f"{MANIFEST} expects {expected:,.1f} of {c}, the rows give {counts[f'expected {c}']:,}"
                 findings.stop("summaries", said, name, c, expected, counts[f"expected {c}"], "the rows")
     if opened.manifest.totals is not None:
         _compare_counts(_said(opened.manifest.totals), whole, MANIFEST, findings, MANIFEST)
     try:
         _compare_counts(
-            _said(read_document(Totals, opened.data / SUMMARY)), whole, SUMMARY, findings, SUMMARY
+            _said(read_document(Summary, opened.data / SUMMARY)), whole, SUMMARY, findings, SUMMARY
         )
     except (OSError, DocumentError) as error:
         findings.stop("summaries", f"{SUMMARY} cannot be read: {error!s:.200}", SUMMARY)
 
 
-def _said(totals: Totals) -> dict[str, int]:
+def _said(totals: Summary) -> dict[str, int]:
     """Return the counts that a summary states."""
     classes = {f"class {name}": c.assigned for name, c in totals.classes.items()}
     return {"rows": totals.n_rows, **classes, **{f"flag {name}": f.count for name, f in totals.flags.items()}}

@@ -47,7 +47,7 @@ from flows.release._metadata import check_files, check_metadata, check_summaries
 from flows.release._truth import Truth, identifiers
 from flows.release.replay import Replayed, negative_controls
 from flows.reports.report_table import ReportTable
-from flows.runs.counts import ReleasedObject, Transition
+from flows.runs.counts import MovedObject, Transition
 from flows.runs.manifest import MANIFEST
 from flows.runs.outputs import Output, file_sha256
 
@@ -95,7 +95,7 @@ class Checked:
     class_changed: int = 0
     transitions: tuple[Transition, ...] = ()
     attributed: Mapping[str, int] = field(default_factory=dict)
-    examples: tuple[ReleasedObject, ...] = ()
+    examples: tuple[MovedObject, ...] = ()
     controls: Mapping[str, float] = field(default_factory=dict)
     truth: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     checked: str = ""
@@ -318,7 +318,7 @@ class _Pass:
     def _scorer_on(self, catalog: Catalog, source: Catalog | None, output: Output) -> Scorer | None:
         """Return the scorer for a file, or for its input where a slim copy lacks what the model reads."""
         scorer = self.scorer
-        if output.summary is not None and output.summary.low_confidence is not None:
+        if output.summary.low_confidence is not None:
             scorer = scorer.with_low_confidence(output.summary.low_confidence)
         for one in (catalog, source):
             if one is not None and set(scorer.reader.read) <= set(one.names):

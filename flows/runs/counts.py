@@ -28,28 +28,20 @@ __all__ = [
     "FeatureCounts",
     "FeatureDrift",
     "FileCounts",
-    "FileDifference",
-    "FileSummary",
     "FlagCount",
     "MovedObject",
     "PredictionSets",
-    "ReleaseDifference",
-    "ReleasedObject",
     "SampledChange",
     "SetRecord",
     "ShiftRecord",
-    "ShownSummary",
     "SkyCounts",
     "Summary",
     "Tally",
-    "Totals",
     "Transition",
     "drifted",
 ]
 
-# The counts of an annotated file, as its staging record and `summary.json` keep them for later runs.
-#
-# Shapes: K classes, F features, S draws of the weights, B bins of a feature.
+# The counts of an annotated file, as its staging record and the table of a folder's files keep them for later runs.
 
 
 @dataclass(frozen=True)
@@ -58,9 +50,10 @@ class Tally:
 
     `assigned` (K,) counts the rows by their most probable class.  `expected` (K,) is the sum of the probabilities of a
     class, and `variance` (K,) the sum of p (1 - p), which is the objects' own uncertainty.  `draws` (S, K) are the
-    expected counts under S draws of the weights, which all objects share.  `flags` counts rows by the flag's name,
-    `missing` (F,) rows without the feature.  With prediction sets, `set_sizes` (K + 1,) counts the classified rows by
-    the number of classes in their set, and `in_sets` (K,) the sets that have the class; otherwise both are empty.
+    expected counts under S draws of the weights, which all objects share, with seven digits for a file.  `flags`
+    counts rows by the flag's name, `missing` (F,) rows without the feature.  With prediction sets, `set_sizes` (K + 1,)
+    counts the classified rows by the number of classes in their set, and `in_sets` (K,) the sets that have the class;
+    otherwise both are empty.
     """
 
     n_rows: int
@@ -212,8 +205,12 @@ class Transition:
 
 @dataclass(frozen=True, kw_only=True)
 class MovedObject:
-    """An object whose class or probability changed; `moved` is the largest change of a class's probability."""
+    """An object whose class or probability changed; `moved` is the largest change of a class's probability.
 
+    `file` is the name of its annotated file, '' where only one file is compared.
+    """
+
+    file: str = ""
     id: str
     was: str
     now: ClassNow
@@ -221,24 +218,13 @@ class MovedObject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _InFile:
-    """The name of an annotated file."""
-
-    file: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleasedObject(MovedObject, _InFile):
-    """An object of a release whose class or probability changed, and its file."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Difference:
-    """How many objects differ between two annotations.
+    """How many objects differ between two annotations, of a file or of a whole release.
 
     `matched_by` says how objects were matched: by "row", by "id", or by "nothing"; then all count as appeared and
     vanished.  `moved` counts objects with a probability that changed by more than 0.1.  `largest_move` is the largest
-    change of a probability.  Flags are counted by their names.
+    change of a probability.  Flags are counted by their names.  `examples` are the objects whose probabilities changed
+    most.
     """
 
     matched_by: str
@@ -252,20 +238,7 @@ class Difference:
     flags_lost: Mapping[str, int]
     moved: int
     largest_move: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileDifference(Difference):
-    """The difference between two annotations of a file, with the objects whose probabilities changed most."""
-
-    examples: tuple[MovedObject, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleaseDifference(Difference):
-    """The difference between two releases, with the objects whose probabilities changed most."""
-
-    examples: tuple[ReleasedObject, ...]
+    examples: tuple[MovedObject, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,7 +260,7 @@ class SampledChange:
     troubles: tuple[str, ...]  # files that one of the two could not classify, and why
 
 
-# The summary of a classification, in `summary.json`, and its totals in `manifest.json`.
+# The summary of a classification, in `summary.json`; its totals are in `manifest.json` too.
 
 DRIFTED = 0.2
 """Excess of the stability index that counts as drift; by convention, 0.1 is moderate and 0.25 is large."""
@@ -435,45 +408,33 @@ class _OfModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Totals(Counts, _OfModel):
-    """Counts of all files of a model together, its class shares, the drift by feature, and the census.
-
-    The census is None where an earlier version wrote the outputs.
-    """
-
-    shift: ShiftRecord
-    drift: Mapping[str, FeatureDrift]
-    census: Census | None = None
-
-    def with_census(self, census: Census | None) -> Self:
-        """Return the totals with another census, whose result the reason of the prediction sets then mentions."""
-        return replace(self, census=census, sets=self.sets and self.sets.judged_by(census))
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileSummary(FileCounts, Counts):
-    """Counts of one file in `summary.json`, with what later runs need of the file."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Summary(Totals):
-    """The content of `summary.json`: the totals and, for up to a hundred files, the counts of each by its name."""
-
-    files: Mapping[str, FileSummary]
-
-
-@dataclass(frozen=True, kw_only=True)
 class AnnotatedFile(Counts):
-    """Counts of one file in a result; `left_behind` names what the format of the copy cannot hold of the input."""
+    """Counts of one file; `left_behind` names what the format of the copy cannot hold of the input."""
 
     left_behind: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShownSummary(Totals):
-    """The summary in a result, without what only later runs need; for many files, it has the totals alone."""
+class Summary(Counts, _OfModel):
+    """Counts of all files of a model together, its class shares, the drift by feature, and the census.
 
-    files: Mapping[str, AnnotatedFile]
+    The content of `summary.json`.  It has the counts of each of the `files` by its name too, unless they are more than
+    a hundred; the totals in `manifest.json` lack them.
+    """
+
+    shift: ShiftRecord
+    drift: Mapping[str, FeatureDrift]
+    census: Census | None = None
+    files: Mapping[str, AnnotatedFile] = field(default_factory=dict)
+
+    @property
+    def totals(self) -> Self:
+        """The summary without the files."""
+        return replace(self, files={})
+
+    def with_census(self, census: Census | None) -> Self:
+        """Return the summary with another census, whose result the reason of the prediction sets then mentions."""
+        return replace(self, census=census, sets=self.sets and self.sets.judged_by(census))
 
 
 # The questions put to a census, and its result with its place; `blr.census.results` has the census itself.

@@ -1,11 +1,16 @@
-"""The manifest of an output folder, `manifest.json`: its files, their inputs, and what made them."""
+"""The manifest of an output folder, `manifest.json`: its files, their inputs, and what made them.
+
+The SHA-256 of its bytes identifies an input.  Size, modification time and inode say quickly whether a file may have
+changed; for a file that was fetched from a URL, the tag of its server (ETag) does.  The files are listed in a table
+beside the manifest.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -13,20 +18,11 @@ from typing import Literal
 
 from catalogs.errors import CatalogError
 from catalogs.files.atomic import check_links
-from flows.documents import from_document, write_document
+from flows.documents import from_document, read_document, write_document
 from flows.errors import DocumentError
-from flows.runs.counts import CensusAsked, FileCounts, Totals
+from flows.runs.counts import CensusAsked, Summary
 from flows.runs.model_reference import ModelReference
-from flows.runs.outputs import (
-    FileState,
-    FileTable,
-    Output,
-    Quarantined,
-    are_many,
-    read_table,
-    sweep_tables,
-    write_table,
-)
+from flows.runs.outputs import FileTable, Output, Quarantined, read_table, sweep_tables, write_table
 
 __all__ = [
     "MANIFEST",
@@ -35,92 +31,25 @@ __all__ = [
     "FlagDetails",
     "Manifest",
     "ManifestFile",
-    "ManifestInput",
-    "ManifestOutput",
     "ObjectColumns",
     "SelectedColumn",
-    "listed",
-    "listed_outputs",
+    "has_summary",
 ]
-
-# The lists of inputs and outputs in the JSON of a manifest, for up to a hundred files.
-
-
-@dataclass(frozen=True, kw_only=True)
-class ManifestInput:
-    """An input of `manifest.json`."""
-
-    path: str
-    sha256: str
-    size: int
-    mtime_ns: int
-    inode: int
-    tag: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ManifestOutput:
-    """An output of `manifest.json`; `input` is the hash of its input."""
-
-    path: str
-    sha256: str
-    size: int
-    mtime_ns: int = 0
-    inode: int = 0
-    rows: int
-    input: str
-
-
-def listed(outputs: Sequence[Output]) -> tuple[tuple[ManifestInput, ...], tuple[ManifestOutput, ...]]:
-    """Return the entries of a manifest for outputs and for their inputs."""
-    return (
-        tuple(ManifestInput(path=o.input_path, **vars(o.input)) for o in outputs),
-        tuple(
-            ManifestOutput(
-                path=o.name,
-                sha256=o.sha256,
-                size=o.size,
-                mtime_ns=o.mtime_ns,
-                inode=o.inode,
-                rows=o.n_rows,
-                input=o.input.sha256,
-            )
-            for o in outputs
-        ),
-    )
-
-
-def listed_outputs(
-    inputs: Sequence[ManifestInput], outputs: Sequence[ManifestOutput], counts: Mapping[str, FileCounts]
-) -> tuple[Output, ...]:
-    """Return the outputs that a manifest lists, each with its `counts`; ValueError where an input is missing."""
-    return tuple(
-        Output(
-            name=o.path,
-            sha256=o.sha256,
-            size=o.size,
-            n_rows=o.rows,
-            input_path=i.path,
-            input=FileState(i.sha256, i.size, i.mtime_ns, i.inode, i.tag),
-            mtime_ns=o.mtime_ns,
-            inode=o.inode,
-            summary=counts.get(o.path),
-        )
-        for o, i in zip(outputs, inputs, strict=True)
-    )
-
-
-# The manifest of an output folder, `manifest.json`: its files, their inputs, and what made them.
-#
-# The SHA-256 of its bytes identifies an input.  Size, modification time and inode say quickly whether a file may have
-# changed; for a file that was fetched from a URL, the tag of its server (ETag) does.  More than a hundred files are
-# listed in a table beside the manifest.
 
 MANIFEST = "manifest.json"
 SUMMARY = "summary.json"
 SCHEMA_VERSION = 1
 HEAD = 4096
 """Characters at the start of a manifest that include the number of its release."""
+
+
+def has_summary(folder: Path) -> bool:
+    """Say whether a folder has a `summary.json` that can be read."""
+    try:
+        read_document(Summary, folder / SUMMARY)
+    except (OSError, DocumentError):
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -184,7 +113,7 @@ class Manifest:
     outputs: tuple[Output, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
     release: int = 1
-    totals: Totals | None = None
+    totals: Summary | None = None
     classes: Mapping[str, float] = field(default_factory=dict)
     columns: Mapping[str, ColumnDetails] = field(default_factory=dict)
     flags: Mapping[str, FlagDetails] = field(default_factory=dict)
@@ -240,9 +169,9 @@ class Manifest:
     def write(self, folder: Path) -> Path:
         """Write the manifest of a folder, whole or not at all; return its path.
 
-        The table of many files is written first.  The table of the earlier manifest is removed last.
+        The table of the files is written first.  The table of the earlier manifest is removed last.
         """
-        table = write_table(folder, self.outputs) if are_many(self.outputs) else None
+        table = write_table(folder, self.outputs)
         write_document(folder / MANIFEST, ManifestFile.of(self, table))
         sweep_tables(folder, table)
         return folder / MANIFEST
@@ -263,9 +192,7 @@ class Manifest:
             return None
         try:
             file = from_document(ManifestFile, json.loads(path.read_text(encoding="utf-8")), source=MANIFEST)
-            if file.table is not None:
-                return file.manifest(read_table(folder, file.table))
-            return file.manifest(listed_outputs(file.inputs, file.outputs, _file_counts(folder)))
+            return file.manifest(read_table(folder, file.table))
         except (ValueError, TypeError, DocumentError) as error:
             raise CatalogError(
                 f"{path}: got a file that is not a manifest ({error!r}), expected one that `blr classify` "
@@ -277,9 +204,8 @@ class Manifest:
 class ManifestFile:
     """The keys of `manifest.json`.
 
-    `store` is the path of the model store, from the folder. For more than a hundred files, `inputs` and `outputs` are
-    empty, and the `table` has both. For a release in an object store, `files` names the folder of the files;
-    otherwise it is ''.
+    `store` is the path of the model store, from the folder. The `table` lists the files and their inputs. For a release
+    in an object store, `files` names the folder of the files; otherwise it is ''.
     """
 
     format: Literal["blr-manifest"]
@@ -290,7 +216,7 @@ class ManifestFile:
     model_id: int
     specification_hash: str
     versions: Mapping[str, str]
-    totals: Totals | None
+    totals: Summary | None
     classes: Mapping[str, float] = field(default_factory=dict)
     columns: Mapping[str, ColumnDetails] = field(default_factory=dict)
     flags: Mapping[str, FlagDetails] = field(default_factory=dict)
@@ -298,50 +224,27 @@ class ManifestFile:
     selected: Mapping[str, SelectedColumn] = field(default_factory=dict)
     census_asked: CensusAsked | None = None
     quarantined: tuple[Quarantined, ...]
-    inputs: tuple[ManifestInput, ...]
-    outputs: tuple[ManifestOutput, ...]
-    table: FileTable | None = None
+    table: FileTable
     files: str = ""
     store: str = ""
 
     @classmethod
-    def of(cls, manifest: Manifest, table: FileTable | None = None) -> ManifestFile:
-        """Return the content of the file for a manifest; `table` is the table of its outputs, if it has one."""
-        inputs, outputs = listed(manifest.outputs if table is None else ())
+    def of(cls, manifest: Manifest, table: FileTable) -> ManifestFile:
+        """Return the content of the file for a manifest whose outputs are in a table."""
         return cls(
             **{name: getattr(manifest, name) for name in _SHARED if name != "created"},
             format="blr-manifest",
             schema_version=SCHEMA_VERSION,
             created=manifest.created or datetime.now(UTC).isoformat(timespec="seconds"),
             versions={"blr": manifest.code_version},
-            inputs=inputs,
-            outputs=outputs,
             table=table,
         )
 
     def manifest(self, outputs: tuple[Output, ...]) -> Manifest:
-        """Return the manifest in the file; `outputs` are those that it lists or that are in its table."""
+        """Return the manifest in the file, with the outputs in its table."""
         shared = {name: getattr(self, name) for name in _SHARED}
         return Manifest(**shared, code_version=self.versions.get("blr", ""), outputs=outputs)
 
 
 _SHARED = {f.name for f in fields(Manifest)} & {f.name for f in fields(ManifestFile)} - {"outputs"}
 """The fields that a manifest and its file have alike."""
-
-
-def _file_counts(folder: Path) -> dict[str, FileCounts]:
-    """Return the counts of each file in the summary; a file without counts is annotated again."""
-    try:
-        files = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["files"]
-        counts = {name: _counts(tree) for name, tree in files.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
-    return {name: file for name, file in counts.items() if file is not None}
-
-
-def _counts(tree: Mapping[str, object]) -> FileCounts | None:
-    """Return what a later run needs of a file's summary, without `left_behind`, which only the writing run reports."""
-    try:
-        return replace(from_document(FileCounts, tree, source=SUMMARY), left_behind=())
-    except DocumentError:
-        return None

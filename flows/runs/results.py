@@ -12,7 +12,7 @@ from typing import Literal, TypeVar, get_args
 from blr.census.results import CountChange
 from catalogs.errors import CatalogError
 from flows.runs.allowed_roots import check_inside
-from flows.runs.counts import Counts, Difference, ReleaseDifference, ShownSummary, Totals
+from flows.runs.counts import Counts, Difference, Summary
 from flows.runs.manifest import Manifest
 from flows.runs.outputs import Output, Quarantined, file_sha256
 from flows.runs.release_store import published_at
@@ -20,22 +20,16 @@ from flows.runs.release_store import published_at
 __all__ = [
     "ClassificationResult",
     "ClassificationTrial",
-    "EarlierRelease",
     "FileStatus",
     "FileWork",
-    "FinishedClassification",
-    "FolderResult",
     "FolderStatus",
     "NotCompared",
-    "PlannedClassification",
     "ReleaseFiles",
     "ReleaseReference",
     "ReleaseReport",
     "ReleaseResult",
     "ReleasedFile",
-    "UnchangedClassification",
     "Value",
-    "WaitingClassification",
     "folder_status",
     "published",
     "read_status",
@@ -46,19 +40,26 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseReference:
-    """A release: its number, the time when it was made (ISO 8601, UTC), its model and its specification."""
+    """A release: its number, the time when it was made (ISO 8601, UTC), its model, its specification and its totals."""
 
     release: int
     created: str
     model: str
     specification_hash: str
+    totals: Summary | None = None
 
-
-@dataclass(frozen=True, kw_only=True)
-class EarlierRelease(ReleaseReference):
-    """The release before, with its totals; these are None where this version cannot read them."""
-
-    totals: Totals | None
+    @classmethod
+    def of(cls, manifest: Manifest | None) -> ReleaseReference | None:
+        """Return the release that a manifest lists; None without a manifest."""
+        if manifest is None:
+            return None
+        return cls(
+            release=manifest.release,
+            created=manifest.created,
+            model=manifest.model,
+            specification_hash=manifest.specification_hash,
+            totals=manifest.totals,
+        )
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class ReleasedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseReport:
-    """What a release has changed since the release `before`, which is None for the first one.
+    """What a release has changed since the release `before`, given without its totals; None for the first one.
 
     `annotated` are the files that were annotated for it, and `retired` those that were moved away.  `deferred` says why
     a file is left for the next run.  `counts` says how many more objects of each class there are, with intervals.
@@ -107,8 +108,8 @@ class ReleaseReport:
     retired: tuple[str, ...]
     quarantined: tuple[Quarantined, ...]
     deferred: Mapping[str, str]
-    difference: ReleaseDifference
-    totals: Totals
+    difference: Difference
+    totals: Summary
     counts: Mapping[str, CountChange] = field(default_factory=dict)
 
 
@@ -133,18 +134,14 @@ class FileWork:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Status:
-    """The key `status`, which says what kind of result this is; each kind has its own value."""
-
-    status: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class FolderResult:
-    """What every result of work on an output folder holds.
+class ReleaseResult:
+    """What `reprocess` and `classify` have done in an output folder, or would do.
 
     Attributes
     ----------
+    status
+        "planned" with `--dry-run`; "nothing to do", since every copy was there already; "waiting", since all inputs
+        were left for the next run; or "done".
     model
         The model's `NAME@VERSION`.
     out, manifest
@@ -172,8 +169,15 @@ class FolderResult:
         folder here that it is published from.
     repeats
         Sentences on files that were found to have objects in common, before they were published.
+    up_to_date
+        Whether the plan has nothing to do; None unless the status is "planned".
+    drifted
+        Names of the features whose distribution is far from the training's; None unless the status is "done".
+    report, difference
+        Path of the release's report, and what the release changes; None for `classify`, which makes no report.
     """
 
+    status: Literal["planned", "nothing to do", "waiting", "done"]
     model: str
     out: Path
     manifest: Path
@@ -184,48 +188,14 @@ class FolderResult:
     stale: tuple[str, ...]
     deferred: Mapping[str, str]
     advice: str
-    summary: ShownSummary | None
-    before: EarlierRelease | None
+    summary: Summary | None
+    before: ReleaseReference | None
     published: str | None = None
     repeats: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlannedClassification(FolderResult, _Status):
-    """What would be done, with `--dry-run`; `up_to_date` says that there is nothing to do."""
-
-    status: Literal["planned"]
-    up_to_date: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnchangedClassification(FolderResult, _Status):
-    """Nothing had to be done: every copy was there already."""
-
-    status: Literal["nothing to do"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class WaitingClassification(FolderResult, _Status):
-    """Nothing could be done yet: all inputs were left for the next run, and `deferred` says why."""
-
-    status: Literal["waiting"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FinishedClassification(FolderResult, _Status):
-    """What was done.
-
-    `drifted` names the features whose distribution is far from the training's.  `report` is the path of the release's
-    report, and `difference` is what the release changes; both are None for `classify`, which makes no report.
-    """
-
-    status: Literal["done"]
-    release: int
-    summary: ShownSummary
-    drifted: tuple[str, ...]
+    up_to_date: bool | None = None
+    drifted: tuple[str, ...] | None = None
     report: Path | None = None
-    difference: ReleaseDifference | None = None
+    difference: Difference | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,11 +207,6 @@ class ClassificationTrial:
     summary: Counts
     rows: tuple[Mapping[str, Value], ...]
 
-
-ReleaseResult = (
-    PlannedClassification | UnchangedClassification | WaitingClassification | FinishedClassification
-)
-"""What `reprocess` returns."""
 
 ClassificationResult = ReleaseResult | ClassificationTrial
 """What `classify` returns."""

@@ -17,6 +17,7 @@ from catalogs.arrays.values import batch_values
 from catalogs.catalog.new_columns import standard_columns
 from flows.classification._census import read_census_rows
 from flows.inputs.source import copy_name
+from flows.runs.manifest import Manifest
 from tests.catalogs.hats_samples import rows as hats_rows
 from tests.catalogs.hats_samples import write_collection
 from tests.flows.verbs import classify, train
@@ -124,8 +125,7 @@ def test_a_blank_separated_table_through_the_flow(store: Path, tmp_path: Path) -
     Table.read(write(store, "ecsv"), format="ascii.ecsv").write(source, format="ascii.commented_header")
     first = classified(store, source, tmp_path / "out", "")
     written = (tmp_path / "out" / "t.ecsv").stat().st_mtime_ns
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert [o["path"] for o in manifest["outputs"]] == ["t.ecsv"]
+    assert [o.name for o in Manifest.read(tmp_path / "out").outputs] == ["t.ecsv"]
     assert catalogs.open(tmp_path / "out" / "t.ecsv").metadata["blr.model"] == first.model
     classified(store, source, tmp_path / "out", "")
     assert (tmp_path / "out" / "t.ecsv").stat().st_mtime_ns == written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from catalogs.errors import CatalogError
@@ -76,8 +78,9 @@ def folders(out: str = OUT) -> set[str]:
     return {key.partition("/")[0] for key in ObjectStore.at(out).sizes("") if "/" in key}
 
 
-def outputs(manifest: dict[str, Any]) -> dict[str, str]:
-    return {o["path"]: o["sha256"] for o in manifest["outputs"]}
+def outputs(manifest: dict[str, Any], files: dict[str, bytes]) -> dict[str, str]:
+    table = pq.read_table(io.BytesIO(files[manifest["table"]["path"]]))
+    return dict(zip(table["name"].to_pylist(), table["sha256"].to_pylist(), strict=True))
 
 
 @pytest.mark.usefixtures("work", "s3")
@@ -86,7 +89,7 @@ def test_a_release_is_published_whole_and_its_files_are_those_of_a_folder() -> N
     run("annotated")
     manifest, files = published()
     assert (told.status, told.published, told.out) == ("done", OUT, folder_here(OUT))
-    assert outputs(manifest) == {name: file_sha256(Path("annotated", name)) for name in PARTS}
+    assert outputs(manifest, files) == {name: file_sha256(Path("annotated", name)) for name in PARTS}
     for name in PARTS:
         assert files[name] == Path("annotated", name).read_bytes()
     assert {"SHA256SUMS", "summary.json", "report.html", MANIFEST} <= files.keys()
@@ -122,7 +125,11 @@ def test_a_next_release_takes_the_place_of_the_one_before(
     )
     told = reprocess("spec.toml", **options)
     manifest, files = published()
-    assert (told.release, manifest["release"], set(outputs(manifest))) == (2, 2, {"p1.parquet", "p2.parquet"})
+    assert (told.release, manifest["release"], set(outputs(manifest, files))) == (
+        2,
+        2,
+        {"p1.parquet", "p2.parquet"},
+    )
     assert {"p1.parquet", "p2.parquet", "summary.json"} <= set(sent)
     assert "_releases/0001.json" not in sent, "it was copied within the store"
     assert "_releases/0001.json" in files
@@ -180,7 +187,7 @@ def test_a_run_that_is_killed_while_it_sends_is_gone_on_with(monkeypatch: pytest
         assert run().status == "nothing to do"
     assert not set(again) & set(sent), "what was sent is not sent again"
     manifest, files = published()
-    assert set(outputs(manifest)) == set(PARTS)
+    assert set(outputs(manifest, files)) == set(PARTS)
     assert set(PARTS) <= files.keys()
 
 
@@ -213,9 +220,9 @@ def test_copies_are_sent_while_others_are_annotated(keys: list[str]) -> None:
     """They are copied within the store at the end, and nothing of it is left."""
     run(steps=one_after_the_other(keys))
     manifest, files = published()
-    assert keys[0] == f"{INCOMING}/{outputs(manifest)['p0.parquet']}"
+    assert keys[0] == f"{INCOMING}/{outputs(manifest, files)['p0.parquet']}"
     assert f"{manifest['files']}/p0.parquet" not in keys, "it was copied within the store"
-    assert {name: hashlib.sha256(files[name]).hexdigest() for name in PARTS} == outputs(manifest)
+    assert {name: hashlib.sha256(files[name]).hexdigest() for name in PARTS} == outputs(manifest, files)
     assert folders() == {manifest["files"]}
     assert not list(folder_here(OUT).glob(".blr-*.tmp"))
 
@@ -232,9 +239,9 @@ def test_what_a_killed_run_has_sent_early_is_used_by_the_next(keys: list[str]) -
     keys.clear()
     run()
     manifest, files = published()
-    assert early == f"{INCOMING}/{outputs(manifest)['p0.parquet']}"
+    assert early == f"{INCOMING}/{outputs(manifest, files)['p0.parquet']}"
     assert not {early, f"{manifest['files']}/p0.parquet"} & {*keys}, "what was sent is not sent again"
-    assert {name: hashlib.sha256(files[name]).hexdigest() for name in PARTS} == outputs(manifest)
+    assert {name: hashlib.sha256(files[name]).hexdigest() for name in PARTS} == outputs(manifest, files)
     assert folders() == {manifest["files"]}
 
 
@@ -253,7 +260,7 @@ def test_what_was_sent_early_and_is_gone_is_sent_at_the_end(
     run(steps=one_after_the_other(keys))
     manifest, files = published()
     assert f"{manifest['files']}/p0.parquet" in keys
-    assert {name: hashlib.sha256(files[name]).hexdigest() for name in PARTS} == outputs(manifest)
+    assert {name: hashlib.sha256(files[name]).hexdigest() for name in PARTS} == outputs(manifest, files)
 
 
 @pytest.mark.usefixtures("work", "s3")

@@ -42,12 +42,11 @@ from flows.runs.counts import (
     Difference,
     FeatureDrift,
     FlagCount,
-    ReleaseDifference,
     ShiftRecord,
-    ShownSummary,
+    Summary,
     Transition,
 )
-from flows.runs.results import FileWork, FinishedClassification
+from flows.runs.results import FileWork, ReleaseResult
 from flows.train import train
 from tests.flows.reports.test_report import changed, make_report
 
@@ -354,7 +353,7 @@ def test_names_of_classes_flags_and_files_are_literal_on_the_pages_of_runs() -> 
         "missing": {HOSTILE: 0.1},
     }
     numbers = {field.name: 0.1 for field in fields(FeatureDrift)} | {"rows": 3, "index_error": 0.0}
-    summary = ShownSummary(
+    summary = Summary(
         model=HOSTILE,
         **counts,
         shift=ShiftRecord(),
@@ -362,16 +361,16 @@ def test_names_of_classes_flags_and_files_are_literal_on_the_pages_of_runs() -> 
         files={HOSTILE: AnnotatedFile(**counts)},
     )
     ones = {field.name: 1 for field in fields(Difference)}
-    difference = ReleaseDifference(
+    difference = Difference(
         **ones
         | {
             "transitions": (Transition(HOSTILE, HOSTILE, 1),),
             "flags_gained": {HOSTILE: 1},
             "flags_lost": {HOSTILE: 1},
+            "examples": (),
         },
-        examples=(),
     )
-    result = FinishedClassification(
+    result = ReleaseResult(
         status="done",
         model=HOSTILE,
         out=Path(),

@@ -23,7 +23,7 @@ from flows.errors import Interrupted, OutputFolderError, UsageError
 from flows.models.store import Store
 from flows.runs.manifest import Manifest
 from flows.runs.outputs import file_sha256
-from flows.runs.results import FinishedClassification
+from flows.runs.results import ReleaseResult
 from flows.specification.toml_file import load_specification
 from tests.flows.verbs import classify
 from tests.lasting import lasting_contents
@@ -48,10 +48,11 @@ def run(work: Path, *names: str, **options: object) -> dict:
 def test_the_same_probabilities_in_both_formats(work: Path) -> None:
     told = run(work)
     document = json.loads(json.dumps(to_document(told), allow_nan=False))
-    assert from_document(FinishedClassification, document, source="the result") == told
+    assert from_document(ReleaseResult, document, source="the result") == told
     assert set(lasting_contents(work / "out")) == {
         *FILES,
         "_census/rows.parquet",
+        "_files/table",
         "_labelled/names.parquet",
         "_report/shown.json",
         "manifest.json",
@@ -86,10 +87,11 @@ def test_rows_are_what_the_classifier_says(work: Path) -> None:
 def test_manifest_and_summary(work: Path) -> None:
     run(work)
     manifest = json.loads((work / "out/manifest.json").read_text())
-    assert [o["path"] for o in manifest["outputs"]] == sorted(FILES)
-    for source, output in zip(manifest["inputs"], manifest["outputs"], strict=True):
-        assert source["sha256"] == output["input"] == file_sha256((work / "out" / source["path"]).resolve())
-        assert output["sha256"] == file_sha256(work / "out" / output["path"])
+    table = pq.read_table(work / "out" / manifest["table"]["path"]).to_pylist()
+    assert [o["name"] for o in table] == sorted(FILES)
+    for output in table:
+        assert output["input_sha256"] == file_sha256((work / "out" / output["input_path"]).resolve())
+        assert output["sha256"] == file_sha256(work / "out" / output["name"])
     assert manifest["model"] == Store(work / "models").find("morphology").label
     summary = json.loads((work / "out/summary.json").read_text())
     p = pq.read_table(work / "out/survey.parquet").to_pandas()
@@ -126,6 +128,7 @@ def test_a_lost_output_is_made_again(work: Path) -> None:
     before = lasting_contents(work / "out")
     (work / "out/survey.fits").unlink()
     assert run(work).files["survey.fits"].to_do
+    run(work)
     (work / "out/summary.json").unlink()
     assert run(work).summary == whole.summary
     assert lasting_contents(work / "out") == before
@@ -392,17 +395,6 @@ def test_a_manifest_of_something_else(work: Path) -> None:
     (work / "out/manifest.json").write_text("[]")
     with pytest.raises(CatalogError, match=r"manifest.json: got a file that is not a manifest"):
         run(work)
-
-
-def test_counts_that_are_lost_are_named(work: Path) -> None:
-    """A file that is not classified again cannot be counted without `summary.json`."""
-    run(work)
-    (work / "out/summary.json").unlink()
-    with pytest.raises(
-        OutputFolderError, match=r"summary.json: got no counts of survey.fits, .* classify its input again"
-    ):
-        run(work, "survey.parquet")
-    assert run(work).summary.n_rows == 800
 
 
 def test_the_budget_of_many_rows_is_found_from_some_of_them(

@@ -19,7 +19,7 @@ from blr.decisions import Flag
 from flows.classification import _difference as difference
 from flows.classification._difference import Annotation, compare, total_difference
 from flows.documents import from_document, to_document
-from flows.runs.counts import FileDifference
+from flows.runs.counts import Difference
 
 CLASSES = ("early", "late type")
 
@@ -63,7 +63,7 @@ def expected(old: pd.DataFrame, new: pd.DataFrame) -> dict:
     }
 
 
-def counts(told: FileDifference) -> dict:
+def counts(told: Difference) -> dict:
     return {
         k: getattr(told, k)
         for k in ("compared", "class_changed", "moved", "flag_changed", "flags_gained", "flags_lost")
@@ -85,7 +85,7 @@ def test_by_row(tmp_path: Path, suffix: str) -> None:
     assert len(told.examples) == difference.MOST_EXAMPLES
     assert told.examples[0].moved == told.largest_move
     document = json.loads(json.dumps(to_document(told), allow_nan=False))
-    assert from_document(FileDifference, document, source="a record") == told
+    assert from_document(Difference, document, source="a record") == told
     assert [*document["examples"][0]] == ["id", "was", "is", "moved"]
 
 

@@ -18,11 +18,13 @@ import catalogs
 from flows.classification.explanation import explain
 from flows.classification.request import ExplainRequest
 from flows.cli.app import run
+from flows.documents import to_document
 from flows.errors import ModelError, UsageError
 from flows.inputs.opening import find_object, read_object
 from flows.models.row_files import LabelledObjects
 from flows.models.store import Store
 from flows.reports.explanation import explanation_page, explanation_sentences, logit_sentence
+from flows.runs.manifest import Manifest
 from flows.tables import classify_table
 from tests.flows.verbs import classify
 
@@ -212,7 +214,7 @@ def test_the_report_of_a_classification_explains_the_first_objects(trained: Path
     """With the contributions and neighbours that `blr explain` gives, from features kept on the way."""
     out = tmp_path / "out"
     classify([trained / "survey.parquet"], model="morphology", store=trained / "models", out=out)
-    doubtful = json.loads((out / "summary.json").read_text())["files"]["survey.parquet"]["doubtful"]
+    doubtful = [to_document(one) for one in Manifest.read(out).outputs[0].summary.doubtful]
     kept = [one for one in doubtful if one.get("features")]
     assert doubtful[:3] == kept
     page = (out / "report.html").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Folders whose files are in a table: the same results as with files listed in JSON, whenever a run is killed."""
+"""The table of a folder's files: what was done before is read from it, whenever a run is killed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from flows.classification.census_taking import take_census
 from flows.classification.request import CensusRequest
 from flows.documents import read_document
 from flows.runs import manifest
-from flows.runs import outputs as file_table
 from flows.runs.counts import Summary
 from flows.runs.manifest import MANIFEST, SUMMARY, Manifest
 from tests.flows.verbs import classify
@@ -30,14 +29,13 @@ def no_report(model: object, plan: Plan, *_: object) -> None:  # noqa: ARG001 - 
 
 @pytest.fixture
 def work(trained: Path, make: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder with a store and a release, whose files are more than JSON lists."""
+    """Return a folder with a store and a release."""
     shutil.copytree(trained / "models", tmp_path / "models")
     (tmp_path / "release").mkdir()
     for seed in range(N_FILES):
         make.parquet(tmp_path / f"release/p{seed}.parquet", make.survey(100, seed=seed))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("flows.classification._publishing.write_classification_report", no_report)
-    monkeypatch.setattr(file_table, "MOST_LISTED", N_FILES - 1)
     return tmp_path
 
 
@@ -54,25 +52,14 @@ def named(folder: str = "out") -> str:
 
 
 @pytest.mark.usefixtures("work")
-def test_a_table_says_what_json_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_summary_of_many_files_does_not_list_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = run("listed")
+    assert set(read_document(Summary, Path("listed") / SUMMARY).files) == set(listed.summary.files)
+    assert len(listed.summary.files) == N_FILES
+    for room in ("_publishing", "execution"):
+        monkeypatch.setattr(f"flows.classification.{room}.MOST_SHOWN", N_FILES - 1)
     told = run()
-    with monkeypatch.context() as patched:
-        patched.setattr(file_table, "MOST_LISTED", N_FILES)
-        listed = run("listed")
-        in_json = Manifest.read(Path("listed"))
-        assert set(read_document(Summary, Path("listed") / SUMMARY).files) == {
-            f"p{i}.parquet" for i in range(N_FILES)
-        }
-    in_table = Manifest.read(Path("out"))
-    assert [(o.name, o.sha256, o.n_rows, o.input) for o in in_table.outputs] == [
-        (o.name, o.sha256, o.n_rows, o.input) for o in in_json.outputs
-    ]
-    assert (told.summary.files, tables()) == ({}, [named()])
-    for name, estimate in told.summary.classes.items():
-        other = listed.summary.classes[name]
-        assert (estimate.assigned, estimate.expected) == (other.assigned, other.expected)
-        assert estimate.error == pytest.approx(other.error, rel=0.05)
-    assert (told.summary.flags, told.summary.missing) == (listed.summary.flags, listed.summary.missing)
+    assert told.summary == read_document(Summary, Path("out") / SUMMARY) == listed.summary.totals
     again = run()
     assert (again.status, again.summary) == ("nothing to do", told.summary)
 

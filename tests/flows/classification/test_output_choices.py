@@ -135,6 +135,7 @@ def test_copies_in_another_format(trained: Path, tmp_path: Path) -> None:
     assert [*told.quarantined] == ["b.parquet"]
     assert {p.name for p in (tmp_path / "out").glob("[!.]*")} == {
         "_census",
+        "_files",
         "_labelled",
         "_report",
         "a.parquet",

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -106,6 +107,7 @@ def test_the_first_release(release: Release) -> None:
         "report.html",
         "summary.json",
         "_census",
+        "_files",
         "_labelled",
         "_report",
         "_releases",
@@ -594,7 +596,11 @@ def test_outputs_may_not_become_inputs(release: Release, folder: str) -> None:
 def test_a_manifest_that_names_files_elsewhere(release: Release, name: str) -> None:
     release.run()
     tree = json.loads((release.out / MANIFEST).read_text())
-    tree["outputs"][0]["path"] = name
+    table = release.out / tree["table"]["path"]
+    files = pq.read_table(table)
+    names = pa.array([name, *files["name"].to_pylist()[1:]])
+    pq.write_table(files.set_column(files.column_names.index("name"), "name", names), table)
+    tree["table"]["sha256"] = file_sha256(table)
     (release.out / MANIFEST).write_text(json.dumps(tree))
     (release.folder / "escape.parquet").write_text("mine")
     with pytest.raises(CatalogError, match="got a file that is not a manifest"):

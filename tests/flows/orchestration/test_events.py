@@ -25,7 +25,7 @@ from flows.models.row_files import JudgedRows
 from flows.models.store import Store
 from flows.orchestration.results import encode_value
 from flows.reports.tables import literal
-from flows.runs.results import FinishedClassification
+from flows.runs.results import ReleaseResult
 from tests.e2e.running import wait_for
 from tests.flows.watching import ask, automation, deployment, events, listener, runs_of
 
@@ -259,7 +259,7 @@ def test_the_stored_result_of_a_run_is_the_value_again(watched: SimpleNamespace)
         states = [client.read_flow_run(run).state for run in watched.runs]
     for state, result in zip(states, (watched.first, watched.told), strict=True):
         stored = state.result()
-        assert (type(stored), stored) == (FinishedClassification, result)
+        assert (type(stored), stored) == (ReleaseResult, result)
         document = json.loads(Path(state.data.storage_key).read_bytes())
         assert document == encode_value(result)
 

@@ -51,8 +51,7 @@ def test_a_manifest_is_written_as_it_was_read(annotated: Path, tmp_path: Path) -
     "keys",
     [
         {"model_id": "one"},
-        {"inputs": []},
-        {"outputs": None},
+        {"table": None},
         {"format": "another"},
         {"totals": {"n_rows": 3}},
     ],
@@ -60,13 +59,6 @@ def test_a_manifest_is_written_as_it_was_read(annotated: Path, tmp_path: Path) -
 def test_what_is_no_manifest_is_refused(annotated: Path, tmp_path: Path, keys: dict[str, Any]) -> None:
     with pytest.raises(CatalogError, match=r"manifest.json: got a file that is not a manifest"):
         Manifest.read(changed(annotated, tmp_path, MANIFEST, **keys))
-
-
-def test_a_file_without_its_counts_is_known_to_lack_them(annotated: Path, tmp_path: Path) -> None:
-    files = json.loads((annotated / SUMMARY).read_text())["files"]
-    del files["a.parquet"]["tally"]
-    manifest = Manifest.read(changed(annotated, tmp_path, SUMMARY, files=files))
-    assert [output.summary is None for output in manifest.outputs] == [True, False]
 
 
 def test_a_record_in_the_staging_is_the_output_again(annotated: Path, tmp_path: Path) -> None:
