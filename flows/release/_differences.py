@@ -8,20 +8,24 @@ Limits are robust and allow for the number of tests.  Shapes: n rows, G groups (
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from blr.decisions import FLAG_MEANINGS
+from catalogs.arrays.values import column_values
+from catalogs.catalog.catalog import Catalog
 from flows.release._contract import Findings, Profile
-from flows.runs.counts import MovedObject, Transition
+from flows.release._truth import identifiers
 
 __all__ = [
+    "MOST_CHANGED",
     "Comparison",
     "Ledger",
     "Matched",
@@ -55,10 +59,14 @@ SAMPLE_ROWS = 40_000
 """Objects whose values are compared, about."""
 ARCSECONDS = 3.0
 """Separation from which an identifier has another position."""
+SIGMA = 1.4826
+"""Standard deviation of a Gaussian by its median absolute deviation."""
+LEAST_IN_GROUP = 10
 ALARMS = 0.01
 """Expected false alarms of a family of tests, at most."""
 MOST_CHANGED = 2_000
-"""Changed objects that are kept, to be attributed to what changed them."""
+"""Changed objects of the sample that are attributed to what changed them."""
+MOST_EXAMPLES = 20
 
 
 class Ledger:
@@ -82,12 +90,12 @@ class Ledger:
         if self.held_rows > IN_MEMORY:
             self._flush()
 
-    def add_identifiers(self, batches: Iterable[Array], file: int) -> None:
-        """Add the hashes of a file's identifiers, batch by batch."""
+    def add_identifiers(self, catalog: Catalog, column: str, file: int) -> None:
+        """Add the hashes of a catalogue's identifiers, batch by batch."""
         start = 0
-        for hashes in batches:
-            self.add(file, start, {"hash": hashes})
-            start += len(hashes)
+        for batch in catalog.batches([column]):
+            self.add(file, start, {"hash": identifiers(batch.column(column))})
+            start += batch.num_rows
 
     def _flush(self) -> None:
         for rows in self.held:
@@ -117,36 +125,59 @@ class Ledger:
 
 
 class Sample:
-    """Numbers of the rows whose hashes are multiples of `step`: the same objects in every release."""
+    """The rows whose hashes are multiples of `step`: the same objects in every release.
+
+    Each has its numbers, and what models read of it: `read` and `catalogs` have the rows of each batch, and whose they
+    are; "part" and "at" are a row's place there.
+    """
 
     def __init__(self, names: Sequence[str], *, n_rows: int = 0, step: int = 0) -> None:
         self.names = tuple(names)
         self.step = np.uint64(step or max(1, n_rows // SAMPLE_ROWS))
-        self.parts: dict[str, list[Array]] = {name: [] for name in ("hash", "file", "cell", *names)}
+        self.parts: list[dict[str, Array]] = []
+        self.read: list[pa.RecordBatch] = []
+        self.catalogs: list[Catalog] = []
 
-    def add(self, **columns: Array) -> None:
-        """Add rows that belong to the sample."""
-        for name, values in columns.items():
-            self.parts[name].append(values)
+    def add(
+        self,
+        batch: pa.RecordBatch,
+        rows: Mapping[str, Array],
+        file: int,
+        read: pa.RecordBatch,
+        catalog: Catalog,
+    ) -> None:
+        """Add the rows of a batch that belong to the sample; `read` has the columns that models read, of `catalog`."""
+        chosen = np.flatnonzero(rows["hash"] % self.step == 0)
+        index, n = pa.array(chosen), len(chosen)
+        known = batch.select([name for name in self.names if name in batch.schema.names]).take(index)
+        part = {name: np.full(n, np.nan) for name in self.names}
+        part |= {name: floats(column) for name, column in zip(known.schema.names, known.columns, strict=True)}
+        part |= {name: np.where(np.isfinite(values), values, np.nan) for name, values in part.items()}
+        part |= {name: rows[name][chosen] for name in ("hash", "cell", "class")}
+        part |= {"file": np.full(n, file), "part": np.full(n, len(self.parts)), "at": np.arange(n)}
+        self.parts.append(part)
+        self.read.append(read.take(index))
+        self.catalogs.append(catalog)
 
     def columns(self) -> dict[str, Array]:
         """Return the sample, in the order of the hashes, each once."""
+        kinds = {"hash": np.uint64, **dict.fromkeys(("cell", "class", "file", "part", "at"), np.int64)}
         whole = {
-            name: np.concatenate([np.empty(0), *parts])
-            for name, parts in self.parts.items()
-            if name != "hash"
+            name: np.concatenate(
+                [np.empty(0, kinds.get(name, np.float64)), *(part[name] for part in self.parts)]
+            )
+            for name in (*kinds, *self.names)
         }
-        hashes, first = np.unique(
-            np.concatenate([np.empty(0, np.uint64), *self.parts["hash"]]), return_index=True
-        )
-        return {"hash": hashes, **{name: values[first] for name, values in whole.items()}}
+        _, first = np.unique(whole["hash"], return_index=True)
+        return {name: values[first] for name, values in whole.items()}
 
 
 @dataclass
 class Matched:
     """What matching two releases found; by file of the new release (G,), or of the old one.
 
-    `changed` has rows of the new and of the old ledger: the first objects whose class changed.
+    `examples` are those whose probability changed most among the objects with another class: file, row, the classes
+    before and now by number, and the change.
     """
 
     files: int
@@ -155,7 +186,7 @@ class Matched:
     vanished: int = 0
     class_changed: int = 0
     transitions: Counter[tuple[int, int]] = field(default_factory=Counter)
-    changed: list[tuple[np.void, np.void]] = field(default_factory=list)
+    examples: list[tuple[int, int, int, int, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Begin with nothing counted."""
@@ -176,29 +207,12 @@ class Matched:
             self.gained[k] += np.bincount(a["file"][now & ~was], minlength=self.files)
             self.lost[k] += np.bincount(a["file"][was & ~now], minlength=self.files)
         self.transitions.update(zip(b["class"][flips].tolist(), a["class"][flips].tolist(), strict=True))
-        first = MOST_CHANGED - len(self.changed)
-        self.changed += zip(a[flips][:first], b[flips][:first], strict=True)
-
-    def transitions_of(self, classes: Sequence[str]) -> tuple[Transition, ...]:
-        """Return the changes of class, the most frequent first."""
-        names = ["", *classes]
-        return tuple(Transition(names[a], names[b], n) for (a, b), n in self.transitions.most_common())
-
-    def examples(self, classes: Sequence[str], files: Sequence[str]) -> tuple[MovedObject, ...]:
-        """Return the objects whose probability changed most among those with another class."""
-        names = ["", *classes]
-        moved = [abs(float(np.nan_to_num(now["p"] - was["p"]))) for now, was in self.changed]
-        return tuple(
-            MovedObject(
-                file=files[now["file"]],
-                id=f"row {now['row']}",
-                was=names[was["class"]],
-                now=names[now["class"]],
-                moved=round(moved[k], 4),
-            )
-            for k in sorted(range(len(moved)), key=lambda k: -moved[k])[:20]
-            for now, was in [self.changed[k]]
-        )
+        a, b = a[flips], b[flips]
+        moved = np.abs(np.nan_to_num(a["p"] - b["p"]).astype(float))
+        for k in np.argsort(-moved, kind="stable")[:MOST_EXAMPLES].tolist():
+            numbers = (a["file"][k], a["row"][k], b["class"][k], a["class"][k])
+            self.examples.append((*map(int, numbers), round(float(moved[k]), 4)))  # type: ignore[arg-type]
+        self.examples = sorted(self.examples, key=lambda one: -one[-1])[:MOST_EXAMPLES]
 
 
 def report_repeated(ledger: Ledger, files: Sequence[str], findings: Findings, name: str) -> None:
@@ -220,7 +234,6 @@ def report_other_rows(
     ledger: Ledger, other: Ledger, files: Sequence[str], others: Sequence[str], findings: Findings, name: str
 ) -> None:
     """Report identifiers that one of two ledgers lacks; `other` has what should be there."""
-    findings.ran(name, f"{other.n:,} identifiers are the same")
     alone: dict[tuple[bool, int], list[int]] = {}
     for here, there in zip(ledger.buckets(), other.buckets(), strict=True):
         for rows, of, lost in ((there, here, True), (here, there, False)):
@@ -267,7 +280,7 @@ def outlying(values: Floats, errors: Floats, *, tests: int, floor: float) -> Arr
     The scatter is the errors' and that of the groups; `tests` is how many groups are looked at in all.
     """
     centre = float(np.median(values)) if len(values) >= 4 else 0.0
-    scatter = 1.4826 * float(np.median(np.abs(values - centre))) if len(values) >= 4 else 0.0
+    scatter = SIGMA * float(np.median(np.abs(values - centre))) if len(values) >= 4 else 0.0
     away = np.abs(values - centre)
     return (away > -ndtri(ALARMS / (2 * max(1, tests))) * np.hypot(errors, scatter)) & (away > floor)
 
@@ -355,7 +368,7 @@ class Comparison:
         share = max(0.0, float(net.mean()))
         self.findings.graded(check, f"{share:.1%} {lost}", "", name, share, (0.02, 0.1), self.source)
         for what, codes in groups.items():
-            values, _, n, labels = _by_group(net, codes, np.mean)
+            values, n, labels = _group_means(net, codes)
             errors, middle = np.sqrt(np.maximum(np.abs(values), 1 / n) / n), _middle(values)
             far = outlying(values, errors, tests=tests, floor=0.05) & (values > middle)
             for g in np.flatnonzero(far).tolist():
@@ -379,18 +392,18 @@ class Comparison:
         low, high = np.quantile(b, [0.25, 0.75])
         scale = (high - low) / 1.349 or float(b.std()) or max(abs(float(b[0])), 1.0)
         moved = (a - b) / scale
-        middle, spread = float(np.median(moved)), _spread(moved)
+        middle = float(np.median(moved))
+        spread = SIGMA * float(np.median(np.abs(moved - middle)))
         said = f"'{name}' moved by {middle:+.2f} spreads: its median is {np.median(a):.4g}, was {np.median(b):.4g}"
         told = self.findings.graded("values", said, "", name, middle, (0.1, 0.5), self.source)
         said = f"'{name}' of the same objects differs by {spread:.2f} of its spread, up and down"
         if told or self.findings.graded("values", said, "", name, spread, (0.3, 0.6), self.source):
             return
         for what, codes in groups.items():
-            values, errors, n, labels = _by_group(moved, codes, np.median)
+            values, widths, errors, n, labels = _group_medians(moved, codes)
             for g in np.flatnonzero(outlying(values, 1.253 * errors, tests=tests, floor=0.15)).tolist():
                 said = f"'{name}' of {n[g]:,.0f} objects moved by {values[g]:+.2f} spreads, elsewhere {middle:+.2f}"
                 self._stop("values", said, what, labels[g], name, values[g], 0.15)
-            widths, _, n, labels = _by_group(moved, codes, _spread)
             wide = outlying(widths, widths / np.sqrt(n), tests=tests, floor=0.4) & (widths > spread)
             for g in np.flatnonzero(wide).tolist():
                 said = f"'{name}' of {n[g]:,.0f} objects differs by {widths[g]:.2f} spreads, elsewhere {spread:.2f}"
@@ -406,11 +419,11 @@ class Comparison:
             if len(before) < 50:
                 continue
             ends, known = np.quantile(before, [0.02, 0.98]), np.isfinite(values)
-            medians, _, n, labels = _by_group(values[known], codes[known], np.median)
+            medians, _, _, n, labels = _group_medians(values[known], codes[known])
             for g in np.flatnonzero(((medians < ends[0]) | (medians > ends[1])) & (n >= 20)).tolist():
                 said = f"the median of '{name}' of {n[g]:,.0f} new objects is {medians[g]:.4g}, beyond 96 % of before"
                 self._stop(check, said, "file", labels[g], name, medians[g], ends[int(medians[g] > ends[1])])
-            shares, _, n, labels = _by_group((~known).astype(float), codes, np.mean)
+            shares, n, labels = _group_means((~known).astype(float), codes)
             earlier = 1 - len(before) / max(1, len(old[name]))
             for g in np.flatnonzero((shares > 0.95) & (n >= 20) & (earlier < 0.5)).tolist():
                 said = f"{shares[g]:.0%} of the values of '{name}' of new objects are missing, before {earlier:.0%}"
@@ -451,18 +464,33 @@ def _middle(values: Floats) -> float:
     return float(np.median(values)) if len(values) else 0.0
 
 
-def _spread(values: Floats) -> float:
-    return 1.4826 * float(np.median(np.abs(values - np.median(values))))
+def _group_means(values: Floats, codes: Array) -> tuple[Floats, Floats, list[int]]:
+    """Return the mean (G,) of each group of ten or more, the numbers of values, and the groups' codes."""
+    inside = codes >= 0
+    n = np.bincount(codes[inside])
+    labels = np.flatnonzero(n >= LEAST_IN_GROUP)
+    sums = np.bincount(codes[inside], weights=values[inside], minlength=len(n))
+    return sums[labels] / n[labels], n[labels].astype(float), labels.tolist()
 
 
-def _by_group(
-    values: Floats, codes: Array, statistic: Callable[[Floats], Any]
-) -> tuple[Floats, Floats, Floats, list[int]]:
-    """Return a statistic (G,) of each group of ten or more, its error, the numbers of values, and the groups' codes."""
-    order = np.argsort(codes, kind="stable")
-    labels, first, n = np.unique(codes[order], return_index=True, return_counts=True)
-    parts = np.split(values[order], first[1:])
-    kept = [k for k in range(len(labels)) if n[k] >= 10 and labels[k] >= 0]
-    found = np.array([float(statistic(parts[k])) for k in kept])
-    errors = np.array([float(parts[k].std()) / np.sqrt(n[k]) for k in kept])
-    return found, errors, n[kept].astype(float), [int(labels[k]) for k in kept]
+def _group_medians(values: Floats, codes: Array) -> tuple[Floats, Floats, Floats, Floats, list[int]]:
+    """Return the median (G,) of each group of ten or more, its spread, the mean's error, numbers, and codes."""
+    n = np.bincount(codes + 1)[1:]  # a code below 0 is of no group
+    kept = (codes >= 0) & (n[codes] >= LEAST_IN_GROUP)
+    labels, group, n = np.unique(codes[kept], return_inverse=True, return_counts=True)
+    values, first = values[kept], np.cumsum(n) - n
+
+    def medians(x: Floats) -> Floats:
+        ordered = x[np.lexsort((x, group))]
+        return np.asarray((ordered[first + (n - 1) // 2] + ordered[first + n // 2]) / 2)
+
+    middle = medians(values)
+    spread = SIGMA * medians(np.abs(values - middle[group]))
+    mean = np.bincount(group, weights=values, minlength=len(n)) / n
+    squares = np.bincount(group, weights=(values - mean[group]) ** 2, minlength=len(n))
+    return middle, spread, np.sqrt(squares) / n, n.astype(float), labels.tolist()
+
+
+def floats(column: pa.Array) -> NDArray[np.float64]:
+    """Return numbers (n,) in double precision, NaN where they are missing."""
+    return np.ma.filled(np.ma.asanyarray(column_values(column)).astype(np.float64), np.nan)

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
-from catalogs.arrays.texts import hashed
+from catalogs.arrays.texts import hashed, hashed_strings
 from catalogs.arrays.values import column_values
 from catalogs.formats import TableChoice
 from flows.errors import UsageError
@@ -46,7 +47,7 @@ class Truth:
         hashes, labels = [], []
         for batch in catalog.batches([names[id_column.casefold()], label]):
             hashes.append(identifiers(batch.column(0)))
-            text = pc.utf8_rtrim(batch.column(1).cast(pa.string()).fill_null(""), characters=" ")
+            text = pc.ascii_rtrim(batch.column(1).cast(pa.string()).fill_null(""), characters=" ")
             numbers = pc.index_in(text, pa.array(["", *classes], pa.string())).fill_null(0)
             labels.append(np.asarray(numbers, np.int16))
         codes = np.concatenate([np.empty(0, np.int16), *labels])
@@ -119,6 +120,8 @@ def _interval(right: float, of: float) -> tuple[float, float]:
 
 def identifiers(column: pa.Array) -> Array:
     """Return the hashes (n,) of identifiers, the same whatever the width of the numbers; padding does not count."""
+    if pt.is_string(column.type) or pt.is_large_string(column.type):
+        return hashed_strings(pc.ascii_rtrim(column.fill_null(""), characters=" \0"))
     values = column_values(column)
     if values.dtype.kind in "iub" and not np.ma.isMaskedArray(values):
         return hashed(values.astype(np.int64))

@@ -33,6 +33,7 @@ from catalogs.profile.split import healpix_pixels
 from flows.classification.scoring import Scorer
 from flows.release import _differences as differences
 from flows.release._contract import (
+    DATA,
     Check,
     ColumnProfile,
     Contract,
@@ -43,6 +44,7 @@ from flows.release._contract import (
     check_columns,
     check_edits,
 )
+from flows.release._differences import floats
 from flows.release._metadata import check_files, check_metadata, check_summaries
 from flows.release._truth import Truth, identifiers
 from flows.release.replay import Replayed, negative_controls
@@ -51,7 +53,7 @@ from flows.runs.counts import MovedObject, Transition
 from flows.runs.manifest import MANIFEST
 from flows.runs.outputs import Output, file_sha256
 
-__all__ = ["CELL_ORDER", "Checked", "check_release", "check_table", "differing", "map_identifiers"]
+__all__ = ["CELL_ORDER", "Checked", "check_release", "check_table", "differing"]
 
 Array = np.ndarray[Any, Any]
 
@@ -63,6 +65,7 @@ CELL_ORDER = 3
 """Order of the HEALPix cells in which values are compared: 7.3 degrees."""
 TIGHT = 1e-5
 """Difference of sums of probabilities in single precision that counts as rounding."""
+NOT_SCORED = -2
 CONTROL_BATCHES = 8
 """Batches of which rows are kept for negative controls."""
 MADE_ON_EVERY_ROW = {
@@ -136,8 +139,11 @@ def check_release(
     companions: Sequence[Path] = (),
     seed: int = 0,
     truth: Truth | None = None,
-) -> tuple[Checked, Profile]:
-    """Check a release against its contract, its inputs, its model and the last release; return checks and profile."""
+) -> tuple[Checked, Profile, Mapping[str, str]]:
+    """Check a release against its contract, its inputs, its model and the last release.
+
+    Return the checks, what the release holds, and the SHA-256 of the files that were read.
+    """
     findings = Findings()
     version = None if last is None else last.version
     check_edits(contract, promised, findings)
@@ -154,11 +160,11 @@ def check_release(
         for path in companions:
             work.companion(path)
         check_summaries(opened, work.by_file, contract.classes, findings)
-        found = work.compare()
-        causes = {} if found is None else work.causes(found)
+        found, causes = work.compare()
         controls = work.controls()
     if last is not None:
         differences.report_shares(profile, last.profile(), findings, f"release {version}")
+    names = ("", *contract.classes)
     checked = Checked(
         name=name,
         version=opened.version,
@@ -168,14 +174,23 @@ def check_release(
         last=version,
         compared=found.compared if found else 0,
         class_changed=found.class_changed if found else 0,
-        transitions=found.transitions_of(contract.classes) if found else (),
+        transitions=tuple(
+            Transition(names[was], names[now], n) for (was, now), n in found.transitions.most_common()
+        )
+        if found
+        else (),
         attributed=causes,
-        examples=found.examples(contract.classes, work.files) if found else (),
+        examples=tuple(
+            MovedObject(
+                file=work.files[file], id=f"row {row}", was=names[was], now=names[now], moved=moved
+            )
+            for file, row, was, now, moved in (found.examples if found else ())
+        ),
         controls=controls,
         truth={} if truth is None else truth.report(contract.classes, opened.model, findings, version),
         checks=findings.checks(),
     )
-    return checked, profile
+    return checked, profile, work.sums
 
 
 class _Pass:
@@ -195,13 +210,18 @@ class _Pass:
         self.findings, self.truth, self.seed = findings, truth, seed
         self.files = [o.name for o in opened.manifest.outputs]
         self.n_replayed = 0
+        self.sums: dict[str, str] = {}
         self.scorer = Scorer.of(opened.model, opened.settings)
         self.old_scorer = None if last is None else Scorer.of(last.model, last.settings)
         self.quota = None
         if opened.n_rows > REPLAY_ROWS:
             self.quota = max(LEAST_A_FILE, REPLAY_ROWS // len(self.files))
-        self.ledger, self.inputs = (differences.Ledger(scratch, name) for name in ("release", "inputs"))
+        self.ledger = differences.Ledger(scratch, "release")
+        # Identifiers of the batches in which they are not, row by row, those of the input.
+        self.other, self.inputs = (differences.Ledger(scratch, name) for name in ("other", "inputs"))
         self.inputs_known = True
+        scorers = filter(None, (self.scorer, self.old_scorer))
+        self.read = tuple(dict.fromkeys(name for one in scorers for name in one.reader.read))
         self.columns: dict[str, _Counted] = {}
         self.by_file: dict[str, Counter[str]] = {}
         self.cells: dict[int, Counter[str]] = {}
@@ -224,12 +244,14 @@ class _Pass:
         if not path.is_file():
             findings.stop("partitions", "a file of the manifest is not here", output.name)
             return
-        sha256 = file_sha256(path)
+        sha256 = self.sums[f"{DATA}/{output.name}"] = file_sha256(path)
         if sha256 != output.sha256:
             said = f"other bytes than were written (sha256 {sha256[:12]}, written {output.sha256[:12]})"
             findings.stop("checksums", said, output.name)
         try:
-            catalog, wrong = verified(annotated_table(contract.prefix).open(path), "warn")
+            catalog = annotated_table(contract.prefix).open(path)
+            # The checksums of Parquet's pages are verified as they are read.
+            catalog, wrong = (catalog, ()) if catalog.format == "parquet" else verified(catalog, "warn")
         except CatalogError as error:
             findings.stop("checksums", f"the file cannot be read: {error}", output.name)
             return
@@ -271,17 +293,16 @@ class _Pass:
         if source is not None and source.n_rows != n_rows:
             said = f"{n_rows:,} rows, its input has {source.n_rows:,}"
             self.findings.stop("rows", said, name, "", n_rows, source.n_rows, "the input")
-        scorer = self._scorer_on(catalog, source, output)
-        rows = _RowChecks(self, number, name, scorer)
+        scorer, of = self._scorer_on(catalog, source, output)
+        rows = _RowChecks(self, number, name, scorer, of)
         if scorer is not None:
             other = self._other_on(catalog, scorer)
             rows.replayed = Replayed(scorer, (self.seed, number), self.quota, other=other)
         for batch, original in self._beside(catalog, source, rows):
+            held = batch if of is catalog else original
             read = None
-            if scorer is not None:
-                needed = list(scorer.reader.read)
-                held = batch if set(needed) <= set(batch.schema.names) else original
-                read = None if held is None else held.select(needed)
+            if scorer is not None and held is not None:
+                read = held.select([column for column in self.read if column in held.schema.names])
             rows.add(batch, read, batch.num_rows / n_rows)
             rows.start += batch.num_rows
         rows.report()
@@ -301,34 +322,40 @@ class _Pass:
         shared: list[str] = []
         if source is not None and source.n_rows == catalog.n_rows:
             shared = [column for column in catalog.names if column in source.names and column not in new]
-            read = () if rows.scorer is None else rows.scorer.reader.read
-            further = [column for column in read if column not in catalog.names]
+            further = [
+                column for column in self.read if column in source.names and column not in catalog.names
+            ]
             beside = chain(source.batches([*shared, *further], BATCH_ROWS), repeat(None))
         if source is not None and self.inputs_known and id_ is not None and id_ not in shared:
-            self.inputs.add_identifiers(map_identifiers(source, id_), rows.number)
+            self.inputs.add_identifiers(source, id_, rows.number)
         for batch, original in zip(catalog.batches(catalog.names, BATCH_ROWS), beside, strict=False):
             if original is not None:
                 for column in shared:
                     wrong = differing(batch.column(column), original.column(column))
                     rows.fault("input columns", column, "values are not those of the input", wrong)
-                if id_ in shared:
-                    self.inputs.add(rows.number, rows.start, {"hash": identifiers(original.column(id_))})
+                    if column == id_ and wrong.any():
+                        self.inputs.add(rows.number, rows.start, {"hash": identifiers(original.column(id_))})
+                        self.other.add(rows.number, rows.start, {"hash": identifiers(batch.column(id_))})
+            if id_ in batch.schema.names and (original is None or id_ not in shared):
+                self.other.add(rows.number, rows.start, {"hash": identifiers(batch.column(id_))})
             yield batch, original
 
-    def _scorer_on(self, catalog: Catalog, source: Catalog | None, output: Output) -> Scorer | None:
-        """Return the scorer for a file, or for its input where a slim copy lacks what the model reads."""
+    def _scorer_on(
+        self, catalog: Catalog, source: Catalog | None, output: Output
+    ) -> tuple[Scorer | None, Catalog]:
+        """Return the scorer for a file, or for its input where a slim copy lacks what is read; and that catalogue."""
         scorer = self.scorer
         if output.summary.low_confidence is not None:
             scorer = scorer.with_low_confidence(output.summary.low_confidence)
         for one in (catalog, source):
             if one is not None and set(scorer.reader.read) <= set(one.names):
                 try:
-                    return scorer.on(one)
+                    return scorer.on(one), one
                 except CatalogError as error:
                     self.findings.stop("units", f"the model cannot read the file: {error}", output.name)
-                    return None
+                    return None, one
         self.findings.look("replay", "the columns that the model reads are not here", output.name)
-        return None
+        return None, catalog
 
     def _other_on(self, catalog: Catalog, scorer: Scorer) -> Scorer | None:
         """Return the last release's scorer on a file, where it is of another model and reads no further columns."""
@@ -367,8 +394,9 @@ class _Pass:
         differences.report_repeated(self.ledger, self.files, self.findings, "identifiers")
         if self.inputs_known:
             what = "identifiers of the inputs"
+            self.findings.ran(what, f"{self.ledger.n:,} identifiers are the same")
             differences.report_other_rows(
-                self.ledger, self.inputs, self.files, self.files, self.findings, what
+                self.other, self.inputs, self.files, self.files, self.findings, what
             )
 
     def companion(self, path: Path) -> None:
@@ -379,16 +407,17 @@ class _Pass:
             self.findings.stop(what, f"no column '{column}' names its objects", name)
             return
         ledger = differences.Ledger(self.scratch, what)
-        ledger.add_identifiers(map_identifiers(catalog, column), 0)
+        ledger.add_identifiers(catalog, column, 0)
+        self.findings.ran(what, f"{ledger.n:,} identifiers are the same, each once")
         differences.report_repeated(ledger, [name], self.findings, what)
         differences.report_other_rows(ledger, self.ledger, [name], self.files, self.findings, what)
 
-    def compare(self) -> differences.Matched | None:
-        """Compare with the last release; None where there is none, or no identifier to compare by."""
+    def compare(self) -> tuple[differences.Matched | None, Mapping[str, int]]:
+        """Compare with the last release; return what was found, None without one or an identifier, and the causes."""
         last, contract, findings = self.last, self.contract, self.findings
         if last is None or contract.id is None:
             findings.ran("objects", "there is no release to compare with, or no identifier to compare by")
-            return None
+            return None, {}
         ledger = differences.Ledger(self.scratch, "last")
         sample = differences.Sample(self.numbers, step=int(self.sample.step))
         old_files = [o.name for o in last.manifest.outputs]
@@ -402,7 +431,7 @@ class _Pass:
         new, old = self.sample.columns(), sample.columns()
         comparison.same_objects(new, old, self.numbers)
         comparison.new_objects(new, old, self.numbers)
-        return found
+        return found, self._causes(new, old, sample)
 
     def _read_last(
         self, number: int, last: Opened, name: str, ledger: differences.Ledger, sample: differences.Sample
@@ -413,48 +442,40 @@ class _Pass:
         positions = (place.ra, place.dec) if place else (self.contract.ra, self.contract.dec)
         if self.contract.id not in catalog.names:
             return
-        wanted = (
-            *(self.contract.id, *positions),
-            *(f"{prefix}class", f"{prefix}flags", f"{prefix}p_max"),
-            *self.numbers,
-        )
-        at = 0
+        ours = (f"{prefix}class", f"{prefix}flags", f"{prefix}p_max")
+        wanted = (self.contract.id, *positions, *ours, *self.numbers, *self.read)
+        read, at = [column for column in self.read if column in catalog.names], 0
         for batch in catalog.batches([n for n in dict.fromkeys(wanted) if n in catalog.names]):
             rows = ledger_rows(batch, self.contract, prefix, positions)
             ledger.add(number, at, rows)
-            add_to_sample(sample, batch, rows, number)
+            sample.add(batch, rows, number, batch.select(read), catalog)
             if self.truth is not None:
                 self.truth.add("before", rows["hash"], rows["class"], rows["p"])
             at += batch.num_rows
 
-    def causes(self, found: differences.Matched) -> Mapping[str, int]:
-        """Return what changed the classes of objects: features, model, priors, code, or several together.
+    def _causes(
+        self, new: Mapping[str, Array], old: Mapping[str, Array], sample: differences.Sample
+    ) -> Mapping[str, int]:
+        """Return what changed the classes of objects of the sample: features, model, priors, code, or several.
 
         Old features are scored with the new model, and new features with the old one.
         """
-        causes: Counter[str] = Counter()
         if self.last is None or self.old_scorer is None:
             return {}
-        new_rows = scored(self.opened, (self.scorer, self.old_scorer), [new for new, _ in found.changed])
-        old_rows = scored(self.last, (self.old_scorer, self.scorer), [old for _, old in found.changed])
+        _, i, j = np.intersect1d(new["hash"], old["hash"], return_indices=True)
+        differ = np.flatnonzero(new["class"][i] != old["class"][j])[: differences.MOST_CHANGED]
+        i, j, classes = i[differ], j[differ], self.contract.classes
+        now, by_old = given_classes(self.sample, new, i, (self.scorer, self.old_scorer), classes)
+        was, by_new = given_classes(sample, old, j, (self.old_scorer, self.scorer), classes)
         same_model = self.opened.model.id == self.last.model.id
-        for a, b in found.changed:
-            new, old = (
-                rows.get((int(x["file"]), int(x["row"]))) for rows, x in ((new_rows, a), (old_rows, b))
-            )
-            if new is None or old is None:
-                causes["not known: a release lacks what the model reads"] += 1
-                continue
-            (now, by_old), (was, by_new) = new, old
-            if was != b["class"]:
-                causes["code"] += 1
-            elif by_new == was and by_old == now:
-                causes["features"] += 1
-            elif by_new == now and by_old == was:
-                causes["priors" if same_model else "model"] += 1
-            else:
-                causes["features and model together"] += 1
-        return dict(causes)
+        kinds = {
+            "not known: a release lacks what the model reads": np.minimum(now, was) == NOT_SCORED,
+            "code": was != old["class"][j],
+            "features": (by_new == was) & (by_old == now),
+            "priors" if same_model else "model": (by_new == now) & (by_old == was),
+        }
+        found = np.select([*kinds.values()], [*kinds], "features and model together")
+        return dict(Counter(found.tolist()))
 
     def controls(self) -> Mapping[str, float]:
         """Score rows that must not get a confident class."""
@@ -468,8 +489,8 @@ class _Pass:
 class _RowChecks:
     """The checks of each row of a file, and its counts."""
 
-    def __init__(self, work: _Pass, number: int, name: str, scorer: Scorer | None) -> None:
-        self.work, self.number, self.name, self.scorer = work, number, name, scorer
+    def __init__(self, work: _Pass, number: int, name: str, scorer: Scorer | None, catalog: Catalog) -> None:
+        self.work, self.number, self.name, self.scorer, self.catalog = work, number, name, scorer, catalog
         self.replayed: Replayed | None = None
         self.counts: Counter[str] = Counter()
         self.expected = np.zeros(len(work.contract.classes))
@@ -497,7 +518,8 @@ class _RowChecks:
         rows = ledger_rows(batch, contract, contract.prefix, (contract.ra, contract.dec))
         if contract.id in names:
             work.ledger.add(self.number, self.start, rows)
-            add_to_sample(work.sample, batch, rows, self.number)
+            inputs = batch.select([]) if read is None else read
+            work.sample.add(batch, rows, self.number, inputs, self.catalog)
             column = batch.column(contract.id)
             blank = pc.equal(pc.binary_length(column), 0) if is_text(column.type) else column.is_null()
             gone = np.asarray(pc.fill_null(blank, True))  # noqa: FBT003  Arrow's own argument
@@ -650,16 +672,6 @@ class _Counted:
         return ColumnProfile(n=self.n, missing=self.missing, minimum=ends[0], maximum=ends[1])
 
 
-def floats(column: pa.Array) -> NDArray[np.float64]:
-    """Return numbers (n,) in double precision, NaN where they are missing."""
-    return np.ma.filled(np.ma.asanyarray(column_values(column)).astype(np.float64), np.nan)
-
-
-def map_identifiers(catalog: Catalog, column: str) -> Iterator[Array]:
-    """Yield the hashes of a catalogue's identifiers, batch by batch."""
-    return (identifiers(batch.column(column)) for batch in catalog.batches([column]))
-
-
 def differing(copy: pa.Array, source: pa.Array) -> NDArray[np.bool_]:
     """Return which rows (n,) of two columns differ, in any bit of a value or in what is null."""
     everywhere = np.ones(len(copy), bool)
@@ -670,31 +682,21 @@ def differing(copy: pa.Array, source: pa.Array) -> NDArray[np.bool_]:
             source = source.cast(copy.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return everywhere
-    gone = np.asarray(copy.is_null()) != np.asarray(source.is_null())
-    if pt.is_floating(copy.type):
-        a, b = (np.ascontiguousarray(x.fill_null(0.0).to_numpy(zero_copy_only=False)) for x in (copy, source))
-        bits = f"u{a.dtype.itemsize}"
-        return np.asarray((a.view(bits) != b.view(bits)) | gone)
-    if copy.equals(source):
+    if pt.is_floating(copy.type):  # NaN too must have the same bits
+        a, b = (
+            np.ascontiguousarray((x.fill_null(0.0) if x.null_count else x).to_numpy()) for x in (copy, source)
+        )
+        wrong = a.view(f"u{a.dtype.itemsize}") != b.view(f"u{b.dtype.itemsize}")
+    elif copy.equals(source):
         return ~everywhere
-    if pt.is_nested(copy.type):
+    elif pt.is_nested(copy.type):
         pairs = zip(copy.to_pylist(), source.to_pylist(), strict=True)
         return np.array([repr(x) != repr(y) for x, y in pairs])
-    return np.asarray(pc.fill_null(pc.not_equal(copy, source), False)) | gone  # noqa: FBT003  Arrow's own argument
-
-
-def add_to_sample(
-    sample: differences.Sample, batch: pa.RecordBatch, rows: Mapping[str, Array], number: int
-) -> None:
-    """Add the rows of a batch that belong to the sample."""
-    chosen = np.flatnonzero(rows["hash"] % sample.step == 0)
-    picked = {}
-    for name in sample.names:
-        known = name in batch.schema.names
-        values = floats(batch.column(name).take(pa.array(chosen))) if known else np.full(len(chosen), np.nan)
-        picked[name] = np.where(np.isfinite(values), values, np.nan)
-    kept = {"hash": rows["hash"][chosen], "file": np.full(len(chosen), number), "cell": rows["cell"][chosen]}
-    sample.add(**kept, **picked)
+    else:
+        wrong = np.asarray(pc.fill_null(pc.not_equal(copy, source), False))  # noqa: FBT003  Arrow's own argument
+    if copy.null_count or source.null_count:
+        wrong = wrong | (np.asarray(copy.is_null()) != np.asarray(source.is_null()))
+    return np.asarray(wrong)
 
 
 def ledger_rows(
@@ -708,7 +710,7 @@ def ledger_rows(
         number = name in names and (pt.is_floating(t := batch.column(name).type) or pt.is_integer(t))
         values = floats(batch.column(name)) if number else np.zeros(n)
         rows[key] = np.degrees(values) if contract.position_unit == "rad" else values
-    text = pc.utf8_rtrim(batch.column(f"{prefix}class").cast(pa.string()).fill_null(""), characters=" ")
+    text = pc.ascii_rtrim(batch.column(f"{prefix}class").cast(pa.string()).fill_null(""), characters=" ")
     codes = pc.index_in(text, pa.array(["", *contract.classes], pa.string())).fill_null(-1)
     rows["class"] = np.asarray(codes, np.int16)
     rows["flags"] = np.nan_to_num(floats(batch.column(f"{prefix}flags"))).astype(np.int32)
@@ -720,33 +722,22 @@ def ledger_rows(
     return rows
 
 
-def scored(
-    opened: Opened, scorers: tuple[Scorer, Scorer], rows: Sequence[np.void]
-) -> dict[tuple[int, int], tuple[int, int]]:
-    """Return the classes, by number, that two scorers give to rows of a release, by file and row."""
-    found: dict[tuple[int, int], tuple[int, int]] = {}
-    for file in sorted({int(row["file"]) for row in rows}):
-        wanted = np.sort([int(row["row"]) for row in rows if row["file"] == file])
-        path = opened.data / opened.manifest.outputs[file].name
-        with suppress(CatalogError):  # a release that lacks a column: its objects count as not known
-            catalog = annotated_table(opened.manifest.prefix or "blr_").open(path)
-            here = [scorer.on(catalog) for scorer in scorers]
-            start = 0
-            for batch in catalog.batches(
-                list(dict.fromkeys(name for scorer in here for name in scorer.reader.read))
-            ):
-                places = wanted[(wanted >= start) & (wanted < start + batch.num_rows)] - start
-                if len(places):
-                    part = batch.take(pa.array(places))
-                    codes = [class_numbers(scorer, part) for scorer in here]
-                    for row, now, other in zip(places.tolist(), *codes, strict=True):
-                        found[file, start + row] = (now, other)
-                start += batch.num_rows
-    return found
-
-
-def class_numbers(scorer: Scorer, batch: pa.RecordBatch) -> list[int]:
-    """Return the classes (n,) of rows, 0 for none and then in the order of the model's classes."""
-    names = ["", *scorer.model.classes]
-    classes = scorer(batch.select(list(scorer.reader.read)))[f"{scorer.prefix}class"]
-    return [names.index(str(name)) for name in classes]
+def given_classes(
+    sample: differences.Sample,
+    columns: Mapping[str, Array],
+    rows: Array,
+    scorers: tuple[Scorer, Scorer],
+    classes: Sequence[str],
+) -> tuple[Array, Array]:
+    """Return the classes (n,) that two scorers give to rows of a sample, by number; of neither where one cannot."""
+    found = np.full((2, len(rows)), NOT_SCORED)
+    number = {name: k for k, name in enumerate(("", *classes))}
+    parts = columns["part"][rows]
+    for part in np.unique(parts).tolist():
+        mine = np.flatnonzero(parts == part)
+        read = sample.read[part].take(pa.array(columns["at"][rows[mine]]))
+        with suppress(CatalogError):  # a release that lacks a column
+            here = [scorer.on(sample.catalogs[part]) for scorer in scorers]
+            given = [one(read)[f"{one.prefix}class"].tolist() for one in here]
+            found[:, mine] = [[number.get(name, -1) for name in names] for names in given]
+    return found[0], found[1]

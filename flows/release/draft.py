@@ -36,7 +36,7 @@ from flows.release._contract import (
     derived_contract,
 )
 from flows.release._truth import identifiers
-from flows.release.check import Checked, differing, map_identifiers
+from flows.release.check import Checked, differing
 from flows.release.record import (
     COMPANIONS,
     RECORD,
@@ -251,7 +251,7 @@ def patch(request: PatchRequest) -> ReleaseState:
         )
         none = dict.fromkeys(opened.model.classes, 0)
         profile = Profile(n_rows=n, columns={}, files={PATCH: {"rows": n}}, classes=none, flags={})
-        write_checks(opened, contract, checked, profile, base)
+        write_checks(opened, contract, checked, profile, base, {})
     said = f"{n:,} rows change in {len(columns) - 1} columns: {names}"
     remarks = (said, f"{changed:,} objects have another class")
     return series.state(version, "drafted", folder, latest=log.latest, remarks=remarks)
@@ -264,7 +264,8 @@ def _listed(path: Path, column: str) -> Array:
         raise UsageError(
             f"--rows: got {path} without the column '{column}', expected the identifiers of rows"
         )
-    return np.concatenate([np.empty(0, np.uint64), *map_identifiers(catalog, column)])
+    hashes = [identifiers(batch.column(column)) for batch in catalog.batches([column])]
+    return np.concatenate([np.empty(0, np.uint64), *hashes])
 
 
 def _changed(

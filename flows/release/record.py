@@ -349,13 +349,16 @@ def release_files(folder: Path) -> list[Path]:
     return found
 
 
-def sums_of(folder: Path, *, only: tuple[str, ...] = ("",)) -> dict[str, str]:
+def sums_of(
+    folder: Path, *, only: tuple[str, ...] = ("",), known: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Return the hashes of a release's files by their paths, without those that list or sign the others.
 
-    `only` has the beginnings of the paths that are asked for.
+    `only` has the beginnings of the paths that are asked for; those of `known` files are not computed again.
     """
-    paths = {path.relative_to(folder).as_posix(): path for path in release_files(folder)}
-    return {n: file_sha256(path) for n, path in paths.items() if n not in NOT_SUMMED and n.startswith(only)}
+    names = {path.relative_to(folder).as_posix() for path in release_files(folder)} - NOT_SUMMED
+    known = known or {}
+    return {n: known.get(n) or file_sha256(folder / n) for n in sorted(names) if n.startswith(only)}
 
 
 def sums_text(sums: Mapping[str, str]) -> str:
@@ -409,7 +412,7 @@ def check(request: requests.ReleaseRequest) -> Checked:
         if request.truth is not None:
             path = check_inside(request.truth, key="--truth")
             truth = Truth.read(path, contract.id or "", request.truth_column, contract.classes)
-        checked, profile = check_release(
+        checked, profile, sums = check_release(
             opened,
             contract,
             last,
@@ -419,20 +422,29 @@ def check(request: requests.ReleaseRequest) -> Checked:
             seed=request.seed,
             truth=truth,
         )
-        return write_checks(opened, contract, checked, profile, last)
+        return write_checks(opened, contract, checked, profile, last, sums)
 
 
 def write_checks(
-    opened: Opened, contract: Contract, checked: Checked, profile: Profile, last: Opened | None
+    opened: Opened,
+    contract: Contract,
+    checked: Checked,
+    profile: Profile,
+    last: Opened | None,
+    sums: Mapping[str, str],
 ) -> Checked:
-    """Write the checks, with the digest of what they are about, the documents, and at last the list of hashes."""
+    """Write the checks, with the digest of what they are about, the documents, and at last the list of hashes.
+
+    `sums` has the hashes of files as they were checked.
+    """
     folder = opened.folder
-    content = sums_text(sums_of(folder, only=CONTENT)).encode()
-    checked = replace(checked, checked=utc_now(), digest=hashlib.sha256(content).hexdigest())
+    content = sums_of(folder, only=CONTENT, known=sums)
+    digest = hashlib.sha256(sums_text(content).encode()).hexdigest()
+    checked = replace(checked, checked=utc_now(), digest=digest)
     write_document(folder / PROFILE, profile)
     write_document(folder / CHECKS, checked)
     write_release_documents(opened, contract, checked, profile, last)
-    atomic_write_text(folder / SUMS, sums_text(sums_of(folder)))
+    atomic_write_text(folder / SUMS, sums_text(sums_of(folder, known=content)))
     return checked
 
 

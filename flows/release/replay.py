@@ -79,7 +79,7 @@ def mismatches(
         want, raw = np.asarray(computed[name]), published.column(name)
         size = 0.0  # of numbers that are exact or not, how many differ
         if is_text(raw.type):
-            text = pc.utf8_rtrim(raw.cast(pa.string()).fill_null(""), characters=" ")
+            text = pc.ascii_rtrim(raw.cast(pa.string()).fill_null(""), characters=" ")
             wrong = (text.to_numpy(zero_copy_only=False) != want) & ~tied
         elif name == f"{prefix}flags":
             # Which of two equal classes is first depends on rounding, and so do these flags.
