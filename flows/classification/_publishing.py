@@ -28,11 +28,9 @@ from flows.models.row_files import LabelledObjects
 from flows.orchestration.tables import status_table
 from flows.reports.catalogue_page import (
     ClassificationReport,
-    ClassifyingModel,
-    ReleaseTroubles,
     write_classification,
 )
-from flows.reports.data import Classification, FeatureComparison, Made, NotableObject, SkyMap
+from flows.reports.data import Classification, FeatureComparison, Made, NotableObject
 from flows.reports.report_table import class_words
 from flows.runs.counts import (
     AnnotatedFile,
@@ -82,14 +80,14 @@ def write_classification_report(
     doubtful = most_doubtful(one for of_file in counts for one in of_file.doubtful)
     report = ClassificationReport(
         found=classification_of(model, summary, counts, names=[o.name for o in manifest.outputs]),
-        model=ClassifyingModel(label=model.label, trust=model.trust, metrics=model.metrics),
+        model=model.label,
+        trust=model.trust,
+        metrics=model.metrics,
         objects=tuple(_notable(one) for one in doubtful),
         examples=class_examples(model, plan.work.specification, plan.work.model.folder, doubtful),
-        troubles=ReleaseTroubles(
-            quarantined={q.name: q.reason for q in manifest.quarantined},
-            deferred=release.deferred,
-            repeats=release.repeats,
-        ),
+        quarantined={q.name: q.reason for q in manifest.quarantined},
+        deferred=release.deferred,
+        repeats=release.repeats,
         files=status_table(folder_status(plan.out, manifest)),
         release=manifest.release,
         made=Made.now(),
@@ -104,20 +102,11 @@ def classification_of(
 ) -> Classification:
     """Return what a report shows of a folder; margins, which repeat rows, are among its `names`, not its `files`."""
     name = names[0] if len(names) == 1 else f"{len(names):,} files"
-    sky = total_sky([counts.sky for counts in files if counts.sky is not None])
     return replace(
         Classification.of(name, summary),
         drifted=tuple(drifted(summary.drift)),
         census=summary.census,
-        sky=None
-        if sky is None
-        else SkyMap(
-            order=sky.order,
-            pixels=sky.pixels,
-            n=sky.n,
-            flagged=sky.flagged,
-            assigned=tuple(zip(*sky.assigned, strict=True)),
-        ),
+        sky=total_sky([counts.sky for counts in files if counts.sky is not None]),
         features=_features(model, files),
         label_shares=dict(zip(model.classes, _shares(model.training.training_counts), strict=True)),
     )

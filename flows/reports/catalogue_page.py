@@ -6,7 +6,7 @@ The content of the report is stored beside it.  So a later census can be added w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -53,8 +53,6 @@ from flows.reports.report_table import ReportTable, class_words
 __all__ = [
     "REPORT",
     "ClassificationReport",
-    "ClassifyingModel",
-    "ReleaseTroubles",
     "classification_answers",
     "render_classification",
     "rewrite_census",
@@ -67,39 +65,38 @@ UNLIKE = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyingModel:
-    """What a report needs of the model that classified a catalogue."""
+class ClassificationReport:
+    """What the report of a classification shows: what was found, and how good the model NAME@VERSION is.
 
-    label: str
-    trust: TrustSummary
-    metrics: Metrics
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleaseTroubles:
-    """Files that could not be annotated, and files left for the next run, by name, each with the reason.
-
-    `repeats` are sentences on files that have objects in common.
+    `quarantined` are files that could not be annotated, and `deferred` those left for the next run, by name, each with
+    the reason.  `repeats` are sentences on files that have objects in common.  `units` has the expression and the unit
+    of each feature.  `files` are their states.
     """
 
-    quarantined: Mapping[str, str]
-    deferred: Mapping[str, str]
+    found: Classification
+    model: str
+    trust: TrustSummary
+    metrics: Metrics
+    made: Made
+    release: int
+    objects: tuple[NotableObject, ...] = ()
+    examples: tuple[ClassExample, ...] = ()
+    quarantined: Mapping[str, str] = field(default_factory=dict)
+    deferred: Mapping[str, str] = field(default_factory=dict)
     repeats: tuple[str, ...] = ()
+    units: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    files: ReportTable | None = None
 
 
-def classification_answers(
-    found: Classification,
-    model: ClassifyingModel,
-    objects: Sequence[NotableObject],
-    troubles: ReleaseTroubles,
-) -> tuple[Answer, ...]:
+def classification_answers(report: ClassificationReport) -> tuple[Answer, ...]:
     """Return whether to use the classes, four answers on that, the counts, what is odd, and what to look at."""
-    metrics = model.metrics
+    found, metrics = report.found, report.metrics
     most = max(found.label_shares.values(), default=0.0)
     four = (
-        computed_answer(model.trust),
-        calibrated_answer(metrics, model.trust),
-        known_finding(metrics, model.trust, f"{metrics.judged_by} objects", most),
+        computed_answer(report.trust),
+        calibrated_answer(metrics, report.trust),
+        known_finding(metrics, report.trust, f"{metrics.judged_by} objects", most),
         _holds(found),
     )
     good = "Yes: the probabilities are computed rightly, and these objects look like the labelled ones."
@@ -113,7 +110,7 @@ def classification_answers(
             short=f"{beyond.short}. For the others: {begun_small([rest])}.",
             level="bad",
         )
-    return (use, *four, _counts(found), _odd(found, troubles), _look(objects))
+    return (use, *four, _counts(found), _odd(report), _look(report.objects))
 
 
 def trusted_in_part(found: Classification) -> str:
@@ -171,28 +168,28 @@ def _summed_words(found: Classification) -> str:
     )
 
 
-def _odd(found: Classification, troubles: ReleaseTroubles) -> Answer:
+def _odd(report: ClassificationReport) -> Answer:
     files = [
         Finding(
             what=f"{name} could not be annotated: {plain_end(why)}",
             level="bad",
-            short=f"files that could not be annotated ({len(troubles.quarantined):,})",
+            short=f"files that could not be annotated ({len(report.quarantined):,})",
         )
-        for name, why in troubles.quarantined.items()
+        for name, why in report.quarantined.items()
     ]
     files += [
         Finding(
             what=f"{name} is left for the next run: {plain_end(why)}",
             level="care",
-            short=f"files left for the next run ({len(troubles.deferred):,})",
+            short=f"files left for the next run ({len(report.deferred):,})",
         )
-        for name, why in troubles.deferred.items()
+        for name, why in report.deferred.items()
     ]
     files += [
         Finding(what=plain_end(words), level="care", short="objects that are in two files")
-        for words in troubles.repeats
+        for words in report.repeats
     ]
-    odd = (*files, *strange_findings(found))
+    odd = (*files, *strange_findings(report.found))
     return Answer(
         question="What is new or odd?",
         short=odd_headline(odd, "Nothing: every file was annotated, and no object is odd."),
@@ -226,22 +223,6 @@ def _look(objects: Sequence[NotableObject]) -> Answer:
 
 REPORT: Final = "report.html"
 SHOWN: Final = "_report/shown.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClassificationReport:
-    """What the report of a classification shows; `units` has the expression and the unit of each feature."""
-
-    found: Classification
-    model: ClassifyingModel
-    objects: tuple[NotableObject, ...]
-    examples: tuple[ClassExample, ...]
-    troubles: ReleaseTroubles
-    release: int
-    made: Made
-    units: Mapping[str, tuple[str, str | None]]
-    provenance: Mapping[str, str]
-    files: ReportTable | None = None  # their states; reports of earlier versions have none
 
 
 def write_classification(report: ClassificationReport, folder: Path) -> None:
@@ -282,15 +263,13 @@ def rewrite_census(folder: Path, census: Census, of_sets: str | None = None) -> 
 def render_classification(report: ClassificationReport) -> str:
     """Return the report as HTML."""
     found, provenance = report.found, report.provenance
-    use, *four, counts, odd, look = classification_answers(
-        found, report.model, report.objects, report.troubles
-    )
+    use, *four, counts, odd, look = classification_answers(report)
     return render_page(
         Page(
             title=f"{found.catalogue}, release {report.release}",
-            version=report.model.label,
+            version=report.model,
             kind="classification report",
-            lead=f"{found.n_rows:,} objects, sorted into {', '.join(found.classes)} by {report.model.label}.",
+            lead=f"{found.n_rows:,} objects, sorted into {', '.join(found.classes)} by {report.model}.",
             made=made_words(report.made, provenance.get("blr")),
             use=use,
             four=four,

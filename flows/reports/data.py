@@ -19,7 +19,7 @@ from catalogs.files.atomic import atomic_path
 from flows.documents import read_document, write_document
 from flows.models.description import Metrics, ModelDescription
 from flows.models.listing import skill_words
-from flows.runs.counts import Counts
+from flows.runs.counts import Counts, SkyCounts
 
 __all__ = [
     "BoundaryPicture",
@@ -29,7 +29,6 @@ __all__ = [
     "NotableObject",
     "ReportNotes",
     "ReportParts",
-    "SkyMap",
     "StoredPictures",
     "TrainReport",
     "boundary_picture",
@@ -158,17 +157,6 @@ def _arrays(kind: type[Stored], path: Path) -> Stored | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SkyMap:
-    """Objects in nested HEALPix pixels (P,): all, those flagged for a look, and by assigned class (K, P)."""
-
-    order: int
-    pixels: tuple[int, ...]
-    n: tuple[int, ...]
-    flagged: tuple[int, ...]
-    assigned: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class FeatureComparison:
     """A feature in the training set and in the target: counts (B,) in the same bins, with B - 1 edges between them.
 
@@ -189,7 +177,7 @@ class Classification(Counts):
 
     catalogue: str
     drifted: tuple[str, ...] = ()  # features whose distribution is far from the training's
-    sky: SkyMap | None = None  # None where positions are not known
+    sky: SkyCounts | None = None  # None where positions are not known
     features: tuple[FeatureComparison, ...] = ()
     census: Census | None = None  # None where none was taken
     label_shares: Mapping[str, float] = field(default_factory=dict)  # of the classes among the model's labels

@@ -39,11 +39,11 @@ from flows.reports.data import (
     FeatureComparison,
     Made,
     NotableObject,
-    SkyMap,
     StoredPictures,
     TrainReport,
 )
 from flows.reports.report_table import ReportTable
+from flows.runs.counts import SkyCounts
 
 __all__ = [
     "AnswerPart",
@@ -314,7 +314,7 @@ def _census_shares(found: Classification) -> list[list[float]] | None:
     ]
 
 
-def _sky(sky: SkyMap) -> Picture:
+def _sky(sky: SkyCounts) -> Picture:
     share = np.asarray(sky.flagged) / np.maximum(sky.n, 1)
     axes = plot_sky(
         new_axes(**TOP),

@@ -16,13 +16,14 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from flows.reports.catalogue_page import ClassificationReport, ReleaseTroubles, render_classification
-from flows.reports.data import FeatureComparison, Made, NotableObject, SkyMap, StoredPictures
+from flows.reports.catalogue_page import render_classification
+from flows.reports.data import FeatureComparison, NotableObject, StoredPictures
 from flows.reports.explanation import ClassExample, FeatureContribution, LikeObject
 from flows.reports.html import render_report
 from flows.reviews._files import Chosen, Listed, Outlier, write_list
+from flows.runs.counts import SkyCounts
 from tests.e2e.browser import Browser, browser, missing
-from tests.flows.reports.test_answers import MODEL, report
+from tests.flows.reports.test_answers import classified, report
 from tests.flows.reports.test_report import HOSTILE, changed, make_report
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(missing() is not None, reason=str(missing()))]
@@ -64,26 +65,23 @@ EXAMPLE = ClassExample(
 
 def classification_page() -> str:
     pixels = range(0, 3072, 7)
-    sky = SkyMap(
+    sky = SkyCounts(
         order=4,
         pixels=tuple(pixels),
         n=tuple(i + 1 for i in pixels),
         flagged=tuple(i // 2 for i in pixels),
-        assigned=(tuple(pixels), tuple(i // 3 for i in pixels)),
+        assigned=tuple((i, i // 3) for i in pixels),
     )
     feature = FeatureComparison(
         name="b_j", edges=(1.0, 2.0), training=(3, 4, 5), target=(1, 2, 9), low=0.0, high=4.0
     )
     found = replace(make_report().classifications[0], sky=sky, features=(feature,))
     return render_classification(
-        ClassificationReport(
-            found=found,
-            model=MODEL,
+        classified(
+            found,
             objects=(NotableObject(name="NGC 1", ra=1.0, dec=2.0, why="low confidence"),),
             examples=(EXAMPLE,),
-            troubles=ReleaseTroubles(quarantined={"a" * 200 + ".fits": "truncated"}, deferred={}),
-            release=3,
-            made=Made("2026-11-23T05:00:00+00:00", "ann"),
+            quarantined={"a" * 200 + ".fits": "truncated"},
             units={"b_j": ("bmag - jmag", None)},
             provenance={"model": "m@1", "blr": "1"},
         )

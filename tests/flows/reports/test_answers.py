@@ -21,13 +21,12 @@ from flows.models.description import (
 )
 from flows.reports.answers import answer_lines, class_performance, training_answers
 from flows.reports.catalogue_page import (
-    ClassifyingModel,
-    ReleaseTroubles,
+    ClassificationReport,
     classification_answers,
     trusted_in_part,
 )
 from flows.reports.census import census_table
-from flows.reports.data import Made, NotableObject, StoredPictures, TrainReport
+from flows.reports.data import Classification, Made, NotableObject, StoredPictures, TrainReport
 from flows.reports.html import render_report
 from flows.reports.tables import TERMS, review_table
 from flows.runs.counts import FlagCount
@@ -244,10 +243,9 @@ def test_the_headline_of_what_is_odd_names_the_findings_and_repeats_none() -> No
 def test_the_headline_says_that_nothing_needs_a_look() -> None:
     found = replace(make_report().classifications[0], flags={}, drifted=())
     few = flagged(OUT_OF_DOMAIN=0.002)
-    none = ReleaseTroubles(quarantined={}, deferred={})
-    odd = classification_answers(replace(found, flags=few), MODEL, [], none)[6]
+    odd = classification_answers(classified(replace(found, flags=few)))[6]
     assert odd.short == "Nothing out of the ordinary. Counted: objects unlike the training set (0.2%)."
-    assert classification_answers(found, MODEL, [], none)[6].short.startswith("Nothing: every file")
+    assert classification_answers(classified(found))[6].short.startswith("Nothing: every file")
 
 
 def test_the_terminal_has_ten_lines_at_most_with_every_question() -> None:
@@ -289,9 +287,14 @@ def test_a_model_of_an_earlier_version_says_what_is_missing() -> None:
     assert "train it again to see them" in page
 
 
-MODEL = ClassifyingModel(
-    label="m@1", trust=verdict("green"), metrics=changed(make_report(), log_loss=0.4, accuracy=0.8).metrics
-)
+def classified(found: Classification, **more: object) -> ClassificationReport:
+    """Return the report of a classification by a good model."""
+    good = changed(make_report(), log_loss=0.4, accuracy=0.8).metrics
+    made = Made("2026-11-23T05:00:00+00:00", "ann")
+    report = ClassificationReport(
+        found=found, model="m@1", trust=verdict("green"), metrics=good, made=made, release=3
+    )
+    return replace(report, **more)
 
 
 def test_a_classification_is_answered_for() -> None:
@@ -304,8 +307,8 @@ def test_a_classification_is_answered_for() -> None:
         drifted=("b_j",),
         classes={**found.classes, "rare": rare},
     )
-    troubles = ReleaseTroubles(quarantined={"b.fits": "truncated"}, deferred={"c.fits": "being written"})
-    use, *_, quality, odd, look = classification_answers(found, MODEL, [], troubles)
+    troubled = classified(found, quarantined={"b.fits": "truncated"}, deferred={"c.fits": "being written"})
+    use, *_, quality, odd, look = classification_answers(troubled)
     assert use.short.startswith("Yes, with care: these objects are unlike the training set in b_j")
     assert quality.short.startswith("10,500 of 10,521 objects are classified: early")
     said = " ".join(f.what for f in odd.findings)
@@ -323,7 +326,7 @@ def test_a_classification_is_answered_for() -> None:
 def test_many_files_in_trouble_are_cut() -> None:
     found = make_report().classifications[0]
     names = {f"{i}.fits": "gone" for i in np.arange(30)}
-    odd = classification_answers(found, MODEL, [], ReleaseTroubles(quarantined=names, deferred={}))[6]
+    odd = classification_answers(classified(found, quarantined=names))[6]
     assert len(odd.findings) == 9
     assert odd.findings[-1].what == "And 22 more files"
 
@@ -346,10 +349,9 @@ def counted(name: str, **fields: object) -> ClassCensus:
 
 def test_a_classification_with_a_census_is_answered_by_it() -> None:
     found = replace(make_report().classifications[0], n_classified=10_000)
-    troubles = ReleaseTroubles(quarantined={}, deferred={})
     classes = {name: counted(name) for name in ("early", "late")}
     census = Census(n_rows=10_000, level=0.95, classes=classes)
-    quality = classification_answers(replace(found, census=census), MODEL, [], troubles)[5]
+    quality = classification_answers(classified(replace(found, census=census)))[5]
     assert quality.short == (
         "10,000 of 10,521 objects are classified: early 50.0% (48.0% to 52.0%), late 50.0% (48.0% to 52.0%)."
     )
@@ -360,7 +362,7 @@ def test_a_classification_with_a_census_is_answered_by_it() -> None:
     nothing = {"count": None, "low": None, "high": None, "source": "cannot be said", "selections": ()}
     unsaid = {name: counted(name, **nothing, reason="They do not look alike.") for name in classes}
     found = replace(found, census=replace(census, classes=unsaid))
-    quality = classification_answers(found, MODEL, [], troubles)[5]
+    quality = classification_answers(classified(found))[5]
     assert quality.short.endswith("by sums of probabilities; the true counts are not known.")
     assert quality.level == "care"
     assert quality.findings[0].what == "The counts are not known: they do not look alike"
@@ -388,18 +390,17 @@ def test_a_large_part_beyond_the_labels_is_refused_first(
 ) -> None:
     flags = flagged(OUT_OF_DOMAIN=0.779, BEYOND_LABELS=0.898)
     found = replace(make_report().classifications[0], flags=flags, drifted=drifted)
-    none = ReleaseTroubles(quarantined={}, deferred={})
-    trust = classification_answers(found, replace(MODEL, trust=verdict(colour)), [], none)[0]
+    trust = classification_answers(classified(found, trust=verdict(colour)))[0]
     first = "Not for 90% of the objects: they are beyond the range of the labelled objects (BEYOND_LABELS)."
     assert trust.short.startswith(f"{first} For the others: {says}")
     assert trust.level == "bad"
     assert trusted_in_part(found).startswith(first)
     few = replace(found, flags=flagged(OUT_OF_DOMAIN=0.1, BEYOND_LABELS=0.19))
     assert trusted_in_part(few) == ""
-    assert "Not for" not in classification_answers(few, MODEL, [], none)[0].short
-    worse = replace(MODEL.metrics.skill, verdict="worse")
-    skilless = replace(MODEL, metrics=replace(MODEL.metrics, skill=worse))
-    assert classification_answers(found, skilless, [], none)[0].short.startswith("No: it is not known")
+    assert "Not for" not in classification_answers(classified(few))[0].short
+    metrics = classified(found).metrics
+    skilless = classified(found, metrics=replace(metrics, skill=replace(metrics.skill, verdict="worse")))
+    assert classification_answers(skilless)[0].short.startswith("No: it is not known")
 
 
 def test_how_unlike_the_target_is_stands_in_words_of_one_syllable() -> None:
@@ -461,5 +462,5 @@ def test_an_audit_is_spoken_of_once() -> None:
         said = f"{looked[1:]}; early: {own['early']}; late: {own['late']}"
         assert census_table(census).note == f"Of 10,000 objects with probabilities. P{said}."
         found = replace(make_report().classifications[0], census=census)
-        quality = classification_answers(found, MODEL, [], ReleaseTroubles(quarantined={}, deferred={}))[5]
+        quality = classification_answers(classified(found))[5]
         assert quality.findings[0].what == f"The counts are from an audit: p{said}"
