@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -48,4 +49,43 @@ def test_of_two_machines_that_publish_at_once_one_wins(
     monkeypatch.setenv("BLR_STAGING", str(tmp_path / f"machine-{1 + status.index(1)}"))
     assert run(words) == 1  # the other has other bytes, and never changes what is published
     monkeypatch.setenv("BLR_STAGING", str(tmp_path / "machine-3"))
+    assert run(["release", "verify", f"{RELEASES}/types/1"]) == 0
+
+
+def test_an_upload_that_is_killed_shows_no_half_release(
+    survey: Path,
+    tmp_path: Path,
+    s3: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    processes: Processes,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Killed when the store has some of the files, and more of them each time; then the same command goes on."""
+    monkeypatch.chdir(tmp_path)
+    signed(survey, tmp_path / "machine", 1, monkeypatch)
+    words = ["release", "publish", "types", "1", "--releases", RELEASES]
+    # The hashed files, and beside them the list of hashes and the signature.
+    (sums,) = (tmp_path / "machine").rglob("SHA256SUMS")
+    n_files = len(sums.read_text().splitlines()) + 2
+
+    def there() -> int:
+        s3.invalidate_cache()
+        return len(s3.find(RELEASES))
+
+    for least in (1, n_files // 3, 2 * n_files // 3):
+        pid = processes.start(words, tmp_path, **os.environ)
+        while there() < least:
+            pass
+        os.kill(pid, signal.SIGKILL)
+        assert processes.wait(pid) == -signal.SIGKILL
+        assert least <= there() < n_files
+        assert not s3.exists(f"{RELEASES}/types/releases.json")
+        monkeypatch.setenv("BLR_STAGING", str(tmp_path / f"reader-{least}"))
+        capsys.readouterr()
+        assert run(["release", "verify", f"{RELEASES}/types/1"]) == 2
+        assert "expected a published version" in capsys.readouterr().err
+        monkeypatch.setenv("BLR_STAGING", str(tmp_path / "machine"))
+    assert run(words) == 0
+    assert there() == n_files + 1
+    monkeypatch.setenv("BLR_STAGING", str(tmp_path / "reader"))
     assert run(["release", "verify", f"{RELEASES}/types/1"]) == 0
