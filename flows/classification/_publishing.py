@@ -37,7 +37,6 @@ from flows.runs.counts import (
     Counts,
     DoubtfulObject,
     FileCounts,
-    ShiftRecord,
     Summary,
     Tally,
     drifted,
@@ -119,10 +118,10 @@ def _shares(counts: Sequence[int]) -> list[float]:
 
 def _features(model: Model, files: Sequence[FileCounts]) -> tuple[FeatureComparison, ...]:
     """Return the features of which the model kept how they are distributed, in two bins or more."""
-    counted = [counts.drift for counts in files if counts.drift is not None]
-    if not counted:
-        return ()
-    bins, ranges = total_counts(counted).bins, {f.name: f for f in model.training.features}
+    bins, ranges = (
+        total_counts([counts.drift for counts in files]).bins,
+        {f.name: f for f in model.training.features},
+    )
     return tuple(
         FeatureComparison(
             name=name,
@@ -265,11 +264,9 @@ def summary_of(model: Model, outputs: Sequence[Output], census: Census | None) -
     """Return the summary of all outputs with a census; for few outputs, it also has the counts of each."""
     counted = {o.name: o.summary for o in sorted(outputs, key=lambda o: o.name)}
     once = [o.summary for o in _once(outputs)]
-    features = [counts.drift for counts in once if counts.drift is not None]
-    reference = model.training.distribution
-    shift = next((counts.shift for counts in counted.values() if counts.shift is not None), ShiftRecord())
+    shift = once[0].shift
     no_error = why_no_error(shift.class_priors_source)
-    sets = next((counts.set_rule for counts in counted.values() if counts.set_rule is not None), None)
+    sets = once[0].set_rule
 
     def summed(tally: Tally) -> Counts:
         return summarise(tally, model.classes, model.features, no_error=no_error, sets=sets)
@@ -279,7 +276,9 @@ def summary_of(model: Model, outputs: Sequence[Output], census: Census | None) -
         model=model.label,
         **vars(summed(total(counts.tally for counts in once))),
         shift=shift,
-        drift=drift(total_counts(features), reference, model.features) if features else {},
+        drift=drift(
+            total_counts([counts.drift for counts in once]), model.training.distribution, model.features
+        ),
         files={
             name: AnnotatedFile(**vars(summed(counts.tally)), left_behind=counts.left_behind)
             for name, counts in shown.items()

@@ -95,8 +95,7 @@ def total(tallies: Iterable[Tally]) -> Tally:
         expected=_fsum([t.expected for t in parts]),
         variance=_fsum([t.variance for t in parts]),
         draws=tuple(_fsum(rows) for rows in zip(*(t.draws for t in parts), strict=True)),
-        # earlier versions had fewer flags
-        flags={str(flag.name): sum(t.flags.get(str(flag.name), 0) for t in parts) for flag in FLAG_MEANINGS},
+        flags={str(flag.name): sum(t.flags[str(flag.name)] for t in parts) for flag in FLAG_MEANINGS},
         missing=tuple(map(sum, zip(*(t.missing for t in parts), strict=True))),
         set_sizes=_sum_of_sets([t.set_sizes for t in parts]),
         in_sets=_sum_of_sets([t.in_sets for t in parts]),
@@ -132,7 +131,7 @@ def summarise(
     """
     shared = np.var(np.array(tally.draws), axis=0, ddof=1) if len(tally.draws) > 1 else np.zeros(len(classes))
     n = max(1, tally.n_rows)
-    flags = {str(flag.name): (flag, tally.flags.get(str(flag.name), 0)) for flag in FLAG_MEANINGS}
+    flags = {str(flag.name): (flag, tally.flags[str(flag.name)]) for flag in FLAG_MEANINGS}
     return Counts(
         n_rows=tally.n_rows,
         n_classified=tally.n_classified,

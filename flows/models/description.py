@@ -337,11 +337,11 @@ class TrustSummary:
     verdict: str  # "green", "amber" or "red"
     reasons: tuple[str, ...]  # the sentences that decide, and what to do
     numbers: Mapping[str, float | None]  # of the answers; None where one is not known
-    answers: tuple[TrustAnswer, ...] = ()  # none in models of earlier versions
+    answers: tuple[TrustAnswer, ...]  # "computed", "calibrated" and "known"
 
-    def answer(self, name: str) -> TrustAnswer | None:
-        """Return the answer of a name; None where it was not asked."""
-        return next((one for one in self.answers if one.name == name), None)
+    def answer(self, name: str) -> TrustAnswer:
+        """Return the answer of a name."""
+        return next(one for one in self.answers if one.name == name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -442,7 +442,7 @@ class LabelledSample:
         str, int
     ]  # selected rows by label, of labels in no class; the most frequent first
     labels: LabelSummary
-    split: SplitSummary | None  # how rows are held out; None in models of earlier versions
+    split: SplitSummary  # how rows are held out
     states: Mapping[str, Mapping[str, int]]  # labelled rows without a value, by column and then by reason
     features: tuple[FeatureQuality, ...]
     noise: Mapping[str, float]  # root mean square error of each feature whose errors are stated, in its unit

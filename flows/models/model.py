@@ -210,7 +210,7 @@ class Model:
             "training_counts": training.training_counts,
             "held_out_counts": training.held_out_counts,
             "class_share": training.class_share,
-            "confusion": self.metrics.confusion or training.class_share,
+            "confusion": self.metrics.confusion,
         }
         for name, values in (*lists.items(), *(("confusion", row) for row in self.metrics.confusion)):
             if len(values) != K:

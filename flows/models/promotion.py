@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from catalogs.profile.split import HEALPIX_ORDER
 from flows.errors import ModelError, UsageError
 from flows.models.listing import SkillSummary, gain_interval, skill_words
 from flows.models.model import Model
@@ -210,9 +209,7 @@ def _rows(model: Model) -> tuple[object, ...]:
     """Return what decides which rows are held out: equal for models that were tested on the same ones."""
     spec = model.specification
     inputs = tuple(file.sha256 for file in model.training.inputs)
-    split = model.training.split
-    order = HEALPIX_ORDER if split is None else split.healpix_order
-    by_place = order if spec.split.by == "healpix" else None
+    by_place = model.training.split.healpix_order if spec.split.by == "healpix" else None
     asked = spec.split.model_copy(update={"healpix_order": by_place})
     label = spec.label.model_copy(
         update={"noise": None, "annotator": None}

@@ -181,9 +181,7 @@ def check_release(
         else (),
         attributed=causes,
         examples=tuple(
-            MovedObject(
-                file=work.files[file], id=f"row {row}", was=names[was], now=names[now], moved=moved
-            )
+            MovedObject(file=work.files[file], id=f"row {row}", was=names[was], now=names[now], moved=moved)
             for file, row, was, now, moved in (found.examples if found else ())
         ),
         controls=controls,
@@ -344,9 +342,7 @@ class _Pass:
         self, catalog: Catalog, source: Catalog | None, output: Output
     ) -> tuple[Scorer | None, Catalog]:
         """Return the scorer for a file, or for its input where a slim copy lacks what is read; and that catalogue."""
-        scorer = self.scorer
-        if output.summary.low_confidence is not None:
-            scorer = scorer.with_low_confidence(output.summary.low_confidence)
+        scorer = self.scorer.with_low_confidence(output.summary.low_confidence)
         for one in (catalog, source):
             if one is not None and set(scorer.reader.read) <= set(one.names):
                 try:

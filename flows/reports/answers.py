@@ -83,9 +83,7 @@ class ClassPerformance:
 def class_performance(
     confusion: Sequence[Sequence[int]], classes: Sequence[str]
 ) -> tuple[ClassPerformance, ...]:
-    """Return the performance on each class, of the counts (K, K) by class and by assigned class; none without."""
-    if not confusion:  # a model of an earlier version
-        return ()
+    """Return the performance on each class, of the counts (K, K) by class and by assigned class."""
     counts = np.asarray(confusion, dtype=np.int64).reshape(len(classes), len(classes))
     total = max(1, int(counts.sum()))
     return tuple(
@@ -143,26 +141,15 @@ HEADS: Final = {"green": "Yes", "amber": "Not surely", "red": "No"}
 def computed_answer(trust: TrustSummary) -> Answer:
     """Return whether the probabilities are computed rightly."""
     question, found = "Are its probabilities computed rightly?", trust.answer("computed")
-    if found is None:
-        said = "it is not known whether its probabilities are computed rightly"
-        return Answer(question=question, short="Not known.", level="care", reason=said)
     flagged = (
         " Objects for which it may matter carry the flag UNTRUSTED_MODEL." if found.colour == "red" else ""
     )
     return _answered(question, found, f"{HEADS[found.colour]}: {found.says}.{flagged}")
 
 
-def calibrated_answer(metrics: Metrics, trust: TrustSummary) -> Answer:
+def calibrated_answer(trust: TrustSummary) -> Answer:
     """Return whether stated probabilities are those seen on objects that no fit saw."""
-    question, found, bins = "Does 70 % mean 70 %?", trust.answer("calibrated"), metrics.reliability
-    if found is None:
-        agree = sum(b.low <= b.predicted <= b.high for b in bins)
-        seen = (
-            f"In {agree} of {len(bins)} groups of objects the share seen agrees with the probability that it states "
-            "(90 % intervals; by chance, one in ten does not). "
-            f"They differ by {metrics.calibration_error:.1%} on average."
-        )
-        return Answer(question=question, short=seen)
+    question, found = "Does 70 % mean 70 %?", trust.answer("calibrated")
     return _answered(question, found, f"{HEADS[found.colour]}: {found.says}.")
 
 
@@ -184,8 +171,7 @@ def _capital(text: str) -> str:
 def known_finding(metrics: Metrics, trust: TrustSummary, objects: str, most: float) -> Answer:
     """Return whether the model knows more than the class shares; `most` is the share of the most frequent class."""
     right = Share.of(round(metrics.accuracy * metrics.n), metrics.n)
-    found = trust.answer("known")
-    skilled = metrics.skill.is_shown if found is None else found.colour == "green"
+    skilled = trust.answer("known").colour == "green"
     head = "Yes" if skilled else "No" if metrics.skill.verdict == "worse" else "Not shown"
     short = (
         f"{head}: it is right for {metrics.accuracy:.1%} of {metrics.n:,} {objects} ({right.range} at 95 %); always "
@@ -339,7 +325,7 @@ def training_answers(report: TrainReport) -> tuple[Answer, ...]:
     most = max(training.training_counts, default=0) / max(1, report.n_training)
     four = (
         computed_answer(model.trust),
-        calibrated_answer(model.metrics, model.trust),
+        calibrated_answer(model.trust),
         known_finding(model.metrics, model.trust, judged_objects(report), most),
         _holds(report),
     )

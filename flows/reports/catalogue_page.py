@@ -95,7 +95,7 @@ def classification_answers(report: ClassificationReport) -> tuple[Answer, ...]:
     most = max(found.label_shares.values(), default=0.0)
     four = (
         computed_answer(report.trust),
-        calibrated_answer(metrics, report.trust),
+        calibrated_answer(report.trust),
         known_finding(metrics, report.trust, f"{metrics.judged_by} objects", most),
         _holds(found),
     )

@@ -107,8 +107,7 @@ class Picture:
 def training_pictures(report: TrainReport) -> Iterator[Picture]:
     """Yield the pictures of a model."""
     yield _reliability(report)
-    if report.metrics.confusion:
-        yield _confusion(report)
+    yield _confusion(report)
     if report.parts.pictures is not None:
         yield _thresholds(report, report.parts.pictures)
         yield from _by_quantity(report, report.parts.pictures)
@@ -174,12 +173,8 @@ def _confusion(report: TrainReport) -> Picture:
 
 def _most_frequent(report: TrainReport) -> tuple[list[int], list[str], str]:
     """Return the indices and names of as many classes as there are colours, and a sentence if others are left out."""
-    n = (
-        np.sum(report.metrics.confusion, axis=1)
-        if report.metrics.confusion
-        else report.model.training.training_counts
-    )
-    shown = sorted(np.argsort(-np.asarray(n), kind="stable")[: len(CLASSES)].tolist())
+    n = np.sum(report.metrics.confusion, axis=1)
+    shown = sorted(np.argsort(-n, kind="stable")[: len(CLASSES)].tolist())
     names = [report.model.classes[k] for k in shown]
     return (
         shown,
@@ -442,8 +437,8 @@ def render_report(report: TrainReport) -> str:
             parts=(AnswerPart(answer=odd), _looked_at(look, parts.notes.objects)),
             pictures=_all_pictures(report),
             lacking=""
-            if parts.pictures is not None and model.metrics.confusion
-            else "This model is of a version that did not keep what some pictures need: train it again to see them.",
+            if parts.pictures is not None
+            else "What some pictures need is not beside this model: train it again to see them.",
             groups=(
                 TableGroup(
                     title="How good it is", tables=(*tables.class_tables(report), tables.review_table(report))

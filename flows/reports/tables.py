@@ -325,10 +325,8 @@ def label_table(report: TrainReport) -> ReportTable:
     )
 
 
-def split_words(split: SplitSummary | None) -> str:
+def split_words(split: SplitSummary) -> str:
     """Return in words what is hashed to hold rows out, and the share that is held out."""
-    if split is None:
-        return "of their name"
     kind = {"id": "of their name", "healpix": "of their place on the sky"}.get(split.by, f"of '{split.by}'")
     order = split.healpix_order
     pixels = "" if order is None else f", {split.n_places:,} HEALPix pixels of order {order}"
@@ -437,10 +435,8 @@ def performance_table(report: TrainReport) -> ReportTable:
 
 
 def class_tables(report: TrainReport) -> tuple[ReportTable, ...]:
-    """Return one table of completeness and purity by class; none for a model that did not count them."""
+    """Return the table of completeness and purity by class, and that of classes that could be one."""
     performance = class_performance(report.metrics.confusion, report.model.classes)
-    if not performance:
-        return ()
     table = ReportTable(
         title="By class",
         columns=("class", "objects", "share", "completeness", "assigned", "purity"),

@@ -165,18 +165,17 @@ class SetRecord:
 class FileCounts:
     """What later runs need of an annotated file.
 
-    `counted` is False for the margins of a HATS catalogue, which repeat rows of other files.  Fields other than the
-    tally are None or empty where an earlier version did not write them.  `low_confidence` is the threshold of that
-    flag, a probability.  `set_rule` is None where no prediction sets were asked for.  `left_behind` names what the
-    format of the copy cannot hold of the input.  `sky` is None where positions are not known.  `doubtful` are a few
-    objects; there are no such entries where objects have no names.
+    `counted` is False for the margins of a HATS catalogue, which repeat rows of other files.  `low_confidence` is the
+    threshold of that flag, a probability.  `set_rule` is None where no prediction sets were asked for.  `left_behind`
+    names what the format of the copy cannot hold of the input.  `sky` is None where positions are not known.
+    `doubtful` are a few objects; there are no such entries where objects have no names.
     """
 
-    counted: bool | None = None
+    counted: bool
     tally: Tally
-    drift: FeatureCounts | None = None
-    low_confidence: float | None = None
-    shift: ShiftRecord | None = None
+    drift: FeatureCounts
+    low_confidence: float
+    shift: ShiftRecord
     set_rule: SetRecord | None = None
     left_behind: tuple[str, ...] = ()
     sky: SkyCounts | None = None
@@ -185,7 +184,7 @@ class FileCounts:
     @property
     def repeats_rows(self) -> bool:
         """Whether other files have the same rows, where they are counted."""
-        return self.counted is False
+        return not self.counted
 
 
 # How many objects differ between an annotation and the one before it, for a file or a whole release.

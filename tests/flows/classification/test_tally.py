@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -39,13 +38,6 @@ def test_the_order_does_not_matter_to_the_last_bit() -> None:
 def test_through_json() -> None:
     one = tallies(1)[0]
     assert from_document(Tally, json.loads(json.dumps(to_document(one))), source="a record") == one
-
-
-def test_a_tally_of_a_version_with_fewer_flags_adds_up() -> None:
-    one = tallies(1)[0]
-    before = replace(one, flags={name: n for name, n in one.flags.items() if name != "NOT_DETECTED"})
-    assert total([before, one]).flags["NOT_DETECTED"] == one.flags["NOT_DETECTED"]
-    assert summarise(before, CLASSES, ("x", "y")).flags["NOT_DETECTED"].count == 0
 
 
 def test_the_error_has_both_parts() -> None:

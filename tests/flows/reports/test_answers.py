@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 
 from blr.census.results import Census, ClassCensus, SelectionCensus
-from blr.trust.verdict import TrustAnswer
 from flows.models.description import (
     CatalogueQuality,
     ComparedTarget,
     SetDifference,
     TargetShift,
-    TrustSummary,
 )
 from flows.reports.answers import answer_lines, class_performance, training_answers
 from flows.reports.catalogue_page import (
@@ -30,7 +28,7 @@ from flows.reports.data import Classification, Made, NotableObject, StoredPictur
 from flows.reports.html import render_report
 from flows.reports.tables import TERMS, review_table
 from flows.runs.counts import FlagCount
-from tests.flows.reports.test_report import changed, make_report
+from tests.flows.reports.test_report import changed, make_report, verdict
 from tests.flows.verbs import classify
 
 COUNTS = ((600, 200, 0), (100, 900, 0), (10, 30, 0))
@@ -55,26 +53,6 @@ def report(**values: object) -> TrainReport:
         "trust": verdict("green"),
     }
     return changed(whole, **{**given, **values})
-
-
-def verdict(colour: str, *reasons: str) -> TrustSummary:
-    """Return a verdict whose first answer has the colour, and whose others are green."""
-    answers = tuple(
-        TrustAnswer(
-            name=name,
-            colour=one,
-            value=0.02,
-            low=0.01,
-            high=0.03,
-            says=says,
-            advice="" if one == "green" else "label more objects",
-        )
-        for name, one, says in (
-            ("computed", colour, "probabilities err by 0.020 ± 0.005 on average"),
-            ("calibrated", "green", "probabilities are as sure as they may be"),
-        )
-    )
-    return TrustSummary(verdict=colour, reasons=reasons, numbers={}, answers=answers)
 
 
 def with_suspects(**suspects: str) -> TrainReport:
@@ -151,7 +129,7 @@ def test_completeness_and_purity_are_those_of_the_counts() -> None:
         ),
         ({"trust": verdict("red", "it is separable")}, "Its classes, yes; its probabilities", "err by 0.020"),
         (
-            {"skill": replace(make_report().metrics.skill, verdict="worse")},
+            {"trust": verdict("green", known="red")},
             "No:",
             "not known to predict better",
         ),
@@ -281,8 +259,8 @@ def test_the_page_opens_with_the_answers_and_ends_with_the_candidates() -> None:
     assert places == sorted(places)
 
 
-def test_a_model_of_an_earlier_version_says_what_is_missing() -> None:
-    old = report(confusion=(), objects=(), pictures=None)
+def test_a_model_without_its_pictures_says_what_is_missing() -> None:
+    old = report(objects=(), pictures=None)
     page = render_report(old)
     assert "train it again to see them" in page
 
@@ -398,8 +376,7 @@ def test_a_large_part_beyond_the_labels_is_refused_first(
     few = replace(found, flags=flagged(OUT_OF_DOMAIN=0.1, BEYOND_LABELS=0.19))
     assert trusted_in_part(few) == ""
     assert "Not for" not in classification_answers(classified(few))[0].short
-    metrics = classified(found).metrics
-    skilless = classified(found, metrics=replace(metrics, skill=replace(metrics.skill, verdict="worse")))
+    skilless = classified(found, trust=verdict("green", known="red"))
     assert classification_answers(skilless)[0].short.startswith("No: it is not known")
 
 

@@ -19,6 +19,8 @@ import pytest
 from rich.console import Console
 
 from blr.candidates.candidate import CandidatePart, PosteriorCheck
+from blr.trust.verdict import TrustAnswer
+from catalogs.profile.split import SplitSummary
 from flows.models.description import (
     FeatureQuality,
     InputFile,
@@ -62,6 +64,27 @@ def make_picture(n_classes: int, rng: np.random.Generator) -> BoundaryPicture:
         point_y=rng.uniform(0.1, 1, n),
         point_class=rng.integers(0, n_classes, n),
     )
+
+
+def verdict(colour: str, *reasons: str, known: str = "green") -> TrustSummary:
+    """Return a verdict whose first answer has the colour, and whose last is the `known` one."""
+    answers = tuple(
+        TrustAnswer(
+            name=name,
+            colour=one,
+            value=0.02,
+            low=0.01,
+            high=0.03,
+            says=says,
+            advice="" if one == "green" else "label more objects",
+        )
+        for name, one, says in (
+            ("computed", colour, "probabilities err by 0.020 ± 0.005 on average"),
+            ("calibrated", "green", "probabilities are as sure as they may be"),
+            ("known", known, "it knows more than the class shares"),
+        )
+    )
+    return TrustSummary(verdict=colour, reasons=reasons, numbers={}, answers=answers)
 
 
 def make_report(classes: tuple[str, ...] = ("early", "late")) -> TrainReport:
@@ -141,7 +164,7 @@ def make_report(classes: tuple[str, ...] = ("early", "late")) -> TrainReport:
             verdict="better",
         ),
         judged_by="held-out",
-        confusion=(),
+        confusion=tuple(tuple(n if j == k else 0 for k in range(K)) for j, n in enumerate(held_out)),
     )
     labels = LabelSummary(conflicts=0, conflicting={}, joined=0, unplaced=0, shared=0, reviewed=0)
     training = TrainingDescription(
@@ -155,7 +178,7 @@ def make_report(classes: tuple[str, ...] = ("early", "late")) -> TrainReport:
         unlabelled=0,
         unknown_labels={},
         labels=labels,
-        split=None,
+        split=SplitSummary(by="id", asked=0.2, share=0.2, n_places=10_521, healpix_order=None),
         states={},
         features=features,
         noise={},
@@ -179,7 +202,7 @@ def make_report(classes: tuple[str, ...] = ("early", "late")) -> TrainReport:
         candidates=candidates,
         selected=1,
         selected_by="",
-        trust=TrustSummary(verdict="green", reasons=(), numbers={}),
+        trust=verdict("green"),
         metrics=metrics,
         training=training,
         seed=0,
