@@ -63,7 +63,6 @@ __all__ = [
     "Labelled",
     "MapColumns",
     "MapRows",
-    "MapSums",
     "Survey",
     "bin_of",
     "fitted",
@@ -479,17 +478,8 @@ def fitted(labelled: Labelled, *, what: What, order: int, seed: int) -> Fraction
     return FractionModel(what, order, design, mixed_draws(evidence, draws, DRAWS, rng))
 
 
-@dataclass(frozen=True, eq=False)
-class MapSums:
-    """The fractions of all objects together, of the pixels, and of the bins of each quantity."""
-
-    whole: Fractions
-    cells: Fractions
-    bins: tuple[Fractions, ...]
-
-
-def summed(read: Read, survey: Survey, model: FractionModel) -> MapSums:
-    """Read all rows a second time, and return the sums of their fractions."""
+def summed(read: Read, survey: Survey, model: FractionModel) -> tuple[Fractions, Fractions, list[Fractions]]:
+    """Read all rows a second time; return the fractions of all together, of the pixels, and of each quantity's bins."""
     S = len(model.draws)
     whole, cells = FractionSums(1, S), FractionSums(len(survey.pixels), S)
     bins = [FractionSums(max(len(edges) - 1, 0), S) for edges in survey.edges]
@@ -502,7 +492,7 @@ def summed(read: Read, survey: Survey, model: FractionModel) -> MapSums:
             for j, (edges, sums) in enumerate(zip(survey.edges, bins, strict=True)):
                 place = bin_of(rows.X[:, j], edges)
                 sums.add(place, expected, drawn, use & (place >= 0))
-    return MapSums(whole.fractions(), cells.fractions(), tuple(sums.fractions() for sums in bins))
+    return whole.fractions(), cells.fractions(), [sums.fractions() for sums in bins]
 
 
 # A map as files: HEALPix FITS and a HATS table, one row a pixel.
@@ -615,8 +605,8 @@ def _mapped(work: _Work, *, dry_run: bool) -> MapResult:
             n_quantities=len(request.over or []),
         )
         model = fitted(survey.labelled, what=request.what, order=request.order, seed=request.seed)
-        sums = summed(work.rows, survey, model)
-    result = _result(work, survey, sums)
+        whole, cells, bins = summed(work.rows, survey, model)
+    result = _result(work, survey, whole, bins)
     if dry_run:
         return result
     own_folder(files[0].parent, work.folder if request.folder is None else files[0].parent)
@@ -624,7 +614,7 @@ def _mapped(work: _Work, *, dry_run: bool) -> MapResult:
         files[0],
         files[1],
         survey,
-        sums.cells,
+        cells,
         what=request.what,
         class_name=request.class_name,
         order=request.order,
@@ -688,13 +678,11 @@ def _files(request: MapRequest, folder: Path) -> tuple[Path, ...]:
     return place / f"{name}.fits", place / f"{name}-hats", place / f"{name}.json"
 
 
-def _result(work: _Work, survey: Survey, sums: MapSums) -> MapResult:
+def _result(work: _Work, survey: Survey, whole: Fractions, of_bins: Sequence[Fractions]) -> MapResult:
     request, labelled, known = work.request, survey.labelled, work.known
     trial, success = labelled.counts(request.what)
     over = []
-    for j, (text, edges, fractions) in enumerate(
-        zip(request.over or [], survey.edges, sums.bins, strict=True)
-    ):
+    for j, (text, edges, fractions) in enumerate(zip(request.over or [], survey.edges, of_bins, strict=True)):
         place = bin_of(labelled.rows.X[:, j], edges)
         bins = []
         for b in range(len(edges) - 1):
@@ -714,7 +702,7 @@ def _result(work: _Work, survey: Survey, sums: MapSums) -> MapResult:
         labelled=len(trial),
         unanswered=known.unanswered if known else 0,
         unmatched=survey.unmatched,
-        whole=_fraction(sums.whole, 0, k=success, n=trial),
+        whole=_fraction(whole, 0, k=success, n=trial),
         over=tuple(over),
         remarks=tuple(_remarks(work, survey)),
         files=(),

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +51,6 @@ from flows.specification.toml_file import read_specification
 
 __all__ = [
     "DIRECT",
-    "Named",
     "Steps",
     "chosen_engine",
     "classify",
@@ -196,14 +195,6 @@ def _wanted(model: Model, request: ClassifyRequest) -> Specification:
 # Outputs whose input is gone are moved to `_retired/`.  A second run finds nothing to do.
 
 
-class Named(NamedTuple):
-    """A folder as it is named, relative to `base`; `key` says who named it."""
-
-    out: str | Path
-    base: Path
-    key: str
-
-
 def specified(request: ReprocessRequest) -> ReprocessRequest:
     """Return a request with its specification read and checked, before anything is started."""
     return replace(request, specification=read_specification(request.specification))
@@ -264,11 +255,11 @@ def _reprocessed(
         return execute(plan, loaded, steps, engine=engine, dry_run=dry_run)
 
 
-def named_folder(request: ReprocessRequest, wanted: Specification) -> Named:
-    """Return what names the folder of a release: the request, else the specification."""
+def named_folder(request: ReprocessRequest, wanted: Specification) -> tuple[str | Path, Path, str]:
+    """Return the folder of a release, what it is relative to, and the key that names it: request, or specification."""
     if request.out is not None:
-        return Named(request.out, Path(), "out")
-    return Named(wanted.output.folder, Path(wanted.base_folder), "output.folder")
+        return request.out, Path(), "out"
+    return wanted.output.folder, Path(wanted.base_folder), "output.folder"
 
 
 def _inputs(specification: Specification, base: Path, out: Path) -> tuple[Source, ...]:

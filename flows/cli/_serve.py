@@ -90,7 +90,7 @@ def _serve(file: Path, limit: int) -> None:
     from flows.orchestration.serve import serve
 
     source = str(file) if file.exists() else f"no {FILE} here: ours"
-    _say(f"serving {', '.join(d.name for d in deployments(file))}  ({source})")
+    _say(f"serving {', '.join(d['name'] for d in deployments(file))}  ({source})")
     serve(file, limit=limit)
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -69,14 +69,16 @@ __all__ = [
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValueSummary:
-    """The values of a column of one value a row; nothing is known of other columns, and of those without rows.
+class ElementSummary:
+    """One element of a vector, such as `MODELMAG[2]`; `datatype` is in VOTable's words.
 
     `missing` is the share of rows without a value; `minimum` to `maximum` are None where there are no numbers, the
     median is that of a sample.  `distinct` is an estimate.  `sentinels` are numbers and `texts` texts with their counts
     that may stand for no value; `not_numbers` says what keeps a column of texts from being one of numbers.
     """
 
+    name: str
+    datatype: str
     missing: float | None
     minimum: float | None
     median: float | None
@@ -88,50 +90,29 @@ class ValueSummary:
     not_numbers: str | None
 
 
-UNKNOWN = ValueSummary(
-    missing=None,
-    minimum=None,
-    median=None,
-    maximum=None,
-    distinct=None,
-    constant=False,
-    sentinels=(),
-    texts={},
-    not_numbers=None,
-)
-"""Of a column that was not read, or of no rows."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class NamedColumn:
-    """What a column, or an element of one, is called, and what it holds in VOTable's words."""
+class ColumnSummary:
+    """A column as the file describes it, and its values as of an `ElementSummary`.
+
+    `absent` are the files of the catalogue that lack it.  `elements` are those of a vector.
+    """
 
     name: str
     datatype: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class ElementSummary(ValueSummary, NamedColumn):
-    """One element of a vector, such as `MODELMAG[2]`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DescribedColumn(NamedColumn):
-    """A column as the file describes it; `absent` are the files of the catalogue that lack it.
-
-    `elements` are those of a vector, each with its own values.
-    """
-
     unit: str | None
     ucd: str | None
     description: str | None
     absent: int
     elements: tuple[ElementSummary, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class ColumnSummary(ValueSummary, DescribedColumn):
-    """A column with its description and its values."""
+    missing: float | None
+    minimum: float | None
+    median: float | None
+    maximum: float | None
+    distinct: int | None
+    constant: bool
+    sentinels: tuple[Suspected, ...]
+    texts: Mapping[str, int]
+    not_numbers: str | None
 
 
 @dataclass(frozen=True)
@@ -317,7 +298,6 @@ def _column(name: str, catalog: Catalog, seen: Profile) -> ColumnSummary:
     column = catalog.column(name)
     names = (c.name for c in element_columns(column, catalog.names))
     elements = [seen.columns[element] for element in names if element in seen.columns]
-    values = _values(seen.columns.get(name), seen)
     return ColumnSummary(
         name=name,
         datatype=str(column.datatype),
@@ -326,16 +306,18 @@ def _column(name: str, catalog: Catalog, seen: Profile) -> ColumnSummary:
         description=column.description,
         absent=column.absent,
         elements=tuple(
-            ElementSummary(name=str(c.name), datatype=str(c.column.datatype), **vars(_values(c, seen)))
+            ElementSummary(name=str(c.name), datatype=str(c.column.datatype), **_values(c, seen))
             for c in elements
         ),
-        **vars(values),
+        **_values(seen.columns.get(name), seen),
     )
 
 
-def _values(counts: ColumnProfile | None, seen: Profile) -> ValueSummary:
+def _values(counts: ColumnProfile | None, seen: Profile) -> dict[str, Any]:
+    """Return the fields on a column's values; those of a column that was not read, or of no rows, say nothing."""
     if counts is None or not counts.n:
-        return UNKNOWN
+        nothing = dict.fromkeys(("missing", "minimum", "median", "maximum", "distinct", "not_numbers"))
+        return {**nothing, "constant": False, "sentinels": (), "texts": {}}
     minimum = maximum = median = None
     as_read = as_number_column(seen, counts.name)
     read = as_read.columns[counts.name]
@@ -345,17 +327,17 @@ def _values(counts: ColumnProfile | None, seen: Profile) -> ValueSummary:
         minimum, maximum = read.minimum, read.maximum
         median = float(np.median(known)) if known.size else None
     texts = suspected_texts(seen, counts.name)
-    return ValueSummary(
-        missing=counts.missing_share,
-        minimum=minimum,
-        median=median,
-        maximum=maximum,
-        distinct=min(counts.distinct.estimate, counts.n - counts.missing),
-        constant=counts.constant,
-        sentinels=tuple(suspected_sentinels(seen, counts.name)),
-        texts=texts,
-        not_numbers=None if texts else not_numbers(seen, counts.name),
-    )
+    return {
+        "missing": counts.missing_share,
+        "minimum": minimum,
+        "median": median,
+        "maximum": maximum,
+        "distinct": min(counts.distinct.estimate, counts.n - counts.missing),
+        "constant": counts.constant,
+        "sentinels": tuple(suspected_sentinels(seen, counts.name)),
+        "texts": texts,
+        "not_numbers": None if texts else not_numbers(seen, counts.name),
+    }
 
 
 def described_positions(catalog: Catalog, seen: Profile) -> PositionSummary | None:

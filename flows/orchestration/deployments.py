@@ -19,7 +19,6 @@ __all__ = [
     "TEMPLATE",
     "AutomationWork",
     "AutomationsResult",
-    "Deployment",
     "deployments",
     "deployments_text",
 ]
@@ -28,19 +27,6 @@ FILE = "prefect.yaml"
 TEMPLATE = Path(__file__).parents[1] / FILE
 RELATIVE = "flows/deployed.py"
 """The entry point as our own file has it: right in a checkout."""
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """One entry of the file; schedules and triggers as Prefect's own reader takes them."""
-
-    name: str
-    entrypoint: str
-    parameters: Mapping[str, object]
-    schedules: tuple[Mapping[str, object], ...]
-    triggers: tuple[Mapping[str, object], ...]
-    tags: tuple[str, ...]
-    description: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,28 +55,15 @@ def deployments_text() -> str:
     return TEMPLATE.read_text(encoding="utf-8").replace(f"{RELATIVE}:", f"{entry}:")
 
 
-def deployments(path: Path) -> list[Deployment]:
-    """Return the deployments of a file; ours where there is no file."""
+def deployments(path: Path) -> list[Mapping[str, Any]]:
+    """Return the deployments of a file, as it says them, each with a name and an entry point; ours without a file."""
     text = path.read_text(encoding="utf-8") if path.exists() else deployments_text()
     try:
         entries = yaml.safe_load(text)["deployments"]
-        return [_deployment(entry) for entry in entries]
+        return [{**entry, "name": entry["name"], "entrypoint": entry["entrypoint"]} for entry in entries]
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         result = " ".join(str(error).split())
         raise UsageError(
             f"{path}: got {type(error).__name__} ({result}), expected a list 'deployments' of entries with "
             "name and entrypoint; `blr deployments` prints one that you can adapt"
         ) from error
-
-
-def _deployment(entry: Any) -> Deployment:
-    """Return an entry as it is in the file, whatever that is: Prefect's own reader looks at it."""
-    return Deployment(
-        name=entry["name"],
-        entrypoint=entry["entrypoint"],
-        parameters=entry.get("parameters") or {},
-        schedules=tuple(entry.get("schedules") or ()),
-        triggers=tuple(entry.get("triggers") or ()),
-        tags=tuple(entry.get("tags") or ()),
-        description=entry.get("description"),
-    )

@@ -6,6 +6,7 @@ For a laptop.  It needs no work pool and no worker; a team has those, and `prefe
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from prefect.schedules import Schedule
 from pydantic import TypeAdapter, ValidationError
 
 from flows.errors import UsageError
-from flows.orchestration.deployments import Deployment, deployments
+from flows.orchestration.deployments import deployments
 
 __all__ = ["serve", "served"]
 
@@ -42,21 +43,21 @@ def served(file: Path) -> list[RunnerDeployment]:
     return [_served(deployment, file) for deployment in deployments(file)]
 
 
-def _served(deployment: Deployment, file: Path) -> RunnerDeployment:
+def _served(deployment: Mapping[str, Any], file: Path) -> RunnerDeployment:
     try:
         return RunnerDeployment.from_entrypoint(
-            deployment.entrypoint,
-            deployment.name,
-            parameters=dict(deployment.parameters),
-            schedules=[_schedule(entry) for entry in deployment.schedules],
-            triggers=[_trigger(deployment.name, entry) for entry in deployment.triggers],
-            tags=list(deployment.tags),
-            description=deployment.description,
+            deployment["entrypoint"],
+            deployment["name"],
+            parameters=dict(deployment.get("parameters") or {}),
+            schedules=[_schedule(entry) for entry in deployment.get("schedules") or ()],
+            triggers=[_trigger(deployment["name"], entry) for entry in deployment.get("triggers") or ()],
+            tags=list(deployment.get("tags") or ()),
+            description=deployment.get("description"),
             paused=False,  # the runner pauses them when it ends
         )
     except (ValidationError, ValueError, TypeError) as error:
         raise UsageError(
-            f"{file}: deployment '{deployment.name}': {error}; see docs/operations.md for entries that work"
+            f"{file}: deployment '{deployment['name']}': {error}; see docs/operations.md for entries that work"
         ) from error
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from blr.census.results import count_changes
 from flows.reports.census import bin_tables, census_table, selection_table
-from flows.reports.tables import ReportTable
+from flows.reports.report_table import ReportTable, fixed, percent
 from flows.runs.counts import DRIFTED, ClassEstimate, Counts, Difference, FeatureDrift, FlagCount, Summary
 from flows.runs.results import (
     ClassificationResult,
@@ -85,7 +85,7 @@ def work_table(files: Mapping[str, FileWork], left_out: Mapping[str, int] = NOTH
     return ReportTable(
         title="Files",
         columns=("state", "files"),
-        rows=tuple((state, _count(n)) for state, n in rows),
+        rows=tuple((state, f"{n:,}") for state, n in rows),
         numeric=frozenset({1}),
     )
 
@@ -98,7 +98,7 @@ def class_change_table(counts: Counts, before: Summary | None) -> ReportTable:
         columns=("class", "assigned", "expected", "±", "last expected", "change", "change / ±"),
         rows=tuple(_class_row(name, estimate, old.get(name)) for name, estimate in counts.classes.items()),
         numeric=frozenset(range(1, 7)),
-        note=f"{_count(counts.n_rows)} objects, {_count(before.n_rows if before else 0)} in the last run. "
+        note=f"{counts.n_rows:,} objects, {before.n_rows if before else 0:,} in the last run. "
         + (
             f"Without an error: {counts.no_error}."
             if counts.no_error
@@ -108,17 +108,16 @@ def class_change_table(counts: Counts, before: Summary | None) -> ReportTable:
 
 
 def _class_row(name: str, new: ClassEstimate, old: ClassEstimate | None) -> tuple[str, ...]:
-    stated = "–" if new.error is None else _fixed(new.error, 1)
-    row = (name, _count(new.assigned), _fixed(new.expected, 1), stated)
+    row = (name, f"{new.assigned:,}", fixed(new.expected, 1), fixed(new.error, 1))
     if old is None:
         return (*row, "–", "–", "–")
     change = new.expected - old.expected
     error = 0.0 if new.error is None or old.error is None else math.hypot(new.error, old.error)
     return (
         *row,
-        _fixed(old.expected, 1),
-        _signed(change, 1),
-        _signed(change / error, 1) if error else "–",
+        fixed(old.expected, 1),
+        fixed(change, 1, "+"),
+        fixed(change / error, 1, "+") if error else "–",
     )
 
 
@@ -128,14 +127,14 @@ def flag_change_table(counts: Counts, before: Summary | None) -> ReportTable:
     rows = []
     for name, flag in counts.flags.items():
         last = old.get(name)
-        change = "–" if last is None else _signed(100 * (flag.share - last.share), 2)
+        change = "–" if last is None else fixed(100 * (flag.share - last.share), 2, "+")
         rows.append(
             (
                 str(flag.bit),
                 name,
-                _count(flag.count),
-                _percent(flag.share),
-                "–" if last is None else _percent(last.share),
+                f"{flag.count:,}",
+                percent(flag.share),
+                percent(None if last is None else last.share),
                 change,
             )
         )
@@ -164,12 +163,12 @@ def drift_table(drift: Mapping[str, FeatureDrift]) -> ReportTable:
         rows=tuple(
             (
                 name,
-                _fixed(feature.index, 3),
-                _fixed(feature.expected_index, 3),
-                _signed(feature.mean_shift, 2),
-                _fixed(feature.sd_ratio, 2),
-                _percent(feature.missing),
-                _signed(100 * feature.missing_change, 1),
+                fixed(feature.index, 3),
+                fixed(feature.expected_index, 3),
+                fixed(feature.mean_shift, 2, "+"),
+                fixed(feature.sd_ratio, 2),
+                percent(feature.missing),
+                fixed(100 * feature.missing_change, 1, "+"),
                 "yes" if feature.has_drifted else "",
             )
             for name, feature in drift.items()
@@ -199,7 +198,7 @@ def difference_table(difference: Difference) -> ReportTable:
     return ReportTable(
         title="Objects against the last release",
         columns=("what", "objects"),
-        rows=tuple((what, _count(n)) for what, n in rows),
+        rows=tuple((what, f"{n:,}") for what, n in rows),
         numeric=frozenset({1}),
         note=f"The largest move is {difference.largest_move:.3f}.",
     )
@@ -238,19 +237,3 @@ def status_table(status: FolderStatus) -> ReportTable:
 
 def _class(name: str) -> str:
     return name or "(none)"
-
-
-def _count(value: int) -> str:
-    return f"{value:,}"
-
-
-def _fixed(value: float, digits: int) -> str:
-    return f"{value:z,.{digits}f}".replace("-", "−")
-
-
-def _signed(value: float, digits: int) -> str:
-    return f"{value:+z,.{digits}f}".replace("-", "−")
-
-
-def _percent(value: float) -> str:
-    return f"{value:.1%}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import flows
-from flows.cli._other_makers import check_packages
+from flows.cli.app import check_packages
 
 HOME = Path(flows.__file__).parent.parent
 
@@ -23,9 +23,7 @@ def test_a_package_that_comes_first_on_the_path_is_named(tmp_path: Path) -> None
     other = tmp_path / "first" / "catalogs"
     other.mkdir(parents=True)
     (other / "__init__.py").write_text("")
-    script = (
-        f"import flows, sys; sys.path.insert(0, {str(other.parent)!r}); from flows.cli._other_makers import "
-    )
+    script = f"import flows, sys; sys.path.insert(0, {str(other.parent)!r}); from flows.cli.app import "
     done = subprocess.run(
         [sys.executable, "-c", script + "check_packages; check_packages()"],
         capture_output=True,

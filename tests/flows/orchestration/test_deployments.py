@@ -38,16 +38,18 @@ def test_every_kind_of_schedule_and_a_trigger_are_there() -> None:
     kinds = {
         kind
         for entry in entries
-        for schedule in entry.schedules
+        for schedule in entry.get("schedules", ())
         for kind in ("cron", "interval", "rrule")
         if kind in schedule
     }
     assert kinds == {"cron", "interval", "rrule"}
-    assert any(entry.triggers for entry in entries)
+    assert any(entry.get("triggers") for entry in entries)
 
 
 def test_ours_where_the_folder_has_none(tmp_path: Path) -> None:
-    assert [d.name for d in deployments(tmp_path / "none.yaml")] == [d.name for d in deployments(TEMPLATE)]
+    assert [d["name"] for d in deployments(tmp_path / "none.yaml")] == [
+        d["name"] for d in deployments(TEMPLATE)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -102,8 +104,8 @@ def shadowed(tmp_path: Path) -> Any:
 @pytest.mark.slow
 def test_a_folder_with_our_names_does_no_harm_to_entry_points(shadowed: Any) -> None:
     entries = deployments(shadowed / "none.yaml")
-    done = load(shadowed, *(entry.entrypoint for entry in entries))
-    assert done.stdout.split() == [entry.name for entry in entries], done.stderr
+    done = load(shadowed, *(entry["entrypoint"] for entry in entries))
+    assert done.stdout.split() == [entry["name"] for entry in entries], done.stderr
 
 
 @pytest.mark.slow
