@@ -506,7 +506,7 @@ def make_plan(
         _check_replaceable(before, names, model, out, overwrite=policy == "overwrite")
     jobs = tuple(find_jobs(files, work, before, same=same, policy=policy, verify=verify, hashes=hashes))
     compared = None
-    if policy == "release" and before is not None and before.prefix is not None:
+    if policy == "release" and before is not None:
         compared = Annotation(out, before.prefix, tuple(before.classes))
     advice = check_room(out, jobs, scorer.columns, specification.output.mode)
     fresh = [

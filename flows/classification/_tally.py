@@ -47,11 +47,6 @@ __all__ = [
     "with_few_digits",
 ]
 
-# Counts of an annotated catalogue: classes with errors, flags, shares of missing features.
-#
-# Threads count batches in any order.  So floating-point numbers are summed by `math.fsum`, which is exact, so that the
-# order does not matter.  Shapes: K classes, F features, S draws of the weights.
-
 Floats = NDArray[np.float64]
 
 

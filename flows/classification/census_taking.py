@@ -20,7 +20,7 @@ from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
 from flows.runs.counts import CensusAsked, CensusResult, Summary
 from flows.runs.lock import exclusive
-from flows.runs.manifest import SUMMARY, Manifest
+from flows.runs.manifest import SUMMARY, Manifest, annotated_manifest
 from flows.runs.release_store import output_folder
 from flows.specification.toml_file import read_specification
 
@@ -32,8 +32,10 @@ def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResul
 
     Raises
     ------
+    UsageError
+        If nothing was classified into the folder.
     OutputFolderError
-        If nothing was classified into the folder, another run works in it, or its census is from an audit.
+        If another run works in the folder, or its census is from an audit.
     ModelError
         If the store has not the model that the folder was made by.
     """
@@ -43,7 +45,7 @@ def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResul
 
 def _taken(request: CensusRequest, out: Path, *, dry_run: bool) -> CensusResult:
     """Return the census of a folder of this machine."""
-    manifest = _manifest(out)
+    manifest = annotated_manifest(out)
     stored = Store.named(request.store).find(manifest.model)
     model = Store.named(request.store).read(stored)
     asked = _asked(manifest, model, request)
@@ -52,7 +54,7 @@ def _taken(request: CensusRequest, out: Path, *, dry_run: bool) -> CensusResult:
     if not dry_run:
         _check_no_audit(out)
         with exclusive(out):
-            if _manifest(out) != manifest:
+            if annotated_manifest(out) != manifest:
                 raise OutputFolderError(
                     f"{out}: another run changed this folder during the census; run the same command again"
                 )
@@ -135,16 +137,6 @@ def _asked(manifest: Manifest, model: Model, request: CensusRequest) -> CensusAs
             "--edges: got edges without --by, expected the expression whose bins they limit; add --by"
         )
     return asked
-
-
-def _manifest(out: Path) -> Manifest:
-    manifest = Manifest.read(out)
-    if manifest is None or not manifest.outputs:
-        raise OutputFolderError(
-            f"{out}: got a folder without a manifest of annotated files, expected a folder that `blr "
-            "classify` wrote; correct the path"
-        )
-    return manifest
 
 
 def _of_folder(manifest: Manifest, model: Model, folder: Path, out: Path, asked: CensusAsked) -> Census:

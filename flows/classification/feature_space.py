@@ -17,10 +17,9 @@ from blr.explanation.novelty import Novelty
 from blr.missing.moments import WhitenedSpace
 from catalogs.catalog.catalog import Catalog
 from flows.classification.scoring import Scorer, annotation_settings
-from flows.errors import UsageError
 from flows.models.row_files import LabelledObjects
 from flows.models.store import Store
-from flows.runs.manifest import Manifest
+from flows.runs.manifest import annotated_manifest
 from flows.runs.release_store import output_folder
 from flows.specification.toml_file import read_specification
 
@@ -77,12 +76,7 @@ def feature_space(out: Path, store: Path, specification: Path | None = None) -> 
         If the model is not in the store.
     """
     with output_folder(out, key="out", publish=False) as folder:
-        manifest = Manifest.read(folder)
-    if manifest is None:
-        raise UsageError(
-            f"{out}: got a folder without a manifest, expected a folder of annotated catalogues; run `blr "
-            "classify` with --out first"
-        )
+        manifest = annotated_manifest(folder)
     models = Store.named(store)
     stored = models.find(manifest.model)
     model = models.read(stored)

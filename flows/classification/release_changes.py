@@ -16,7 +16,7 @@ from flows.models.model import Model
 from flows.models.request import PromoteRequest
 from flows.runs.allowed_roots import check_inside
 from flows.runs.counts import SampledChange, Transition
-from flows.runs.manifest import Manifest
+from flows.runs.manifest import Manifest, annotated_manifest
 from flows.runs.outputs import Output
 
 __all__ = ["in_release", "sampled_change"]
@@ -49,15 +49,10 @@ def sampled_change(champion: Model, challenger: Model, folder: Path) -> SampledC
 
     Raises
     ------
-    CatalogError
+    UsageError
         If the folder has no manifest.
     """
-    manifest = Manifest.read(check_inside(folder, key="release"))
-    if manifest is None:
-        raise CatalogError(
-            f"{folder}: got a folder without a manifest, expected the folder of a release; name the output "
-            "folder of `blr reprocess` or `blr classify`"
-        )
+    manifest = annotated_manifest(check_inside(folder, key="release"))
     inputs = [path for o in _spread(manifest.outputs) if (path := _input(o, folder)) is not None]
     transitions: Counter[tuple[str, str]] = Counter()
     compared = files = 0

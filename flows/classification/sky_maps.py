@@ -54,7 +54,7 @@ from flows.classification.request import MapRequest
 from flows.documents import write_document
 from flows.errors import UsageError
 from flows.runs.allowed_roots import check_inside, check_output
-from flows.runs.manifest import Manifest, ObjectColumns
+from flows.runs.manifest import Manifest, ObjectColumns, annotated_manifest
 from flows.runs.release_store import output_folder
 
 __all__ = [
@@ -547,11 +547,6 @@ def _columns(survey: Survey, cells: Fractions, what: What, order: int) -> list[H
     ]
 
 
-# Maps over the sky of the fraction of a class, or of the contamination or completeness of a selection.
-#
-# Two passes over the annotated copies: one for the pixels, the quantities' ranges and the objects whose class is known,
-# to which the fraction's model is fitted; and one for the sums by pixel and by bin.  Shapes: n rows, S draws.
-
 FINEST_ORDER = 8
 """Pixels of 14 arcminutes: 786,432 of them."""
 
@@ -626,12 +621,7 @@ def _mapped(work: _Work, *, dry_run: bool) -> MapResult:
 
 
 def _prepared(request: MapRequest, folder: Path) -> _Work:
-    manifest = Manifest.read(folder)
-    if manifest is None or manifest.prefix is None:
-        raise UsageError(
-            f"{folder}: got a folder without a manifest, expected a folder of annotated catalogues; run `blr "
-            "classify` with --out first"
-        )
+    manifest = annotated_manifest(folder)
     classes = tuple(manifest.classes)
     if request.class_name not in classes:
         raise UsageError(

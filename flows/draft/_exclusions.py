@@ -237,7 +237,7 @@ def _without_error_words(name: str) -> set[str]:
 # Why a column is no feature of a first specification, and why one that is deserves a look.
 #
 # The reasons are physics or bookkeeping; a weak feature is kept. A column that tells much of the class is a suspect: it
-# is kept, and a person decides. A name counts only where the values agree with it (`flows.draft._exclusions`).
+# is kept, and a person decides. A name counts only where the values agree with it.
 
 MISSING = 0.9
 """Share of missing values from which a column is left out."""

@@ -27,8 +27,6 @@ __all__ = [
     "working_on",
 ]
 
-# Where work is done: what an engine is, the threads of this machine, and results in the order of their jobs.
-
 # What an engine does: `map` and `reduce`; and the tree in which `reduce` adds.
 #
 # An engine is handed a function and items.  For workers elsewhere, Dask pickles function, items and results: these are

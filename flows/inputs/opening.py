@@ -45,8 +45,6 @@ __all__ = [
     "with_checksums",
 ]
 
-# The files of a source: their states, and the catalogue that they are.
-
 # The files of what the user named, opened as catalogues; damaged ones are set aside, not in the way of the others.
 #
 # A folder or a pattern is one catalogue of many files.  Where it does not open, each file is tried by itself, and the
@@ -180,8 +178,6 @@ def _odd(file: Path, names: frozenset[str], usual: frozenset[str]) -> CatalogErr
         f"{file} {what}, but the other files of its folder do not, expected the same columns in all; correct the file"
     )
 
-
-# Catalogues that are opened: whole, one object's row, or in pieces for workers.
 
 # Catalogues opened to be read, wherever they are: Parquet at a URL in its place, other formats fetched.
 #

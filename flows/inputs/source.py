@@ -46,11 +46,9 @@ __all__ = [
     "resolve_sources",
 ]
 
-# What the user named: a file, a folder, a pattern or a URL, and the catalogue that it is.
-
 # What the user named, as it was found first: a file, a folder or a pattern of this machine, or a URL.
 #
-# `flows.inputs.source` makes these of texts; later code does not check again which kind it is.
+# Later code does not check again which kind it is.
 
 Kind = Literal["file", "folder", "hats", "pattern"]
 

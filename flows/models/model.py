@@ -264,13 +264,6 @@ def _feed(total: Any, value: Any) -> None:
         total.update(f"{type(plain).__name__}:{json.dumps(plain)};".encode())
 
 
-# The model as a file.
-#
-# The file has a YAML text and binary blocks with the arrays.  This module reads the types that it writes, and nothing
-# that lies outside of the file: any other tag, a compressed block or an array elsewhere is an error.  What the file
-# claims to hold is compared with its size before memory is taken for it.
-# https://www.asdf-format.org/projects/asdf-standard/en/latest/file_layout.html
-
 # A model as a file: ASDF, checked at load, and no code in it.
 #
 # The file has a YAML text and binary blocks with the arrays.  This module reads the types that it writes, and nothing
@@ -281,9 +274,8 @@ def _feed(total: Any, value: Any) -> None:
 TAGS = "tag:stsci.edu:asdf/"
 ROOT = "core/asdf-1.1.0"
 ARRAY = "core/ndarray-1.1.0"
-ARRAYS = {TAGS + ARRAY, TAGS + "core/ndarray-1.0.0"}
 SOFTWARE = {TAGS + ROOT, TAGS + "core/software-1.0.0", TAGS + "core/extension_metadata-1.0.0"}
-"""Tags of plain mappings: the tree, and what the library asdf says of itself, which wrote our earlier files."""
+"""Tags of plain mappings: the tree, and what the library asdf says of itself in a file that it has copied."""
 TYPES = {"bool8": "?"} | {
     f"{kind}{8 * size}": f"{kind[0]}{size}"
     for kind, sizes in {"int": (1, 2, 4, 8), "uint": (1, 2, 4, 8), "float": (4, 8)}.items()
@@ -397,7 +389,7 @@ def _read(path: Path, *, arrays: bool = True) -> Tree:
         blocks = _Blocks.of(stream, first, size, most=text.count(b"ndarray"))
 
         def tagged(tag: str, value: Any) -> Any:
-            if tag in ARRAYS:
+            if tag == TAGS + ARRAY:
                 return blocks.array(value) if arrays else None
             if tag not in SOFTWARE or not isinstance(value, dict):
                 raise ValueError(f"it holds a '{tag.removeprefix(TAGS):.80}', which blr does not write")

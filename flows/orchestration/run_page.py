@@ -255,8 +255,6 @@ def log_left_out(state: str, reasons: Mapping[str, str]) -> None:
         logger.warning("%s", f"{state}: {len(reasons) - MOST_LEFT_OUT:,} more files; the manifest lists them")
 
 
-# What a run leaves on Prefect's page: tables, a summary, a link to its report, events; and how far it is.
-
 MOST_BYTES = 100_000
 """Prefect's database keeps artifacts for ever, and has no limit of its own."""
 

@@ -29,7 +29,7 @@ from flows.reviews._files import Chosen, Outlier
 from flows.runs.manifest import Manifest, ObjectColumns
 from flows.runs.object_names import LabelledNames, identifier_column
 
-__all__ = ["Bins", "ObjectRows", "ObjectTable", "Space", "ValueSample", "annotated_manifest", "object_tables"]
+__all__ = ["Bins", "ObjectRows", "ObjectTable", "Space", "ValueSample", "object_tables"]
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -41,17 +41,6 @@ MOST_KINDS = 20
 """Most bins of an expression whose values are texts or conditions."""
 SAMPLED = 100_000
 """Values from which the edges between bins of as many objects are estimated."""
-
-
-def annotated_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a folder; UsageError where nothing was classified."""
-    manifest = Manifest.read(folder)
-    if manifest is None or manifest.prefix is None:
-        raise UsageError(
-            f"{folder}: got a folder without a manifest, expected a folder of annotated catalogues; run `blr "
-            "classify` with --out first"
-        )
-    return manifest
 
 
 class Space(Protocol):

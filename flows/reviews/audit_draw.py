@@ -27,13 +27,12 @@ from flows.reviews._rows import (
     ObjectRows,
     ObjectTable,
     ValueSample,
-    annotated_manifest,
     object_tables,
 )
 from flows.reviews.audits import DESIGN, AuditDesign, AuditDraw, AuditStratum, DrawnObject, Selection
 from flows.reviews.request import AuditDrawRequest
 from flows.runs.lock import exclusive
-from flows.runs.manifest import Manifest
+from flows.runs.manifest import Manifest, annotated_manifest
 from flows.runs.release_store import output_folder
 
 __all__ = ["OTHER", "UNDECIDED", "draw_audit", "outputs_hash", "read_answers", "selections_of"]

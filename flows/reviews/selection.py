@@ -24,10 +24,10 @@ from flows.reviews._rows import (
     ObjectTable,
     Space,
     ValueSample,
-    annotated_manifest,
     object_tables,
 )
 from flows.reviews.request import ReviewRequest
+from flows.runs.manifest import annotated_manifest
 from flows.runs.object_names import LabelledNames, read_labelled_names
 from flows.runs.release_store import output_folder
 

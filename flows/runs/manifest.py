@@ -19,7 +19,7 @@ from typing import Literal
 from catalogs.errors import CatalogError
 from catalogs.files.atomic import check_links
 from flows.documents import from_document, read_document, write_document
-from flows.errors import DocumentError
+from flows.errors import DocumentError, UsageError
 from flows.runs.counts import CensusAsked, Summary
 from flows.runs.model_reference import ModelReference
 from flows.runs.outputs import FileTable, Output, Quarantined, read_table, sweep_tables, write_table
@@ -33,6 +33,7 @@ __all__ = [
     "ManifestFile",
     "ObjectColumns",
     "SelectedColumn",
+    "annotated_manifest",
     "has_summary",
 ]
 
@@ -41,6 +42,17 @@ SUMMARY = "summary.json"
 SCHEMA_VERSION = 1
 HEAD = 4096
 """Characters at the start of a manifest that include the number of its release."""
+
+
+def annotated_manifest(folder: Path) -> Manifest:
+    """Return the manifest of a folder; UsageError where nothing was classified."""
+    manifest = Manifest.read(folder)
+    if manifest is None:
+        raise UsageError(
+            f"{folder}: got a folder without a manifest, expected a folder that `blr classify` or `blr reprocess` "
+            "wrote; name its folder of outputs"
+        )
+    return manifest
 
 
 def has_summary(folder: Path) -> bool:
@@ -137,10 +149,10 @@ class Manifest:
         return ModelReference.parse(self.model).name
 
     @property
-    def prefix(self) -> str | None:
+    def prefix(self) -> str:
         """The prefix of the new columns."""
-        classes = (name for name, column in self.columns.items() if column.ucd == "src.class")
-        return next((name.removesuffix("class") for name in classes), None)
+        (name,) = (name for name, column in self.columns.items() if column.ucd == "src.class")
+        return name.removesuffix("class")
 
     def find_quarantined(self, name: str) -> Quarantined | None:
         """Return the entry of a file that could not be annotated; None where there is no such file."""

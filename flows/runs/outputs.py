@@ -31,8 +31,6 @@ __all__ = [
     "write_table",
 ]
 
-# The states of input files and of their annotated copies: hashes of the bytes, and counts.
-
 
 @dataclass(frozen=True)
 class FileState:

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
 from blr.census.results import CountChange
-from catalogs.errors import CatalogError
 from flows.runs.allowed_roots import check_inside
 from flows.runs.counts import Counts, Difference, Summary
-from flows.runs.manifest import Manifest
+from flows.runs.manifest import Manifest, annotated_manifest
 from flows.runs.outputs import Output, Quarantined, file_sha256
 from flows.runs.release_store import published_at
 
@@ -257,14 +256,8 @@ class FolderStatus:
 
 
 def read_status(out: Path) -> FolderStatus:
-    """Return the state of an output folder; CatalogError where it has no manifest."""
-    manifest = Manifest.read(out)
-    if manifest is None:
-        raise CatalogError(
-            f"{out}: got a folder without a manifest, expected a folder that `blr classify` or `blr reprocess` wrote; "
-            "name its folder of outputs"
-        )
-    return folder_status(out, manifest)
+    """Return the state of an output folder; UsageError where it has no manifest."""
+    return folder_status(out, annotated_manifest(out))
 
 
 def folder_status(out: Path, manifest: Manifest) -> FolderStatus:

@@ -140,7 +140,7 @@ def test_status_lists_each_file_until_it_is_mended(
 
 
 def test_status_of_a_folder_without_a_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["status", str(tmp_path)]) == 1
+    assert run(["status", str(tmp_path)]) == 2
     assert "got a folder without a manifest, expected a folder that `blr classify`" in capsys.readouterr().err
 
 

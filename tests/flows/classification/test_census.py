@@ -24,7 +24,7 @@ from flows.classification.census_taking import table_census, take_census
 from flows.classification.request import CensusRequest
 from flows.cli.app import run
 from flows.documents import read_document
-from flows.errors import OutputFolderError, SpecificationError
+from flows.errors import OutputFolderError, SpecificationError, UsageError
 from flows.models.row_files import UnseenRows
 from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
@@ -157,7 +157,7 @@ def test_a_report_of_an_earlier_version_stays_as_it_is(
 
 
 def test_a_folder_that_is_none_of_ours_is_refused(tmp_path: Path, classified: Path) -> None:
-    with pytest.raises(OutputFolderError, match="without a manifest"):
+    with pytest.raises(UsageError, match="without a manifest"):
         take_census(CensusRequest(tmp_path, store=classified / "models"))
 
 
