@@ -22,7 +22,7 @@ from blr.decisions import FLAG_MEANINGS
 from catalogs.arrays.values import column_values
 from catalogs.catalog.catalog import Catalog
 from flows.release._contract import Findings, Profile
-from flows.release._truth import identifiers
+from flows.release._truth import identifiers, places_of
 
 __all__ = [
     "MOST_CHANGED",
@@ -237,7 +237,7 @@ def report_other_rows(
     alone: dict[tuple[bool, int], list[int]] = {}
     for here, there in zip(ledger.buckets(), other.buckets(), strict=True):
         for rows, of, lost in ((there, here, True), (here, there, False)):
-            for row in rows[~np.isin(rows["hash"], of["hash"])]:
+            for row in rows[~places_of(rows["hash"], of["hash"])[1]]:
                 alone.setdefault((lost, int(row["file"])), []).append(int(row["row"]))
     for (lost, file), numbers in alone.items():
         words = "that must be there are not" if lost else "are not among those that must be there"
@@ -252,13 +252,16 @@ def match(
     found = Matched(len(files), len(old_files))
     findings.ran("positions", "every object of the last release is where it was")
     for here, there in zip(new.buckets(), old.buckets(), strict=True):
-        _, i, j = np.intersect1d(here["hash"], there["hash"], return_indices=True)
-        gone = ~np.isin(there["hash"], here["hash"])
+        ours, theirs = here["hash"].copy(), there["hash"].copy()  # beside each other, which is faster
+        place, both = places_of(ours, theirs)
+        both[1:] &= ours[1:] != ours[:-1]  # of repeated identifiers, the first
+        gone = ~places_of(theirs, ours)[1]
         found.vanished += int(gone.sum())
         found.old_rows += np.bincount(there["file"], minlength=len(old_files))
         found.old_gone += np.bincount(there["file"][gone], minlength=len(old_files))
-        found.add(here[i], there[j])
-        _report_moved(here[i], there[j], files, findings)
+        now, was = here[both], there[place[both]]
+        found.add(now, was)
+        _report_moved(now, was, files, findings)
     return found
 
 

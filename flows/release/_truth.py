@@ -21,7 +21,7 @@ from flows.errors import UsageError
 from flows.models.model import Model
 from flows.release._contract import Findings
 
-__all__ = ["Truth", "identifiers"]
+__all__ = ["Truth", "identifiers", "places_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -59,8 +59,7 @@ class Truth:
 
     def add(self, release: str, hashes: Array, classes: Array, p: Array) -> None:
         """Note the classes (n,) and probabilities (n,) that a release gives to known objects among its rows."""
-        place = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
-        there = self.hashes[place] == hashes
+        place, there = places_of(hashes, self.hashes)
         columns = (self.labels[place[there]], classes[there], p[there])
         self.found[release].append(np.stack([x.astype(np.float64) for x in columns], axis=1))
 
@@ -126,3 +125,11 @@ def identifiers(column: pa.Array) -> Array:
     if values.dtype.kind in "iub" and not np.ma.isMaskedArray(values):
         return hashed(values.astype(np.int64))
     return hashed(np.ma.filled(values, 0) if values.dtype.kind != "O" else values)
+
+
+def places_of(hashes: Array, known: Array) -> tuple[Array, Array]:
+    """Return the places (n,) of hashes among those `known`, which are sorted, and whether (n,) they are there."""
+    if not len(known):
+        return np.zeros(len(hashes), np.intp), np.zeros(len(hashes), bool)
+    place = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+    return place, known[place] == hashes

@@ -220,7 +220,7 @@ class _Pass:
         self.inputs_known = True
         scorers = filter(None, (self.scorer, self.old_scorer))
         self.read = tuple(dict.fromkeys(name for one in scorers for name in one.reader.read))
-        self.columns: dict[str, _Counted] = {}
+        self.columns: dict[str, ColumnProfile] = {}
         self.by_file: dict[str, Counter[str]] = {}
         self.cells: dict[int, Counter[str]] = {}
         self.control_rows: list[pa.RecordBatch] = []
@@ -374,7 +374,7 @@ class _Pass:
             total.update(counts)
         return Profile(
             n_rows=total["rows"],
-            columns={name: counted.profile() for name, counted in self.columns.items()},
+            columns=self.columns,
             files={name: dict(counts) for name, counts in self.by_file.items()},
             classes={name: total[f"class {name}"] for name in self.contract.classes},
             flags={flag.name: total[f"flag {flag.name}"] for flag in self.contract.flags.values()},
@@ -492,7 +492,7 @@ class _RowChecks:
         self.expected = np.zeros(len(work.contract.classes))
         self.faults: dict[tuple[str, str, str], list[int]] = {}
         self.n_faults: Counter[tuple[str, str, str]] = Counter()
-        self.local: dict[str, _Counted] = {}
+        self.columns: dict[str, ColumnProfile] = {}
         self.unknown: set[str] = set()
         self.start = 0
 
@@ -508,7 +508,7 @@ class _RowChecks:
         """Check a batch; `read` has the columns that the model reads, `share` is the batch's part of the file."""
         work, contract, names = self.work, self.work.contract, batch.schema.names
         for name in names:
-            self.local.setdefault(name, _Counted()).add(batch.column(name))
+            self.columns[name] = joined(self.columns.get(name), counted(batch.column(name)))
         if any(f"{contract.prefix}{part}" not in names for part in ("class", "flags", "p_max", "model")):
             return
         rows = ledger_rows(batch, contract, contract.prefix, (contract.ra, contract.dec))
@@ -618,16 +618,16 @@ class _RowChecks:
             strange = f": {', '.join(sorted(map(repr, self.unknown))[:5])}" if check == "class names" else ""
             said = f"{n:,} rows: {words}{strange}"
             findings.stop(check, said, self.name, column, n, 0, "every row", rows=rows)
-        for name, counted in self.local.items():
-            self.work.columns.setdefault(name, _Counted()).join(counted)
+        for name, seen in self.columns.items():
+            self.work.columns[name] = joined(self.work.columns.get(name), seen)
             promised = contract.column(name)
-            if promised is None or counted.minimum > counted.maximum or name == contract.id:
+            if promised is None or name == contract.id:
                 continue
             for value, limit, sign in (
-                (counted.minimum, promised.minimum, -1),
-                (counted.maximum, promised.maximum, 1),
+                (seen.minimum, promised.minimum, -1),
+                (seen.maximum, promised.maximum, 1),
             ):
-                if limit is not None and sign * (value - limit) > TIGHT:
+                if value is not None and limit is not None and sign * (value - limit) > TIGHT:
                     said = f"'{name}' reaches {value:.6g}, the contract allows {limit:.6g}"
                     verdict: Verdict = "look" if new_field and name not in contract.made else "stop"
                     findings.add(verdict, "ranges", said, self.name, name, value, limit, promised.source)
@@ -635,37 +635,31 @@ class _RowChecks:
             self.counts[f"expected {class_name}"] = round(float(self.expected[k]))
 
 
-@dataclass
-class _Counted:
-    """Counts of a column: values, missing ones, and the range of the numbers."""
+def counted(column: pa.Array) -> ColumnProfile:
+    """Return the counts of a batch of a column: values, missing ones, and the range of the numbers."""
+    missing, known = column.null_count, np.empty(0)
+    if is_text(column.type):
+        missing += int(pc.sum(pc.equal(pc.binary_length(column), 0)).as_py() or 0)
+    elif pt.is_integer(column.type) or pt.is_floating(column.type):
+        known = floats(column.drop_null())
+        known = known[np.isfinite(known)]
+        missing = len(column) - len(known)
+    ends = (float(known.min()), float(known.max())) if len(known) else (None, None)
+    return ColumnProfile(n=len(column), missing=missing, minimum=ends[0], maximum=ends[1])
 
-    n: int = 0
-    missing: int = 0
-    minimum: float = np.inf
-    maximum: float = -np.inf
 
-    def add(self, column: pa.Array) -> None:
-        """Count a batch."""
-        self.n += len(column)
-        self.missing += column.null_count
-        if is_text(column.type):
-            self.missing += int(pc.sum(pc.equal(pc.binary_length(column), 0)).as_py() or 0)
-        elif pt.is_integer(column.type) or pt.is_floating(column.type):
-            known = floats(column.drop_null())
-            known = known[np.isfinite(known)]
-            self.missing += len(column) - column.null_count - len(known)
-            self.minimum = min(self.minimum, float(known.min(initial=np.inf)))
-            self.maximum = max(self.maximum, float(known.max(initial=-np.inf)))
-
-    def join(self, other: _Counted) -> None:
-        """Add the counts of another file."""
-        self.n, self.missing = self.n + other.n, self.missing + other.missing
-        self.minimum, self.maximum = min(self.minimum, other.minimum), max(self.maximum, other.maximum)
-
-    def profile(self) -> ColumnProfile:
-        """Return what was counted."""
-        ends = (self.minimum, self.maximum) if self.minimum <= self.maximum else (None, None)
-        return ColumnProfile(n=self.n, missing=self.missing, minimum=ends[0], maximum=ends[1])
+def joined(a: ColumnProfile | None, b: ColumnProfile) -> ColumnProfile:
+    """Return the counts of two parts of a column together."""
+    if a is None:
+        return b
+    low = [part.minimum for part in (a, b) if part.minimum is not None]
+    high = [part.maximum for part in (a, b) if part.maximum is not None]
+    return ColumnProfile(
+        n=a.n + b.n,
+        missing=a.missing + b.missing,
+        minimum=min(low, default=None),
+        maximum=max(high, default=None),
+    )
 
 
 def differing(copy: pa.Array, source: pa.Array) -> NDArray[np.bool_]:

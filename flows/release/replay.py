@@ -18,12 +18,10 @@ import pyarrow.compute as pc
 from blr.decisions import Flag
 from blr.threads import single_threaded_blas
 from catalogs.arrays.values import column_values, is_text
-from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.earlier_columns import USER_BITS, levels
 from catalogs.formats import annotated_table, open_catalog
 from flows.classification.scoring import Scorer, settled
 from flows.errors import ModelError, UsageError
-from flows.features.reader import FeatureBatch
 from flows.models.model import Model, read_model
 from flows.models.store import Store
 from flows.release._contract import Findings
@@ -170,22 +168,23 @@ def negative_controls(scorer: Scorer, sample: pa.RecordBatch, findings: Findings
         findings.look("negative controls", f"only {sample.num_rows} rows to make controls of")
         return rates
     rng = np.random.default_rng(0)
-    kinds: dict[str, pa.RecordBatch] = {
+    kinds = {
         "blank": _changed(sample, lambda x: np.full(len(x), np.nan), null=True),
         "NaN": _changed(sample, lambda x: np.full(len(x), np.nan)),
         "shuffled": _changed(sample, rng.permutation),
         **{f"{mark:g}": _changed(sample, lambda x, m=mark: np.full(len(x), m)) for mark in MARKS},
     }
-    for name, batch in kinds.items():
-        with single_threaded_blas():
-            rates[name] = _sure(scorer, scorer(batch))
-    features = scorer.reader.evaluate(sample)
-    rates["out of range"] = _far_rate(scorer, features)
-    said, name, source = (
-        ", ".join(f"{k} {rate:.0%}" for k, rate in rates.items()),
-        "negative controls",
-        "made rows",
-    )
+    with single_threaded_blas():
+        for name, batch in kinds.items():
+            computed = scorer(batch)
+            best, flags = computed[f"{scorer.prefix}p_max"], computed[f"{scorer.prefix}flags"]
+            rates[name] = _sure(best, flags)
+        features = scorer.reader.evaluate(sample)
+        nothing_missing = np.zeros_like(features.missing)
+        scores = scorer.classifier.score(_far(scorer.model, features.X), nothing_missing, None)
+        rates["out of range"] = _sure(scores.probability.max(axis=1), scores.flags)
+    name, source = "negative controls", "made rows"
+    said = ", ".join(f"{k} {rate:.0%}" for k, rate in rates.items())
     findings.ran(name, f"confident classes without a flag: {said}")
     for kind, limit in {"blank": 0.0, "NaN": 0.0, "out of range": UNSEEN_CONFIDENT}.items():
         if rates[kind] > limit:
@@ -202,24 +201,19 @@ def negative_controls(scorer: Scorer, sample: pa.RecordBatch, findings: Findings
     return rates
 
 
-def _sure(scorer: Scorer, computed: Mapping[str, Array]) -> float:
+def _sure(best: Array, flags: Array) -> float:
     """Return the share of rows with a confident class and no flag."""
-    best, flags = computed[f"{scorer.prefix}p_max"], computed[f"{scorer.prefix}flags"]
     return float(np.mean((np.nan_to_num(best, nan=0.0) >= SURE) & (flags == 0)))
 
 
-def _far_rate(scorer: Scorer, features: FeatureBatch) -> float:
-    """Return the share of rows far outside the training range that get a confident class without a flag."""
-    distribution = scorer.model.training.distribution
-    edges = [distribution[name].edges if name in distribution else () for name in scorer.model.features]
-    X = features.X.copy()
-    for k, known in enumerate(edges):
+def _far(model: Model, X: Array) -> Array:
+    """Return features (n, M) far outside the training range."""
+    far = X.copy()
+    for k, name in enumerate(model.features):
+        known = model.training.distribution[name].edges if name in model.training.distribution else ()
         low, high = (min(known), max(known)) if known else (-1.0, 1.0)
-        X[:, k] = high + 20 * ((high - low) or abs(high) or 1.0)
-    with single_threaded_blas():
-        scores = scorer.classifier.score(X, np.zeros_like(features.missing), None)
-    best = np.nan_to_num(scores.probability.max(axis=1), nan=0.0)
-    return float(np.mean((best >= SURE) & (scores.flags == 0)))
+        far[:, k] = high + 20 * ((high - low) or abs(high) or 1.0)
+    return far
 
 
 def _changed(batch: pa.RecordBatch, change: Any, *, null: bool = False) -> pa.RecordBatch:
@@ -255,15 +249,25 @@ class ReplayResult:
 
 
 def replay_file(request: ReplayRequest) -> ReplayResult:
-    """Score rows of an annotated file again, by a model that is named, or by the one that the file names."""
+    """Score rows of an annotated file again, by a model that is named, or by the one that the file names.
+
+    The rows are spread over the classes.
+    """
     path = Path(request.file)
-    plain = open_catalog(path)
-    entries = (levels(plain.metadata) or [{}])[0]
+    entries = (levels(open_catalog(path).metadata) or [{}])[0]
     model = _named_model(request, entries)
     stated = None if request.specification is None else read_specification(request.specification)
     scorer = Scorer.of(model, _file_settings(model, entries, stated))
     catalog = annotated_table(scorer.prefix).open(path)
-    replayed = replay_catalog(scorer, catalog, request.rows, request.seed)
+    scorer, read = scorer.on(catalog), list(scorer.reader.read)
+    names = dict.fromkeys([*read, *(c.name for c in scorer.columns if c.name in catalog.names)])
+    replayed = Replayed(scorer, (request.seed, 0), None if catalog.n_rows <= request.rows else request.rows)
+    classes, start = pa.array(model.classes, pa.string()), 0
+    for batch in catalog.batches([*names]):
+        kinds = pc.index_in(batch.column(f"{scorer.prefix}class").cast(pa.string()), classes)
+        strata, share = np.asarray(kinds.fill_null(-1)), batch.num_rows / catalog.n_rows
+        replayed.add(batch, batch.select(read), strata, start, share)
+        start += batch.num_rows
     return ReplayResult(
         file=str(path),
         model=model.label,
@@ -272,20 +276,6 @@ def replay_file(request: ReplayRequest) -> ReplayResult:
         largest={name: size for name, (_, size) in replayed.wrong.items()},
         agrees=not replayed.wrong and replayed.n > 0,
     )
-
-
-def replay_catalog(scorer: Scorer, catalog: Catalog, rows: int, seed: int) -> Replayed:
-    """Score rows of a catalogue again, spread over its classes."""
-    here, total = scorer.on(catalog), catalog.n_rows
-    names = dict.fromkeys([*here.reader.read, *(c.name for c in here.columns if c.name in catalog.names)])
-    replayed = Replayed(here, (seed, 0), None if total <= rows else rows)
-    classes, start = pa.array(here.model.classes, pa.string()), 0
-    for batch in catalog.batches([*names]):
-        kinds = pc.index_in(batch.column(f"{here.prefix}class").cast(pa.string()), classes)
-        strata, read = np.asarray(kinds.fill_null(-1)), batch.select(list(here.reader.read))
-        replayed.add(batch, read, strata, start, batch.num_rows / total)
-        start += batch.num_rows
-    return replayed
 
 
 def _named_model(request: ReplayRequest, entries: Mapping[str, str]) -> Model:
