@@ -37,12 +37,14 @@ LEFT_OUT_WITH_ITS_WEIGHT = {
 }
 
 
-@parametrize_with_checks(
-    [DefaultClassifier(candidates=["linear"])], expected_failed_checks=lambda _: LEFT_OUT_WITH_ITS_WEIGHT
-)
+@pytest.mark.usefixtures("few_draws")
+@parametrize_with_checks([DefaultClassifier(candidates=["linear"])])
 def test_scikit_learns_own_checks_of_a_linear_choice(
-    estimator: DefaultClassifier, check: Callable[..., Any]
+    estimator: DefaultClassifier, check: Callable[..., Any], request: pytest.FixtureRequest
 ) -> None:
+    for name, reason in LEFT_OUT_WITH_ITS_WEIGHT.items():
+        if name in request.node.name:
+            pytest.skip(f"{reason}: the test of the default expects its failure")
     check(estimator)
 
 

@@ -86,7 +86,7 @@ def test_inspect_takes_the_memory_of_the_texts(tmp_path: Path, name: str) -> Non
     rng = np.random.default_rng(0)
     n = 600
     polygons = [f"POLYGON {i} " + "0 " * 1000 for i in range(n)]
-    polygons[n // 2] = "1" * 1_000_000  # 2.4 GB in all rows
+    polygons[n // 2] = "1" * LONG  # 120 MB in all rows
     table = pa.table(
         {
             "id": [f"G{i}" for i in range(n)],

@@ -58,10 +58,15 @@ HOSTILE = '<script>alert(1)</script> | `x` **b** [l](http://evil) </td>\n# one\n
 
 @pytest.mark.parametrize("package", ["blr", "catalogs", "flows"])
 def test_no_code_of_ours_runs_what_it_reads(package: str) -> None:
+    """A module that has none of the words is not parsed."""
     modules = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
     calls = {"eval", "exec", "unsafe_load", "full_load", "read_pickle", "to_pickle"}
+    words = {*modules, *calls, "allow_pickle"}
     for path in (ROOT / package).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        if words.isdisjoint(re.findall(r"\w+", text)):
+            continue
+        for node in ast.walk(ast.parse(text)):
             imported = (
                 {alias.name.partition(".")[0] for alias in node.names}
                 if isinstance(node, ast.Import)

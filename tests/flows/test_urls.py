@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +26,7 @@ from flows.classification.census_taking import take_census
 from flows.classification.request import CensusRequest
 from flows.cli.app import run
 from flows.documents import to_document
+from flows.engines.engine import EngineChoice
 from flows.errors import OutputFolderError, SpecificationError, UsageError
 from flows.inputs.fetching import FETCHED, fetching
 from flows.inputs.source import RemoteSource
@@ -35,6 +36,7 @@ from flows.runs.results import ReleaseResult
 from flows.specification.toml_file import load_specification
 from flows.training._reading import RowReading, read_by_workers
 from tests.catalogs.web import Web, serving
+from tests.flows.elsewhere import Elsewhere
 from tests.flows.verbs import classify, reprocess, train
 from tests.lasting import output_bytes
 
@@ -418,7 +420,6 @@ def test_workers_read_labelled_files_that_were_fetched(
     web: Web, make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They wait in the model store, which all machines see; afterwards they are gone."""
-    pytest.importorskip("distributed")
     monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", 500)
     monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 300)
     seen: list[Path] = []
@@ -435,7 +436,9 @@ def test_workers_read_labelled_files_that_were_fetched(
     text = text.replace("[features]", '[select]\nposterior = "laplace"\n[features]')
     for name, where in (("there", web.url), ("here", str(web.folder))):
         Path(f"{name}.toml").write_text(text.replace("survey.parquet", f"{where}/night-*.parquet"))
-    there = train("there.toml", "models-there", engine="local:1")
+    with monkeypatch.context() as patch:
+        patch.setattr(EngineChoice, "opened", lambda *_: nullcontext(Elsewhere()))
+        there = train("there.toml", "models-there")
     here = train("here.toml", "models-here")
     assert [path.name for path in seen] == ["night-0.parquet", "night-1.parquet", "night-2.parquet"]
     assert all(path.is_relative_to(Path("models-there").absolute()) for path in seen)

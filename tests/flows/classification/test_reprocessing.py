@@ -41,31 +41,51 @@ PARTS = tuple(f"p{i}.parquet" for i in range(4))
 Release = SimpleNamespace
 
 
-@pytest.fixture
-def release(trained: Path, tmp_path: Path, make: SimpleNamespace) -> Release:
-    """Return a survey's folder: a model, a specification, a release of four files; and what to do with it."""
-    shutil.copytree(trained / "models", tmp_path / "models")
-    text = make.specification + '\n[target]\npaths = ["release/*.parquet"]\n'
-    (tmp_path / "spec.toml").write_text(text)
-    (tmp_path / "release").mkdir()
+def folder_of(folder: Path, make: SimpleNamespace) -> Release:
+    """Return a survey's folder and what to do with it: write a file, bring its release up to date."""
 
     def write(name: str, n: int = 60, *, seed: int = 0, **others: np.ndarray) -> Path:
         columns = make.survey(n, seed=seed) | others
         columns["name"] = np.array([f"{name}-{i}" for i in range(n)])
-        return make.parquet(tmp_path / "release" / name, columns)
+        return make.parquet(folder / "release" / name, columns)
 
     def run(**options: object) -> ReleaseResult:
-        chosen = {"store": tmp_path / "models", "quiet_seconds": 0} | options
-        result = reprocess(tmp_path / "spec.toml", **chosen)
+        chosen = {"store": folder / "models", "quiet_seconds": 0} | options
+        result = reprocess(folder / "spec.toml", **chosen)
         document = json.loads(json.dumps(to_document(result), allow_nan=False))
         assert from_document(type(result), document, source="the result") == result
         return result
 
+    return Release(folder=folder, out=folder / "annotated", write=write, run=run, spec=folder / "spec.toml")
+
+
+@pytest.fixture(scope="module")
+def done_once(trained: Path, tmp_path_factory: pytest.TempPathFactory, make: SimpleNamespace) -> Path:
+    """Return a folder with a model, a specification, four files and their release; not to be written to."""
+    release = folder_of(tmp_path_factory.mktemp("done"), make)
+    shutil.copytree(trained / "models", release.folder / "models")
+    release.spec.write_text(make.specification + '\n[target]\npaths = ["release/*.parquet"]\n')
+    (release.folder / "release").mkdir()
     for seed, name in enumerate(PARTS):
-        write(name, seed=seed)
-    return Release(
-        folder=tmp_path, out=tmp_path / "annotated", write=write, run=run, spec=tmp_path / "spec.toml"
+        release.write(name, seed=seed)
+    release.run()
+    return release.folder
+
+
+@pytest.fixture
+def release(done_once: Path, tmp_path: Path, make: SimpleNamespace) -> Release:
+    """Return a survey's folder: a model, a specification, four files; nothing is annotated."""
+    shutil.copytree(
+        done_once, tmp_path, dirs_exist_ok=True, ignore=lambda *_: ["annotated"], copy_function=shutil.copy
     )
+    return folder_of(tmp_path, make)
+
+
+@pytest.fixture
+def released(done_once: Path, tmp_path: Path, make: SimpleNamespace) -> Release:
+    """Return the same, annotated."""
+    shutil.copytree(done_once, tmp_path, dirs_exist_ok=True)
+    return folder_of(tmp_path, make)
 
 
 def champion(release: Release, version: str = "0123456789ab") -> str:
@@ -114,16 +134,15 @@ def test_the_first_release(release: Release) -> None:
     }
 
 
-def test_it_is_what_classify_makes(release: Release) -> None:
-    release.run()
+def test_it_is_what_classify_makes(released: Release) -> None:
     classify(
-        [release.folder / "release"],
+        [released.folder / "release"],
         model="morphology",
-        store=release.folder / "models",
-        out=release.folder / "c",
+        store=released.folder / "models",
+        out=released.folder / "c",
     )
     for name in PARTS:
-        assert (release.out / name).read_bytes() == (release.folder / "c" / name).read_bytes()
+        assert (released.out / name).read_bytes() == (released.folder / "c" / name).read_bytes()
 
 
 def test_a_second_run_does_nothing(release: Release) -> None:
@@ -138,9 +157,8 @@ def test_a_second_run_does_nothing(release: Release) -> None:
     assert looks(release.out) == before
 
 
-def test_a_second_run_imports_nothing_to_draw_match_or_train_with(release: Release) -> None:
-    release.run()
-    command = ["reprocess", str(release.spec), "--store", str(release.folder / "models"), "--direct"]
+def test_a_second_run_imports_nothing_to_draw_match_or_train_with(released: Release) -> None:
+    command = ["reprocess", str(released.spec), "--store", str(released.folder / "models"), "--direct"]
     script = f"import sys; from flows.cli.app import run; assert run({command}) == 0; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "is up to date" in done.stdout
@@ -166,20 +184,19 @@ def test_a_dry_run_says_whether_there_is_work(release: Release, capsys: pytest.C
     assert "would be brought up to date" in said()
 
 
-def test_only_what_is_new_or_changed(release: Release) -> None:
-    release.run()
-    before = looks(release.out)
-    release.write("p1.parquet", seed=9)
-    release.write("p7.parquet", seed=7)
-    assert why(release.run(dry_run=True)) == {"p1.parquet": "changed", "p7.parquet": "new"}
-    assert looks(release.out) == before
-    told = release.run()
+def test_only_what_is_new_or_changed(released: Release) -> None:
+    before = looks(released.out)
+    released.write("p1.parquet", seed=9)
+    released.write("p7.parquet", seed=7)
+    assert why(released.run(dry_run=True)) == {"p1.parquet": "changed", "p7.parquet": "new"}
+    assert looks(released.out) == before
+    told = released.run()
     assert (told.status, told.release) == ("done", 2)
     assert why(told) == {"p1.parquet": "changed", "p7.parquet": "new"}
-    after = looks(release.out)
+    after = looks(released.out)
     assert all(after[name] == before[name] for name in ("p0.parquet", "p2.parquet", "p3.parquet"))
     assert after["p1.parquet"] != before["p1.parquet"]
-    assert release.run().status == "nothing to do"
+    assert released.run().status == "nothing to do"
 
 
 def test_a_plan_reads_no_data(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,14 +220,13 @@ def test_a_plan_reads_no_data(release: Release, monkeypatch: pytest.MonkeyPatch)
         assert release.run().status == "nothing to do"
 
 
-def test_touched_or_copied_is_not_changed(release: Release) -> None:
-    release.run()
+def test_touched_or_copied_is_not_changed(released: Release) -> None:
     for name in PARTS[:2]:
-        os.utime(release.folder / "release" / name)
-    copy = release.folder / "copy"
-    shutil.copy(release.folder / "release/p2.parquet", copy)
-    copy.replace(release.folder / "release/p2.parquet")
-    assert release.run().status == "nothing to do"
+        os.utime(released.folder / "release" / name)
+    copy = released.folder / "copy"
+    shutil.copy(released.folder / "release/p2.parquet", copy)
+    copy.replace(released.folder / "release/p2.parquet")
+    assert released.run().status == "nothing to do"
 
 
 def test_a_change_that_keeps_size_and_time_is_found_by_verify(release: Release) -> None:
@@ -229,50 +245,46 @@ def test_a_change_that_keeps_size_and_time_is_found_by_verify(release: Release) 
     assert release.run(verify=True).status == "done"
 
 
-def test_an_input_that_is_gone_is_retired_and_never_deleted(release: Release) -> None:
-    release.run()
-    content = (release.out / "p2.parquet").read_bytes()
-    (release.folder / "release/p2.parquet").unlink()
-    told = release.run()
+def test_an_input_that_is_gone_is_retired_and_never_deleted(released: Release) -> None:
+    content = (released.out / "p2.parquet").read_bytes()
+    (released.folder / "release/p2.parquet").unlink()
+    told = released.run()
     assert told.retired == ("_retired/0002/p2.parquet",)
-    assert (release.out / "_retired/0002/p2.parquet").read_bytes() == content
+    assert (released.out / "_retired/0002/p2.parquet").read_bytes() == content
     assert told.summary.n_rows == 180
-    assert "p2.parquet" not in {o.name for o in Manifest.read(release.out).outputs}
-    assert release.run().status == "nothing to do"
-    release.write("p2.parquet", seed=2)
-    assert release.run().release == 3
-    (release.folder / "release/p2.parquet").unlink()
-    assert release.run().retired == ("_retired/0004/p2.parquet",)
+    assert "p2.parquet" not in {o.name for o in Manifest.read(released.out).outputs}
+    assert released.run().status == "nothing to do"
+    released.write("p2.parquet", seed=2)
+    assert released.run().release == 3
+    (released.folder / "release/p2.parquet").unlink()
+    assert released.run().retired == ("_retired/0004/p2.parquet",)
 
 
-def test_retired_files_are_not_read_with_the_others(release: Release) -> None:
-    release.run()
-    (release.folder / "release/p2.parquet").unlink()
-    release.run()
+def test_retired_files_are_not_read_with_the_others(released: Release) -> None:
+    (released.folder / "release/p2.parquet").unlink()
+    released.run()
     import catalogs
 
-    assert catalogs.open(release.out).n_rows == 180
+    assert catalogs.open(released.out).n_rows == 180
 
 
-def test_all_inputs_gone_is_no_reason_to_retire_everything(release: Release) -> None:
-    release.run()
-    before = looks(release.out)
-    shutil.rmtree(release.folder / "release")  # as when its disk is not mounted
+def test_all_inputs_gone_is_no_reason_to_retire_everything(released: Release) -> None:
+    before = looks(released.out)
+    shutil.rmtree(released.folder / "release")  # as when its disk is not mounted
     with pytest.raises(UsageError, match=r"target.paths: got '.*release/\*.parquet', which no file matches"):
-        release.run()
-    assert looks(release.out) == before
+        released.run()
+    assert looks(released.out) == before
 
 
-def test_another_champion_makes_all_of_it_anew(release: Release) -> None:
-    release.run()
-    old = models_in(release.out)
-    label = champion(release)
-    told = release.run()
+def test_another_champion_makes_all_of_it_anew(released: Release) -> None:
+    old = models_in(released.out)
+    label = champion(released)
+    told = released.run()
     assert (told.model, told.release) == (label, 2)
     assert why(told) == dict.fromkeys(PARTS, "other model or specification")
-    assert len(models_in(release.out) | old) == 2
-    assert len(models_in(release.out)) == 1
-    assert release.run().status == "nothing to do"
+    assert len(models_in(released.out) | old) == 2
+    assert len(models_in(released.out)) == 1
+    assert released.run().status == "nothing to do"
 
 
 def test_a_named_model(release: Release) -> None:
@@ -283,38 +295,35 @@ def test_a_named_model(release: Release) -> None:
         release.run(model="morfology")
 
 
-def test_another_specification_makes_all_of_it_anew(release: Release) -> None:
-    release.run()
-    release.spec.write_text(release.spec.read_text() + "\n[flags]\nlow_confidence = 0.9\n")
-    told = release.run()
+def test_another_specification_makes_all_of_it_anew(released: Release) -> None:
+    released.spec.write_text(released.spec.read_text() + "\n[flags]\nlow_confidence = 0.9\n")
+    told = released.run()
     assert why(told) == dict.fromkeys(PARTS, "other model or specification")
     assert told.difference.flags_gained["LOW_CONFIDENCE"] > 0
     assert told.difference.class_changed == told.difference.moved == 0
     assert told.difference.matched_by == "row"
 
 
-def test_where_inputs_lie_is_no_part_of_the_specification(release: Release) -> None:
-    release.run()
-    (release.folder / "more").mkdir()
-    shutil.copy(release.folder / "release/p0.parquet", release.folder / "more/p9.parquet")
-    text = release.spec.read_text()
-    release.spec.write_text(text.replace('["release/*.parquet"]', '["release/*.parquet", "more/*.parquet"]'))
-    assert why(release.run()) == {"p9.parquet": "new"}
+def test_where_inputs_lie_is_no_part_of_the_specification(released: Release) -> None:
+    (released.folder / "more").mkdir()
+    shutil.copy(released.folder / "release/p0.parquet", released.folder / "more/p9.parquet")
+    text = released.spec.read_text()
+    released.spec.write_text(text.replace('["release/*.parquet"]', '["release/*.parquet", "more/*.parquet"]'))
+    assert why(released.run()) == {"p9.parquet": "new"}
 
 
-def test_the_difference_report(release: Release) -> None:
-    release.run()
-    old = pq.read_table(release.out / "p1.parquet").to_pandas()
-    release.write("p1.parquet", 50, seed=99)
-    told = release.run()
-    new = pq.read_table(release.out / "p1.parquet").to_pandas()
+def test_the_difference_report(released: Release) -> None:
+    old = pq.read_table(released.out / "p1.parquet").to_pandas()
+    released.write("p1.parquet", 50, seed=99)
+    told = released.run()
+    new = pq.read_table(released.out / "p1.parquet").to_pandas()
     both = old.merge(new, on="name", suffixes=("_old", "_new"))
     difference = told.difference
     assert (difference.matched_by, difference.compared) == ("id", 50)
     assert (difference.appeared, difference.vanished) == (0, 10)
     assert difference.class_changed == (both.blr_class_old != both.blr_class_new).sum()
     assert difference.moved == ((both.blr_p_late_old - both.blr_p_late_new).abs() > 0.1).sum()
-    report = json.loads((release.out / "_releases/0002.json").read_text())
+    report = json.loads((released.out / "_releases/0002.json").read_text())
     assert report["difference"] == to_document(difference)
     assert report["files"] == {
         "unchanged": 3,
@@ -324,14 +333,13 @@ def test_the_difference_report(release: Release) -> None:
     assert report["annotated"]["p1.parquet"]["why"] == "changed"
     assert report["before"]["release"] == 1
     assert {e.file for e in difference.examples} == {"p1.parquet"}
-    first = json.loads((release.out / "_releases/0001.json").read_text())
+    first = json.loads((released.out / "_releases/0001.json").read_text())
     assert first["files"]["not_compared"] == {"files": 4, "rows": 240}
 
 
-def test_rows_by_order_where_the_input_is_unchanged(release: Release) -> None:
-    release.run()
-    champion(release)
-    told = release.run()
+def test_rows_by_order_where_the_input_is_unchanged(released: Release) -> None:
+    champion(released)
+    told = released.run()
     assert (told.difference.matched_by, told.difference.compared) == ("row", 240)
 
 
@@ -371,21 +379,20 @@ def test_a_quarantined_file_is_opened_again_only_once_it_has_changed(
     assert "p1.parquet" in opened
 
 
-def test_the_last_good_copy_of_a_file_that_was_damaged_since_stays(release: Release) -> None:
-    release.run()
-    copy = (release.out / "p1.parquet").read_bytes()
-    path = release.folder / "release/p1.parquet"
+def test_the_last_good_copy_of_a_file_that_was_damaged_since_stays(released: Release) -> None:
+    copy = (released.out / "p1.parquet").read_bytes()
+    path = released.folder / "release/p1.parquet"
     path.write_bytes(path.read_bytes()[:-50])
-    told = release.run()
+    told = released.run()
     assert list(told.quarantined) == ["p1.parquet"]
     assert told.summary.n_rows == 240
-    assert (release.out / "p1.parquet").read_bytes() == copy
-    assert release.run().summary.n_rows == 240
-    champion(release)
-    told = release.run()
+    assert (released.out / "p1.parquet").read_bytes() == copy
+    assert released.run().summary.n_rows == 240
+    champion(released)
+    told = released.run()
     assert told.retired == (f"_retired/{told.release:04d}/p1.parquet",), "of another model it may not stay"
     assert told.summary.n_rows == 180
-    assert len(models_in(release.out)) == 1
+    assert len(models_in(released.out)) == 1
 
 
 def test_damage_found_while_reading(release: Release) -> None:
@@ -477,13 +484,12 @@ def test_a_file_that_changes_while_it_is_read_is_left_for_the_next_run(release: 
     assert (why(told), told.deferred) == ({"p1.parquet": "new"}, {})
 
 
-def test_a_file_that_goes_while_it_is_read(release: Release) -> None:
-    release.run()
-    champion(release)
-    told = release.run(steps=changing("p1.parquet", Path.unlink))
+def test_a_file_that_goes_while_it_is_read(released: Release) -> None:
+    champion(released)
+    told = released.run(steps=changing("p1.parquet", Path.unlink))
     assert told.deferred == {"p1.parquet": "it was deleted while it was read"}
-    assert len(models_in(release.out)) == 1
-    assert release.run().status == "nothing to do"
+    assert len(models_in(released.out)) == 1
+    assert released.run().status == "nothing to do"
 
 
 def test_a_release_that_arrives_meanwhile_is_picked_up_next_time(release: Release) -> None:
@@ -511,20 +517,21 @@ def test_a_half_copied_file_is_waited_for(release: Release, monkeypatch: pytest.
     assert (told.deferred, len(told.files)) == ({}, 4)
 
 
-def test_a_file_that_is_still_copied_is_left_alone(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
-    release.run()
-    copy = (release.out / "p1.parquet").read_bytes()
-    release.write("p1.parquet", seed=50)
-    path = release.folder / "release/p1.parquet"
+def test_a_file_that_is_still_copied_is_left_alone(
+    released: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = (released.out / "p1.parquet").read_bytes()
+    released.write("p1.parquet", seed=50)
+    path = released.folder / "release/p1.parquet"
     monkeypatch.setattr(
         "flows.classification.steps.still_written",
-        lambda files, **_: {path: "still written"} if files == [path] else {},
+        lambda files, **_: {file: "still written" for file in files if file == path},
     )
-    told = release.run()
+    told = released.run()
     assert told.deferred == {"p1.parquet": "still written"}
-    assert (release.out / "p1.parquet").read_bytes() == copy
+    assert (released.out / "p1.parquet").read_bytes() == copy
     monkeypatch.undo()
-    assert why(release.run()) == {"p1.parquet": "changed"}
+    assert why(released.run()) == {"p1.parquet": "changed"}
 
 
 def test_nothing_but_half_copied_files(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -546,24 +553,22 @@ def test_two_runs_at_once(release: Release) -> None:
     assert release.run(steps=replace(DIRECT, annotate=twice)).status == "done"
 
 
-def test_an_output_that_somebody_has_changed_is_kept_aside(release: Release) -> None:
-    release.run()
-    (release.out / "p0.parquet").write_text("edited")
-    told = release.run()
+def test_an_output_that_somebody_has_changed_is_kept_aside(released: Release) -> None:
+    (released.out / "p0.parquet").write_text("edited")
+    told = released.run()
     assert why(told) == {"p0.parquet": "output changed or deleted"}
-    assert (release.out / "_retired/0002/p0.parquet").read_text() == "edited"
+    assert (released.out / "_retired/0002/p0.parquet").read_text() == "edited"
     assert told.release == 1, "the same release, made whole again"
-    assert release.run().status == "nothing to do"
+    assert released.run().status == "nothing to do"
 
 
-def test_a_lost_output_is_made_again_and_the_release_is_the_same(release: Release) -> None:
-    release.run()
-    report = (release.out / "_releases/0001.json").read_bytes()
-    content = (release.out / "p0.parquet").read_bytes()
-    (release.out / "p0.parquet").unlink()
-    assert release.run().release == 1
-    assert (release.out / "p0.parquet").read_bytes() == content
-    assert (release.out / "_releases/0001.json").read_bytes() == report
+def test_a_lost_output_is_made_again_and_the_release_is_the_same(released: Release) -> None:
+    report = (released.out / "_releases/0001.json").read_bytes()
+    content = (released.out / "p0.parquet").read_bytes()
+    (released.out / "p0.parquet").unlink()
+    assert released.run().release == 1
+    assert (released.out / "p0.parquet").read_bytes() == content
+    assert (released.out / "_releases/0001.json").read_bytes() == report
 
 
 def test_a_foreign_file_in_the_way(release: Release) -> None:
@@ -574,14 +579,13 @@ def test_a_foreign_file_in_the_way(release: Release) -> None:
     assert (release.out / "p0.parquet").read_text() == "mine"
 
 
-def test_a_folder_of_another_product(release: Release) -> None:
-    release.run()
-    text = (release.out / MANIFEST).read_text().replace('"model": "morphology@', '"model": "redshifts@')
-    (release.out / MANIFEST).write_text(text)
+def test_a_folder_of_another_product(released: Release) -> None:
+    text = (released.out / MANIFEST).read_text().replace('"model": "morphology@', '"model": "redshifts@')
+    (released.out / MANIFEST).write_text(text)
     with pytest.raises(
         OutputExistsError, match=r"outputs of the model redshifts@.*expected outputs of 'morphology'"
     ):
-        release.run()
+        released.run()
 
 
 @pytest.mark.parametrize("folder", ["release/annotated", "."])
@@ -592,20 +596,19 @@ def test_outputs_may_not_become_inputs(release: Release, folder: str) -> None:
         release.run(out=release.folder / folder)
 
 
-@pytest.mark.parametrize("name", ["../escape.parquet", "/etc/escape", "a/../../b", ".blr-lock", ""])
-def test_a_manifest_that_names_files_elsewhere(release: Release, name: str) -> None:
-    release.run()
-    tree = json.loads((release.out / MANIFEST).read_text())
-    table = release.out / tree["table"]["path"]
+def test_a_manifest_that_names_files_elsewhere(released: Release) -> None:
+    tree = json.loads((released.out / MANIFEST).read_text())
+    table = released.out / tree["table"]["path"]
     files = pq.read_table(table)
-    names = pa.array([name, *files["name"].to_pylist()[1:]])
-    pq.write_table(files.set_column(files.column_names.index("name"), "name", names), table)
-    tree["table"]["sha256"] = file_sha256(table)
-    (release.out / MANIFEST).write_text(json.dumps(tree))
-    (release.folder / "escape.parquet").write_text("mine")
-    with pytest.raises(CatalogError, match="got a file that is not a manifest"):
-        release.run()
-    assert (release.folder / "escape.parquet").read_text() == "mine"
+    (released.folder / "escape.parquet").write_text("mine")
+    for name in ("../escape.parquet", "/etc/escape", "a/../../b", ".blr-lock", ""):
+        names = pa.array([name, *files["name"].to_pylist()[1:]])
+        pq.write_table(files.set_column(files.column_names.index("name"), "name", names), table)
+        tree["table"]["sha256"] = file_sha256(table)
+        (released.out / MANIFEST).write_text(json.dumps(tree))
+        with pytest.raises(CatalogError, match="got a file that is not a manifest"):
+            released.run()
+    assert (released.folder / "escape.parquet").read_text() == "mine"
 
 
 def test_a_link_in_the_output_folder_leads_nowhere_else(release: Release) -> None:

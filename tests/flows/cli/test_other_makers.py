@@ -50,7 +50,7 @@ def test_a_package_that_comes_first_on_the_path_is_named(tmp_path: Path) -> None
 def test_a_distribution_among_our_files_is_named(tmp_path: Path, file: str, status: int, start: str) -> None:
     """As pip leaves it: both in one folder, each with its record; by the command itself."""
     for package in ("blr", "catalogs", "flows"):
-        shutil.copytree(HOME / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(HOME / package, tmp_path / package)
     record = tmp_path / "blr-0.4.dist-info" / "RECORD"
     record.parent.mkdir()
     record.write_text(f"blr-0.4.dist-info/RECORD,,\n{file},,\n")
