@@ -36,8 +36,8 @@ HELD_OUT_FROM, HELD_OUT = 100_000, 0.2
 """Labelled rows from which a share is held out; of fewer, left-out rows judge: all train, in one fit."""
 FEWEST_CENTRES = 20
 """A Gaussian process is not tried with fewer centres, unless rows are as few."""
-KERNEL_WORK = 1.5e9
-"""Rows times squared centres of a Gaussian process at most: a Hessian of two classes takes some tenth of a second."""
+KERNEL_WORK = 2.5e9
+"""Rows times squared weights of a Gaussian process, at most: a Hessian takes some tenths of a second."""
 BOOSTED_FROM, BOOSTED_TREES = 2000, 320
 """Rows from which boosted trees take the place of the forest of best thresholds, and their number."""
 MOST_IN_MEMORY = 200_000
@@ -113,7 +113,7 @@ def _centres(n_rows: int, n_classes: int) -> int:
     """Return how many centres of a Gaussian process the rows can carry; of very many rows fewer, to save time."""
     most = 320 if n_classes < 5 else 160
     wanted = min(n_rows, max(100, min(50 + n_rows // 20, most)))
-    return min(wanted, max(math.isqrt(int(KERNEL_WORK) // n_rows), 60))
+    return min(wanted, max(math.isqrt(int(KERNEL_WORK) // n_rows) // (n_classes - 1), 60))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,6 +74,8 @@ CHECK_WORK, CHECK_ERROR = 1.5e8, 0.003
 """Operations that all checks may take, shared out by the parts' shares: about two seconds; the error to reach."""
 NEAR_ENOUGH, NEAR_A_ROW = 0.05, 2e-5
 """Nats that a step of a refinement gains, in all or a row, below which probabilities move by 0.001 in the mean."""
+COMPARED_NODES = 2048
+"""Sobol points of a probability that is compared with the exact one: they err by some 0.0005."""
 MOST_NUMBERS = 2**24
 """Most numbers of a design matrix that is kept between the steps of a training; larger ones are computed again."""
 SIZES = ("degree", "centres", "knots", "frequencies", "trees")
@@ -555,7 +557,7 @@ def refit_candidate(
             q, check = exact.posterior, posterior_check(exact)
             if exact.left is not None and exact.left_error is not None:
                 off, error = exact.left, exact.left_error
-        p = q.prediction(Phi).probability
+        p = q.prediction(Phi, most_nodes=COMPARED_NODES).probability
         members.append(FinalMember(Member(basis, q, problem.columns, part.weight), check, p, off, error))
     return members
 
@@ -588,14 +590,17 @@ def _typical_difference(q: Posterior, Phi: Matrix) -> tuple[Matrix, Vector]:
 
     Of a Laplace posterior the refined one tells the difference, but for its own typical error.
     """
-    p = q.prediction(Phi).probability
+    if isinstance(q, RefinedPosterior):
+        return np.zeros((len(Phi), q.problem.n_classes)), q.typical_error(Phi)
+    p = q.prediction(Phi, most_nodes=COMPARED_NODES).probability
     if isinstance(q, SampledPosterior):
         if q.trust.verdict == "red":
             return np.zeros_like(p), np.abs(p - q.laplace.prediction(Phi).probability).max(axis=1)
         return np.zeros_like(p), averaged(q.problem, Phi, q.draws)[1].max(axis=1)
     if isinstance(q, LaplacePosterior):
         refined = refine(q)
-        return p - refined.prediction(Phi).probability, refined.typical_error(Phi)
+        p_refined = refined.prediction(Phi, most_nodes=COMPARED_NODES).probability
+        return p - p_refined, refined.typical_error(Phi)
     return np.zeros_like(p), q.typical_error(Phi)
 
 

@@ -45,6 +45,9 @@ __all__ = [
     "ShiftedPosterior",
 ]
 
+_ERROR_NODES = (
+    512  # Sobol points of both probabilities in a typical error: the same ones, so that most errors cancel
+)
 TYPICAL_ERROR = 0.05
 """Mean error of refined probabilities, as a share of how far refining moved them from the Laplace fit's."""
 LARGEST_OVER_MEAN = 3.0
@@ -350,12 +353,16 @@ class Posterior:
         unknown = self.verdict is not None and self.verdict.verdict == "red"
         return np.full(len(np.atleast_2d(Phi)), float(unknown))
 
-    def output_probability(self, mean: Matrix, covariance: Matrix) -> Matrix:
+    def output_probability(
+        self, mean: Matrix, covariance: Matrix, *, most_nodes: int | None = None
+    ) -> Matrix:
         """Return probabilities (N, K) of the predictive integral over outputs with given moments.
 
-        The outputs, in the solver's coordinates, are Gaussian with mean (N, C) and covariance (N, C, C).
+        The outputs, in the solver's coordinates, are Gaussian with mean (N, C) and covariance (N, C, C); `most_nodes`
+        as of `softmax_exact`.
         """
-        return predicted(*self.problem.class_moments(mean, covariance), link=self.link).probability
+        moments = self.problem.class_moments(mean, covariance)
+        return predicted(*moments, link=self.link, most_nodes=most_nodes).probability
 
     def _drawn(self, n: int, rng: np.random.Generator) -> Matrix:
         return self.gaussian.sample(n, rng)
@@ -597,7 +604,8 @@ class RefinedPosterior(_ImprovedPosterior):
         """
         if self.verdict is not None and "standard_error" in self.verdict.numbers:
             return super().typical_error(Phi)
-        moved = self.prediction(Phi).probability - self.laplace.prediction(Phi).probability
+        own, laplace = (q.prediction(Phi, most_nodes=_ERROR_NODES) for q in (self, self.laplace))
+        moved = own.probability - laplace.probability
         return np.asarray(TYPICAL_ERROR * np.abs(moved).max(axis=1))
 
     @cached_property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from blr.posterior.laplace import posterior_at
 from blr.sums import Terms, many_classes, skewness_term
 from blr.threads import single_threaded_blas
 
-__all__ = ["Groups", "OnePrecision", "as_groups", "fit_evidence"]
+__all__ = ["Groups", "OnePrecision", "as_groups", "at_highest_evidence", "fit_evidence"]
 
 # Groups of weights that share a prior precision.  D = C M weights, G groups.
 
@@ -42,6 +43,7 @@ class Groups:
     n_groups: int
     low: Vector | float = _RANGE[0]
     high: Vector | float = _RANGE[1]
+    least: float = -np.inf  # ln α below which no group's range reaches
     centre: float = 0.0  # of the normal prior on each ln α, where the ascent starts
     spread: float = np.inf
 
@@ -55,7 +57,8 @@ class Groups:
             group_curvature = curvature[(self.index == g) & (curvature > 0)]
             if group_curvature.size:
                 low[g], high[g] = np.log(group_curvature.min()), np.log(group_curvature.max())
-        ranged = replace(self, low=_RANGE[0] + np.minimum(low, 0), high=_RANGE[1] + np.maximum(high, 0))
+        lowest = np.maximum(_RANGE[0] + np.minimum(low, 0), self.least)
+        ranged = replace(self, low=lowest, high=_RANGE[1] + np.maximum(high, 0))
         return ranged, np.clip(self.centre, low - _START, high + _START)
 
     @property
@@ -205,6 +208,7 @@ _TOLERANCE = 1e-4  # in ln α: the evidence is flat there, so this is 1e-8 of a 
 _ROUGHLY = 0.03  # distance to the mode, in posterior sd, from which the quadratic model tells α
 _SETTLED = 0.01  # change in ln α that the quadratic model at the mode tells to within the tolerance
 _NEAR = 1.0  # decrement, in posterior sd, below which the quadratic model is good enough to move α
+_AT_MODE = 1e-3  # decrement, in posterior sd, below which a change of ln α can be the last
 _MAX_ROUNDS, _MAX_RAISES = 60, 12
 _ROUGH = 0.1  # tolerance in ln α where that has a prior
 _EXACT: Any = {"ftol": 1e-15, "gtol": 1e-9}  # of the search in the quadratic model
@@ -303,6 +307,7 @@ class _State:
     log_alpha: Vector
     skewness: Vector
     evaluated: Terms | None = None  # of the likelihood at theta, once it has been
+    settled: bool = True
 
 
 def _skewness(problem: Problem, theta: Vector, A: Matrix) -> Vector:
@@ -311,15 +316,24 @@ def _skewness(problem: Problem, theta: Vector, A: Matrix) -> Vector:
     return np.asarray(g)
 
 
-def _ascend(problem: Problem, groups: Groups, state: _State, *, keep_skewness: bool = False) -> _State:
+def _ascend(
+    problem: Problem,
+    groups: Groups,
+    state: _State,
+    *,
+    keep_skewness: bool = False,
+    tolerance: float = _TOLERANCE,
+    rounds: int = _MAX_ROUNDS,
+) -> _State:
     """Alternate passes over the data with optimisation of ln α in the quadratic model, until neither moves.
 
+    A change of ln α below `tolerance` ends it, and `rounds` do: where the data hardly tell α, sixty are not enough.
     `keep_skewness`: use the state's g, found on part of the data, instead of a pass of its own.  g hardly depends on
     the number of rows: its h falls as 1/N where the sum grows as N.
     """
     theta, log_alpha, g = state.theta, state.log_alpha, state.skewness
-    evaluated = state.evaluated or problem.evaluate(theta)
-    for _ in range(_MAX_ROUNDS):
+    evaluated, settled = state.evaluated or problem.evaluate(theta), False
+    for _ in range(rounds):
         value, gradient, hessian = evaluated
         prior = SolverPrior(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
         step, decrement = newton_step(gradient - prior.precision @ theta, hessian + prior.precision)
@@ -330,12 +344,13 @@ def _ascend(problem: Problem, groups: Groups, state: _State, *, keep_skewness: b
             moved, target = _QuadraticModel(theta, gradient, hessian, g, groups).best(log_alpha)
             change = float(np.abs(moved - log_alpha).max(initial=0.0))
             log_alpha = moved
-            if change < (_TOLERANCE if groups.spread == np.inf else _ROUGH) and decrement < 1e-3:
+            settled = change < tolerance and decrement < max(_AT_MODE, 0.1 * tolerance)
+            if settled:
                 break
             prior = SolverPrior(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
             step = target - theta
         theta, evaluated = _guarded(problem, prior, theta, step, value)
-    return _State(theta, log_alpha, g, evaluated)
+    return _State(theta, log_alpha, g, evaluated, settled)
 
 
 def _approached(problem: Problem, groups: Groups, state: _State, *, keep_skewness: bool) -> _State | None:
@@ -478,21 +493,40 @@ def fit_evidence(
     split = as_groups(groups, M, C, intercept, intercept_variance)
     if scale_prior is not None:
         split = replace(split, centre=-2 * np.log(scale_prior[0]), spread=2 * scale_prior[1])
+    q = at_highest_evidence(problem, split, tolerance=_TOLERANCE if scale_prior is None else _ROUGH)
+    assert q is not None  # noqa: S101  the most rounds are allowed
+    return q
+
+
+def at_highest_evidence(
+    problem: Problem, groups: Groups, *, tolerance: float = _TOLERANCE, rounds: int = _MAX_ROUNDS
+) -> LaplacePosterior | None:
+    """Return the posterior of a posed problem at the precisions of the highest evidence.
+
+    `tolerance` is that of ln α.  Each of the `rounds` at most takes a pass over the rows or two.  None where α has not
+    settled by then, unless these are the most that are ever made.
+    """
+    ascend = partial(_ascend, tolerance=tolerance, rounds=rounds)
     with single_threaded_blas():
         part, close = part_of(problem), 0.0
         many = many_classes(problem.likelihood) and not problem.mislabelled
-        split, state = _started(problem if part is None else part, split, problem.n_effective)
-        if part is None:
-            near = _approached(problem, split, state, keep_skewness=False) if many else None
-            state = near or _ascend(problem, split, state)
-        else:
-            state = _ascend(part, split, state)
-            keep = not _matters(part, split, state)
-            near = _approached(problem, split, state, keep_skewness=keep)
+        groups, state = _started(problem if part is None else part, groups, problem.n_effective)
+        near = _approached(problem, groups, state, keep_skewness=False) if many and part is None else None
+        if near is None:
+            state = ascend(problem if part is None else part, groups, state)
+            if not state.settled and rounds < _MAX_ROUNDS:
+                return None
+        if part is not None:
+            keep = not _matters(part, groups, state)
+            near = _approached(problem, groups, state, keep_skewness=keep)
             close = 0.0 if near is None else CLOSE
-            state = near or _ascend(problem, split, replace(state, evaluated=None), keep_skewness=keep)
-        prior = GaussianPrior(np.zeros(M), 1.0 / split.precision(state.log_alpha)[:M])
-        problem = replace(problem, prior=prior)
+            if near is None:
+                state = ascend(problem, groups, replace(state, evaluated=None), keep_skewness=keep)
+        state = near or state
+        M = problem.n_functions
+        problem = replace(
+            problem, prior=GaussianPrior(np.zeros(M), 1.0 / groups.precision(state.log_alpha)[:M])
+        )
         if many and part is None:
             return posterior_at(problem, mode_from(problem, state.theta, state.evaluated))
         mode = maximise(

@@ -19,7 +19,7 @@ from blr.fitting.subsample import mode_from
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at
-from blr.selection.evidence import fit_evidence
+from blr.selection.evidence import as_groups, at_highest_evidence, fit_evidence
 from blr.threads import single_threaded_blas
 
 __all__ = [
@@ -53,6 +53,9 @@ _FIXED = 0.9  # share of one scale from which the grid may be too coarse
 _MANY_PARAMETERS = 30.0  # effective ones, from which the data fix ln s, to 0.13
 _NEAR_ENOUGH = 0.03  # in ln s: of the evidence at most a fifth of a nat with 200 effective parameters
 _MANY_ROWS = 5000  # from which the evidence's maximum is tried first: the grid costs as much again
+_FEW_ROUNDS = (
+    8  # in which that maximum is found where the data tell the scale; of separable classes not in sixty
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,24 +118,25 @@ def fit_scales(
     grid = np.asarray(scales, dtype=np.float64)
     if grid.ndim != 1 or len(grid) < 2 or not (grid[0] > 0 and np.all(np.diff(grid) > 0)):
         raise ValueError(f"scales must be two or more positive numbers in ascending order, got {scales!r}")
-    common: dict[str, Any] = {
-        "trials": trials,
-        "sample_weight": sample_weight,
-        "classes": classes,
-        "confusion": confusion,
-    }
-    problem = pose(Phi, t, None, likelihood, threads=threads, **common)
-
-    def at_maximum() -> LaplacePosterior:
-        fixed: dict[str, Any] = {"intercept": intercept, "intercept_variance": intercept_variance}
-        return fit_evidence(Phi, t, likelihood, threads=threads, **fixed, **common)
-
+    problem = pose(
+        Phi,
+        t,
+        None,
+        likelihood,
+        trials=trials,
+        sample_weight=sample_weight,
+        classes=classes,
+        confusion=confusion,
+        threads=threads,
+    )
+    groups = as_groups(None, problem.n_functions, problem.likelihood.n_outputs, intercept, intercept_variance)
     column = int(intercept == 0)  # one that is not the intercept
-    if problem.n_functions <= (intercept is not None):
-        at_maximum()  # which says what is wrong
     if problem.n_effective > _MANY_ROWS:
-        q = at_maximum()
-        if q.effective_parameters >= _MANY_PARAMETERS and _scale(q, column) <= grid[-1]:
+        # Beyond the largest scale the hyperprior decides, not the data.
+        inside = replace(groups, least=float(-2 * np.log(grid[-1])))
+        q = at_highest_evidence(problem, inside, tolerance=2 * _NEAR_ENOUGH, rounds=_FEW_ROUNDS)
+        told = q is not None and q.effective_parameters >= _MANY_PARAMETERS
+        if q is not None and told and _scale(q, column) < (1 - _NEAR_ENOUGH) * grid[-1]:
             return _single(q, column)
     priors = [
         GaussianPrior.isotropic(

@@ -74,6 +74,17 @@ def test_separable_classes_do_not_run_into_a_corner() -> None:
     assert found.weight @ np.log(found.scale) < np.log(20)
 
 
+def test_separable_classes_of_many_rows_stay_within_the_scales() -> None:
+    """Their evidence rises beyond the largest scale, so slowly that sixty rounds of the ascent do not reach its top."""
+    rng = np.random.default_rng(0)
+    t = rng.integers(0, 3, 6000)
+    Phi = np.hstack([np.ones((6000, 1)), 4 * rng.normal(size=(3, 20))[t] + rng.normal(size=(6000, 20))])
+    found = fit_scales(Phi, t, "softmax")
+    assert set(found.scale.tolist()) <= set(SCALES)
+    few = fit_scales(Phi[:600], t[:600], "softmax")
+    assert set(few.scale.tolist()) & set(found.scale.tolist())
+
+
 def test_many_parameters_that_the_data_fix_have_one_scale() -> None:
     rng = np.random.default_rng(7)
     Phi = np.hstack([np.ones((6000, 1)), rng.normal(size=(6000, 60))])
