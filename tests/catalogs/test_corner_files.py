@@ -105,9 +105,21 @@ def compute(batch: pa.RecordBatch) -> Mapping[str, Any]:
     return {"blr_mark": np.arange(batch.num_rows, dtype=np.int32)}
 
 
-def values(cat: Catalog, names: tuple[str, ...]) -> str:
+def values(cat: Catalog, names: tuple[str, ...]) -> list[list[dict[str, object]]]:
     """Return all values, margins' too, in a way in which NaN is NaN."""
-    return repr([[b.to_pydict() for b in p.batches(names, 1 << 20)] for p in cat.partitions])
+    batches = [
+        [dict(zip(names, b.columns, strict=True)) for b in p.batches(names, 1 << 20)] for p in cat.partitions
+    ]
+    return [[{name: comparable(array) for name, array in b.items()} for b in of_one] for of_one in batches]
+
+
+def comparable(array: pa.Array) -> object:
+    """Return the bytes of numbers, with one NaN, and the places of the nulls; else the values in words."""
+    if not pa.types.is_floating(array.type):
+        return repr(array.to_pylist())
+    numbers = array.to_numpy(zero_copy_only=False).astype(np.float64)
+    numbers[np.isnan(numbers)] = np.nan
+    return array.is_null().to_numpy(zero_copy_only=False).tobytes(), numbers.tobytes()
 
 
 def check_annotated(cat: Catalog, out: Path) -> None:

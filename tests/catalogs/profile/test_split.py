@@ -58,7 +58,7 @@ def test_pixels_are_those_of_the_standard() -> None:
 def clumps(n_fields: int, seed: int = 0) -> np.ndarray:
     """Return the finest pixels of rows in fields of a degree, most rows in a few of them."""
     rng = np.random.default_rng(seed)
-    rows = rng.integers(1, 1200 // n_fields, n_fields) ** 2
+    rows = rng.integers(1, 400 // n_fields, n_fields) ** 2
     lon, lat = (
         np.repeat(x, rows) + rng.normal(0, 0.4, rows.sum())
         for x in (rng.uniform(0, 360, n_fields), rng.uniform(-60, 60, n_fields))

@@ -31,13 +31,27 @@ from tests.lasting import lasting_contents
 FILES = ("survey.fits", "survey.parquet")
 
 
-@pytest.fixture
-def work(trained: Path, tmp_path: Path) -> Path:
-    """Return a folder with the survey in both formats and a trained model."""
+@pytest.fixture(scope="module")
+def done_once(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the survey in both formats, a model and the survey's release; not to be written to."""
+    folder = tmp_path_factory.mktemp("done")
     for name in (*FILES, "spec.toml"):
-        shutil.copy(trained / name, tmp_path)
-    shutil.copytree(trained / "models", tmp_path / "models")
-    return tmp_path
+        shutil.copy(trained / name, folder)
+    shutil.copytree(trained / "models", folder / "models")
+    run(folder)
+    return folder
+
+
+@pytest.fixture
+def work(done_once: Path, tmp_path: Path) -> Path:
+    """Return a copy of that folder without the release."""
+    return shutil.copytree(done_once, tmp_path, dirs_exist_ok=True, ignore=lambda *_: ["out"])
+
+
+@pytest.fixture
+def done(done_once: Path, tmp_path: Path) -> Path:
+    """Return a copy of that folder."""
+    return shutil.copytree(done_once, tmp_path, dirs_exist_ok=True)
 
 
 def run(work: Path, *names: str, **options: object) -> dict:
@@ -72,10 +86,9 @@ def test_the_same_probabilities_in_both_formats(work: Path) -> None:
     assert set(table["blr_model"].to_pylist()) == {model.id}
 
 
-def test_rows_are_what_the_classifier_says(work: Path) -> None:
-    run(work, "survey.parquet")
-    table = pq.read_table(work / "out/survey.parquet").to_pandas()
-    model = Store(work / "models").load("morphology")
+def test_rows_are_what_the_classifier_says(done: Path) -> None:
+    table = pq.read_table(done / "out/survey.parquet").to_pandas()
+    model = Store(done / "models").load("morphology")
     X = np.stack([table.bmag - table.jmag, table.jmag - table.kmag], axis=1)[:, : len(model.features)]
     missing = np.repeat((table.jmag == -9999).to_numpy()[:, None], X.shape[1], axis=1)
     scores = model.classifier.score(np.where(missing, 0, X), missing)
@@ -84,17 +97,16 @@ def test_rows_are_what_the_classifier_says(work: Path) -> None:
     assert (table.blr_class[missing.all(axis=1)] == "").all()
 
 
-def test_manifest_and_summary(work: Path) -> None:
-    run(work)
-    manifest = json.loads((work / "out/manifest.json").read_text())
-    table = pq.read_table(work / "out" / manifest["table"]["path"]).to_pylist()
+def test_manifest_and_summary(done: Path) -> None:
+    manifest = json.loads((done / "out/manifest.json").read_text())
+    table = pq.read_table(done / "out" / manifest["table"]["path"]).to_pylist()
     assert [o["name"] for o in table] == sorted(FILES)
     for output in table:
-        assert output["input_sha256"] == file_sha256((work / "out" / output["input_path"]).resolve())
-        assert output["sha256"] == file_sha256(work / "out" / output["name"])
-    assert manifest["model"] == Store(work / "models").find("morphology").label
-    summary = json.loads((work / "out/summary.json").read_text())
-    p = pq.read_table(work / "out/survey.parquet").to_pandas()
+        assert output["input_sha256"] == file_sha256((done / "out" / output["input_path"]).resolve())
+        assert output["sha256"] == file_sha256(done / "out" / output["name"])
+    assert manifest["model"] == Store(done / "models").find("morphology").label
+    summary = json.loads((done / "out/summary.json").read_text())
+    p = pq.read_table(done / "out/survey.parquet").to_pandas()
     of_one = summary["files"]["survey.parquet"]
     assert of_one["classes"]["late"]["expected"] == pytest.approx(p.blr_p_late.sum(), rel=1e-5)
     assert of_one["classes"]["late"]["assigned"] == (p.blr_class == "late").sum()
@@ -136,10 +148,10 @@ def test_a_lost_output_is_made_again(work: Path) -> None:
 
 @pytest.mark.parametrize("step", ["annotate", "finish"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_killed_at_any_step_a_rerun_gives_the_same_bytes(work: Path, step: str, when: str) -> None:
-    run(work)
-    expected = lasting_contents(work / "out")
-    shutil.rmtree(work / "out")
+def test_killed_at_any_step_a_rerun_gives_the_same_bytes(
+    done_once: Path, work: Path, step: str, when: str
+) -> None:
+    expected = lasting_contents(done_once / "out")
     done = []
 
     def killed(*arguments: object) -> object:
@@ -166,10 +178,8 @@ def test_killed_at_any_step_a_rerun_gives_the_same_bytes(work: Path, step: str, 
     assert lasting_contents(work / "out") == expected
 
 
-def test_killed_between_two_final_names(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(work)
-    expected = lasting_contents(work / "out")
-    shutil.rmtree(work / "out")
+def test_killed_between_two_final_names(done_once: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = lasting_contents(done_once / "out")
     from flows.runs.staging import Staging
 
     publish, calls = Staging.publish, []
@@ -238,27 +248,25 @@ def other_model(work: Path) -> str:
     return "morphology@0123456789ab"
 
 
-def test_outputs_of_another_model_are_not_mixed(work: Path) -> None:
-    run(work)
-    before, label = lasting_contents(work / "out"), other_model(work)
+def test_outputs_of_another_model_are_not_mixed(done: Path) -> None:
+    before, label = lasting_contents(done / "out"), other_model(done)
     with pytest.raises(
         OutputExistsError, match=f"out: got a folder with outputs of the model .*{label}.*--overwrite"
     ):
-        run(work, model=label)
+        run(done, model=label)
     with pytest.raises(
         OutputExistsError,
         match=r"got survey.parquet, written by the model .* which this run would not replace",
     ):
-        run(work, "survey.fits", model=label, overwrite=True)
-    assert lasting_contents(work / "out") == before
-    assert run(work, model=label, overwrite=True).status == "done"
-    assert Manifest.read(work / "out").model == label
-    assert set(pq.read_table(work / "out/survey.parquet")["blr_model"].to_pylist()) != {0}
+        run(done, "survey.fits", model=label, overwrite=True)
+    assert lasting_contents(done / "out") == before
+    assert run(done, model=label, overwrite=True).status == "done"
+    assert Manifest.read(done / "out").model == label
+    assert set(pq.read_table(done / "out/survey.parquet")["blr_model"].to_pylist()) != {0}
 
 
-def test_an_overwriting_run_that_stops_changes_nothing(work: Path) -> None:
-    run(work)
-    before, label = lasting_contents(work / "out"), other_model(work)
+def test_an_overwriting_run_that_stops_changes_nothing(done: Path) -> None:
+    before, label = lasting_contents(done / "out"), other_model(done)
 
     def annotate(given: Any, job: Any) -> Any:
         if job.name == "survey.parquet":
@@ -266,8 +274,8 @@ def test_an_overwriting_run_that_stops_changes_nothing(work: Path) -> None:
         return DIRECT.annotate(given, job)
 
     with pytest.raises(KeyboardInterrupt):
-        run(work, model=label, overwrite=True, steps=replace(DIRECT, annotate=annotate))
-    assert {n: b for n, b in lasting_contents(work / "out").items() if not n.startswith(".")} == before
+        run(done, model=label, overwrite=True, steps=replace(DIRECT, annotate=annotate))
+    assert {n: b for n, b in lasting_contents(done / "out").items() if not n.startswith(".")} == before
 
 
 def test_another_specification_is_another_maker(work: Path) -> None:
