@@ -42,7 +42,7 @@ def _bind(package: str) -> None:
 for _package in ("blr", "catalogs", "flows"):
     _bind(_package)
 
-from flows.orchestration.results import read_json_only
+from flows.orchestration.run_state import read_json_only
 
 read_json_only()
 

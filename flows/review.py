@@ -9,9 +9,8 @@ from prefect import flow
 from prefect.context import FlowRunContext
 
 from flows.classification.feature_space import feature_space
-from flows.orchestration.results import RESULTS
 from flows.orchestration.run_page import run_logged
-from flows.orchestration.run_state import completed, run_name, takes
+from flows.orchestration.run_state import RESULTS, completed, run_name, takes
 from flows.reviews import selection as reviewing
 from flows.reviews.request import ReviewRequest
 from flows.reviews.selection import ReviewResult

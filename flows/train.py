@@ -16,9 +16,8 @@ from prefect.context import FlowRunContext
 
 from flows.models.description import ModelDescription
 from flows.orchestration.messages import short_label
-from flows.orchestration.results import RESULTS
 from flows.orchestration.run_page import keep_link, keep_markdown, keep_table, run_logged
-from flows.orchestration.run_state import completed, rename_run, run_name, takes, task_name
+from flows.orchestration.run_state import RESULTS, completed, rename_run, run_name, takes, task_name
 from flows.reports.tables import candidate_table, choice_words, markdown_report
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification

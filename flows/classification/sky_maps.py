@@ -49,13 +49,13 @@ from catalogs.fits.healpix import (
 from catalogs.formats import annotated_table
 from catalogs.hats.catalog import write_hats
 from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
-from flows.classification.map_results import MapBin, MappedFraction, MappedQuantity, MapResult, What
 from flows.classification.request import MapRequest
 from flows.documents import write_document
 from flows.errors import UsageError
 from flows.runs.allowed_roots import check_inside, check_output
 from flows.runs.manifest import Manifest, ObjectColumns, annotated_manifest
 from flows.runs.release_store import output_folder
+from flows.runs.results import MapBin, MappedFraction, MappedQuantity, MapResult, What
 
 __all__ = [
     "FractionModel",

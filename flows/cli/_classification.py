@@ -38,11 +38,10 @@ from flows.reviews.request import ReviewRequest
 from flows.runs.results import ClassificationResult, ReleaseResult
 
 if TYPE_CHECKING:
-    from flows.classification.map_results import MappedFraction, MapResult
     from flows.reports.explanation import Explanation
     from flows.reviews.selection import ReviewResult
     from flows.runs.counts import CensusResult
-    from flows.runs.results import FolderStatus
+    from flows.runs.results import FolderStatus, MappedFraction, MapResult
 
 PARTLY = 3
 """Exit status of a run that quarantined some of its files."""

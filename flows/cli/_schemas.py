@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from flows.classification.map_results import MapResult
 from flows.cli._options import SchemaOptions
 from flows.demo.steps import DemoResult
 from flows.documents import json_schema
@@ -26,7 +25,7 @@ from flows.reviews.audits import Audit, AuditDesign, AuditDraw
 from flows.reviews.selection import ReviewResult
 from flows.runs.counts import CensusResult, Summary
 from flows.runs.manifest import ManifestFile
-from flows.runs.results import ClassificationResult, FolderStatus, ReleaseReport, ReleaseResult
+from flows.runs.results import ClassificationResult, FolderStatus, MapResult, ReleaseReport, ReleaseResult
 from flows.training.report import TrainingResult
 
 VERSION: Final = 1

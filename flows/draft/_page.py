@@ -29,6 +29,7 @@ from flows.draft._columns import Chosen, quoted
 from flows.draft._exclusions import same_question, vector_name
 from flows.draft.inspection import PositionSummary
 from flows.specification.specification import Candidate, Output
+from flows.specification.toml_file import toml_text
 
 
 def inline_table(table: Mapping[str, Any]) -> str:
@@ -40,11 +41,6 @@ def _value(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(_value, value))}]"
     return json.dumps(value)
-
-
-def toml_text(text: str) -> str:
-    """Return a text as TOML has it: JSON's texts are TOML's too, all but the one control character."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 def toml_mark(value: float | str) -> str:

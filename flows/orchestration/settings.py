@@ -38,7 +38,6 @@ __all__ = [
     "connect",
     "crash_unended",
     "default_home",
-    "free_port",
     "prefect_environment",
     "prefect_home",
     "share",
@@ -181,13 +180,6 @@ def start_server(home: Path, port: int) -> Server:
 def configured_server() -> str | None:
     """Return the address of the API that the user has configured."""
     return _configured().get("PREFECT_API_URL")
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on at the moment."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _configured() -> dict[str, str]:

@@ -6,7 +6,6 @@ come from a catalogue or a specification, so every renderer takes it literally.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 
@@ -20,7 +19,7 @@ from flows.models.model import Model
 from flows.reports.answers import class_performance, plain_end, training_answers
 from flows.reports.data import Classification, TrainReport, judged_objects
 from flows.reports.report_table import ReportTable, fixed, percent, printable, probability, to_rich
-from flows.specification.toml_file import specification_toml
+from flows.specification.toml_file import specification_toml, toml_text
 
 __all__ = [
     "TERMS",
@@ -110,7 +109,7 @@ def _classes(model: ModelDescription) -> list[str]:
         if len(group) > MOST_IN_NAME:
             name = f"{model.classes[first]} and {len(group) - 1} more"
         spellings = [text for k in group for text in model.spellings[k]]
-        lines.append(f"{_toml(name)} = [{', '.join(map(_toml, spellings))}]")
+        lines.append(f"{toml_text(name)} = [{', '.join(map(toml_text, spellings))}]")
     return lines
 
 
@@ -118,11 +117,6 @@ def _joined(model: ModelDescription) -> tuple[tuple[int, ...], ...]:
     """Return the groups of classes; none where no classes are joined."""
     found = model.metrics.grouping
     return () if found is None or len(found.groups) == len(model.classes) else found.groups
-
-
-def _toml(text: str) -> str:
-    """Return a text as TOML has it."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 CRITERIA = {"evidence": "log evidence", "bic": "BIC", "loo": "left-out log density"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,13 @@ from flows.runs.allowed_roots import check_inside
 from flows.runs.release_store import check_store
 from flows.specification.specification import NOT_MEANT, Specification
 
-__all__ = ["load_specification", "parse_specification", "read_specification", "specification_toml"]
+__all__ = [
+    "load_specification",
+    "parse_specification",
+    "read_specification",
+    "specification_toml",
+    "toml_text",
+]
 
 Location = Sequence[int | str]
 
@@ -93,6 +100,11 @@ def specification_toml(specification: Specification) -> str:
     return tomlkit.dumps(
         specification.model_dump(mode="json", exclude_defaults=True, exclude_none=True, exclude=NOT_MEANT)
     )
+
+
+def toml_text(text: str) -> str:
+    """Return a text as TOML has it: JSON's texts are TOML's too, all but the one control character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 def _read(file: Path) -> str:

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flows.orchestration.settings import free_port
 from tests.e2e.running import end, running, wait_for
+from tests.flows.children import free_port
 
 
 def programs() -> Path | None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from flows.orchestration.settings import free_port
+from tests.flows.children import free_port
 
 PROGRAMS = Path(sys.executable).parent
 PATIENCE = 300.0

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.orchestration.settings import free_port
 from tests.e2e.running import running, wait_for
+from tests.flows.children import free_port
 
 __all__ = ["Slurm", "slurm"]
 

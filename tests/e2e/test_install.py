@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from blr import compiled
-from flows.orchestration.settings import free_port
+from tests.flows.children import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBE = ROOT / "tests" / "working_prefect.py"

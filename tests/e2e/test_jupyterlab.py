@@ -25,9 +25,9 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 import blr
-from flows.orchestration.settings import free_port
 from tests.e2e.browser import Browser, browser, missing
 from tests.e2e.running import clean_environment, running, wait_for
+from tests.flows.children import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")

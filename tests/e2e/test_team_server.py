@@ -21,12 +21,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from flows.orchestration.settings import free_port
 from tests.e2e.browser import browser, missing
 from tests.e2e.containers import ROOT, SETTINGS, Place, compose, instructions
 from tests.e2e.deploying import database
 from tests.e2e.postgres import programs
 from tests.e2e.running import PROGRAMS, Prefect
+from tests.flows.children import free_port
 
 IMAGE = os.environ.get("BLR_IMAGE_ROOT")
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]  # its own waits are over before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -34,3 +35,10 @@ class Child:
         """End it at once."""
         self.process.kill()
         self.process.communicate()
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on at the moment."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

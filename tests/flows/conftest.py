@@ -107,7 +107,7 @@ def s3_endpoint() -> Iterator[str]:
     """Run a real S3 server program; yield its address."""
     pytest.importorskip("s3fs", reason="fsspec reads S3 with s3fs")
     pytest.importorskip("moto", reason="moto's server is the S3 server of these tests")
-    from flows.orchestration.settings import free_port
+    from tests.flows.children import free_port
 
     port = free_port()
     program = [sys.executable, "-c", "from moto.server import main; main()", "--port", str(port)]

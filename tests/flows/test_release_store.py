@@ -391,7 +391,7 @@ def az(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
         pytest.skip("azurite-blob, which npm installs, is not on the PATH")
     import fsspec
 
-    from flows.orchestration.settings import free_port
+    from tests.flows.children import free_port
 
     port = free_port()
     place = f"http://127.0.0.1:{port}/devstoreaccount1"
@@ -443,7 +443,7 @@ def gs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         pytest.skip("fake-gcs-server, a Go program, is not on the PATH")
     import fsspec
 
-    from flows.orchestration.settings import free_port
+    from tests.flows.children import free_port
 
     port = free_port()
     address = f"http://127.0.0.1:{port}"

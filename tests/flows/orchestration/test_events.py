@@ -23,7 +23,7 @@ import pytest
 
 from flows.models.row_files import JudgedRows
 from flows.models.store import Store
-from flows.orchestration.results import encode_value
+from flows.orchestration.run_state import encode_value
 from flows.reports.tables import literal
 from flows.runs.results import ReleaseResult
 from tests.e2e.running import wait_for

@@ -19,7 +19,8 @@ import psutil
 import pytest
 
 from flows.errors import FlowError
-from flows.orchestration.settings import default_home, free_port, prefect_environment
+from flows.orchestration.settings import default_home, prefect_environment
+from tests.flows.children import free_port
 
 
 @pytest.fixture

@@ -69,6 +69,6 @@ def test_runs_of_before_are_crashed_and_no_others(prefect_server: str) -> None:
 
 
 def test_a_server_that_does_not_answer_is_no_reason_to_do_no_work() -> None:
-    from flows.orchestration.settings import free_port
+    from tests.flows.children import free_port
 
     assert crash_unended(f"http://127.0.0.1:{free_port()}", datetime.now(UTC)) == []
