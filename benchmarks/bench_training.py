@@ -137,7 +137,7 @@ class _Heard:
 
 def train_in_stages(specification: str) -> None:
     """Train as `blr train` does; print the processor seconds of each stage as JSON."""
-    from flows.cli._other_makers import hide_pandas_from_arrow  # noqa: PLC0415  the start is measured
+    from flows.cli.app import hide_pandas_from_arrow  # noqa: PLC0415  the start is measured
 
     hide_pandas_from_arrow()
     from flows.runs.progress import listening  # noqa: PLC0415
