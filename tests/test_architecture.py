@@ -58,7 +58,7 @@ INPUT_OUTPUT |= {"socket", "sqlite3", "subprocess", "tempfile", "urllib"}
 FILE_CALLS = re.compile(r"open|print|input|np\.(load|save|fromfile|genfromtxt|memmap)\w*|\w*\.tofile")
 
 EXECUTES_DATA = {"pickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve", "code", "joblib"}
-EXECUTING_CALLS = re.compile(r"eval|exec|compile|__import__|yaml\.load|.*_pickle")
+EXECUTING_CALLS = re.compile(r"(.*\.)?(eval|exec)|compile|__import__|yaml\.(unsafe_|full_)?load|.*_pickle")
 IN_C = {"blr._loops"}
 """Extension modules, which import nothing."""
 
