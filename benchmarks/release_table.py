@@ -159,10 +159,10 @@ def page(rows: list[tuple[str, ...]], clean: list[dict[str, Any]]) -> str:
         "| error | planted | format | caught by | first words | place | other stops |",
         "|---|---|---|---|---|---|---|",
         *("| " + " | ".join(cell.replace("|", "/")[:90] for cell in row) + " |" for row in rows),
-        f"\n## Clean releases\n\n{len(clean)} clean releases ({kinds}), from the seeds {min(seeds):,}",
-        f"to {max(seeds):,}:",
+        "\n## Clean releases\n",
+        f"{len(clean)} clean releases ({kinds}):",
         f"{wrong} with a check that says stop; {np.mean(looks):.1f} checks say look in the mean.",
-        "No rule was chosen after these releases were seen.\n",
+        f"Their seeds, {min(seeds):,} to {max(seeds):,}, were never used before; no rule was chosen after they were seen.\n",
         *stopped,
     ]
     return "\n".join(lines).rstrip() + "\n"
