@@ -53,9 +53,8 @@ _FIXED = 0.9  # share of one scale from which the grid may be too coarse
 _MANY_PARAMETERS = 30.0  # effective ones, from which the data fix ln s, to 0.13
 _NEAR_ENOUGH = 0.03  # in ln s: of the evidence at most a fifth of a nat with 200 effective parameters
 _MANY_ROWS = 5000  # from which the evidence's maximum is tried first: the grid costs as much again
-_FEW_ROUNDS = (
-    8  # in which that maximum is found where the data tell the scale; of separable classes not in sixty
-)
+_FEW_ROUNDS = 8
+"""Rounds in which that maximum is found where the data tell the scale; of separable classes not in sixty."""
 
 
 @dataclass(frozen=True, eq=False)
