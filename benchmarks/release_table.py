@@ -162,7 +162,7 @@ def page(rows: list[tuple[str, ...]], clean: list[dict[str, Any]]) -> str:
         "\n## Clean releases\n",
         f"{len(clean)} clean releases ({kinds}):",
         f"{wrong} with a check that says stop; {np.mean(looks):.1f} checks say look in the mean.",
-        f"Their seeds, {min(seeds):,} to {max(seeds):,}, were never used before; no rule was chosen after they were seen.\n",
+        f"No rule was chosen after releases of their seeds, {min(seeds):,} to {max(seeds):,}, were seen.\n",
         *stopped,
     ]
     return "\n".join(lines).rstrip() + "\n"
