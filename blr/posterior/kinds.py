@@ -45,9 +45,8 @@ __all__ = [
     "ShiftedPosterior",
 ]
 
-_ERROR_NODES = (
-    512  # Sobol points of both probabilities in a typical error: the same ones, so that most errors cancel
-)
+_ERROR_NODES = 512
+"""Sobol points of both probabilities in a typical error: the same ones, so that most errors cancel."""
 TYPICAL_ERROR = 0.05
 """Mean error of refined probabilities, as a share of how far refining moved them from the Laplace fit's."""
 LARGEST_OVER_MEAN = 3.0
