@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
 from blr.decisions import FLAG_MEANINGS, Flag
 from flows.classification._tally import summarise, tally_of, total
-from flows.documents import from_document, to_document
 from flows.runs.counts import FlagCount, Tally
 
 CLASSES = ("early", "late", "irregular")
@@ -33,11 +30,6 @@ def test_the_order_does_not_matter_to_the_last_bit() -> None:
     halves = [total(parts[::2]), total(parts[1::2])]
     assert total(parts) == total(parts[::-1])
     assert total(halves).expected == pytest.approx(total(parts).expected, rel=1e-14)
-
-
-def test_through_json() -> None:
-    one = tallies(1)[0]
-    assert from_document(Tally, json.loads(json.dumps(to_document(one))), source="a record") == one
 
 
 def test_the_error_has_both_parts() -> None:

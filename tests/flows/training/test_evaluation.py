@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, log_loss
 
-from flows.documents import from_document, to_document
 from flows.models.description import Metrics
 from flows.training._saving import REVIEWED, evaluate
 
@@ -66,9 +63,3 @@ def test_unclassifiable_rows_get_the_class_shares(
     told[::4] = 1 / p.shape[1]
     assert found.n_unclassified == 500
     assert found.log_loss == pytest.approx(log_loss(truth, told), abs=1e-12)
-
-
-def test_goes_through_json(held_out: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
-    found = evaluated(*held_out)
-    document = json.loads(json.dumps(to_document(found), allow_nan=False))
-    assert from_document(Metrics, document, source="metrics") == found
