@@ -27,7 +27,9 @@ demo: venv ## classify OpenNGC's galaxies: catalogues, models and reports in blr
 # `check` runs the architecture's.
 PROCESSORS = $(shell $(BIN)/python -c 'import os; print(min(4, os.cpu_count() or 1))')
 PYTEST = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --ignore tests/test_architecture.py
-END_TO_END = tests/e2e tests/flows/demo tests/flows/orchestration tests/flows/test_cluster.py tests/flows/test_killed.py
+END_TO_END = tests/e2e tests/flows/demo tests/flows/orchestration tests/flows/test_cluster.py tests/flows/test_killed.py \
+  tests/flows/test_urls.py tests/flows/test_release_store.py tests/flows/test_hats_outputs.py \
+  tests/release/test_killed.py tests/release/test_store.py tests/release/test_errata.py tests/release/test_tutorial.py
 test: dev ## all checks, and beside them all tests but the long ones and those from end to end
 	@$(MAKE) --no-print-directory --jobs=2 run-tests check
 
@@ -36,7 +38,7 @@ run-tests: dev
 	$(PYTEST) -n $(PROCESSORS) -m 'not long' $(END_TO_END:%=--ignore %) tests
 
 # A process more than two processors, for these wait for servers and for each other.
-e2e: dev ## the tests from end to end: plain installs, the demonstration, a cluster, killed runs, Prefect's server and worker, pages in a browser (Debian: chromium, chromium-driver)
+e2e: dev ## the tests from end to end: plain installs, the demonstration, a cluster, object stores, killed runs, errors of releases, Prefect's server and worker, pages in a browser (Debian: chromium, chromium-driver)
 	$(PYTEST) -n 3 -m 'not long' $(END_TO_END)
 
 long: dev ## the long tests: many repeats, a second database, every default candidate, Slurm (Debian: slurm-wlm, munge)
