@@ -39,7 +39,7 @@ def lasting_bytes(path: Path) -> bytes:
 def lasting_contents(folder: Path) -> dict[str, bytes]:
     """Return what lasts of each file of a folder, by its path in the folder; sketches of identifiers do not count."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.parent.name != SKETCHES)
-    return {_name(path.relative_to(folder)): lasting_bytes(path) for path in files}
+    return {lasting_name(path.relative_to(folder)): lasting_bytes(path) for path in files}
 
 
 def output_bytes(folder: Path) -> dict[str, bytes]:
@@ -52,7 +52,8 @@ def output_bytes(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): lasting_bytes(path) for path in files}
 
 
-def _name(path: Path) -> str:
+def lasting_name(path: Path) -> str:
+    """Return a file's path in its folder; that of the table of files without its hash, which changes with the run."""
     return f"{TABLES}/table" if path.parent.name == TABLES else str(path)
 
 

@@ -14,7 +14,7 @@ from flows.runs.lock import LOCK
 from flows.runs.manifest import MANIFEST
 from flows.runs.staging import FOLDER as STAGING
 from tests.campaign.material import Scenario
-from tests.lasting import lasting_bytes
+from tests.lasting import lasting_bytes, lasting_name
 
 HARMS = (
     "lost",
@@ -43,10 +43,10 @@ def contents(folder: Path) -> dict[str, bytes]:
     except FileNotFoundError:  # a worker whose run was killed goes on for a while
         return contents(folder)
     for path in paths:
-        name = str(path.relative_to(folder))
+        name = lasting_name(path.relative_to(folder))
         if path.is_file():
             with suppress(FileNotFoundError):
-                found[name] = lasting_bytes(path)
+                found[f"{name} once more" if name in found else name] = lasting_bytes(path)
         elif path.is_dir():
             found[f"{name}/"] = b""
     return found
@@ -63,7 +63,7 @@ def harm_of_stop(scenario: Scenario, out: Path) -> Harm:
                 content = lasting_bytes(path)
             except ValueError:
                 content = b"no JSON"
-            harm["half-written"] += all(content != there.get(str(name)) for there in whole)
+            harm["half-written"] += all(content != there.get(lasting_name(name)) for there in whole)
     return harm
 
 
