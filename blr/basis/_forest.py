@@ -233,7 +233,7 @@ def _shares(labels: ArrayLike, n: int) -> Matrix:
 
 
 def _logits(p: Matrix, trees: int) -> Matrix:
-    """Return the log of shares p (n, K) of some trees, none of them 0: (n, 1) of two classes, else (n, K).
+    """Return the log of shares p (n, K) of some trees, all above 0: (n, 1) of two classes, else (n, K).
 
     Both the bag's and all trees' shares are smoothed as those of the trees outside a bag.
     """

@@ -102,7 +102,7 @@ def basis_from_dict(stored: Mapping[str, Any]) -> Basis:
 
 
 def known_kind(kind: Any) -> _Kind:
-    """Return the basis of a kind; ValueError where there is none of that name."""
+    """Return the basis of a kind; ValueError where no basis has that name."""
     if not isinstance(kind, str) or kind not in BASES:
         raise ValueError(f"unknown kind of basis {_guess(kind, BASES)}")
     return BASES[kind]

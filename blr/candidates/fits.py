@@ -563,7 +563,7 @@ def refit_candidate(
 
 
 def _start(laplace: LaplacePosterior, draft: Sequence[Gaussian]) -> Posterior | None:
-    """Return the draft that a refinement starts from; None where there is none, or it has other functions.
+    """Return the draft that a refinement starts from; None without a draft, or where it has other functions.
 
     Of other rows a basis may have other functions: steps lie at the different values of a feature.
     """

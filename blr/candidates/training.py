@@ -601,7 +601,7 @@ def fit_default(
     selection
         How the model is made of the candidates; by default they are stacked.
     seed, threads, progress
-        Seed of all that is drawn at random; threads of the fits; and who is told what is being done.
+        Seed of all that is drawn at random; threads of the fits; and what receives its progress.
 
     Raises
     ------

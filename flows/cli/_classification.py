@@ -158,9 +158,9 @@ def _end(result: ClassificationResult, seconds: float, *, json: bool) -> None:
         if rows:
             say(f"{rows:,} rows in {seconds:,.1f} s, {rows / seconds:,.0f} rows/s")
         counts = {words: result.summary.flags[name].count for name, words in TO_LOOK_AT.items()}
-        told = " and ".join(f"{n:,} {words}" for words, n in counts.items() if n)
-        say(f"To be looked at: {told or 'none'}, of {result.summary.n_rows:,} objects")
-        if told:
+        counted = " and ".join(f"{n:,} {words}" for words, n in counts.items() if n)
+        say(f"To be looked at: {counted or 'none'}, of {result.summary.n_rows:,} objects")
+        if counted:
             say_next("blr", "review", result.out, "--budget", 100)
     if result.status != "trial" and result.quarantined:
         raise typer.Exit(PARTLY)

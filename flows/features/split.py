@@ -99,7 +99,7 @@ def sides(
 ) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
     """Return which rows are held out (N,) and their group (N,), of their `split_places` (N,).
 
-    As `held_out` does, where others of the rows have told the `order` of the pixels.
+    As `held_out` does, with the `order` of the pixels that other rows gave.
     """
     pixels = specification.split.by == "healpix" and order is not None
     group = split.healpix_keys(places.astype(np.int64), order or 0) if pixels else places.astype(np.uint64)

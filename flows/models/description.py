@@ -139,7 +139,7 @@ class ComparedTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class SetDifference:
-    """How well objects of the target can be told from training rows, and the effect of weights."""
+    """How unlike objects of the target and training rows are, and the effect of weights."""
 
     target: ComparedTarget
     auc: float  # 0.5 is no difference

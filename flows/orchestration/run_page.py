@@ -95,7 +95,7 @@ def page_of(path: Path) -> str:
 # Small payloads, names and numbers only.  docs/reprocessing.md has automations that listen.
 
 DAY = timedelta(hours=20)
-"""Time after which a file that is still quarantined is told of again: runs of a daily schedule differ by minutes."""
+"""Time after which a file that is still quarantined is reported again: runs of a daily schedule differ by minutes."""
 MOST_FILES = 50
 """Most quarantined files that have an event each."""
 
@@ -103,20 +103,20 @@ MOST_FILES = 50
 def release_events(result: ReleaseResult) -> None:
     """Tell of a release that was done, and of what somebody should look at.
 
-    A file that stays quarantined is told of again every day, by the first run of the day.
+    A file that stays quarantined is reported again every day, by the first run of the day.
     """
     is_new = result.before is None or result.before.release != result.release
     if result.summary is not None and result.status == "done" and is_new:
         _release_done(result, result.summary)
     out = str(result.out)
-    told = _told_lately(result)
+    known = _reported_lately(result)
     for file, reason in list(result.quarantined.items())[:MOST_FILES]:
-        if (out, file, reason) not in told:
+        if (out, file, reason) not in known:
             payload = {"file": file, "reason": reason, "model": result.model, "out": out}
             _emit("blr.partition.quarantined", f"blr.partition.{file}", payload)
 
 
-def _told_lately(result: ReleaseResult) -> set[tuple[str, str, str]]:
+def _reported_lately(result: ReleaseResult) -> set[tuple[str, str, str]]:
     """Return folder, file and reason of the quarantined files that the server has heard of within the last day."""
     if not result.quarantined:
         return set()

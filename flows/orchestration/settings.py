@@ -252,7 +252,7 @@ def _make(folder: Path) -> None:
 # Two schedulers on one SQLite file would plan runs twice and block each other.  The lock is the system's, so that a
 # server that was killed leaves none behind.
 #
-# Runs of the command line that were killed are marked as Crashed by the next command: the server was not told of their
+# Runs of the command line that were killed are marked as Crashed by the next command: the server did not hear of their
 # end.  Runs of deployments are left to their worker.
 
 MESSAGE = "its process was killed; the next run uses its finished files"
@@ -308,7 +308,7 @@ class ServedHome:
 def connect(*, console_level: str = "WARNING") -> str | None:
     """Give Prefect's environment the server that is configured or running; return a line that names it.
 
-    None where there is none, and nothing has changed then.  Where the server is that of `blr ui` or `blr serve`, runs
+    None without such a server, and nothing has changed then.  Where the server is that of `blr ui` or `blr serve`, runs
     that were killed are marked as Crashed.
     """
     if configured_server() is not None:

@@ -398,9 +398,9 @@ class Comparison:
         middle = float(np.median(moved))
         spread = SIGMA * float(np.median(np.abs(moved - middle)))
         said = f"'{name}' moved by {middle:+.2f} spreads: its median is {np.median(a):.4g}, was {np.median(b):.4g}"
-        told = self.findings.graded("values", said, "", name, middle, (0.1, 0.5), self.source)
+        wrong = self.findings.graded("values", said, "", name, middle, (0.1, 0.5), self.source)
         said = f"'{name}' of the same objects differs by {spread:.2f} of its spread, up and down"
-        if told or self.findings.graded("values", said, "", name, spread, (0.3, 0.6), self.source):
+        if wrong or self.findings.graded("values", said, "", name, spread, (0.3, 0.6), self.source):
             return
         for what, codes in groups.items():
             values, widths, errors, n, labels = _group_medians(moved, codes)

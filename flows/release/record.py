@@ -143,7 +143,7 @@ class Signature:
 
 
 def read_key(path: Path, load: Any) -> object:
-    """Return the key in a PEM file; UsageError where there is none."""
+    """Return the key in a PEM file; UsageError where it holds no key."""
     try:
         return load(path.read_bytes())
     except (OSError, ValueError, TypeError) as error:
@@ -173,7 +173,7 @@ class ReleaseLog:
     events: tuple[ReleaseEvent, ...] = ()
 
     def published(self, version: str | None) -> ReleaseEvent | None:
-        """Return the publication of a version; None where there is none."""
+        """Return the publication of a version; None if it is not published."""
         return next((e for e in self.events if e.what == "published" and e.version == version), None)
 
 
@@ -277,7 +277,7 @@ class Series:
         return here
 
     def base(self, log: ReleaseLog, version: str | None) -> Opened | None:
-        """Return a release, or the one that it patches; None where there is none."""
+        """Return a release, or the one that it patches; None if neither is there."""
         folder = self.released(log, version)
         if folder is None or version is None:
             return None
@@ -286,7 +286,7 @@ class Series:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Let one run at a time change the releases of this name; the other is told who works there."""
+        """Let one run at a time change the releases of this name; another one ends with the name of who works there."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with exclusive(self.folder):
             sweep(self.folder)
@@ -385,7 +385,7 @@ def changed_files(folder: Path) -> list[str]:
 
 
 def opened_draft(series: Series, version: str) -> tuple[Path, ReleaseRecord]:
-    """Return a draft's folder and its record; UsageError where there is none."""
+    """Return a draft's folder and its record; UsageError where there is no draft."""
     folder = series.draft(version)
     try:
         return folder, read_document(ReleaseRecord, folder / RECORD)

@@ -56,7 +56,7 @@ MOST_IN_NAME = 3
 
 
 def grouping_lines(model: ModelDescription) -> list[str]:
-    """Return what a terminal shows of classes that the features cannot tell apart; nothing where there are none."""
+    """Return what a terminal shows of classes that the features cannot tell apart; nothing without such classes."""
     words = _words(model)
     if not words:
         return []
@@ -85,7 +85,7 @@ def grouping_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
 
 
 def _words(model: ModelDescription) -> str:
-    """Return the sentence on classes that the features cannot tell apart; "" where there are none."""
+    """Return the sentence on classes that the features cannot tell apart; "" without such classes."""
     found, groups = model.metrics.grouping, _joined(model)
     if found is None or not groups:
         return ""
