@@ -47,7 +47,9 @@ class Staging:
         StorageError where a symbolic link stands in the staging.
         """
         check_links(self.folder, self.out, inside=True)
-        sweep(self.out)
+        own = (path for path in self.out.glob("_*") if path.is_dir() and not path.is_symlink())
+        for folder in (self.out, *own):
+            sweep(folder)
         for other in self.others():
             if other.is_dir() and not other.is_symlink():
                 _remove(other)

@@ -199,6 +199,17 @@ def test_only_what_is_new_or_changed(released: Release) -> None:
     assert released.run().status == "nothing to do"
 
 
+def test_what_a_killed_run_has_half_written_in_any_of_its_folders_goes(released: Release) -> None:
+    """A run was killed while it wrote the report's document: the next one left its temporary for ever."""
+    half = [folder / ".blr-0123456789abcdef.tmp" for folder in released.out.glob("_*")]
+    assert "_report" in {path.parent.name for path in half}
+    for path in half:
+        path.write_bytes(b"half")
+    released.write("p7.parquet", seed=7)
+    assert released.run().status == "done"
+    assert not any(path.exists() for path in half)
+
+
 def test_a_plan_reads_no_data(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of new files, and of those that look as they did; the hash in the manifest is of whoever read them."""
 
