@@ -134,8 +134,11 @@ def fit_scales(
         # Beyond the largest scale the hyperprior decides, not the data.
         inside = replace(groups, least=float(-2 * np.log(grid[-1])))
         q = at_highest_evidence(problem, inside, tolerance=2 * _NEAR_ENOUGH, rounds=_FEW_ROUNDS)
-        told = q is not None and q.effective_parameters >= _MANY_PARAMETERS
-        if q is not None and told and _scale(q, column) < (1 - _NEAR_ENOUGH) * grid[-1]:
+        if (
+            q is not None
+            and q.effective_parameters >= _MANY_PARAMETERS
+            and _scale(q, column) < (1 - _NEAR_ENOUGH) * grid[-1]
+        ):
             return _single(q, column)
     priors = [
         GaussianPrior.isotropic(
