@@ -21,7 +21,9 @@ __all__ = [
 ]
 
 MOST_NUMBERS = 12
-"""Classes up to which each cell of a confusion matrix has its numbers."""
+"""Classes up to which each cell of a confusion matrix has its share."""
+MOST_COUNTS = 3
+"""Classes up to which it has its count too: of more, the two lines would lie on each other."""
 MOST_NAMES = 40
 """Classes up to which the rows of a confusion matrix have their names."""
 FEWEST = 5
@@ -56,10 +58,16 @@ def plot_confusion(axes: SvgAxes, counts: ArrayLike, classes: Sequence[str]) -> 
         x, y = np.array([-0.48, 0.48, 0.48, -0.48]), np.array([-0.48, -0.48, 0.48, 0.48])
         axes.fill(k + x, j + y, color=CLASSES[0], alpha=0.04 + 0.7 * share[j, k])
         if K <= MOST_NUMBERS:
+            large = K <= MOST_COUNTS
             axes.text(
-                k, j - 0.12, f"{share[j, k]:.0%}", ha="center", va="center", fontsize=13 if K < 7 else 10
+                k,
+                j - 0.12 * large,
+                f"{share[j, k]:.0%}",
+                ha="center",
+                va="center",
+                fontsize=13 if large else 10,
             )
-            if K < 7:
+            if large:
                 axes.text(k, j + 0.2, f"{int(n[j, k]):,}", ha="center", va="center", fontsize=10)
     names = [name[:16] for name in classes]
     axes.set(xlim=(-0.5, K - 0.5), ylim=(K - 0.5, -0.5))
