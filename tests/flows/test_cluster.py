@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -25,16 +24,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from blr.basis.kinds import fit_basis
-from blr.posterior.variational import refine
-from blr.selection.compare import leave_one_out
-from blr.selection.evidence import fit_evidence
-from flows.classification import _plan, execution
+from flows.classification import _plan
 from flows.classification.execution import DIRECT
 from flows.cli.app import run
 from flows.engines import _dask
 from flows.engines import _dask as versions
-from flows.engines._dask import Batch, DaskEngine
+from flows.engines._dask import DaskEngine
 from flows.engines.engine import EngineChoice, Lost, ThreadEngine
 from flows.errors import EngineError, Interrupted, TrainingError
 from flows.inputs.opening import Workers
@@ -42,8 +37,6 @@ from flows.models.store import Store
 from flows.runs.manifest import MANIFEST
 from flows.runs.progress import listening
 from flows.training._reading import read_by_workers
-from flows.training._rows import StoredRows
-from flows.training._shards import ShardReader, ShardSum, TrainingShards
 from tests.flows.verbs import classify, reprocess, train
 from tests.lasting import lasting_contents
 
@@ -164,90 +157,6 @@ def test_a_worker_killed_in_the_middle(cluster: distributed.LocalCluster, survey
     with listening(Heard(lambda: kill_one(cluster))):
         classified(survey, f"killed-{n}", engine=address)
     assert content(survey, f"killed-{n}") == content(survey, "threads")
-
-
-@pytest.mark.parametrize("killed", [False, True])
-def test_files_several_to_a_task(
-    cluster: distributed.LocalCluster, survey: Path, monkeypatch: pytest.MonkeyPatch, killed: Any
-) -> None:
-    """The first file tells how quick they are; the others go together, and a worker is killed meanwhile."""
-    monkeypatch.setattr(_dask, "AHEAD", 1)
-    monkeypatch.setattr(_dask, "TASKS_A_THREAD", 1)
-    tasks, submitted = [], distributed.Client.map
-
-    def counted(
-        client: distributed.Client, work: object, batches: list[Batch[str]], **options: object
-    ) -> object:
-        tasks.extend(len(batch.items) for batch in batches)
-        return submitted(client, work, batches, **options)
-
-    monkeypatch.setattr(distributed.Client, "map", counted)
-    heard = Heard(lambda: killed and kill_one(cluster))
-    with listening(heard):
-        told = classified(survey, f"batches-{killed}", engine=workers(cluster, 1))
-    assert tasks[0] == 1
-    assert max(tasks) > 1
-    assert sum(heard.rows) == told.summary.n_rows
-    assert content(survey, f"batches-{killed}") == content(survey, "threads")
-
-
-def deadly(item: int) -> int:
-    """Return the number, or end the worker that is told 7."""
-    if item == 7:
-        os._exit(1)
-    return 2 * item
-
-
-@contextmanager
-def started_again(address: str, n: int) -> Iterator[None]:
-    """Keep so many workers of a scheduler running, as a batch system does: each that ends is started again.
-
-    Dask's own nanny gives up a worker that ends while it starts, as one may that is handed a deadly item at once.
-    """
-    command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny", "--no-dashboard"]
-    over, running = threading.Event(), [_started(command) for _ in range(n)]
-
-    def keep(i: int) -> None:
-        while True:
-            running[i].wait()
-            if over.is_set():
-                return
-            running[i] = _started(command)
-
-    threads = [threading.Thread(target=keep, args=[i]) for i in range(n)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        while any(thread.is_alive() for thread in threads):
-            for process in running:
-                process.kill()
-            threads[0].join(0.1)
-            threads[-1].join(0.1)
-
-
-def _started(command: list[str]) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [*command, "--nthreads", "1"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-
-
-def test_the_end_of_a_worker_is_blamed_on_no_item_beside(
-    cluster: distributed.LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A batch that was lost is taken apart; each item comes back once."""
-    monkeypatch.setattr(_dask, "AHEAD", 1)
-    monkeypatch.setattr(_dask, "TASKS_A_THREAD", 1)
-    address = workers(cluster, 0)
-    with started_again(address, 2), EngineChoice(address=address).opened(1) as engine:
-        found = list(engine.map(deadly, range(12)))
-    assert sorted(item for item, _ in found) == list(range(12))
-    assert {item: result for item, result in found if not isinstance(result, Lost)} == {
-        item: 2 * item for item in range(12) if item != 7
-    }
 
 
 def slowly(item: int) -> int:
@@ -470,40 +379,6 @@ def test_a_worker_of_another_version_that_joins_a_classification(
     assert content(survey, "joined") == content(survey, "threads")
 
 
-def test_a_worker_of_another_version_that_joins_a_training(
-    cluster: distributed.LocalCluster,
-    shards: TrainingShards,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 100)
-    address = workers(cluster, 1)
-    with (
-        EngineChoice(address=address).opened(1) as engine,
-        another_worker(address, tmp_path) as start,
-        pytest.raises(EngineError, match=REFUSED),
-    ):
-        evidence_fit(replace(shards, engine=engine), lambda number: start() if number == 3 else None)
-
-
-def test_a_worker_that_ends_while_versions_are_compared(
-    cluster: distributed.LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is no worker without the package: those that are left are asked again."""
-    address, asked, ask = workers(cluster, 2), [], distributed.Client.run
-
-    def killing(client: distributed.Client, function: object, **options: object) -> object:
-        asked.append(1)
-        if len(asked) == 1:
-            kill_one(cluster)
-        return ask(client, function, **options)
-
-    monkeypatch.setattr(distributed.Client, "run", killing)
-    with EngineChoice(address=address).opened(1) as engine:
-        assert list(engine.map(abs, [-1])) == [(-1, 1)]
-    assert len(asked) > 1
-
-
 def test_sums_on_workers_are_those_of_threads(cluster: distributed.LocalCluster) -> None:
     with EngineChoice(address=workers(cluster, 2)).opened(1) as engine:
         assert isinstance(engine, DaskEngine)
@@ -552,59 +427,6 @@ def test_what_no_worker_outlives_is_lost(cluster: distributed.LocalCluster) -> N
         ((item, lost),) = engine.map(os._exit, [1])
     assert (item, type(lost)) == (1, Lost)
     assert "2 workers were killed one after another" in lost.reason
-
-
-def test_a_file_that_does_not_fit_into_memory_is_tried_in_small_batches(
-    survey: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its copy has the same bytes; the others are annotated as ever."""
-    seen = []
-
-    class Tight(ThreadEngine):
-        def map(self, work: Any, items: Any) -> Iterator[Any]:
-            for item in items:
-                files = {job.name: work.args[0].batch_rows for job in item.jobs}
-                seen.append(files)
-                too_large = files.get("p4.parquet", 0) > 16
-                yield item, Lost("too large") if too_large else work(item)
-
-    monkeypatch.setattr(execution, "SPLIT", 2**13)
-    _plan.ROWS_A_TASK = 10**9
-    told = classified_on(Tight(is_remote=True), survey, "tight")
-    assert told.quarantined.keys() == {"p2.parquet"}
-    assert [sorted(files) for files in seen[:1]] == [[f"p{i}.parquet" for i in range(N_FILES)]]
-    assert [len(files) for files in seen] == [N_FILES, *[1] * (N_FILES + 1)]
-    assert seen[-1] == {"p4.parquet": 16}
-    copies = [
-        {k: v for k, v in content(survey, name).items() if k.startswith("p")} for name in ("tight", "threads")
-    ]
-    assert copies[0] == copies[1]
-
-
-def test_files_that_no_worker_outlives_are_quarantined_the_others_not(survey: Path) -> None:
-    """A group is taken apart; the file is tried again the next time, although it stays as it is."""
-
-    class Small(ThreadEngine):
-        def map(self, work: Any, items: Any) -> Iterator[Any]:
-            for item in items:
-                names = [job.name for job in item.jobs]
-                yield item, Lost("too large") if "p4.parquet" in names else work(item)
-
-    _plan.ROWS_A_TASK = 10**9
-    engine = Small(is_remote=True)
-    told = classified_on(engine, survey, "lost")
-    assert {name: "too large" in why for name, why in told.quarantined.items()} == {
-        "p2.parquet": False,
-        "p4.parquet": True,
-    }
-    assert [f.name for f in sorted((survey / "out/lost").glob("*.parquet"))] == [
-        f"p{i}.parquet" for i in (0, 1, 3, 5)
-    ]
-    assert classified(survey, "lost").quarantined.keys() == {"p2.parquet"}
-    again = content(survey, "lost")
-    assert {k: v for k, v in again.items() if k.startswith("p")} == {
-        k: v for k, v in content(survey, "threads").items() if k.startswith("p")
-    }
 
 
 @pytest.fixture
@@ -658,18 +480,6 @@ def test_a_worker_that_runs_out_of_memory(
     assert copies[0] == copies[1]
 
 
-def test_a_worker_may_annotate_several_files_at_once(survey: Path) -> None:
-    classified_on(ThreadEngine(3, is_remote=True), survey, "side-by-side")
-    assert content(survey, "side-by-side") == content(survey, "threads")
-
-
-def classified_on(engine: ThreadEngine, survey: Path, name: str) -> object:
-    """Classify on an engine of a test."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EngineChoice, "opened", lambda choice, threads: nullcontext(engine))  # noqa: ARG005
-        return classified(survey, name)
-
-
 def test_a_release_brought_up_to_date_by_workers(survey: Path, make: SimpleNamespace) -> None:
     """Differences are reported as by threads, and files that were touched are hashed by workers and kept."""
     spec = survey / "spec.toml"
@@ -695,82 +505,6 @@ def test_a_release_brought_up_to_date_by_workers(survey: Path, make: SimpleNames
         reports.append(told.difference)
     assert reports[0] == reports[1]
     assert reports[0].compared == 50
-
-
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory: pytest.TempPathFactory) -> TrainingShards:
-    """Return 3,000 rows on the disk, a tenth of them held out."""
-    rng, folder = np.random.default_rng(5), tmp_path_factory.mktemp("shards")
-    X = rng.normal(size=(3000, 2))
-    arrays = {
-        "filled": X,
-        "target": (rng.random(3000) < 1 / (1 + np.exp(-X[:, 0] - X[:, 1] ** 2))).astype(np.int16),
-        "held_out": rng.random(3000) < 0.1,
-        "weight": rng.uniform(0.5, 2, 3000),
-    }
-    for name, array in arrays.items():
-        np.save(folder / f"{name}.npy", array)
-    return TrainingShards(StoredRows(folder), 2, ThreadEngine(2), held_out_too=False)
-
-
-def evidence_fit(shards: TrainingShards, at_pass: Callable[[int], None] = lambda _: None) -> list[bytes]:
-    """Return the bits of a fit, of its refinement, and of its leave-one-out; `at_pass` hears of each pass."""
-    rows = [shards.stored.read(name, (0, 500)) for name in ("filled", "target", "weight")]
-    basis = fit_basis("polynomial", rows[0], degree=2)
-    basis = replace(basis, standardisation=shards.standardised(basis, (0, 1), rows[0]))
-    design = shards.design(basis, (0, 1), rows[0], rows[1].astype(int), rows[2])
-    made, reduce = [], design.engine.reduce
-
-    def counted(*given: object, **named: object) -> object:
-        made.append(1)
-        at_pass(len(made))
-        return reduce(*given, **named)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(design.engine), "reduce", lambda _, *given, **named: counted(*given, **named))
-        q = fit_evidence(design, None, classes=range(2))
-        refined = refine(q, draft=True)
-    numbers = [*q.mean, *refined.mean, q.log_evidence, *vars(leave_one_out(q)).values()]
-    assert len(made) > 6
-    return [np.float64(x).tobytes() for x in numbers]
-
-
-@pytest.fixture(scope="module")
-def by_threads(shards: TrainingShards) -> list[bytes]:
-    """Return the bits that threads give."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flows.training._rows.SHARD_ROWS", 400)
-        return evidence_fit(shards)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_a_fit_has_the_same_bits_on_workers(
-    cluster: distributed.LocalCluster,
-    shards: TrainingShards,
-    by_threads: list[bytes],
-    monkeypatch: pytest.MonkeyPatch,
-    n: int,
-) -> None:
-    """Of two workers one is killed in the middle."""
-    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 400)
-    address = workers(cluster, n)
-
-    def kill(number: int) -> None:
-        if n == 2 and number == 4:
-            kill_one(cluster)
-
-    with EngineChoice(address=address).opened(1) as engine:
-        assert evidence_fit(replace(shards, engine=engine), kill) == by_threads
-
-
-def test_a_worker_that_does_not_see_the_rows(cluster: distributed.LocalCluster, tmp_path: Path) -> None:
-    read = ShardReader(StoredRows(tmp_path / "nowhere"), (0,), n_classes=2, binary=True, held_out_too=True)
-    work = ShardSum(read, None, lambda X, _t, _w: (len(X),))
-    with (
-        EngineChoice(address=workers(cluster, 1)).opened(1) as engine,
-        pytest.raises(EngineError, match="a worker does not see this folder"),
-    ):
-        engine.reduce(work, [(0, 1)], add=lambda parts: parts[0])
 
 
 @pytest.fixture(scope="module")

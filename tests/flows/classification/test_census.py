@@ -15,17 +15,13 @@ import pytest
 from blr.census.results import Census, ClassCensus, count_changes
 from flows.classification._census import (
     CENSUS_ROWS_FILE,
-    CensusRows,
-    joined,
     read_census_rows,
-    write_census_rows,
 )
 from flows.classification.census_taking import table_census, take_census
 from flows.classification.request import CensusRequest
 from flows.cli.app import run
 from flows.documents import read_document
-from flows.errors import OutputFolderError, SpecificationError, UsageError
-from flows.models.row_files import UnseenRows
+from flows.errors import OutputFolderError, SpecificationError
 from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
 from flows.runs.counts import Summary
@@ -145,22 +141,6 @@ def test_a_report_written_again_with_the_same_census_is_the_same(mine: Path) -> 
     assert re.sub(made, "", again) == re.sub(made, "", before) != before
 
 
-def test_a_report_of_an_earlier_version_stays_as_it_is(
-    mine: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Earlier versions did not keep what the report shows."""
-    (mine / "out" / "_report" / "shown.json").unlink()
-    before = (mine / "out" / "report.html").read_bytes()
-    assert run(["census", str(mine / "out"), "--store", str(mine / "models"), "--assumes", "same"]) == 0
-    assert "report.html shows the previous census" in capsys.readouterr().out
-    assert (mine / "out" / "report.html").read_bytes() == before
-
-
-def test_a_folder_that_is_none_of_ours_is_refused(tmp_path: Path, classified: Path) -> None:
-    with pytest.raises(UsageError, match="without a manifest"):
-        take_census(CensusRequest(tmp_path, store=classified / "models"))
-
-
 def test_a_table_has_the_census_of_its_file(classified: Path, make: SimpleNamespace) -> None:
     import pandas as pd
 
@@ -171,21 +151,6 @@ def test_a_table_has_the_census_of_its_file(classified: Path, make: SimpleNamesp
         assert counted.count == pytest.approx(folder.census.classes[name].count, rel=1e-6)
     binned = table_census(frame, model="morphology", store=classified / "models", by="b_j", edges=[2.5, 3.5])
     assert [one.name for one in binned.bins.bins] == ["b_j < 2.5", "2.5 <= b_j < 3.5", "b_j >= 3.5"]
-
-
-@pytest.mark.parametrize(
-    ("lost", "reason"),
-    [
-        (UnseenRows.FILE, "kept no unseen rows"),
-        (CENSUS_ROWS_FILE, "kept no rows for a census"),
-    ],
-)
-def test_what_earlier_versions_lack_is_a_reason_not_an_error(mine: Path, lost: str, reason: str) -> None:
-    for path in mine.rglob(lost):
-        path.unlink()
-    found = take_census(CensusRequest(mine / "out", store=mine / "models"))
-    assert {c.source for c in found.census.classes.values()} == {"cannot be said"}
-    assert all(reason in c.reason and c.count is None for c in found.census.classes.values())
 
 
 def test_objects_unlike_the_labelled_ones_cannot_be_counted(mine: Path, make: SimpleNamespace) -> None:
@@ -293,32 +258,6 @@ def test_a_release_says_how_counts_have_changed(mine: Path, make: SimpleNamespac
     rows = read_census_rows(mine / "annotated", classes=2, features=2)
     assert len(rows) == 2  # the file left alone has kept its rows
     assert sum(part.weight.sum() for part in rows.values()) == pytest.approx(now["n_rows"], rel=1e-3)
-
-
-def test_rows_come_back_as_they_went(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
-    p, X = rng.dirichlet(np.ones(3), 50), rng.normal(size=(50, 4))
-    p[3], X[5, 1] = np.nan, np.nan
-    rows = CensusRows.of(p, X, 2)
-    assert len(rows.weight) == 24
-    assert rows.weight.sum() == pytest.approx(49)
-    again = CensusRows.of_text(rows.text(), classes=3, features=4)
-    np.testing.assert_array_equal(again.matrix, rows.matrix)
-    assert CensusRows.of_text(rows.text(), classes=3, features=6) is None
-    assert CensusRows.of_text("no text of ours", classes=3, features=4) is None
-    write_census_rows(tmp_path, {"a": rows, "b": rows.thinned(5)})
-    found = read_census_rows(tmp_path, classes=3, features=4)
-    np.testing.assert_array_equal(found["a"].matrix, rows.matrix)
-    assert found["b"].weight.sum() == pytest.approx(49)
-    assert read_census_rows(tmp_path, classes=2, features=4) == {}
-    (tmp_path / CENSUS_ROWS_FILE).write_bytes(b"PAR1 damaged")
-    assert read_census_rows(tmp_path, classes=3, features=4) == {}
-
-
-def test_the_order_of_batches_does_not_matter() -> None:
-    rng = np.random.default_rng(2)
-    parts = [CensusRows.of(rng.dirichlet(np.ones(2), 9), rng.normal(size=(9, 1)), 2) for _ in range(3)]
-    np.testing.assert_array_equal(joined(parts).sorted().matrix, joined(parts[::-1]).sorted().matrix)
 
 
 def test_a_change_of_counts_adds_the_errors() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from astropy.table import Table
 
 from blr.decisions import Flag
 from flows.classification import _difference as difference
-from flows.classification._difference import Annotation, compare, total_difference
+from flows.classification._difference import Annotation, compare
 from flows.documents import from_document, to_document
 from flows.runs.counts import Difference
 
@@ -145,31 +144,3 @@ def test_other_classes_and_another_prefix(tmp_path: Path) -> None:
     b = Annotation(written(tmp_path / "b.parquet", new).path, "x_", ("E", "late type"))
     told = compare(a, b, id_column="name", by_row=True)
     assert (told.compared, told.moved, told.class_changed) == (50, 0, 0)
-
-
-def test_the_sum_of_files(tmp_path: Path) -> None:
-    parts = []
-    for i in range(3):
-        a = written(tmp_path / "a.parquet", annotated(100, i))
-        b = written(tmp_path / "b.parquet", annotated(100, i + 10))
-        parts.append(compare(a, b, id_column="name", by_row=True))
-    told = total_difference(parts)
-    for key in ("compared", "class_changed", "moved", "flag_changed"):
-        assert getattr(told, key) == sum(getattr(p, key) for p in parts)
-    assert told.flags_gained["LOW_CONFIDENCE"] == sum(p.flags_gained["LOW_CONFIDENCE"] for p in parts)
-    assert total_difference([]).compared == 0
-
-
-def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(difference, "ROWS_AT_ONCE", 2_500)
-    monkeypatch.setattr(difference, "BATCH_ROWS", 1_250)
-    peaks = []
-    for n in (5_000, 15_000):
-        ids = np.arange(n)
-        a = written(tmp_path / "a.parquet", annotated(n, 1, ids))
-        b = written(tmp_path / "b.parquet", annotated(n, 2, ids[::-1]))
-        tracemalloc.start()
-        assert compare(a, b, id_column="name", by_row=False).compared == n
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 1.5 * peaks[0]

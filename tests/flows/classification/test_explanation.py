@@ -59,13 +59,6 @@ def test_it_says_what_the_catalogue_gets(trained: Path, classified: Path) -> Non
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_a_fits_file_tells_the_same(trained: Path, classified: Path) -> None:
-    name = classified["name"][5].as_py()
-    one, other = asked(trained, name), asked(trained, name, "survey.fits")
-    assert (one.name, one.row) == (other.name, other.row)
-    assert one.contributions == other.contributions
-
-
 def test_a_labelled_object_is_not_among_the_labelled_ones_like_it(trained: Path) -> None:
     objects = LabelledObjects.read(Store(trained / "models").find("morphology").folder, classes=2, features=2)
     complete = int(np.flatnonzero(np.isfinite(objects.X).all(axis=1))[0])
@@ -159,11 +152,6 @@ def test_a_logit_and_its_error_are_not_taken_for_probabilities(trained: Path, cl
     assert page.index("Three probabilities") < page.index("What speaks for")
     assert logit_sentence(replace(found, logit=None, logit_std=None)) == ""
     assert "probability of 0.000" in logit_sentence(replace(found, logit=-1e5))
-
-
-def test_a_page_escapes_what_comes_from_outside(trained: Path, classified: Path) -> None:
-    found = replace(asked(trained, classified["name"][3].as_py()), identifier="<b>x</b>")
-    assert "<b>x" not in explanation_page(found)
 
 
 @pytest.mark.parametrize(

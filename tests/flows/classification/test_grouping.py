@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.classification._plan import MOST_TASKS, ROWS_A_TASK, groups
+from flows.classification._plan import MOST_TASKS, groups
 
 
 def jobs(*rows: int) -> list[SimpleNamespace]:
@@ -32,17 +32,3 @@ def test_every_file_once_in_order_and_few_tasks(rows: list[Any]) -> None:
     assert [j.name for g in made for j in g.jobs] == [f"f{i}" for i in range(len(rows))]
     assert len(made) <= 2 * MOST_TASKS + 1
     assert all(g.jobs for g in made)
-
-
-def test_a_thousand_partitions_are_a_few_hundred_tasks() -> None:
-    assert len(groups(jobs(*[10**6] * 1000))) == MOST_TASKS
-    assert len(groups(jobs(*[200] * 1000))) <= MOST_TASKS
-
-
-def test_large_files_have_a_task_of_their_own() -> None:
-    assert [len(g.jobs) for g in groups(jobs(*[ROWS_A_TASK] * 3))] == [1, 1, 1]
-
-
-def test_the_label_names_the_first() -> None:
-    assert [g.label for g in groups(jobs(5, 5, 5))] == ["f0 and 2 more"]
-    assert [g.label for g in groups(jobs(5))] == ["f0"]

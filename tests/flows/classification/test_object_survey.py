@@ -10,7 +10,7 @@ from astropy import units
 from astropy_healpix import HEALPix
 
 from blr.decisions import Flag
-from flows.classification._tally import ObjectSurvey, most_doubtful, total_sky
+from flows.classification._tally import ObjectSurvey
 from flows.runs.object_names import LabelledNames
 
 N, K = 500, 3
@@ -63,20 +63,6 @@ def test_the_objects_are_those_of_the_largest_information_among_those_flagged() 
     assert [o.mutual_information for o in objects] == sorted(
         (o.mutual_information for o in objects), reverse=True
     )
-
-
-def test_sums_of_files_are_the_counts_of_all() -> None:
-    survey = surveyed(N // 2)
-    assert total_sky(survey.counted) == surveyed(N).sky()
-    assert total_sky([]) is None
-    assert most_doubtful([]) == ()
-
-
-def test_without_names_and_places_nothing_is_counted() -> None:
-    survey = ObjectSurvey(("a", "b", "c"), None, None)
-    survey.add(pa.record_batch({"x": [1.0]}), P[1:2], INFORMATION[1:2], FLAGS[1:2])
-    assert survey.sky() is None
-    assert survey.doubtful() == ()
 
 
 def test_objects_with_a_label_are_not_worth_a_look() -> None:

@@ -21,7 +21,7 @@ from catalogs.files import atomic
 from catalogs.files.atomic import StorageError
 from flows.classification import _plan as room
 from flows.cli.app import run as cli
-from flows.errors import SpecificationError, UsageError
+from flows.errors import SpecificationError
 from flows.specification.toml_file import load_specification
 from tests.flows.verbs import classify
 
@@ -108,17 +108,6 @@ def test_slim_copies_are_named_where_there_is_no_room_and_then_have_it(
         run(trained, tmp_path, 'mode = "slim"', source.name, dry_run=True)
 
 
-def test_slim_copies_are_advised_where_whole_ones_are_large(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert run(trained, tmp_path, "", "survey.fits", dry_run=True).advice == ""
-    monkeypatch.setattr(room, "LARGE", 1000)
-    monkeypatch.setattr(room, "SMALL_SHARE", 0.9)
-    told = run(trained, tmp_path, "", "survey.fits", dry_run=True).advice
-    assert re.search(r'copies take about .* GB; .* mode = "slim" under \[output\] writes .* of that', told)
-    assert run(trained, tmp_path, 'mode = "slim"', "survey.fits", dry_run=True).advice == ""
-
-
 def test_copies_in_another_format(trained: Path, tmp_path: Path) -> None:
     """A folder of FITS and its like, damage too: the same rows as Parquet, once, and named so from the start."""
     there = tmp_path / "release"
@@ -178,6 +167,12 @@ def test_what_another_format_has_no_place_for_is_said(
     assert [said.split(": ")[0] for said in left] == ["'note'", "'note'"]
 
 
-def test_two_files_with_one_name_in_the_other_format(trained: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="outputs would have the same name"):
-        run(trained, tmp_path, 'format = "parquet"', "survey.parquet", "survey.fits")
+def test_slim_copies_are_advised_where_whole_ones_are_large(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(trained, tmp_path, "", "survey.fits", dry_run=True).advice == ""
+    monkeypatch.setattr(room, "LARGE", 1000)
+    monkeypatch.setattr(room, "SMALL_SHARE", 0.9)
+    told = run(trained, tmp_path, "", "survey.fits", dry_run=True).advice
+    assert re.search(r'copies take about .* GB; .* mode = "slim" under \[output\] writes .* of that', told)
+    assert run(trained, tmp_path, 'mode = "slim"', "survey.fits", dry_run=True).advice == ""

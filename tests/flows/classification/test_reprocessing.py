@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,17 +20,12 @@ import pytest
 
 from catalogs.errors import CatalogError, ColumnNotFoundError, OutputExistsError
 from catalogs.files.atomic import StorageError
-from catalogs.formats import TableChoice
-from flows.classification import _plan
-from flows.classification import _plan as room
-from flows.classification._plan import Group, Job, Problem, Work
+from flows.classification._plan import Job, Work
 from flows.classification.execution import DIRECT
 from flows.cli.app import run
 from flows.documents import from_document, to_document
-from flows.errors import ModelError, OutputFolderError, UsageError
-from flows.inputs import opening as sources
+from flows.errors import ModelError, UsageError
 from flows.models.store import Store
-from flows.runs import outputs
 from flows.runs.manifest import MANIFEST, Manifest
 from flows.runs.outputs import Output, file_sha256
 from flows.runs.results import ReleaseResult
@@ -210,27 +204,6 @@ def test_what_a_killed_run_has_half_written_in_any_of_its_folders_goes(released:
     assert not any(path.exists() for path in half)
 
 
-def test_a_plan_reads_no_data(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of new files, and of those that look as they did; the hash in the manifest is of whoever read them."""
-
-    def unread(path: Path) -> str:
-        raise AssertionError(path)
-
-    with monkeypatch.context() as patch:
-        for module in (outputs, _plan):
-            patch.setattr(module, "file_sha256", unread)
-        assert why(release.run(dry_run=True)) == dict.fromkeys(PARTS, "new")
-    release.run()
-    for name in PARTS:
-        assert Manifest.read(release.out).find(name).input.sha256 == file_sha256(
-            release.folder / "release" / name
-        )
-    with monkeypatch.context() as patch:
-        for module in (outputs, _plan):
-            patch.setattr(module, "file_sha256", unread)
-        assert release.run().status == "nothing to do"
-
-
 def test_touched_or_copied_is_not_changed(released: Release) -> None:
     for name in PARTS[:2]:
         os.utime(released.folder / "release" / name)
@@ -269,14 +242,6 @@ def test_an_input_that_is_gone_is_retired_and_never_deleted(released: Release) -
     assert released.run().release == 3
     (released.folder / "release/p2.parquet").unlink()
     assert released.run().retired == ("_retired/0004/p2.parquet",)
-
-
-def test_retired_files_are_not_read_with_the_others(released: Release) -> None:
-    (released.folder / "release/p2.parquet").unlink()
-    released.run()
-    import catalogs
-
-    assert catalogs.open(released.out).n_rows == 180
 
 
 def test_all_inputs_gone_is_no_reason_to_retire_everything(released: Release) -> None:
@@ -348,12 +313,6 @@ def test_the_difference_report(released: Release) -> None:
     assert first["files"]["not_compared"] == {"files": 4, "rows": 240}
 
 
-def test_rows_by_order_where_the_input_is_unchanged(released: Release) -> None:
-    champion(released)
-    told = released.run()
-    assert (told.difference.matched_by, told.difference.compared) == ("row", 240)
-
-
 def test_a_damaged_file_is_quarantined_and_the_others_finish(release: Release) -> None:
     whole = (release.folder / "release/p1.parquet").read_bytes()
     (release.folder / "release/p1.parquet").write_bytes(whole[:-50])
@@ -374,22 +333,6 @@ def test_a_damaged_file_is_quarantined_and_the_others_finish(release: Release) -
     assert (told.quarantined, why(told)) == ({}, {"p1.parquet": "new"})
 
 
-def test_a_quarantined_file_is_opened_again_only_once_it_has_changed(
-    release: Release, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = release.folder / "release/p1.parquet"
-    path.write_bytes(path.read_bytes()[:-50])
-    release.run()
-    opened = []
-    open_table = TableChoice.open
-    monkeypatch.setattr(TableChoice, "open", lambda c, p: (opened.append(Path(p).name), open_table(c, p))[1])
-    sources.open_source.cache_clear()
-    release.run()
-    assert "p1.parquet" not in opened
-    release.run(verify=True)
-    assert "p1.parquet" in opened
-
-
 def test_the_last_good_copy_of_a_file_that_was_damaged_since_stays(released: Release) -> None:
     copy = (released.out / "p1.parquet").read_bytes()
     path = released.folder / "release/p1.parquet"
@@ -404,31 +347,6 @@ def test_the_last_good_copy_of_a_file_that_was_damaged_since_stays(released: Rel
     assert told.retired == (f"_retired/{told.release:04d}/p1.parquet",), "of another model it may not stay"
     assert told.summary.n_rows == 180
     assert len(models_in(released.out)) == 1
-
-
-def test_damage_found_while_reading(release: Release) -> None:
-    annotate = DIRECT.annotate
-
-    def fails(work: Work, job: Job) -> Output:
-        if job.name == "p2.parquet":
-            raise ValueError("a page   of\n<b>nonsense</b>")
-        return annotate(work, job)
-
-    told = release.run(steps=replace(DIRECT, annotate=fails))
-    assert told.quarantined == {"p2.parquet": "ValueError: a page of <b>nonsense</b>"}
-    assert sorted(o.name for o in Manifest.read(release.out).outputs) == [
-        "p0.parquet",
-        "p1.parquet",
-        "p3.parquet",
-    ]
-
-
-def test_a_file_with_other_columns_is_quarantined(release: Release, make: SimpleNamespace) -> None:
-    columns = make.survey(20)
-    del columns["bmag"]
-    make.parquet(release.folder / "release/p1.parquet", columns)
-    told = release.run()
-    assert "has no column 'bmag'" in told.quarantined["p1.parquet"]
 
 
 def test_a_folder_without_its_damaged_and_odd_files(release: Release, make: SimpleNamespace) -> None:
@@ -453,15 +371,6 @@ def test_what_is_every_files_fault_is_an_error(release: Release) -> None:
     with pytest.raises(ColumnNotFoundError, match="has no column 'b'"):
         release.run()
     assert not release.out.exists()
-
-
-def test_what_every_file_fails_at_is_an_error(release: Release) -> None:
-    def fails(*_: object) -> Output:
-        raise ValueError("nonsense")
-
-    with pytest.raises(CatalogError, match="ValueError: nonsense"):
-        release.run(steps=replace(DIRECT, annotate=fails))
-    assert not (release.out / MANIFEST).exists()
 
 
 def test_no_room_ends_the_run(release: Release) -> None:
@@ -509,25 +418,6 @@ def test_a_release_that_arrives_meanwhile_is_picked_up_next_time(release: Releas
     assert why(release.run()) == {"p8.parquet": "new"}
 
 
-def test_a_half_copied_file_is_waited_for(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = time.time()
-    os.utime(release.folder / "release/p1.parquet", (now,) * 2)
-    for name in ("p0.parquet", "p2.parquet", "p3.parquet"):
-        os.utime(release.folder / "release" / name, (now - 100,) * 2)
-    slept = 0.0
-
-    def sleep(seconds: float) -> None:
-        nonlocal slept
-        slept += seconds
-
-    # A clock that only sleeping moves: on a busy machine the file would else have settled before it is looked at.
-    clock = SimpleNamespace(time=lambda: now + slept, monotonic=lambda: slept, sleep=sleep)
-    monkeypatch.setattr("flows.inputs.still_written.time", clock)
-    told = release.run(quiet_seconds=0.7, patience=20)
-    assert 0.7 <= slept < 1
-    assert (told.deferred, len(told.files)) == ({}, 4)
-
-
 def test_a_file_that_is_still_copied_is_left_alone(
     released: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -555,15 +445,6 @@ def test_nothing_but_half_copied_files(release: Release, monkeypatch: pytest.Mon
     assert not release.out.exists()
 
 
-def test_two_runs_at_once(release: Release) -> None:
-    def twice(work: Work, job: Job) -> Output:
-        with pytest.raises(OutputFolderError, match="another run is writing to"):
-            release.run()
-        return DIRECT.annotate(work, job)
-
-    assert release.run(steps=replace(DIRECT, annotate=twice)).status == "done"
-
-
 def test_an_output_that_somebody_has_changed_is_kept_aside(released: Release) -> None:
     (released.out / "p0.parquet").write_text("edited")
     told = released.run()
@@ -571,23 +452,6 @@ def test_an_output_that_somebody_has_changed_is_kept_aside(released: Release) ->
     assert (released.out / "_retired/0002/p0.parquet").read_text() == "edited"
     assert told.release == 1, "the same release, made whole again"
     assert released.run().status == "nothing to do"
-
-
-def test_a_lost_output_is_made_again_and_the_release_is_the_same(released: Release) -> None:
-    report = (released.out / "_releases/0001.json").read_bytes()
-    content = (released.out / "p0.parquet").read_bytes()
-    (released.out / "p0.parquet").unlink()
-    assert released.run().release == 1
-    assert (released.out / "p0.parquet").read_bytes() == content
-    assert (released.out / "_releases/0001.json").read_bytes() == report
-
-
-def test_a_foreign_file_in_the_way(release: Release) -> None:
-    release.out.mkdir()
-    (release.out / "p0.parquet").write_text("mine")
-    with pytest.raises(OutputExistsError, match="that `blr classify` did not write here"):
-        release.run()
-    assert (release.out / "p0.parquet").read_text() == "mine"
 
 
 def test_a_folder_of_another_product(released: Release) -> None:
@@ -675,36 +539,3 @@ def test_a_pickle_in_the_place_of_a_record_a_manifest_or_a_model(release: Releas
     with pytest.raises(ModelError, match="damaged model file"):
         release.run()
     assert not (release.folder / "bang").exists()
-
-
-def test_free_space_is_asked_for_before_the_work(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    monkeypatch.setattr(room, "check_free_space", lambda folder, n: asked.append((folder, n)))
-    release.run()
-    size = sum((release.folder / "release" / name).stat().st_size for name in PARTS)
-    (first,) = asked
-    assert first[0] == release.out
-    assert size < first[1] < size + 240 * 100
-
-
-@pytest.mark.long
-def test_a_thousand_files(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few hundred tasks; then nothing to do, and of no file more than its footer is read."""
-    for i in range(1000):
-        os.link(release.folder / "release/p0.parquet", release.folder / f"release/q{i:04d}.parquet")
-    counted = []
-
-    def together(annotate: Any, work: Work, group: Group) -> list[Output | Problem]:
-        counted.append(len(group.jobs))
-        return DIRECT.together(annotate, work, group)
-
-    release.run(steps=replace(DIRECT, together=together))
-    assert sum(counted) == 1004
-    assert len(counted) <= 200
-    hashed = []
-    for module in (outputs, _plan):
-        monkeypatch.setattr(module, "file_sha256", lambda path: hashed.append(path) or file_sha256(path))
-    assert release.run().status == "nothing to do"
-    assert hashed == [], "looks are enough"
-    assert release.run(verify=True).status == "nothing to do"
-    assert len(hashed) == 2 * 1004, "inputs and outputs"

@@ -105,17 +105,6 @@ def test_the_census_judges_the_column(trained: Path, selected: Path, tmp_path: P
     assert cli(["census", str(out), "--store", str(trained / "models"), "--dry-run"]) == 0
 
 
-def test_slim_copies_and_threads_give_the_same_values(trained: Path, selected: Path, tmp_path: Path) -> None:
-    found = [selected / "survey.parquet"]
-    for name, threads, more in (("b", 2, ""), ("slim", 2, 'mode = "slim"\n')):
-        (tmp_path / name).mkdir()
-        run(trained, tmp_path / name, trained / "survey.parquet", text=SELECTED + more, threads=threads)
-        found.append(tmp_path / name / "out/survey.parquet")
-    assert found[0].read_bytes() == found[1].read_bytes()
-    whole, slim = pd.read_parquet(found[0]), pd.read_parquet(found[2])
-    pd.testing.assert_frame_equal(whole[COLUMNS], slim[COLUMNS])
-
-
 def test_other_class_shares_move_the_threshold_of_a_purity_alone(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     text = SELECTED.replace("0.9", "0.75")

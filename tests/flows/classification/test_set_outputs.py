@@ -17,8 +17,6 @@ import pytest
 from astropy.io import fits
 
 from blr.census.prediction_sets import learn_sets
-from catalogs.catalog.new_columns import standard_columns
-from catalogs.errors import NameClashError
 from flows.classification.scoring import sets_of
 from flows.cli.app import run as cli
 from flows.errors import SpecificationError, UsageError
@@ -186,13 +184,6 @@ def test_labels_that_allow_no_sets(label: str, message: str) -> None:
     text = re.sub(r"(?s)(\[label\]\n).*(\[features\])", rf"\1{label}\n\2", SPECIFICATION)
     with pytest.raises(SpecificationError, match=message):
         parse_specification(text + SETS, source="spec")
-
-
-def test_a_class_that_is_called_as_the_column() -> None:
-    names = [c.name for c in standard_columns(["set", "other"], sets=True)]
-    assert names[-1] == "blr_set"
-    with pytest.raises(NameClashError):
-        standard_columns(["set", "Set"], sets=True)
 
 
 def test_the_command_line_counts_them(

@@ -187,13 +187,6 @@ def test_audit_lists_answer_with_inclusion_probabilities(mapped: Path, tmp_path:
     assert found[0].whole.fraction > plain.whole.fraction
 
 
-def test_the_same_seed_gives_the_same_map(mapped: Path, tmp_path: Path) -> None:
-    first = made(mapped, tmp_path / "a")
-    again = made(mapped, tmp_path / "b")
-    assert first.whole == again.whole
-    np.testing.assert_array_equal(fits.getdata(first.files[0]), fits.getdata(again.files[0]))
-
-
 def test_the_command_line(mapped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = ["--folder", str(tmp_path / "maps"), "--order", "1"]
     arguments = [
@@ -254,13 +247,6 @@ def test_labels_that_contradict(mapped: Path, tmp_path: Path) -> None:
         pd.DataFrame(rows, columns=["name", "label"]).to_csv(tmp_path / "labels.csv", index=False)
         with pytest.raises(UsageError, match=message):
             made(mapped, tmp_path, labels=tmp_path / "labels.csv")
-
-
-def test_folders_and_classes_that_are_not_there(mapped: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--class: got 'quasar', expected one of early, late"):
-        make_map(MapRequest(mapped / "out", "quasar"))
-    with pytest.raises(UsageError, match="got a folder without a manifest"):
-        make_map(MapRequest(tmp_path, "early"))
 
 
 def test_maps_are_not_replaced_unasked(mapped: Path, tmp_path: Path) -> None:

@@ -445,9 +445,6 @@ SLOW = (
     ("command", "wanted", "most"),
     [
         ("--help", (), 250),
-        ("classify --help", (), 450),
-        ("models list --store models", (), 450),
-        ("models show morphology --store models", (), 1150),
         ("inspect survey.fits", (), 750),
         (
             "classify survey.fits --model morphology --out out --store models",

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import os
-import pty
-import select
 import shutil
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -38,70 +31,6 @@ def test_bash_installs_and_completes(tmp_path: Path) -> None:
     assert run("bash", "-c", ask.format("blr review --bu", 2), home=tmp_path).split() == ["--budget"]
     found = run("bash", "-c", ask.format("blr models ''", 2), home=tmp_path).split()
     assert {"list", "show", "promote"} <= {*found}
-
-
-@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish: Debian's package fish")
-def test_fish_installs_and_completes(tmp_path: Path) -> None:
-    run("fish", "-c", "blr --install-completion; true", home=tmp_path)
-
-    def completed(line: str) -> list[str]:
-        told = run("fish", "-c", f"complete -C '{line}'", home=tmp_path)
-        return [found.split("\t")[0] for found in told.splitlines()]
-
-    assert completed("blr rev") == ["review"]
-    assert completed("blr review --bu") == ["--budget"]
-    assert {"list", "show", "promote"} <= {*completed("blr models ")}
-
-
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh: Debian's package zsh")
-def test_zsh_installs_and_completes(tmp_path: Path) -> None:
-    run("zsh", "-c", "blr --install-completion; true", home=tmp_path)
-    with (tmp_path / ".zshrc").open("a") as file:
-        file.write("PROMPT='ready> '\n")
-    with terminal("zsh", "-i", home=tmp_path) as shell:
-        shell.read_until("ready> ")
-        shell.complete("blr rev", "blr review")
-        shell.complete("blr review --bu", "blr review --budget")
-        shell.complete("blr models pro", "blr models promote")
-
-
-@dataclass(frozen=True)
-class Terminal:
-    """A shell that believes a person types."""
-
-    descriptor: int
-
-    def read_until(self, text: str, seconds: float = 60) -> bool:
-        """Read until a text is shown; say whether it was."""
-        shown, end = b"", time.monotonic() + seconds
-        while text.encode() not in shown and (left := end - time.monotonic()) > 0:
-            if select.select([self.descriptor], [], [], left)[0]:
-                shown += os.read(self.descriptor, 4096)
-        return text.encode() in shown
-
-    def complete(self, typed: str, expected: str) -> None:
-        """Type on an empty line, and Tab until it is complete: the first Tab of a shell only loads Typer's script."""
-        os.write(self.descriptor, b"\x15" + typed.encode())
-        for _ in range(6):
-            os.write(self.descriptor, b"\t")
-            if self.read_until(expected[len(typed) :], 10):
-                return
-        pytest.fail(f"{typed} was not completed to {expected}")
-
-
-@contextmanager
-def terminal(*command: str, home: Path) -> Iterator[Terminal]:
-    """Run a shell in a terminal of its own; end it with the block."""
-    pid, descriptor = pty.fork()
-    if pid == 0:
-        env = {"PATH": f"{BLR.parent}:{os.environ['PATH']}", "HOME": str(home), "LC_ALL": "C.UTF-8"}
-        os.execvpe(command[0], command, env)  # noqa: S606 -- a shell is what is tested
-    try:
-        yield Terminal(descriptor)
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        os.close(descriptor)
 
 
 @pytest.mark.parametrize(

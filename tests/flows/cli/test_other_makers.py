@@ -10,13 +10,8 @@ from pathlib import Path
 import pytest
 
 import flows
-from flows.cli.app import check_packages
 
 HOME = Path(flows.__file__).parent.parent
-
-
-def test_ours_alone_are_no_reason_to_stop() -> None:
-    check_packages()
 
 
 def test_a_package_that_comes_first_on_the_path_is_named(tmp_path: Path) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.engines import _dask
-from flows.engines._dask import LARGEST, Batch, BatchResult, Checked, InBatches, Waiting, installed
-from flows.errors import EngineError
+from flows.engines._dask import LARGEST, Batch, BatchResult, Waiting
 
 
 def after(seconds_an_item: float, items: list[int]) -> Waiting[int]:
@@ -25,29 +21,6 @@ def after(seconds_an_item: float, items: list[int]) -> Waiting[int]:
 )
 def test_a_batch_is_as_large_as_its_time_allows(seconds: float, size: int) -> None:
     assert [len(b.items) for b in after(seconds, list(range(100))).batches(2)] == [size, size]
-
-
-def test_items_are_alone_as_long_as_nobody_knows_how_quick_they_are() -> None:
-    assert Waiting(iter("abc")).batches(2) == [Batch(("a",)), Batch(("b",))]
-
-
-def test_the_last_items_tell_how_quick_they_are() -> None:
-    waiting = after(0.001, list(range(100)))
-    for _ in range(3):
-        waiting.done(Batch((1,)), BatchResult((1,), 30.0))
-    assert waiting.batches(1) == [Batch((0,))]
-
-
-def test_a_worker_returns_what_it_has_no_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_dask, "SECONDS", 0.5)
-    slept: list[float] = []
-    monkeypatch.setattr(_dask, "time", SimpleNamespace(perf_counter=lambda: sum(slept)))
-    result = InBatches(slept.append)(Batch((0.0, 0.6, 0.0)))
-    assert result.results == (None, None)
-    assert result.seconds == 0.6
-    waiting = Waiting(iter([1.0]))
-    waiting.done(Batch((0.0, 0.6, 0.0)), result)
-    assert [item for batch in waiting.batches(9) for item in batch.items] == [0.0, 1.0]
 
 
 @given(st.lists(st.sampled_from(["all", "some", "lost"])), st.integers(1, 5))
@@ -73,9 +46,3 @@ def test_after_a_lost_batch_each_of_its_items_is_alone_and_first() -> None:
     (lost,) = waiting.batches(1)
     waiting.one_by_one(lost.items)
     assert waiting.batches(len(lost.items)) == [Batch((item,)) for item in lost.items]
-
-
-def test_a_worker_of_other_versions_does_nothing() -> None:
-    assert Checked(len, installed())("abc") == 3
-    with pytest.raises(EngineError, match=r"^worker on \S+: got numpy \S+, expected numpy 0.1, as on the"):
-        Checked(len, {**installed(), "numpy": "0.1"})("abc")

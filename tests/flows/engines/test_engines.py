@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.classification.steps import chosen_engine
-from flows.engines import _dask as versions
 from flows.engines.engine import FAN_IN, THREADS_HERE, EngineChoice, ThreadEngine, Tree
 from flows.errors import EngineError, SpecificationError, UsageError
 from flows.specification.specification import specification_hash
@@ -115,15 +114,3 @@ def test_without_dask_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         EngineChoice(processes=2).opened(1),
     ):
         pass
-
-
-def test_versions_that_differ() -> None:
-    ours = versions.installed()
-    assert {"blr", "python", "numpy"} <= ours.keys()
-    assert versions.difference("node-1", dict(ours), ours) == ""
-    said = versions.difference("node-1", {**ours, "numpy": "1.0"}, ours)
-    assert said.startswith(
-        f"node-1: got numpy 1.0, expected numpy {ours['numpy']}, as on the machine that started the run"
-    )
-    without = {name: version for name, version in ours.items() if name != "blr"}
-    assert "blr missing" in versions.difference("node-1", without, ours)

@@ -14,10 +14,7 @@ from astropy.table import Table
 
 import catalogs
 from catalogs.formats import TableChoice
-from flows.errors import EngineError
-from flows.inputs.opening import Piece, Workers, pieces_of, thinned
-from flows.training._reading import ByEngine
-from tests.flows.elsewhere import Elsewhere
+from flows.inputs.opening import pieces_of, thinned
 
 CHOICE = TableChoice(None, ["x"])
 
@@ -54,16 +51,6 @@ def test_pieces_have_all_rows_in_order(files: list[str], relative: Any) -> None:
     assert [piece.partition.n_rows for piece in pieces] == [len(own) for own in found]
 
 
-def first_number(piece: Piece) -> int:
-    return numbers(piece.partition.batches(["x"]))[0]
-
-
-def test_what_workers_find_comes_in_order(files: list[str]) -> None:
-    pieces = pieces_of([catalogs.open(name) for name in files], CHOICE)
-    found = [*Workers(ByEngine(Elsewhere()), pieces).in_order(first_number)]
-    assert found == [(piece, piece.first) for piece in pieces]
-
-
 @pytest.mark.parametrize("step", [1, 2, 7, 40, 41, 399, 1000])
 def test_every_nth_row_of_pieces_is_that_of_all_rows(files: list[str], step: int) -> None:
     """Whatever the sizes of batches: a piece, or a batch, may have none of these rows."""
@@ -74,9 +61,3 @@ def test_every_nth_row_of_pieces_is_that_of_all_rows(files: list[str], step: int
             for piece in pieces
         ]
         assert [number for own in found for number in own] == list(range(0, 400, step))
-
-
-def test_a_piece_that_kills_every_worker_is_named(files: list[str]) -> None:
-    pieces = pieces_of([catalogs.open(name) for name in files], CHOICE)
-    with pytest.raises(EngineError, match=r"c/0\.parquet: 2 workers were killed one after another"):
-        list(Workers(ByEngine(Elsewhere(lost=5)), pieces).in_order(first_number))

@@ -52,12 +52,6 @@ def test_a_young_file_is_waited_for(tmp_path: Path, clock: Clock) -> None:
     assert 0 < clock.slept <= 50.2
 
 
-def test_a_file_of_the_future_is_watched(tmp_path: Path, clock: Clock) -> None:
-    """The clock of the machine that wrote it may be ahead of ours."""
-    assert still_written([aged(tmp_path / "a", -3600)], quiet=50, patience=1000) == {}
-    assert 49.9 <= clock.slept <= 50.3
-
-
 def test_a_file_that_grows_on_is_left_for_the_next_run(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,16 +67,3 @@ def test_a_file_that_grows_on_is_left_for_the_next_run(
     told = still_written([growing, aged(tmp_path / "whole", 60)], quiet=0.6, patience=1.2)
     assert 1.2 <= clock.slept < 1.5
     assert told == {growing: "it changed less than 0.6 s ago, so it is left for the next run"}
-
-
-def test_a_file_that_goes_away_is_none_of_them(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gone, sleep = aged(tmp_path / "a", 0), clock.sleep
-    monkeypatch.setattr(clock, "sleep", lambda seconds: (sleep(seconds), gone.unlink()))
-    assert still_written([gone, tmp_path / "never"], quiet=0.5, patience=5) == {}
-    assert clock.slept == 0.2
-
-
-def test_no_quiet_asked_no_wait(tmp_path: Path) -> None:
-    assert still_written([aged(tmp_path / "a", 0)], quiet=0, patience=0) == {}

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogs
-from blr.candidates.rows import overdispersion
 from catalogs.errors import CatalogError
 from catalogs.sky.photometry import asinh_magnitude
 from flows.errors import SpecificationError, TrainingError
@@ -126,14 +125,6 @@ def _two_files(made: Any, second: str) -> Any:
     return HEAD.replace('["survey.parquet"]', '["survey.parquet", "more.parquet"]') + 'weight = "0 - 1"\n'
 
 
-def test_names_that_clash_in_the_last_file_are_refused_before_any_other_row_is_looked_at(made: Path) -> None:
-    text = _two_files(made, ["ea_rly", "ea-rly"]) + '[label]\ncolumn = "kind"\n' + TAIL
-    (made / "spec.toml").write_text(text)
-    for options in ({}, {"dry_run": True}):
-        with pytest.raises(TrainingError, match="class 'ea_rly' would clash with class 'ea-rly'"):
-            train(made / "spec.toml", made / "models", **options)
-
-
 @pytest.mark.parametrize("join", ["id", "place", "review"])
 def test_names_of_label_tables_that_clash_are_refused_before_any_other_row_is_looked_at(
     made: Path, join: str
@@ -159,14 +150,6 @@ def test_names_of_label_tables_that_clash_are_refused_before_any_other_row_is_lo
     write(made / "labels.parquet", {"id": ids, "ra": columns["ra"], "dec": far, "kind": kinds})
     with pytest.raises(TrainingError, match=r"catalog\.weight"):
         train(made / "spec.toml", made / "models")
-
-
-def test_votes_and_listed_classes_that_clash_are_refused_with_the_specification() -> None:
-    for classes in ('classes = { E = "E", e = "S" }', 'classes = { "S0/a" = "E", "S0-a" = "S" }'):
-        with pytest.raises(SpecificationError, match="would clash with class"):
-            parse_specification(HEAD + f'[label]\ncolumn = "kind"\n{classes}\n' + TAIL, source="x")
-    with pytest.raises(SpecificationError, match="class 'late' would clash with class 'Late'"):
-        parse_specification(HEAD + '[label.votes]\nLate = "n_late"\nlate = "n_early"\n' + TAIL, source="x")
 
 
 def test_excluded_labels(made: Path) -> None:
@@ -293,16 +276,6 @@ def test_rows_of_one_name_and_several_classes_are_reported(made: Path) -> None:
     assert told == "1 identifiers have rows of several classes, which were kept: G3: Late, early."
 
 
-def test_more_names_in_conflict_than_are_shown(made: Path) -> None:
-    columns = survey()
-    columns["id"] = np.array([f"G{i // 3}" for i in range(300)])
-    columns["kind"] = np.array(["early", "Late", "early"] * 100)
-    write(made / "survey.parquet", columns)
-    labels = label_summary(gathered(made, '[label]\ncolumn = "kind"\n'))
-    assert labels.repeated == 100
-    assert len(labels.repeating) == 20
-
-
 @pytest.mark.parametrize("where", ["column", "id", "place", "votes"])
 def test_leaks_are_looked_for_wherever_the_classes_are(made: Path, where: str) -> None:
     """`x` tells of the class; `answer` gives it away, and is a feature."""
@@ -388,16 +361,6 @@ def test_training_on_votes(made: Path) -> None:
     told = train(made / "spec.toml", made / "models")
     assert told.classes == ("early", "late")
     assert told.training.overdispersion == pytest.approx(1, abs=0.25)
-
-
-def test_overdispersion_of_correlated_votes() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(1500, 1))
-    p = 1 / (1 + np.exp(-X[:, 0]))
-    # Beta-binomial of 20 votes and correlation 1/11: the variance is 1 + 19/11 times the binomial one.
-    k = rng.binomial(20, rng.beta(10 * p, 10 * (1 - p)))
-    votes = np.stack([20 - k, k], axis=1).astype(float)
-    assert overdispersion(X, votes, rng=rng) == pytest.approx(1 + 19 / 11, rel=0.12)
 
 
 FLUX = """
@@ -620,11 +583,3 @@ def test_identifiers_with_zeros_in_front_are_the_numbers_that_they_are(made: Pat
     found = gathered(made, given)
     assert len(found.rows.target) == 299
     assert label_summary(found).conflicts == 1
-
-
-def test_names_of_other_zeros_stay_apart_where_they_are_texts(made: Path) -> None:
-    columns = survey()
-    write(made / "survey.parquet", columns | {"id": np.array([f"{i:05d}" for i in range(300)])})
-    pq.write_table(pa.table({"name": ["1", "00002"], "kind": ["early", "Late"]}), made / "labels.parquet")
-    with pytest.raises(TrainingError, match="at least two classes"):
-        gathered(made, '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", id = "name" }\n')

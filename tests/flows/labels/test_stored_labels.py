@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +21,7 @@ from catalogs.hats.catalog import write_hats
 from catalogs.profile.split import healpix_pixels
 from catalogs.sky.positions import match_positions
 from flows.labels import _stored_labels
-from flows.labels._stored_labels import LabelNames, LabelPlaces, _order, place_conflicts, plain_number
+from flows.labels._stored_labels import LabelNames, LabelPlaces, place_conflicts, plain_number
 from flows.labels.source import LabelSource
 from flows.specification.toml_file import parse_specification
 from tests.flows.verbs import train
@@ -110,17 +109,6 @@ def test_places_are_those_of_the_whole_table(
     assert (index >= 0).sum() > 100
 
 
-def test_a_table_without_labels(tmp_path: Path) -> None:
-    nothing = np.empty(0)
-    places = LabelPlaces.of(
-        [(nothing, nothing, np.empty(0, dtype=object))], tmp_path / "p.sqlite", 1.0, n_rows=0
-    )
-    texts, numbers = places.nearest(np.array([1.0, np.nan]), np.array([2.0, 3.0]))
-    assert (texts.tolist(), numbers.tolist(), len(places)) == (["", ""], [-1, -1], 0)
-    names = LabelNames.of([], tmp_path / "n.sqlite")
-    assert (names.texts(["a"]).tolist(), names.first, len(names)) == ([""], "", 0)
-
-
 def test_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         StorageError, match=r"unable to open database file.*choose a model store on another disk"
@@ -139,46 +127,12 @@ def test_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         LabelNames.of(many_names(20_000), tmp_path / "n.sqlite")
 
 
-def test_pixels_are_wider_than_the_radius() -> None:
-    orders = [_order(radius, 10**8) for radius in (0.1, 1.0, 100.0, 3600.0)]
-    assert orders == [8, 8, 8, 3]
-    assert [_order(1.0, n) for n in (0, 10**5, 10**6, 10**7)] == [3, 5, 7, 8]
-
-
 def many_names(n: int) -> Iterator[list[tuple[str, str]]]:
     for start in range(0, n, 4_000):
         yield [
             (f"G{i * 7919 % 1_000_003:07d}", "early" if i % 3 else "late")
             for i in range(start, start + 4_000)
         ]
-
-
-def many_places(n: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    for start in range(0, n, 4_000):
-        rng = np.random.default_rng(start)
-        ra, dec = rng.uniform(0, 360, 4_000), np.degrees(np.arcsin(rng.uniform(-1, 1, 4_000)))
-        yield ra, dec, np.full(4_000, "early", dtype=object)
-
-
-def test_memory_does_not_grow_with_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python's memory; SQLite's own cache has a fixed size."""
-    monkeypatch.setattr(_stored_labels, "MOST_AT_ONCE", 500)
-
-    def peak(n: int) -> float:
-        tracemalloc.start()
-        try:
-            names = LabelNames.of(many_names(n), tmp_path / f"names-{n}.sqlite")
-            assert names.texts([f"G{i:07d}" for i in range(1000)]).tolist().count("") < 1000
-            places = LabelPlaces.of(many_places(n), tmp_path / f"places-{n}.sqlite", 1.0, n_rows=n)
-            ra, dec, _ = next(many_places(4_000))
-            ra, dec = ra[:500], dec[:500]
-            assert (places.nearest(ra, dec)[1] >= 0).all()
-            return tracemalloc.get_traced_memory()[1] / 1e6
-        finally:
-            tracemalloc.stop()
-
-    few, many = peak(4_000), peak(10_000)
-    assert many < few + 1  # 6,000 labels in memory, by both, would have 1.5 MB
 
 
 @pytest.mark.parametrize("by", ["identifier", "position"])

@@ -24,7 +24,6 @@ from flows.training._gather import gather, with_learned_photometry
 from flows.training._saving import evaluate
 from tests.flows.verbs import classify, train
 
-GZ2 = Path(__file__).resolve().parents[4] / "shared" / "data" / "gz2_table5" / "table5.fits.gz"
 QUESTION = "t01_smooth_or_features"
 SMOOTH, FEATURES, STAR = (
     f"{QUESTION}_{answer}" for answer in ("a01_smooth", "a02_features_or_disk", "a03_star_or_artifact")
@@ -109,36 +108,6 @@ def test_scores_against_votes_are_those_of_weighted_rows() -> None:
     rows, truth = np.repeat(np.arange(50), 3), np.tile(np.arange(3), 50)
     weight = (votes / votes.sum(axis=1, keepdims=True)).ravel()
     assert found.log_loss == pytest.approx(log_loss(truth, p[rows], sample_weight=weight))
-
-
-@pytest.mark.parametrize("star", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_galaxy_zoo_2_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, star: bool) -> None:
-    if not GZ2.exists():
-        pytest.skip(f"{GZ2} is not here")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "table5.fits.gz").symlink_to(GZ2)
-    third = f', star = "{STAR}_count"' if star else ""
-    (tmp_path / "spec.toml").write_text(
-        f"""
-name = "gz2"
-[catalog]
-paths = ["table5.fits.gz"]
-id = "objid"
-[features]
-bar = "t03_bar_a06_bar_fraction"
-round = "t07_rounded_a16_completely_round_fraction"
-odd = "t06_odd_a14_yes_fraction"
-[select]
-posterior = "laplace"
-[label]
-fewest_votes = 10
-votes = {{ smooth = "{SMOOTH}_count", features = "{FEATURES}_count"{third} }}
-"""
-    )
-    told = train(tmp_path / "spec.toml", tmp_path / "models", limit=2500)
-    assert told.classes == ("smooth", "features", "star")[: 3 if star else 2]
-    assert told.training.overdispersion > 1.5
-    assert told.metrics.log_loss < told.metrics.log_loss_baseline
 
 
 HEAD = """
@@ -279,11 +248,6 @@ def test_zero_points_are_those_of_astropy() -> None:
         one = 1 * (units.nmgy if unit == "nanomaggy" else units.Unit(unit))
         by_astropy = one.to(units.ABmag, units.zero_point_flux(1 * units.AB))
         assert zero == pytest.approx(by_astropy.value, abs=1e-9), unit
-
-
-@pytest.mark.parametrize("written", ["Jy", "mJy", "uJy", "\u00b5Jy", "\u03bcJy", "nJy"])
-def test_units_of_flux_are_read_as_astropy_reads_them(written: str) -> None:
-    assert units.Unit(flux_unit(written)) == units.Unit(written)
 
 
 def test_mega_is_not_milli() -> None:

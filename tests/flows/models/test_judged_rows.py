@@ -28,13 +28,6 @@ def rows(names: list[int], losses: list[float], groups: list[int] | None = None)
     return JudgedRows(name, group, np.array(losses), *np.zeros((2, len(name)), np.int16))
 
 
-def test_only_objects_of_both_count() -> None:
-    found = compare_losses(rows([5, 1, 3], [0.1, 0.2, 0.3]), rows([1, 4, 5, 6], [0.6, 9.0, 0.4, 9.0]))
-    assert (found.n, found.gain, found.baseline) == (2, pytest.approx(0.35), pytest.approx(0.5))
-    by_hand = paired_gain([0.2, 0.1], [0.6, 0.4])
-    assert (found.low, found.high) == (by_hand.low, by_hand.high)
-
-
 def test_an_object_of_several_rows_counts_once() -> None:
     found = compare_losses(rows([1, 1, 2], [0.1, 0.3, 0.5]), rows([2, 1, 1, 1], [0.5, 1.0, 1.0, 1.0]))
     assert (found.n, found.gain) == (2, pytest.approx(0.4))
@@ -67,20 +60,6 @@ def test_classes_are_compared_on_common_objects() -> None:
     assert (a.gain.gain, a.gain.low) == (by_hand.gain, by_hand.low)
 
 
-def test_no_common_object_is_no_comparison() -> None:
-    assert compare_losses(rows([1], [0.1]), rows([2], [0.1])) is None
-
-
-def test_the_file_and_its_bound(tmp_path: Path) -> None:
-    written = rows([9, 2, 7], [0.9, 0.2, 0.7])
-    written.write(tmp_path)
-    read = JudgedRows.read(tmp_path)
-    np.testing.assert_array_equal(read.name, [2, 7, 9])
-    np.testing.assert_array_equal(read.log_loss, [0.2, 0.7, 0.9])
-    np.testing.assert_array_equal(written.kept(2).name, [2, 7])
-    assert JudgedRows.read(tmp_path / "elsewhere") is None
-
-
 def test_a_training_keeps_the_rows_that_judged_it(trained: Path) -> None:
     stored = Store(trained / "models")
     model, kept = stored.load("morphology"), JudgedRows.read(stored.find("morphology").folder)
@@ -108,9 +87,3 @@ def test_promotion_goes_by_the_common_objects(store: Any) -> None:
     told = promote(label, store=store.root, how="better")
     assert (told.status, told.comparison.common.n) == ("promoted", half)
     assert "objects new to both smaller by 0.0200 nats" in store.history("morphology")[-1].why
-
-
-@pytest.mark.parametrize("losses", [([], []), ([0.1], [0.1, 0.2]), ([[0.1]], [[0.1]])])
-def test_losses_of_unlike_rows_are_refused(losses: tuple[Any, ...]) -> None:
-    with pytest.raises(ValueError, match="give the two models' losses of the same rows"):
-        paired_gain(*losses)

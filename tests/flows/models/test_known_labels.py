@@ -50,40 +50,11 @@ def test_classes_are_those_of_the_object_with_the_name_and_the_features() -> Non
     assert (found < 0).any()
 
 
-def test_a_number_that_names_another_object_in_another_catalogue_matches_nothing() -> None:
-    names = np.array(["1", "2", "3"], dtype=object)
-    known = KnownLabels.of(names, np.array([[0.1], [0.2], [0.3]]), np.array([0, 1, 0]))
-    assert known.classes(np.array([[0.11], [0.2], [0.1]]), lambda some: names[some]).tolist() == [-1, 1, -1]
-
-
 @pytest.mark.parametrize("names", [np.array([7, 12]), np.array([7.0, 12.0]), np.array(["7 ", "12"])])
 def test_numbers_are_the_same_names_as_texts(names: np.ndarray) -> None:
     X = np.array([[0.1], [0.2]])
     known = KnownLabels.of(np.array(["7", "12"], dtype=object), X, np.array([1, 0]))
     assert known.classes(X, lambda rows: names[rows]).tolist() == [1, 0]
-
-
-def test_names_are_asked_for_only_where_the_features_are_those_of_an_object() -> None:
-    known = KnownLabels.of(np.array(["a"], dtype=object), np.array([[0.1, np.nan]]), np.array([1]))
-    asked = []
-
-    def names(rows: np.ndarray) -> np.ndarray:
-        asked.extend(rows.tolist())
-        return np.full(len(rows), "a", dtype=object)
-
-    X = np.array([[0.1, 0.0], [0.1, np.nan], [np.nan, 0.1]])
-    assert known.classes(X, names).tolist() == [-1, 1, -1]
-    assert asked == [1]
-
-
-@pytest.mark.parametrize("n", [0, 60])
-def test_labels_come_back_as_they_went(tmp_path: Path, n: int) -> None:
-    known = KnownLabels.of(*made(n))
-    known.write(tmp_path)
-    again = KnownLabels.read(tmp_path, classes=3)
-    for name in ("key", "features", "target"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(known, name))
-    assert KnownLabels.read(tmp_path / "elsewhere", classes=3) is None
 
 
 def test_labels_of_another_model_are_refused(tmp_path: Path) -> None:

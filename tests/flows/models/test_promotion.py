@@ -17,7 +17,6 @@ from flows.errors import ModelError, UsageError
 from flows.models.promotion import compare, reject, undo
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
-from flows.models.store_folder import champion_before, read_history
 from flows.reports.comparison_tables import comparison_tables
 from tests.flows.verbs import classify, promote
 
@@ -69,45 +68,16 @@ def test_the_rule_keeps_the_champion(store: Store, gain: float, changes: dict[st
     assert promote(label, store=store.root, why="I know better").status == "promoted"
 
 
-def test_a_dry_run_changes_nothing(store: Store) -> None:
-    before = store.champion("morphology")
-    told = promote(challenger(store, 0.1), store=store.root, dry_run=True)
-    assert (told.status, store.champion("morphology")) == ("planned", before)
-
-
 def test_a_decision_about_another_champion_does_not_hold(store: Store) -> None:
     label = challenger(store, 0.1)
     with pytest.raises(ModelError, match="another version was promoted in the meantime; compare again"):
         promote(label, store=store.root, instead_of="morphology@ffffffffffff")
 
 
-def test_the_comparison(store: Store) -> None:
-    label = challenger(store, 0.1)
-    found = compare(PromoteRequest(label, store=store.root))
-    assert (found.better, found.same_rows, found.challenger) == (True, True, label)
-
-
 def test_the_first_of_its_name(store: Store) -> None:
     (store.root / "morphology" / "champion").unlink()
     told = promote("morphology", store=store.root, how="better")
     assert (told.status, told.previous, told.why) == ("promoted", None, "the first of its name")
-
-
-def test_a_promotion_killed_after_its_line_in_the_log_is_finished(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    label = challenger(store, 0.1)
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("flows.models.store.atomic_write_text", killed)
-        with pytest.raises(KeyboardInterrupt):
-            promote(label, store=store.root)
-    lines = len(store.history("morphology"))
-    assert promote(label, store=store.root).status == "promoted"
-    assert len(store.history("morphology")) == lines
 
 
 def test_a_line_that_was_cut_is_ignored(store: Store) -> None:
@@ -131,11 +101,6 @@ def test_a_challenger_that_folds_judged_is_said_to_be(store: Store) -> None:
     rows = comparison_tables(found)[-1].rows
     assert "log loss (left-out; the champion's held-out)" in [row[0] for row in rows]
     assert "left-out objects" in found.skill
-
-
-def test_without_the_flow_nobody_is_asked(store: Store) -> None:
-    with pytest.raises(UsageError, match="got 'ask' without Prefect"):
-        promote("morphology", store=store.root, how="ask")
 
 
 def decide(work: Any, label: str, **asked: object) -> Any:
@@ -198,15 +163,6 @@ def test_a_veto_is_kept_shown_and_binds_the_rule_until_a_person_promotes(store: 
     assert not compare(PromoteRequest(label, store=store.root)).vetoes
     with pytest.raises(UsageError, match="got the champion, which cannot be rejected"):
         decide(reject, label, store=store.root, why="x")
-
-
-def test_a_log_of_an_earlier_version_is_read_as_it_was(store: Store) -> None:
-    log = store.root / "morphology" / "champion.log"
-    assert "kind" not in log.read_text(), "so that earlier versions read promotions of this one"
-    label = challenger(store, 0.1)
-    promote(label, store=store.root)
-    assert "kind" not in log.read_text()
-    assert champion_before(read_history(log.parent), VERSION) == store.history("morphology")[0].version
 
 
 def test_what_would_change_in_the_last_release(

@@ -26,10 +26,8 @@ from flows.documents import from_document, to_document
 from flows.errors import ModelError, UsageError
 from flows.models.description import ModelDescription
 from flows.models.model import (
-    SCHEMA_VERSION,
     digest,
     make_version,
-    model_id,
     read_model,
     read_tree,
     write_model,
@@ -38,7 +36,6 @@ from flows.models.model import (
 from flows.models.row_files import JudgedRows
 from flows.models.store import Store
 from flows.specification.toml_file import load_specification
-from flows.training._saving import _interval
 from tests.flows.verbs import classify
 
 SCHEMA = Path(__file__).parents[3] / "flows" / "schemas" / "model-1.yaml"
@@ -99,21 +96,6 @@ def test_references(store: Store) -> None:
     assert [m.label for m in store.models()] == [found.label]
 
 
-@pytest.mark.parametrize(
-    ("reference", "message"),
-    [
-        ("morfology", "no model 'morfology', expected one of the store's; did you mean 'morphology'"),
-        ("morphology@000000000000", "version '000000000000' of 'morphology', expected one of its versions"),
-        ("../models/morphology", r"got '\.\./models/morphology' as a model's name, expected"),
-        ("morphology@../..", r"version '\.\./\.\.' of 'morphology'"),
-        ("", "as a model's name"),
-    ],
-)
-def test_references_to_nothing(store: Store, reference: str, message: str) -> None:
-    with pytest.raises(ModelError, match=message):
-        store.find(reference)
-
-
 def test_an_empty_store(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"got a store without any model, .*`blr train SPEC --store /"):
         Store(tmp_path).find("m")
@@ -150,21 +132,6 @@ def test_the_version_is_of_what_goes_in(trained: Path) -> None:
         make_version(specification, "c" * 64, "1.1"),
     ]
     assert len({version, *others}) == 4
-
-
-def test_the_id_fits_into_a_signed_column() -> None:
-    ids = {model_id("m", f"{i:012x}") for i in range(1000)}
-    assert len(ids) == 1000
-    assert all(0 <= i < 2**63 for i in ids)
-
-
-def test_a_newer_schema(store: Store) -> None:
-    path = store.find("morphology").path
-    changed(path, schema_version=SCHEMA_VERSION + 1)
-    with pytest.raises(
-        ModelError, match=rf"schema {SCHEMA_VERSION + 1}, .*expected at most {SCHEMA_VERSION}.*upgrade"
-    ):
-        store.load("morphology")
 
 
 @pytest.mark.parametrize("key", ["classes", "classifier", "specification", "version"])
@@ -425,18 +392,6 @@ def test_a_list_says_of_a_described_model_what_its_file_says(
     own = {"trained", "log_loss_low", "log_loss_high"}
     assert {k: v for k, v in quick.items() if k not in own} == {k: v for k, v in slow.items() if k not in own}
     assert "log_loss_low" not in slow, "the model file has none"
-
-
-@pytest.mark.parametrize(
-    ("losses", "expected"),
-    [([0.0, 0.0, 0.3], (0.0, 0.5303)), ([1.0, 1.1, 1.2], (0.8516, 1.3484)), ([0.5], None)],
-)
-def test_the_interval_of_few_losses_holds_no_negative_ones(
-    losses: list[float], expected: tuple[float, float] | None
-) -> None:
-    """By hand: mean ± 4.303 s / √3, cut at 0."""
-    found = _interval(np.array(losses), None)
-    assert found == (None if expected is None else pytest.approx(expected, abs=1e-4))
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"model": "other@0123456789ab"}'])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from blr.basis.kinds import fit_basis
 from blr.classifier import Classifier, Member
 from blr.selection.evidence import fit_evidence
-from flows.reports.data import boundary_picture, separation
+from flows.reports.data import boundary_picture
 
 
 def rows(rng: np.random.Generator, n: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -50,15 +49,6 @@ def test_points_are_of_objects_that_have_both_features() -> None:
     np.testing.assert_array_equal(picture.point_class, labels[shown])
 
 
-def test_axes_end_where_the_values_do() -> None:
-    X, missing, labels = rows(np.random.default_rng(2))
-    X[:, 0] = np.clip(X[:, 0], 0, 1)
-    picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
-    assert picture is not None
-    assert picture.y[0] == 0
-    assert picture.y[-1] == 1
-
-
 def test_a_feature_of_two_values_is_an_axis_only_where_others_are_lacking() -> None:
     X, missing, labels = rows(np.random.default_rng(4))
     X[:, 1] = labels ^ (np.random.default_rng(5).random(len(X)) < 0.02)
@@ -69,21 +59,3 @@ def test_a_feature_of_two_values_is_an_axis_only_where_others_are_lacking() -> N
     picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
     assert picture is not None
     assert (picture.x_name, picture.y_name) == ("x2", "x1")
-
-
-def test_no_picture_where_two_features_do_not_vary() -> None:
-    X, missing, labels = rows(np.random.default_rng(3))
-    X[:, :2] = 1.0
-    assert boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2")) is None
-    assert (
-        boundary_picture(fitted(X, missing, labels), X[:, 2:], missing[:, 2:], labels, names=("x2",)) is None
-    )
-
-
-def test_separation_is_the_share_of_variance_between_classes() -> None:
-    labels = np.repeat([0, 1], 50)
-    X = np.column_stack([labels, np.tile([0.0, 1.0], 50), np.ones(100)])
-    missing = np.zeros(X.shape, dtype=bool)
-    assert separation(X, missing, labels) == pytest.approx([1, 0, 0], abs=1e-12)
-    missing[::2, 0] = True
-    assert separation(X, missing, labels)[0] == pytest.approx(0.5)

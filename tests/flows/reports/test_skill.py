@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from blr.selection.skill import Skill, skill
+from blr.selection.skill import Skill
 from flows.cli._list import run_list, show_models
 from flows.cli._models import show_trained
 from flows.cli._options import ListOptions
@@ -88,16 +87,6 @@ def test_skill_is_told_with_its_interval(trained: Path, capsys: pytest.CaptureFi
     assert "of the doubt that class shares alone leave" in shown
 
 
-def test_a_damaged_model_does_not_hide_the_others_in_a_list(
-    useless: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, store = useless
-    path = store.find("morphology").path
-    path.write_bytes(path.read_bytes()[:2000])
-    run_list(ListOptions(store.root, json=False))
-    assert "cannot be read" in capsys.readouterr().out
-
-
 def test_objects_that_the_split_keeps_together_count_once(folder: Path, make: SimpleNamespace) -> None:
     """Each object twice, under one name: the interval is that of the single ones."""
     columns = make.survey()
@@ -117,13 +106,3 @@ def test_words(loss: float, words: str) -> None:
     )
     assert skill_words(found).startswith(words)
     assert from_document(SkillSummary, to_document(found), source="skill") == found
-
-
-def test_an_interval_that_is_not_known_goes_through_json() -> None:
-    unknown = skill([[0.6, 0.4]], [0], class_shares=[0.5, 0.5])
-    assert unknown.high == math.inf
-    found = SkillSummary.of(unknown)
-    document = json.loads(json.dumps(to_document(found), allow_nan=False))
-    assert document["high"] is None
-    assert from_document(SkillSummary, document, source="skill") == found
-    assert "not known" in skill_words(found)

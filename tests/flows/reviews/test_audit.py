@@ -309,23 +309,6 @@ def test_labels_that_there_are_serve_if_they_are_drawn(
     assert (filled.label.to_numpy() == known[filled.name].to_numpy()).all()
 
 
-def test_a_number_is_known_without_the_zeros_in_front(
-    trained: Path, make: SimpleNamespace, tmp_path: Path, blr: Callable[..., Mapping[str, object]]
-) -> None:
-    columns = make.survey(300)
-    columns["name"] = np.array([f"{i:05d}" for i in range(300)])
-    make.parquet(tmp_path / "n.parquet", columns)
-    out = tmp_path / "out"
-    classify([tmp_path / "n.parquet"], model="morphology", store=trained / "models", out=out)
-    blr("audit", "draw", out, "--n", 40)
-    rows = pd.read_csv(out / "audit.csv")
-    rows.assign(label="late").to_csv(tmp_path / "answers.csv", index=False)
-    audit = from_document(Audit, blr("audit", "estimate", out, tmp_path / "answers.csv"), source="")
-    assert audit.n_answered == 40
-    assert audit.classes["late"].count.value == pytest.approx(audit.n_rows)
-    assert audit.classes["late"].count.low < audit.n_rows
-
-
 def test_the_models_census_is_tested_and_kept(out: Path, blr: Callable[..., Mapping[str, object]]) -> None:
     """A census that is wrong and sure of itself, and one that cannot be said."""
     blr("audit", "draw", out, "--n", 200)
@@ -383,16 +366,6 @@ def test_bins_of_numbers_texts_and_conditions() -> None:
     same.add(np.ones(5))
     with pytest.raises(UsageError, match="which has the same value in all rows"):
         Bins.of("r", same, 3, None)
-
-
-def test_edges_are_quantiles_of_a_bounded_sample() -> None:
-    sample = ValueSample(np.random.default_rng(1))
-    numbers = np.random.default_rng(2).normal(size=150_000)
-    for part in np.split(numbers, 10):
-        sample.add(part)
-    assert len(sample.numbers) == 100_000
-    edges = Bins.of("x", sample, 4, None).edges
-    assert edges == pytest.approx(np.quantile(numbers, [0.25, 0.5, 0.75]), abs=0.02)
 
 
 def test_answers_give_prediction_sets_that_copies_can_have(

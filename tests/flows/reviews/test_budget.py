@@ -14,10 +14,9 @@ import pytest
 from astropy.table import Table
 
 from flows.classification.feature_space import feature_space
-from flows.errors import ModelError, UsageError
+from flows.errors import UsageError
 from flows.models.row_files import LabelledObjects
 from flows.models.store import Store
-from flows.reviews.selection import apart, shared_out
 from tests.flows.verbs import classify, review
 
 
@@ -130,22 +129,6 @@ def test_without_the_features_objects_are_spread_over_probabilities(
     assert told.drawn == 12
     assert told.outliers == 0
     assert any("slim copies" in remark for remark in told.remarks)
-
-
-def test_a_model_that_is_not_in_the_store(release: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError):
-        feature_space(release, tmp_path / "none")
-
-
-def test_budgets_are_shared_equally_as_far_as_there_are_objects() -> None:
-    assert shared_out(10, np.array([3, 100, 0, 100])).tolist() == [3, 4, 0, 3]
-    assert shared_out(7, np.array([1, 2])).tolist() == [1, 2]
-
-
-def test_near_points_are_taken_once() -> None:
-    points = np.array([[0.0], [0.01], [1.0], [1.01], [2.0]])
-    assert apart(points, 0.1, 9).tolist() == [0, 2, 4]
-    assert apart(points, 0.1, 2).tolist() == [0, 2]
 
 
 def test_a_release_without_objects_and_one_of_many_files(

@@ -22,7 +22,7 @@ from flows.labels.reviews import read_reviews
 from flows.models.row_files import LabelledObjects
 from flows.models.store import Store
 from flows.reviews._files import Chosen, write_list
-from flows.reviews.selection import ReviewResult, _scale
+from flows.reviews.selection import ReviewResult
 from flows.specification.label import Label
 from tests.flows.verbs import classify, review
 
@@ -51,13 +51,6 @@ def test_nobody_with_a_label_is_asked_about(trained: Path, tmp_path: Path) -> No
     assert not names & labelled
     classified = pq.read_table(out / "survey.parquet").to_pandas().dropna(subset=["blr_p_max"])
     assert told.n_classified == (~classified["name"].isin(labelled)).sum()
-
-
-def test_a_folder_of_an_earlier_version_says_that_labels_are_not_known(annotated: Path) -> None:
-    assert any(
-        "the list may contain objects that have a label" in remark
-        for remark in review(annotated, dry_run=True).remarks
-    )
 
 
 def test_the_least_certain_of_those_flagged(annotated: Path) -> None:
@@ -196,12 +189,6 @@ def test_identifiers_that_were_rounded_are_refused(
     with pytest.raises(TrainingError, match=r"--id: got floating-point identifiers above 2\^53 in 'objid'"):
         review(out, identifier="objid")
     assert review(out).id == "name"
-
-
-def test_inclusion_probabilities_sum_to_the_number_drawn() -> None:
-    m = np.array([100.0, 5.0, 3.0, 1.0, 1.0])
-    c = _scale(sorted(m, reverse=True)[:3], float(m.sum()), 3)
-    assert np.minimum(1, m / c).sum() == pytest.approx(3)
 
 
 def test_texts_are_escaped_and_positions_linked(tmp_path: Path) -> None:

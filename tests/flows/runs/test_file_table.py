@@ -168,12 +168,3 @@ def test_a_table_that_is_not_the_one_that_was_written_is_refused(
         pq.write_table(pq.read_table(io.BytesIO(content)).slice(1), path)
     with pytest.raises(CatalogError, match=r"_files/[0-9a-f]{16}\.parquet: (the|this) table of files"):
         Manifest.read(tmp_path)
-
-
-def test_a_table_elsewhere_is_refused(tmp_path: Path, outputs: tuple[Output, ...]) -> None:
-    manifest(outputs).write(tmp_path)
-    document = json.loads((tmp_path / MANIFEST).read_text())
-    document["table"]["path"] = "_files/../../0123456789abcdef.parquet"
-    (tmp_path / MANIFEST).write_text(json.dumps(document))
-    with pytest.raises(CatalogError, match="got a file that is not a manifest"):
-        Manifest.read(tmp_path)

@@ -57,12 +57,6 @@ def test_the_error_of_a_second_run_names_the_first(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists(), "a folder in which nothing came to be is removed"
 
 
-def test_nothing_is_left_behind(tmp_path: Path) -> None:
-    with exclusive(tmp_path):
-        pass
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_another_process_holds_it(tmp_path: Path) -> None:
     other = holder(tmp_path)
     with pytest.raises(OutputFolderError, match=f"process {other.pid} "), exclusive(tmp_path):
@@ -80,24 +74,6 @@ def test_the_lock_of_a_killed_run_goes_with_it(tmp_path: Path) -> None:
         assert killed is not None
         assert (killed.pid, killed.run, killed.gone) == (other.pid, "its-run", True)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_lock_that_its_owner_removes_meanwhile_is_asked_for_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flock, asked = fcntl.flock, []
-
-    def removed_first(descriptor: int, operation: int) -> None:
-        if not asked:
-            (tmp_path / LOCK).unlink()
-        asked.append(descriptor)
-        flock(descriptor, operation)
-
-    monkeypatch.setattr(fcntl, "flock", removed_first)
-    with exclusive(tmp_path):
-        assert len(asked) == 2
-        with pytest.raises(OutputFolderError), exclusive(tmp_path):
-            pass
 
 
 def test_without_locks_of_the_system_the_file_is_the_lock(
@@ -196,37 +172,6 @@ def test_without_locks_a_run_that_was_asleep_finds_that_another_has_taken_over(t
         assert Owner.read(tmp_path / LINK).pid == os.getpid()
         check_held(tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_holder_that_ends_meanwhile_is_not_taken_for_dead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = tmp_path / LINK
-    held.write_text("")
-    slept: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        if len(slept) == 15:
-            held.unlink()
-
-    monkeypatch.setattr(lock, "time", SimpleNamespace(monotonic=lambda: sum(slept), sleep=sleep))
-    assert not lock.falls_silent(held)
-    assert len(slept) == 15
-
-
-def test_a_lock_file_with_other_content_names_no_owner(tmp_path: Path) -> None:
-    for text in ("", "{", "[]", '{"pid": 1}', "\x00" * 10):
-        (tmp_path / LOCK).write_text(text)
-        with exclusive(tmp_path) as killed:
-            assert killed is None
-
-
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputFolderError, match="expected an output folder"), exclusive(tmp_path / "file"):
-        pass
 
 
 ALONE_IN_VAIN = """

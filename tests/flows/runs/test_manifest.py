@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from catalogs.errors import CatalogError
-from flows.runs.allowed_roots import OutputFolder
 from flows.runs.manifest import MANIFEST, SUMMARY, Manifest
-from flows.runs.outputs import FileState, Output
-from flows.runs.staging import Staging
 from tests.flows.verbs import classify
-
-STATE = FileState("0" * 64, 10, 1, 2)
 
 
 @pytest.fixture(scope="module")
@@ -59,20 +53,3 @@ def test_a_manifest_is_written_as_it_was_read(annotated: Path, tmp_path: Path) -
 def test_what_is_no_manifest_is_refused(annotated: Path, tmp_path: Path, keys: dict[str, Any]) -> None:
     with pytest.raises(CatalogError, match=r"manifest.json: got a file that is not a manifest"):
         Manifest.read(changed(annotated, tmp_path, MANIFEST, **keys))
-
-
-def test_a_record_in_the_staging_is_the_output_again(annotated: Path, tmp_path: Path) -> None:
-    counts = Manifest.read(annotated).outputs[0].summary
-    staging = Staging.of(OutputFolder(tmp_path), "m@1", "hash")
-    staging.open()
-    staging.file("a.parquet").write_bytes(b"0123456789")
-    seen = staging.file("a.parquet").stat()
-    output = Output(
-        "a.parquet", "1" * 64, 10, 60, "../a.parquet", STATE, seen.st_mtime_ns, seen.st_ino, counts
-    )
-    staging.record(output)
-    assert staging.find("a.parquet", STATE) == output
-    assert staging.find("a.parquet", replace(STATE, sha256="2" * 64)) is None
-    record = staging.folder / "a.parquet.json"
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"name": "../a.parquet"}))
-    assert staging.find("a.parquet", STATE) is None, "it leads out of the folder"

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from blr.calibration import calibration_line
 from flows.models.store import Store
 from flows.tables import classify_table
 from tests.flows.verbs import train
@@ -91,14 +90,3 @@ def test_the_answers_say_what_a_logistic_regression_reaches(refined: Any) -> Non
     assert known.low < known.value < known.high
     assert 0 < told.metrics.log_loss_logistic < told.metrics.log_loss_baseline
     assert "logistic regression removes" in known.says
-
-
-@pytest.mark.parametrize("power", [1.0, 0.6, 0.3, 2.0])
-def test_the_slope_of_calibration_is_that_of_the_logits(power: float) -> None:
-    rng = np.random.default_rng(5)
-    logits = 2.0 * rng.normal(size=3000)
-    t = rng.random(3000) < 1 / (1 + np.exp(-power * logits))
-    p = 1 / (1 + np.exp(-logits))
-    line = calibration_line(np.column_stack([1 - p, p]), t.astype(int))
-    assert line.low < power < line.high < 1.6 * line.low
-    assert abs(line.excess) < 4 * line.excess_error

@@ -2,112 +2,14 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from blr.basis.kinds import fit_basis
-from blr.candidates.rows import density_weights, density_weights_of_all
-from blr.shift import density_ratio
-from flows.engines.engine import ThreadEngine
 from flows.models.store import Store
-from flows.training._rows import WEIGHT_OF_ALL, StoredRows, TrainingRows
-from flows.training._shards import RATIO, compare_shards, weight_shards
 from tests.flows.verbs import train
-
-
-def drawn(n: int, seed: int) -> tuple[TrainingRows, np.ndarray]:
-    """Return n labelled rows, weighted, of which a fifth is held out, and rows of a target that is shifted."""
-    rng = np.random.default_rng(seed)
-    X, target = rng.normal(size=(n, 2)), rng.normal([0.8, 0.2], [0.7, 1.1], (400, 2))
-    held_out, weight = rng.random(n) < 0.2, rng.uniform(0.5, 2, n)
-    label = (X[:, 0] > 0).astype(np.intp)
-    return TrainingRows(X, np.zeros((n, 2), bool), label, held_out, weight), target
-
-
-def stored_in(folder: Path, rows: TrainingRows, *, weighted: bool) -> StoredRows:
-    arrays = {"filled": rows.X, "target": rows.target, "held_out": rows.held_out}
-    for name, array in (arrays | ({"weight": rows.weight} if weighted else {})).items():
-        np.save(folder / f"{name}.npy", array)
-    return StoredRows(folder)
-
-
-@pytest.mark.parametrize("degree", [1, 2])
-@pytest.mark.parametrize("weighted", [True, False])
-def test_ratios_and_weights_are_those_of_rows_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, degree: int, weighted: Any
-) -> None:
-    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 150)
-    rows, target = drawn(2000, 3)
-    if not weighted:
-        rows = TrainingRows(rows.X, rows.missing, rows.target, rows.held_out)
-    basis = fit_basis("polynomial", np.concatenate([rows.X, target]), degree=degree)
-    expected = density_ratio(basis(rows.X), basis(target), train_weight=rows.weight)
-    weight = density_weights(rows, expected.ratio)
-    own = TrainingRows(rows.X, rows.missing, rows.target, rows.held_out, weight)
-    of_all = density_weights_of_all(own, expected.ratio).weight
-
-    stored = stored_in(tmp_path, rows, weighted=weighted)
-    number = np.arange(0, 2000, 3)
-    some = TrainingRows(
-        rows.X[number],
-        rows.missing[number],
-        rows.target[number],
-        rows.held_out[number],
-        None if rows.weight is None else rows.weight[number],
-        number=number,
-    )
-    found = compare_shards(stored, some, some.X, target, ThreadEngine(2), degree=degree)
-    n_training, n_effective = weight_shards(stored)
-    for name in ("auc", "auc_low", "auc_high"):
-        assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-5)
-    assert found.advice == expected.advice
-    # The search for the prior's precision ends within a tolerance, and starts at the mode of the sample.
-    everyone = np.arange(2000)
-    np.testing.assert_allclose(stored.at(RATIO, everyone), expected.ratio, rtol=1e-3)
-    np.testing.assert_allclose(stored.at("weight", everyone), weight, rtol=1e-3)
-    np.testing.assert_allclose(stored.at(WEIGHT_OF_ALL, everyone), of_all, rtol=1e-3)
-    assert n_training == rows.training.sum()
-    assert n_effective == pytest.approx(weight[rows.training].sum(), rel=1e-4)
-    kept = {"filled", "target", "held_out", "weight", WEIGHT_OF_ALL, RATIO}
-    assert {path.stem for path in tmp_path.iterdir()} == kept
-
-
-def test_too_few_rows_of_the_target(tmp_path: Path) -> None:
-    rows, target = drawn(50, 1)
-    stored = stored_in(tmp_path, rows, weighted=False)
-    with pytest.raises(ValueError, match="got 50 training rows and 3 target rows"):
-        compare_shards(stored, rows, rows.X, target[:3], ThreadEngine(1), degree=1)
-
-
-def peak_of(n: int, folder: Path) -> float:
-    """Return the most megabytes that are held while n rows on the disk, of them a sample of 5,000, get weights."""
-    folder.mkdir()
-    rows, target = drawn(n, 2)
-    stored = stored_in(folder, rows, weighted=False)
-    number = np.sort(np.random.default_rng(4).choice(n, 5_000, replace=False))
-    some = TrainingRows(
-        rows.X[number], rows.missing[number], rows.target[number], rows.held_out[number], number=number
-    )
-    del rows
-    tracemalloc.start()
-    try:
-        compare_shards(stored, some, some.X, target, ThreadEngine(1), degree=2)
-        weight_shards(stored)
-        return tracemalloc.get_traced_memory()[1] / 1e6
-    finally:
-        tracemalloc.stop()
-
-
-def test_memory_does_not_grow_with_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 2_048)
-    few, many = (peak_of(n, tmp_path / str(n)) for n in (10_000, 40_000))
-    assert many < few + 0.2  # one array of numbers of the rows that were added would have 0.24 MB
-    assert few < 3
 
 
 @pytest.mark.parametrize("more", ["", pytest.param("\nrefit = false", marks=pytest.mark.long)])

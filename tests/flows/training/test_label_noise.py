@@ -11,7 +11,6 @@ import pytest
 
 from blr.candidates.rows import LabelledRows, TrainingSet
 from flows.errors import SpecificationError, TrainingError
-from flows.labels.reader import OTHERS, AnnotatorNames, annotator_groups
 from flows.models.description import noise_words
 from flows.models.model import read_model
 from flows.models.store import Store
@@ -109,25 +108,6 @@ def test_annotators_have_shares_of_their_own() -> None:
     )
     losses = with_recorded_losses(told, labelled, mask, np.full((10, 2), 0.5), np.array([0.3, 0.7]))
     assert losses.log_loss == pytest.approx(np.log(2))
-
-
-def test_an_annotator_whose_rows_are_all_held_out_is_as_the_others() -> None:
-    given = rows(n=400, annotators=2)
-    given.rows.annotator[given.rows.held_out & (np.arange(400) < 100)] = 2
-    text = "column = 't'\nnoise = 'estimated'\nannotator = 'who'"
-    found, told = label_confusion(specification(text), given, ("x", "y", OTHERS))
-    assert found.shape == (3, 2, 2)
-    assert told.annotators[OTHERS] == told.rates
-
-
-def test_annotators_of_few_rows_are_taken_together() -> None:
-    names = np.array(["x"] * 30 + ["y"] * 25 + ["z"] * 5 + [""] * 3, dtype=object)
-    met = AnnotatorNames()
-    who = np.concatenate([met.numbered(some) for some in np.array_split(names[::-1], 4)])
-    assert [met.names[i] for i in who] == names[::-1].tolist()
-    group, listed = annotator_groups(met.names, np.bincount(who))
-    assert listed == ("x", "y", OTHERS)
-    assert np.bincount(group[who]).tolist() == [30, 25, 8]
 
 
 def test_a_training_takes_stated_shares(folder: Path) -> None:

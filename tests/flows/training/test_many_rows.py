@@ -17,11 +17,9 @@ from blr.posterior.laplace import fit
 from catalogs.files.atomic import StorageError
 from catalogs.profile.split import held_out_keys
 from flows.engines.engine import ThreadEngine
-from flows.features.split import held_out
 from flows.labels.classes import repeated_in_conflict
 from flows.models.store import Store
 from flows.runs.progress import listening
-from flows.specification.toml_file import parse_specification
 from flows.training._rows import (
     ArrayWriter,
     Collected,
@@ -29,7 +27,6 @@ from flows.training._rows import (
     RowCounts,
     StoredRows,
     named_pieces,
-    write_split,
 )
 from flows.training._shards import TrainingShards
 from flows.training.report import train_report
@@ -139,62 +136,6 @@ def collected(
     return rows, rows.finish()
 
 
-def test_the_sample_does_not_depend_on_batches(tmp_path: Path) -> None:
-    found = []
-    for n, order in ((1, 1), (7, 1), (40, -1)):
-        rows, stored = collected(tmp_path, 100, n, order)
-        assert stored is not None
-        assert stored.n_rows == 1000
-        chosen = np.concatenate([part.X[:, 0] for part in rows.parts])
-        assert len(chosen) == 100
-        found.append(sorted(chosen.tolist()))
-        whole = np.concatenate([stored.read("X", shard) for shard in stored.shards])
-        assert sorted(whole[:, 0].tolist()) == list(range(1000))
-    assert found[0] == found[1]
-    assert len(set(found[0]) & set(found[2])) > 95  # of rows of one name the first are taken
-    rows, stored = collected(tmp_path, 1000, 5)
-    assert stored is None
-    assert sum(len(part.X) for part in rows.parts) == 1000
-
-
-def test_the_share_of_held_out_rows_in_the_sample(tmp_path: Path) -> None:
-    rng = np.random.default_rng(3)
-    keys = rng.integers(0, 2**64, 20_000, dtype=np.uint64)
-    X = np.zeros((len(keys), 1))
-    for by_row, share in ((None, 0.2), (lambda places: held_out_keys(places, 0.2), 0.5)):
-        (tmp_path / str(share)).mkdir()
-        rows = Collected(4000, lambda folder=tmp_path / str(share): folder, by_row)
-        for some in np.split(np.arange(len(keys)), 20):
-            rows.add(
-                Part(X[some], X[some] > 0, np.zeros(1000, np.int16), keys[some], weight=None, name=keys[some])
-            )
-        rows.finish()
-        chosen = np.concatenate([part.place for part in rows.parts])
-        assert len(chosen) == 4000
-        assert held_out_keys(chosen, 0.2).mean() == pytest.approx(share, abs=0.02)
-        # In the order in which they came.
-        assert np.array_equal(chosen, keys[np.isin(keys, chosen)])
-
-
-def test_names_of_several_classes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, _ = collected(tmp_path, None, 3)
-    whole = repeated_in_conflict(named_pieces(None, rows.parts), "abc", lambda _: {})
-    sampled, stored = collected(tmp_path, 50, 3)
-    monkeypatch.setattr("flows.training._rows.PIECE_ROWS", 90)
-    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 130)
-    assert whole.n > 100
-    assert repeated_in_conflict(named_pieces(stored, sampled.parts), "abc", lambda _: {}) == whole
-
-
-def test_an_array_that_grows(tmp_path: Path) -> None:
-    rows = np.arange(60, dtype="<i2").reshape(20, 3)
-    with ArrayWriter(tmp_path / "a.npy") as written:
-        for i in range(0, 20, 6):
-            written.append(rows[i : i + 6].astype(np.int64) if i else rows[:6])
-    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), rows)
-    assert np.load(tmp_path / "a.npy").dtype == rows.dtype
-
-
 def test_a_disk_without_room() -> None:
     full = ArrayWriter(Path("/dev/full"))
     with pytest.raises(StorageError, match=r"No space left on device.*expected enough space for all of them"):
@@ -291,47 +232,3 @@ def test_annotators_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n
     assert found.log_evidence == pytest.approx(whole.log_evidence)
     with pytest.raises(ValueError, match="leave confusion out"):
         fit(design, None, prior, kind, classes=range(K), confusion=0.1)
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("few_in_memory")
-def test_a_training_with_annotators(
-    large: Path, tmp_path: Path, make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The annotators' groups are those of all rows; shares come from the sample, and fits use all rows."""
-    columns = make.survey(3000)
-    columns["who"] = np.array(["careful", "hasty", "hasty", "", "rare"])[
-        np.minimum(np.random.default_rng(1).geometric(0.4, 3000) - 1, 4)
-    ]
-    make.parquet(tmp_path / "survey.parquet", columns)
-    text = (large / "spec.toml").read_text()
-    noisy = '[label]\nnoise = "estimated"\nannotator = "who"\n'
-    (tmp_path / "spec.toml").write_text(text.replace("[label]\n", noisy))
-    found = train(tmp_path / "spec.toml", tmp_path / "shards").training
-    monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", 200_000)
-    (tmp_path / "spec.toml").write_text(text)
-    expected = train(tmp_path / "spec.toml", tmp_path / "memory").training
-    assert (found.sampled, expected.sampled) == (MOST, None)
-    assert list(found.label_noise.annotators) == ["careful", "hasty", "rare", "others"]
-    assert found.training_counts == expected.training_counts
-    for rates in found.label_noise.rates.values():  # all labels are right
-        assert rates.rate < 0.05
-
-
-@pytest.mark.parametrize("split", ['by = "healpix"', 'by = "id"', "held_out = 0"])
-def test_the_split_of_shards_is_that_of_all_rows(
-    make: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split: str
-) -> None:
-    monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 170)
-    text = make.specification.replace("[features]", f"[split]\n{split}\n[features]")
-    text = text.replace('id = "name"', 'id = "name"\nra = "ra"\ndec = "dec"')
-    specification = parse_specification(text, source="a test")
-    rng = np.random.default_rng(6)
-    places = rng.integers(0, 12 * 4**10 if "healpix" in split else 2**60, 400)[rng.integers(0, 400, 1000)]
-    np.save(tmp_path / "place.npy", places)
-    np.save(tmp_path / "target.npy", np.zeros(1000, np.int16))
-    whole, stored = held_out(specification, places), StoredRows(tmp_path)
-    assert write_split(specification, stored, whole.summary) == whole.summary
-    found = np.concatenate([stored.read("held_out", shard) for shard in stored.shards])
-    assert np.array_equal(found, whole.held_out)
-    assert np.array_equal(np.load(tmp_path / "group.npy"), whole.group)

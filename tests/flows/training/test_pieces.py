@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +12,9 @@ import pytest
 from astropy.table import Table, vstack
 
 import catalogs
-from flows.engines.engine import ThreadEngine, current_engine, working_here, working_on
-from flows.errors import EngineError, TrainingError
+from flows.engines.engine import ThreadEngine, working_on
+from flows.errors import EngineError
 from flows.inputs.opening import Piece
-from flows.labels.source import LabelSource
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training._gather import Gathered, gather, reading_workers
@@ -180,58 +177,6 @@ def test_one_file_is_read_in_parts(
     assert arrays(there.rows) == arrays(here.rows)
     files = {p.name: p.read_bytes() for p in (tmp_path / "here").rglob("*") if p.is_file()}
     assert {p.name: p.read_bytes() for p in (tmp_path / "there").rglob("*") if p.is_file()} == files
-
-
-def test_workers_are_in_another_folder(nights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Paths of the specification and of the store may be relative to the folder of the run."""
-
-    class InAnother(Elsewhere):
-        def map(self, work: Path, items: Any) -> Iterator[Any]:
-            listed = list(items)
-            with monkeypatch.context() as there:
-                there.chdir(tmp_path)
-                done = list(super().map(work, listed))
-            yield from done
-
-    monkeypatch.chdir(nights)
-    (nights / "room").mkdir()
-    found = gathered(Path(), "column", Path("room/there"), InAnother())
-    assert found.stored is not None
-    assert found.n_read == N
-
-
-def test_a_dry_run_is_read_by_this_process() -> None:
-    with working_on(Elsewhere()):
-        assert current_engine(1).is_remote
-        with working_here():
-            assert not current_engine(1).is_remote
-        assert current_engine(1).is_remote
-
-
-def test_few_rows_are_read_by_this_process(
-    nights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", N)
-    monkeypatch.setattr(PieceReader, "__call__", lambda *_: pytest.fail("a worker was asked"))
-    more, label = LABELS["column"]
-    specification = specified(nights, more, label)
-    opened = [catalogs.open(path) for path in sorted(nights.glob("night-*"))]
-    with working_on(Elsewhere()):
-        workers = reading_workers(specification, opened)
-        assert gather(specification, opened, folder=lambda: tmp_path, workers=workers).stored is None
-
-
-def test_workers_give_the_same_errors_as_one_process(nights: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        TrainingError, match=r'catalog\.weight: got [0-9]+ training rows where "w - 0\.6" is negative'
-    ):
-        gathered(nights, "negative weights", tmp_path / "there", Elsewhere())
-
-
-def test_a_worker_that_does_not_see_the_store(nights: Path, tmp_path: Path) -> None:
-    reader = PieceReader((), LabelSource(""), tmp_path / "nowhere")
-    with pytest.raises(EngineError, match="nowhere: a worker does not see this folder, expected a model"):
-        reader(Piece(0, 0, catalogs.open(nights / "night-0.fits").partitions[0]))
 
 
 def test_a_file_that_kills_every_worker_is_named(nights: Path, tmp_path: Path) -> None:

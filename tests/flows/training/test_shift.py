@@ -21,13 +21,10 @@ import pytest
 from astropy.io import fits
 
 from blr.classifier import Classifier
-from blr.shift import density_ratio, rescaled
 from catalogs.errors import CatalogError
-from flows.classification._class_shares import chosen_shift, with_shares
-from flows.classification.request import read_shares
+from flows.classification._class_shares import chosen_shift
 from flows.cli.app import run
 from flows.errors import SpecificationError, TrainingError, UsageError
-from flows.inputs.opening import thinned
 from flows.models.description import TargetShift, likeness_words
 from flows.models.model import read_model, read_tree
 from flows.models.store import Store
@@ -35,9 +32,8 @@ from flows.orchestration.tables import class_change_table
 from flows.reports.answers import training_answers
 from flows.reports.data import Classification
 from flows.reports.tables import class_count_table
-from flows.specification.specification import Shift, Specification
-from flows.specification.toml_file import load_specification, parse_specification
-from flows.training._target import read_target
+from flows.specification.specification import Shift
+from flows.specification.toml_file import parse_specification
 from flows.training.report import train_report
 from tests.flows.verbs import classify, reprocess, train
 
@@ -365,26 +361,6 @@ def test_a_target_that_cannot_be_compared_stops_a_training_only_if_shift_names_i
         train(tmp_path / "spec.toml", tmp_path / "models", limit=200)
 
 
-def test_of_a_large_target_some_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    for i in range(6):
-        write(tmp_path / f"{i}.parquet", *by_colour(100, float(i), rng))
-    (tmp_path / "spec.toml").write_text(SPECIFICATION + f'target = "{tmp_path}/*.parquet"')
-    specification = load_specification(tmp_path / "spec.toml")
-    monkeypatch.setattr("flows.training._target.MOST_READ", 200)
-    monkeypatch.setattr("flows.training._target.TARGET_ROWS", 50)
-    found = read_target(specification, {})
-    assert (found.n_rows, len(found.X)) == (600, 50)
-    assert found.X[:25, 0].mean() < 1.5 < found.X[25:, 0].mean()  # of the first and the fourth file
-
-
-def test_shares_on_the_command_line() -> None:
-    assert read_shares("em") == "em"
-    assert read_shares("early=0.3,late=0.7") == {"early": 0.3, "late": 0.7}
-    with pytest.raises(UsageError, match="--class-prior: got 'late', expected em, or the share"):
-        read_shares("early=0.3,late")
-
-
 def test_the_command(
     surveys: Path, trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -397,37 +373,3 @@ def test_the_command(
     )
     assert run([*common, *chosen[:2], "--class-prior", "early=0.9", "--direct"]) == 2
     assert "got shares that sum to 0.9" in capsys.readouterr().err
-
-
-def test_a_model_without_a_note_of_shares_has_those_of_its_rows(trained: Trained) -> None:
-    """As models made before there was a table [shift]."""
-    told = trained("classes", "")
-    model = Store(Path(told.store)).load("types")
-    model = replace(model, training=replace(model.training, shift=TargetShift()))
-    given = Specification.model_validate(
-        model.specification.model_dump() | {"shift": {"class_prior": {"early": 0.9, "late": 0.1}}}
-    )
-    share = np.array(model.training.class_share)
-    moved = with_shares(model, given).log_prior_shift
-    np.testing.assert_allclose(moved, np.log([0.9, 0.1]) - np.log(share))
-    assert with_shares(model, model.specification).log_prior_shift is None
-
-
-def test_every_so_many_rows_over_all_batches() -> None:
-    batches = [pa.record_batch({"x": np.arange(a, b)}) for a, b in ((0, 5), (5, 6), (6, 6), (6, 20))]
-    taken = np.concatenate([b["x"].to_numpy() for b in thinned(batches, 3)])
-    np.testing.assert_array_equal(taken, np.arange(0, 20, 3))
-
-
-def test_weights_that_a_catalogue_gives_are_a_factor() -> None:
-    """A row of weight 2 and the row given twice are told the same."""
-    rng = np.random.default_rng(5)
-    train_set, target = rng.normal(0, 1, (400, 1)), rng.normal(0.5, 1, (400, 1))
-    given = np.where(np.arange(400) < 100, 2.0, 1.0)
-    found = density_ratio(
-        *(np.hstack([np.ones((400, 1)), x]) for x in (train_set, target)), train_weight=given
-    )
-    np.testing.assert_allclose(found.weight, rescaled(found.ratio, given))
-    total, squares = (given * found.ratio).sum(), (given * found.ratio**2).sum()
-    assert found.n_effective == pytest.approx(total**2 / squares)
-    assert rescaled(np.ones(4)).sum() == pytest.approx(4)

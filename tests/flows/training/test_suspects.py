@@ -42,22 +42,3 @@ def test_suspects_that_init_keeps_are_said_after_the_training(
         f"{named}{share:.0%} of class 'STAR'); leave out what the objects to classify do not have alike."
         in said
     )
-
-
-def test_columns_that_no_feature_uses_are_no_suspects(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rng = np.random.default_rng(3)
-    kind = rng.random(200) < 0.5
-    columns = {
-        "w": kind + rng.normal(size=200),
-        "redshift": rng.random(200),
-        "kind": np.where(kind, "A", "B"),
-    }
-    Table(columns).write(tmp_path / "sky.fits")
-    (tmp_path / "spec.toml").write_text(
-        'name = "t"\n[catalog]\npaths = ["sky.fits"]\n[label]\ncolumn = "kind"\n[split]\nby = "w"\nheld_out = 0\n'
-        '[features]\nw = "w"\n[[candidate]]\nbasis = { kind = "linear" }\n'
-    )
-    assert run(["train", str(tmp_path / "spec.toml"), "--store", str(tmp_path / "models"), "--direct"]) == 0
-    assert "Suspects" not in capsys.readouterr().out

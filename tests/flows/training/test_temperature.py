@@ -46,20 +46,8 @@ def test_the_model_is_judged_and_stored_at_its_temperature(folder: Path, asked: 
     assert any("to the power 2.00 (temperature scaling)" in text for text in train_report(result).remarks)
 
 
-def test_a_model_judged_on_held_out_rows_has_a_temperature_too(folder: Path, asked: dict[str, float]) -> None:
-    train(spec(folder, '[select]\nby = "stack"'), folder / "models")
-    model = Store(folder / "models").load("morphology")
-    assert asked
-    assert model.classifier.temperature is not None
-
-
 def test_no_temperature_is_estimated_where_none_is_wanted(folder: Path, asked: dict[str, float]) -> None:
     result = train(spec(folder, '[split]\nheld_out = 0\n[select]\ntemperature = "none"'), folder / "models")
     assert not asked
     assert result.training.mean_power is None
     assert Store(folder / "models").load("morphology").classifier.temperature is None
-
-
-def test_rows_that_favour_no_temperature_leave_the_model_unchanged(folder: Path) -> None:
-    train(spec(folder, "[split]\nheld_out = 0"), folder / "models")
-    assert "temperature" not in Store(folder / "models").load("morphology").classifier.to_dict()
