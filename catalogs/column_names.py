@@ -15,28 +15,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from catalogs.errors import ColumnNamesError, brief, nearest
 
-__all__ = [
-    "Bands",
-    "ColumnNames",
-    "Condition",
-    "ErrorParts",
-    "Expressions",
-    "Filter",
-    "Limits",
-    "Naming",
-    "Parts",
-    "Positions",
-    "Sentinels",
-    "Table",
-    "Votes",
-    "Word",
-    "WrittenTogether",
-    "column_names",
-    "read_column_names",
-    "using",
-    "with_names_of",
-]
-
 # The tables of `column_names.toml`, or of a team's own file: how the columns of each role are called.
 #
 # Regular expressions do not look at case.  Of several that match, the first one counts.

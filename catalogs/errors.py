@@ -10,19 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Container, Iterable
 
-__all__ = [
-    "CatalogError",
-    "ColumnNamesError",
-    "ColumnNotFoundError",
-    "DamagedFileError",
-    "ExpressionError",
-    "FormatError",
-    "NameClashError",
-    "OutputExistsError",
-    "brief",
-    "nearest",
-]
-
 LONGEST_SHOWN = 60
 """Characters of a catalogue's text that a message shows, so that its end, which says what to do, stays visible."""
 

@@ -33,23 +33,6 @@ from catalogs.text import table as text
 from catalogs.text.sniff import SUFFIXES as ASCII_SUFFIXES
 from catalogs.text.sniff import is_readme, layout_of
 
-__all__ = [
-    "FORMATS",
-    "Format",
-    "TableChoice",
-    "all_suffixes",
-    "annotated_columns",
-    "annotated_table",
-    "format_of",
-    "joined",
-    "open_catalog",
-    "open_files",
-    "open_listing",
-    "tables_of",
-    "without_notes",
-]
-
-
 HEAD_BYTES = 65536
 VAGUE = (".txt", ".xml", *ASCII_SUFFIXES)
 """Suffixes that notes and logs beside a catalogue's files have too."""

@@ -10,7 +10,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 
 from flows.classification import steps as classification
-from flows.classification.execution import annotate_each, here
+from flows.classification.execution import Steps, annotate_each, here
 from flows.classification.request import ClassifyRequest
 from flows.inputs.source import check_parameters
 from flows.models.store import Store
@@ -22,9 +22,7 @@ from flows.runs.release_store import folder_here
 from flows.runs.results import ClassificationResult
 from flows.specification.specification import Specification
 
-__all__ = ["classify"]
-
-STEPS = classification.Steps(
+STEPS = Steps(
     together=task(
         name="annotate",
         task_run_name="annotate {group.label}",

@@ -15,8 +15,6 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ENTRY", "FLOWS"]
-
 FLOWS = ("classify", "promote", "publish", "reprocess", "train")
 """What may follow the colon: each a flow, in the module of that name."""
 

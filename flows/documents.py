@@ -21,16 +21,6 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from catalogs.files.atomic import atomic_write_text
 from flows.errors import DocumentError
 
-__all__ = [
-    "Dataclass",
-    "from_document",
-    "from_json",
-    "json_schema",
-    "read_document",
-    "to_document",
-    "write_document",
-]
-
 
 class Dataclass(Protocol):
     """Any instance of a dataclass."""

@@ -5,18 +5,6 @@ Every message says what was got, what was expected and what to do.
 
 from __future__ import annotations
 
-__all__ = [
-    "EngineError",
-    "FlowError",
-    "Interrupted",
-    "ModelError",
-    "OutputFolderError",
-    "SpecificationError",
-    "Terminated",
-    "TrainingError",
-    "UsageError",
-]
-
 
 class FlowError(Exception):
     """An error that the user can correct; the command line prints its message without a traceback.

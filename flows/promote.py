@@ -28,8 +28,6 @@ from flows.reports.comparison_tables import comparison_tables
 from flows.reports.report_table import ReportTable
 from flows.reports.tables import literal, to_markdown
 
-__all__ = ["Approval", "promote"]
-
 SHOWN = "blr-shown"
 """Key under which the server keeps what the person is shown."""
 NOBODY = "not named (a run of Prefect)"

@@ -27,8 +27,6 @@ from flows.release.request import (
 )
 from flows.reports.tables import literal, to_markdown
 
-__all__ = ["SignOff", "publish"]
-
 SHOWN = "blr-shown"
 """Key under which the server keeps what the person is shown."""
 

@@ -21,8 +21,6 @@ from flows.runs.results import ReleaseResult
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 
-__all__ = ["reprocess"]
-
 
 def _name(request: ReprocessRequest) -> str:
     wanted = read_specification(request.specification)

@@ -15,8 +15,6 @@ from flows.reviews import selection as reviewing
 from flows.reviews.request import ReviewRequest
 from flows.reviews.selection import ReviewResult
 
-__all__ = ["review"]
-
 
 def _name(request: ReviewRequest) -> str:
     return f"review {request.out}: {request.n_objects:,} objects"

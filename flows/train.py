@@ -25,8 +25,6 @@ from flows.training import steps as training
 from flows.training.report import REPORT_FILE, train_report
 from flows.training.request import TrainRequest
 
-__all__ = ["train"]
-
 FIT = task(name="fit", cache_policy=NO_CACHE, persist_result=False)(training.fit)
 REFINE = task(name="refine", cache_policy=NO_CACHE, persist_result=False)(training.refine)
 STEPS = training.Steps(

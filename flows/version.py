@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-__all__ = ["code_version"]
-
 
 def code_version() -> str:
     """Return the installed version, or a name that says that nothing is installed."""

@@ -377,31 +377,6 @@ def test_nothing_executes_data(module: Module) -> None:
     complain(module, faults)
 
 
-@cache
-def exported(name: str) -> set[str] | None:
-    """Return the names in a module's `__all__`, None where it has none that is written out."""
-    for node in modules()[name].tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return set(ast.literal_eval(node.value)) if isinstance(node.value, ast.List) else None
-    return None
-
-
-@each_module("catalogs", "flows")
-def test_what_others_import_of_catalogs_is_exported(module: Module) -> None:
-    """`__all__` says what of a module is anybody else's business."""
-    faults = []
-    for node in module.nodes:
-        source = node.module if isinstance(node, ast.ImportFrom) else ""
-        known = exported(source) if source in modules() and source.startswith("catalogs.") else None
-        if known is not None:
-            faults += [
-                f"{node.lineno}: {a.name} of {source}"
-                for a in node.names
-                if a.name not in known and f"{source}.{a.name}" not in modules()
-            ]
-    complain(module, faults)
-
-
 @each_module()
 def test_names_say_what_a_thing_is(module: Module) -> None:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

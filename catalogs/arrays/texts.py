@@ -15,28 +15,6 @@ from numpy.typing import NDArray
 
 from catalogs.arrays.values import NO_VALUES
 
-__all__ = [
-    "ASCII",
-    "FULL",
-    "LIMITS",
-    "LONGEST_TEXT",
-    "DistinctCounter",
-    "code_points",
-    "hashed",
-    "hashed_strings",
-    "holds_text",
-    "is_mark",
-    "name_words",
-    "numbers_of",
-    "numbers_or_texts",
-    "row_hashes",
-    "shortened",
-    "stripped_texts",
-    "text_array",
-    "unique_texts",
-    "words_of",
-]
-
 # NumPy's texts as numbers: whole columns are turned into bytes or Arrow at once, not text by text.
 
 ASCII = 127

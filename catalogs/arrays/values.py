@@ -13,18 +13,6 @@ import pyarrow.types as pt
 
 from catalogs.errors import ColumnNotFoundError, ExpressionError, nearest
 
-__all__ = [
-    "EXACT_INTEGER",
-    "NO_VALUES",
-    "batch_values",
-    "column_values",
-    "common_type",
-    "is_real",
-    "is_string",
-    "is_text",
-    "with_missing",
-]
-
 # From Arrow columns to the NumPy arrays that expressions are evaluated on, missing values included.
 #
 # Missing numbers are NaN and missing text is ''.  Integers without nulls stay integers, so that 64-bit

@@ -21,42 +21,6 @@ import pyarrow.types as pt
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
 
-__all__ = [
-    "BATCH_ROWS",
-    "MOST_ELEMENTS",
-    "Annotation",
-    "Catalog",
-    "CheckedCompute",
-    "Checksums",
-    "Column",
-    "ColumnMetadata",
-    "Compute",
-    "Computed",
-    "Convertible",
-    "Copyable",
-    "Divisible",
-    "Element",
-    "Elsewhere",
-    "NewValues",
-    "OldColumns",
-    "Partition",
-    "Progress",
-    "Selectable",
-    "Summed",
-    "Whole",
-    "cell_bytes",
-    "computed_batches",
-    "each_batch",
-    "element_columns",
-    "element_values",
-    "exactly",
-    "in_order",
-    "n_bytes",
-    "require_same_units",
-    "verified",
-]
-
-
 # The elements of vector columns, as columns of their own: SDSS keeps the magnitudes of five bands in one.
 #
 # Only short vectors of numbers: the elements of a spectrum or a light curve are too many to be columns.

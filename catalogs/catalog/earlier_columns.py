@@ -23,23 +23,6 @@ from catalogs.catalog.new_columns import (
 )
 from catalogs.errors import CatalogError
 
-__all__ = [
-    "USER_BITS",
-    "Mode",
-    "annotated_names",
-    "check_columns",
-    "copying",
-    "is_provenance",
-    "levels",
-    "old_columns",
-    "own_names",
-    "provenance_entries",
-    "recognised_provenance",
-    "replaced_columns",
-    "with_replaced_models",
-    "with_user_bits",
-]
-
 # Which of the old columns an annotated copy has: all, all but our own from before, or a slim few.
 
 Mode = Literal["annotated", "slim"]

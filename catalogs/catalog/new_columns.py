@@ -16,17 +16,6 @@ import pyarrow as pa
 
 from catalogs.errors import CatalogError, NameClashError
 
-__all__ = [
-    "CREDIBLE",
-    "OWN",
-    "NewColumn",
-    "Provenance",
-    "check_names",
-    "safe_name",
-    "selected_column",
-    "standard_columns",
-]
-
 OWN = "blr."
 """How the keys of our provenance begin, in whatever metadata a format has."""
 

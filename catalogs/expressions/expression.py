@@ -44,8 +44,6 @@ from catalogs.expressions._parser import (
     walk,
 )
 
-__all__ = ["Expression", "even_edges", "expression_name", "names_between", "parse", "places_between"]
-
 # Feature expressions: a small language over a catalogue's columns, evaluated on arrays.
 #
 # `parse("bmag - jmag")` gives an `Expression`; nothing in it can do more than the operators and functions

@@ -9,8 +9,6 @@ import numpy as np
 
 from catalogs.files.atomic import atomic_path
 
-__all__ = ["atomic_write_array"]
-
 
 def atomic_write_array(final: Path, array: np.ndarray[Any, Any]) -> None:
     """Write an array, whole or not at all."""

@@ -17,20 +17,6 @@ from pathlib import Path
 
 from catalogs.errors import CatalogError
 
-__all__ = [
-    "StorageError",
-    "atomic_folder",
-    "atomic_path",
-    "atomic_write_bytes",
-    "atomic_write_text",
-    "check_free_space",
-    "check_links",
-    "flush_to_disk",
-    "own_folder",
-    "scratch_folder",
-    "sweep",
-]
-
 PREFIX = ".blr-"
 SUFFIX = ".tmp"
 """Hidden, so that dataset scanners (Arrow, HATS) pass over a temporary; short, so that any name fits."""

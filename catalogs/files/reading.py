@@ -19,26 +19,6 @@ from urllib.parse import unquote
 
 from catalogs.errors import CatalogError, DamagedFileError, nearest
 
-__all__ = [
-    "COMPRESSED_SUFFIXES",
-    "HiveValue",
-    "Stamp",
-    "check_unchanged",
-    "expand",
-    "files_below",
-    "first_bytes",
-    "hive_constants",
-    "is_pattern",
-    "missing",
-    "open_bytes",
-    "reading",
-    "require_file",
-    "stamp",
-    "what_is_there",
-    "writing_like",
-]
-
-
 HiveValue = int | str | None
 
 HIVE = re.compile(r"([^=]+)=(.*)")

@@ -17,24 +17,6 @@ from catalogs.catalog.catalog import Column
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.fits.header import Bytes, Hdu, Header, Source
 
-__all__ = [
-    "MAX_FIELDS",
-    "MAX_ROW",
-    "STORED",
-    "FitsColumn",
-    "Table",
-    "array_of",
-    "bits",
-    "cells",
-    "column_of",
-    "elements",
-    "field_type",
-    "heap_cells",
-    "table_of",
-    "texts",
-    "trimmed",
-]
-
 # FITS Standard 4.0, section 7.3.  Integers that TZERO makes unsigned (or bytes signed) are exact integers of
 # that type; any other scaling gives float64.  A complex number is a list of two: real part, imaginary part.
 

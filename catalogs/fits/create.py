@@ -48,19 +48,6 @@ from catalogs.metadata.fits_cards import (
     without_provenance,
 )
 
-__all__ = [
-    "CellKind",
-    "FitsField",
-    "Survey",
-    "create",
-    "elements_of",
-    "fits_names",
-    "kind_of",
-    "losses",
-    "meta_cards",
-    "settled",
-]
-
 # FITS has no nulls but in integers, no nested types, no times, and text of one width in ASCII.
 
 Stored = npt.NDArray[Any]

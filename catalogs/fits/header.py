@@ -26,25 +26,6 @@ from catalogs.files.atomic import StorageError
 from catalogs.files.reading import Stamp, check_unchanged, open_bytes
 from catalogs.metadata.fits_cards import BLOCK, CARD, padding
 
-__all__ = [
-    "BLANK",
-    "GZIP_MAGIC",
-    "KEEP_FREE",
-    "MAX_INFLATED",
-    "Bytes",
-    "Hdu",
-    "Header",
-    "OnesSum",
-    "Source",
-    "Unnamed",
-    "Value",
-    "encoded",
-    "is_gzipped",
-    "open_source",
-    "read_hdus",
-    "wrong_sum",
-]
-
 # Files are read, not memory-mapped: if a file is cut while it is read, this gives an error, where a memory map would
 # kill the process; and mapped pages would count as memory of this process.  Reads carry their place, so threads may
 # share.

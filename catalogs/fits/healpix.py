@@ -28,16 +28,6 @@ from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, 
 from catalogs.files.atomic import atomic_path
 from catalogs.files.reading import open_bytes
 
-__all__ = [
-    "Frame",
-    "HealpixColumn",
-    "HealpixMap",
-    "centres",
-    "nested_pixels",
-    "read_healpix",
-    "write_healpix",
-]
-
 Floats = NDArray[np.float64]
 Pixels = NDArray[np.int64]
 Frame = Literal["equatorial", "galactic", "ecliptic"]

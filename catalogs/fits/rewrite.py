@@ -38,9 +38,6 @@ from catalogs.metadata.fits_cards import (
     with_block,
 )
 
-__all__ = ["NewField", "Selection", "annotated_cards", "blank_checksums", "with_checksums", "write_annotated"]
-
-
 # Which columns of a FITS table a copy keeps: their bytes in the row, their new numbers, the cards of the others.
 
 

@@ -22,8 +22,6 @@ from catalogs.fits.header import GZIP_MAGIC, Hdu, Source, read_hdus, wrong_sum
 from catalogs.fits.rewrite import Selection, write_annotated
 from catalogs.metadata.fits_cards import provenance_metadata
 
-__all__ = ["FORMAT", "SUFFIXES", "FitsPartition", "headers_as_text", "left_behind", "open", "sniff"]
-
 
 def headers_as_text(table: Table, hdus: Sequence[Hdu]) -> dict[str, str]:
     """Return the cards of the primary header and of the table's, a line each."""

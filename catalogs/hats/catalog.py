@@ -26,32 +26,6 @@ from catalogs.files.reading import files_below, open_bytes
 from catalogs.parquet.dataset import ParquetPartition, Union, describe, open_file
 from catalogs.parquet.writer import Kept, append_columns
 
-__all__ = [
-    "COLLECTION",
-    "COMMON",
-    "DATASET",
-    "FORMAT",
-    "INDEX",
-    "MERGED",
-    "PARTITION_INFO",
-    "PROPERTIES",
-    "THUMBNAIL",
-    "HatsWhole",
-    "Properties",
-    "Table",
-    "files_with_rows",
-    "has_properties",
-    "key_of",
-    "merged_footers",
-    "open",
-    "open_without",
-    "read_properties",
-    "sniff",
-    "table_at",
-    "words",
-    "write_hats",
-]
-
 # A copy has the files that readers expect: `properties`, `_metadata`, the map of points, the thumbnail.
 
 # HATS `properties` files: Java properties, of which a copy changes some lines and keeps all others as they are.

@@ -29,8 +29,6 @@ from catalogs.metadata.astropy_header import (
 from catalogs.metadata.fits_cards import meta_provenance, with_provenance, without_provenance
 from catalogs.parquet.metadata import SHAPE
 
-__all__ = ["AstropyTable", "Stored"]
-
 
 @dataclass(frozen=True)
 class Stored:

@@ -16,8 +16,6 @@ from catalogs.catalog.catalog import CheckedCompute, Compute
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import ColumnNotFoundError, nearest
 
-__all__ = ["FrameCompute"]
-
 
 @dataclass(frozen=True)
 class FrameCompute:

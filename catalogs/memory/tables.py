@@ -30,16 +30,6 @@ from catalogs.memory.astropy_table import AstropyTable, Stored
 from catalogs.parquet import dataset as parquet
 from catalogs.parquet.writer import new_table
 
-__all__ = [
-    "FILE_NAME",
-    "ArrowTable",
-    "InMemory",
-    "annotate_table",
-    "in_memory",
-    "open_table",
-    "provenance_of",
-]
-
 # A table of Arrow's in memory, or of a library that hands over Arrow (Polars, DuckDB): with new columns, Arrow's.
 
 

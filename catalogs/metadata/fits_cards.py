@@ -9,31 +9,6 @@ from typing import Any
 
 from catalogs.catalog.earlier_columns import is_provenance, levels, own_names
 
-__all__ = [
-    "BLOCK",
-    "CARD",
-    "CUT",
-    "HISTORY",
-    "INDENT",
-    "PROSE",
-    "block_cards",
-    "comment_cards",
-    "empty_primary",
-    "header_bytes",
-    "history_cards",
-    "integer_card",
-    "long_string_cards",
-    "meta_provenance",
-    "padding",
-    "provenance_metadata",
-    "text_cards",
-    "value_cards",
-    "verbatim_cards",
-    "with_block",
-    "with_provenance",
-    "without_provenance",
-]
-
 # FITS cards as bytes: values in fixed format, long texts by CONTINUE, prose as HISTORY.
 #
 # FITS Standard 4.0, section 4.

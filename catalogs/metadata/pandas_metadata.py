@@ -12,8 +12,6 @@ from typing import Any
 
 from catalogs.catalog.earlier_columns import is_provenance
 
-__all__ = ["PANDAS", "attribute_texts", "attributes", "left_behind", "with_columns"]
-
 PANDAS = "pandas"
 """Key of the metadata."""
 

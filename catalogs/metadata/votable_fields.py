@@ -15,8 +15,6 @@ from xml.sax.saxutils import escape, quoteattr
 import pyarrow as pa
 import pyarrow.types as pt
 
-__all__ = ["Field", "VOTableError", "add_fields", "field_type", "new_votable", "read_fields", "remove_fields"]
-
 NAMESPACE = "http://www.ivoa.net/xml/VOTable/v1.3"
 
 

@@ -44,24 +44,6 @@ from catalogs.parquet.metadata import ARROW, DESCRIPTIONS, columns_of, recorded_
 from catalogs.parquet.writer import Kept, append_columns, new_table, wrong_page
 from catalogs.remote.remote_file import RemoteFile
 
-__all__ = [
-    "FORMAT",
-    "SUFFIXES",
-    "ParquetPartition",
-    "Union",
-    "View",
-    "check_no_log",
-    "check_none_wrapped",
-    "describe",
-    "is_parquet",
-    "open",
-    "open_file",
-    "open_files",
-    "open_remote",
-    "sniff",
-]
-
-
 FORMAT = "parquet"
 
 READ_BUFFER = 1 << 18

@@ -39,17 +39,6 @@ from catalogs.metadata.votable_fields import (
     remove_fields,
 )
 
-__all__ = [
-    "ARROW",
-    "DESCRIPTIONS",
-    "SHAPE",
-    "annotated_key_values",
-    "columns_of",
-    "create",
-    "new_fields",
-    "recorded_provenance",
-]
-
 # What a Parquet file knows of its columns beyond names and types, and the same for an annotated copy.
 #
 # Three conventions, read in this order of trust and written together, so that every reader finds one:

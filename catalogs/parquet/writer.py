@@ -77,21 +77,6 @@ from catalogs.parquet._footer import (
 )
 from catalogs.parquet.metadata import DESCRIPTIONS, annotated_key_values, new_fields
 
-__all__ = [
-    "Chunks",
-    "Encoded",
-    "Kept",
-    "Mover",
-    "Piece",
-    "append_columns",
-    "copy_columns",
-    "new_table",
-    "pages_extent",
-    "without",
-    "write_chunks",
-    "wrong_page",
-]
-
 # https://parquet.apache.org/docs/file-format/data-pages/checksumming/
 
 HEADERS = (1 << 10, 1 << 16, 1 << 20)

@@ -31,26 +31,6 @@ from catalogs.column_names import column_names
 from catalogs.errors import brief
 from catalogs.sky.positions import is_position
 
-__all__ = [
-    "ANOTHER_NOTATION",
-    "SAMPLE_ROWS",
-    "Choice",
-    "ColumnProfile",
-    "Distribution",
-    "Presence",
-    "Profile",
-    "as_number_column",
-    "as_numbers",
-    "measured",
-    "not_numbers",
-    "profile",
-    "readable",
-    "shares_of_one",
-    "suspected_texts",
-    "uneven_presence",
-    "unread_numbers",
-]
-
 # How the values of a column are distributed: counts in bins, the mean and the spread.
 
 

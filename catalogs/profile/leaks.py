@@ -15,25 +15,6 @@ from catalogs.arrays.texts import holds_text, numbers_of, unique_texts, words_of
 from catalogs.catalog.catalog import Element
 from catalogs.profile.columns import as_numbers
 
-__all__ = [
-    "ALONE",
-    "SMOOTHING",
-    "Classes",
-    "Leak",
-    "Scaled",
-    "binned",
-    "copies_of_label",
-    "find_leaks",
-    "gain",
-    "is_number_of_votes",
-    "label_numbers",
-    "number_of_bins",
-    "shown_column",
-    "single_gains",
-    "sorted_texts",
-    "spans_decades",
-]
-
 # How much of a class a column tells: the share of the class's entropy that it removes, on rows not looked at.
 #
 # A column is cut into bins of equal count (a text column into its frequent values, what is missing into a bin of its

@@ -18,31 +18,6 @@ from catalogs.column_names import Naming, column_names
 from catalogs.profile.columns import Choice, ColumnProfile, Profile, as_number_column, not_numbers, profile
 from catalogs.sky.positions import NeighbourCounter, PositionUnit, is_position, positions
 
-__all__ = [
-    "OtherPosition",
-    "Places",
-    "Quality",
-    "Suspected",
-    "about_a_colour",
-    "about_a_flux",
-    "about_a_magnitude",
-    "about_an_error",
-    "about_dust",
-    "about_the_distance",
-    "about_the_observation",
-    "bookkeeping",
-    "find_other_position",
-    "goes_round",
-    "naming_column",
-    "outlier_share",
-    "parts_of_positions",
-    "quality",
-    "repeating_column",
-    "suspected_identifiers",
-    "suspected_sentinels",
-    "without_unit",
-]
-
 # What a column is about, by its UCD, unit and name: a flux, an error, the distance, dust, the observation.
 #
 # All other columns are about the object itself.  Names are those of `catalogs/column_names.toml`; where they say

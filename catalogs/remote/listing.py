@@ -25,8 +25,6 @@ from catalogs.remote.urls import (
     tag_of,
 )
 
-__all__ = ["Listing", "Place", "as_it_is_now", "local_path", "remote_listing", "web_client"]
-
 # What a user's fsspec configuration says of `client_kwargs` stands above this.
 
 CONNECT = 30.0

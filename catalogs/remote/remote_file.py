@@ -28,8 +28,6 @@ from catalogs.remote.urls import (
     speaking_of,
 )
 
-__all__ = ["STORES", "ObjectStore", "RemoteFile", "Stored", "why_not"]
-
 # Reading asks for the bytes that are wanted, piece by piece.  An annotated copy has every old byte, so for that a file
 # is fetched, beside its copy, and goes when the copy is whole; copies are local.  Nothing is cached.
 

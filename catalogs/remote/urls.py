@@ -14,25 +14,6 @@ from urllib.parse import unquote
 
 from catalogs.errors import CatalogError, FormatError
 
-__all__ = [
-    "RemoteState",
-    "UnreachableError",
-    "file_name",
-    "has_secret",
-    "is_below",
-    "is_chained",
-    "is_remote",
-    "is_web",
-    "key_below",
-    "scheme_of",
-    "scrubbed",
-    "shown",
-    "speaking_of",
-    "state_of",
-    "tag_of",
-    "url_of",
-]
-
 # Errors in reaching a URL, translated into our own; drivers of file systems raise many kinds.
 
 NOT_THERE = {404, 410}

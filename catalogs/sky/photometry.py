@@ -22,29 +22,6 @@ from catalogs.arrays.texts import holds_text, is_mark, numbers_of, words_of
 from catalogs.arrays.values import NO_VALUES, with_missing
 from catalogs.errors import CatalogError, nearest
 
-__all__ = [
-    "EXTINCTION",
-    "SDSS_SOFTENING",
-    "ZERO_POINT",
-    "Sentinel",
-    "State",
-    "apply_sentinels",
-    "asinh_magnitude",
-    "asinh_magnitude_error",
-    "asinh_magnitude_flux",
-    "dereddened_flux",
-    "dereddened_magnitude",
-    "error_from_inverse_variance",
-    "extinction",
-    "floats",
-    "is_sentinel",
-    "magnitude",
-    "magnitude_error",
-    "softening_of",
-    "states",
-    "unit_factor",
-]
-
 Floats = NDArray[np.float64]
 
 POGSON = 2.5 / np.log(10)

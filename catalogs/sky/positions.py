@@ -19,22 +19,6 @@ from catalogs.catalog.catalog import Catalog, Column
 from catalogs.column_names import column_names
 from catalogs.errors import CatalogError
 
-__all__ = [
-    "NeighbourCounter",
-    "PositionUnit",
-    "Positions",
-    "find_position_columns",
-    "galactic_latitude",
-    "is_position",
-    "match_positions",
-    "near_others",
-    "position_unit",
-    "positions",
-    "survey_links",
-    "unit_of_position",
-]
-
-
 ZOOM: Final = 15
 FIELD: Final = 0.05
 """Width of the field that Aladin Lite shows, in degrees."""

@@ -30,18 +30,6 @@ from catalogs.metadata.astropy_header import (
 from catalogs.metadata.fits_cards import meta_provenance
 from catalogs.text._records import Dialect, fields, is_data, quoted, value_lines
 
-__all__ = [
-    "ECSV_MARK",
-    "annotated_header",
-    "create",
-    "ecsv_columns",
-    "ecsv_dialect",
-    "header_text",
-    "other_meta",
-    "own_meta",
-    "vectors",
-]
-
 # ECSV: text tables whose header says types, units and descriptions (astropy's APE 6).
 
 ECSV_MARK = b"# %ECSV"

@@ -63,18 +63,6 @@ from catalogs.votable._rows import (
 )
 from catalogs.votable._tabledata import TextRows, is_one_bit, text_rows
 
-__all__ = [
-    "FORMAT",
-    "Content",
-    "NewRows",
-    "VOTablePartition",
-    "open",
-    "prepare_bits",
-    "prepare_texts",
-    "sniff",
-    "write",
-]
-
 # Rows are written as BINARY2.  Those of TABLEDATA stay that where a field is one bit: STILTS reads it there only.
 
 OLDEST_WITH_BINARY2 = "1.3"

@@ -40,26 +40,6 @@ from flows.runs.counts import CensusAsked
 from flows.runs.manifest import SelectedColumn
 from flows.specification.specification import CensusTable, Flags, Shift, Specification
 
-__all__ = [
-    "CENSUS_ROWS_FILE",
-    "THRESHOLDS",
-    "UNKNOWN",
-    "CensusRows",
-    "binned",
-    "census_asked",
-    "census_bins",
-    "census_of",
-    "census_table",
-    "joined",
-    "read_census_rows",
-    "rows_a_file",
-    "said_selection",
-    "unsaid",
-    "with_stated_bias",
-    "without_questions",
-    "write_census_rows",
-]
-
 # Classified rows for the census: a sample taken while files are annotated, the same for any number of threads.
 #
 # Each file gives evenly spaced rows of each batch, which its staged record carries.  With the files' final names, the

@@ -31,23 +31,6 @@ from flows.runs.counts import ShiftRecord
 from flows.runs.manifest import SelectedColumn
 from flows.specification.specification import CensusTable, Shift, Specification
 
-__all__ = [
-    "Bins",
-    "SelectedClass",
-    "Selections",
-    "bin_values",
-    "chosen_shift",
-    "known_labels",
-    "of_features",
-    "prior_shares",
-    "row_thresholds",
-    "selection_entries",
-    "selections_of",
-    "shift_record",
-    "with_shares",
-]
-
-
 Floats = NDArray[np.float64]
 Asked = str | Mapping[str, float]
 Estimate = Callable[[], Shift]

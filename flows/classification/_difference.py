@@ -29,16 +29,6 @@ from flows.runs.manifest import Manifest
 from flows.runs.outputs import Output
 from flows.runs.results import NotCompared, ReleasedFile, ReleaseFiles, ReleaseReference, ReleaseReport
 
-__all__ = [
-    "MOVED",
-    "RELEASES",
-    "Annotation",
-    "compare",
-    "release_report",
-    "total_difference",
-    "write_report",
-]
-
 # The differences between two annotations of a file: objects with another class, other flags, other probabilities.
 #
 # Both files are read in batches.  Rows are matched by their order if the input is the same, otherwise by id.  Matching

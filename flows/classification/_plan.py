@@ -38,26 +38,6 @@ from flows.runs.progress import tell
 from flows.runs.staging import Staging
 from flows.specification.specification import Specification, specification_hash
 
-__all__ = [
-    "MOST_ORDERS",
-    "MOST_TASKS",
-    "Group",
-    "Hashes",
-    "Job",
-    "Plan",
-    "Policy",
-    "Problem",
-    "Release",
-    "Work",
-    "check_room",
-    "groups",
-    "hashes_here",
-    "hashes_on",
-    "known_outputs",
-    "make_plan",
-    "needed_bytes",
-]
-
 # Hashes of inputs whose state differs from the recorded one, since only the content says whether they changed.
 
 Hashes = Callable[[Iterable[Path]], Mapping[Path, str]]

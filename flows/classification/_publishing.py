@@ -55,8 +55,6 @@ from flows.runs.results import ReleaseReference, folder_status
 from flows.specification.specification import Specification, specification_hash
 from flows.version import code_version
 
-__all__ = ["MOST_SHOWN", "classification_of", "publish", "summary_of", "write_classification_report"]
-
 # The content of a classification's report, from its counts, and the report itself.
 
 SHORT_MEANINGS = {

@@ -28,8 +28,6 @@ from flows.runs.outputs import Output
 from flows.runs.staging import Staging
 from flows.specification.specification import Specification
 
-__all__ = ["keep_sketch", "repeats", "sweep_sketches"]
-
 FOLDER = ".blr-identifiers"
 RUN = 2**22
 """Most hashes in memory at a time, and in a sorted run of a sketch."""

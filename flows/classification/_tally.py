@@ -35,18 +35,6 @@ from flows.runs.counts import (
 from flows.runs.object_names import LabelledNames
 from flows.specification.specification import Specification
 
-__all__ = [
-    "EXPLAINED",
-    "WORTH_A_LOOK",
-    "ObjectSurvey",
-    "most_doubtful",
-    "summarise",
-    "tally_of",
-    "total",
-    "total_sky",
-    "with_few_digits",
-]
-
 Floats = NDArray[np.float64]
 
 

@@ -57,19 +57,6 @@ from flows.runs.results import FileWork, ReleaseReference, ReleaseResult
 from flows.runs.staging import Staging
 from flows.specification.specification import Specification
 
-__all__ = [
-    "DIRECT",
-    "Steps",
-    "annotate_each",
-    "annotate_file",
-    "carry_out",
-    "execute",
-    "here",
-    "model_at",
-    "scorer_for",
-    "spread",
-]
-
 T = TypeVar("T")
 AnnotateOne = Callable[[Work, Job], Output]
 

@@ -44,14 +44,6 @@ from flows.runs.object_names import identifier_column
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 
-__all__ = [
-    "class_examples",
-    "explain",
-    "feature_contributions",
-    "finite",
-    "nearest_objects",
-]
-
 # Contributions and nearest labelled objects of a row, as `explain` and the report show them.  Shapes: F features.
 
 NEAREST = 5

@@ -23,8 +23,6 @@ from flows.runs.manifest import annotated_manifest
 from flows.runs.release_store import output_folder
 from flows.specification.toml_file import read_specification
 
-__all__ = ["FeatureSpace", "feature_space"]
-
 Floats = NDArray[np.float64]
 
 

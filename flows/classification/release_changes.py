@@ -19,8 +19,6 @@ from flows.runs.counts import SampledChange, Transition
 from flows.runs.manifest import Manifest, annotated_manifest
 from flows.runs.outputs import Output
 
-__all__ = ["in_release", "sampled_change"]
-
 MOST_ROWS = 20_000
 MOST_FILES = 20
 """Files and rows of the sample: two models score them in a second or two."""

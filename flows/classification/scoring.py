@@ -55,25 +55,6 @@ from flows.specification.specification import Output as OutputTable
 from flows.specification.specification import Shift, Specification, specification_hash
 from flows.version import code_version
 
-__all__ = [
-    "EM_ROWS",
-    "ConformalSets",
-    "KnownRows",
-    "Scorer",
-    "annotation_settings",
-    "bits_of",
-    "budget_threshold",
-    "check_copies",
-    "estimated_shares",
-    "flag_names",
-    "full_arrays",
-    "kept_columns",
-    "provenance",
-    "set_entries",
-    "sets_of",
-    "settled",
-]
-
 # The columns that `output.columns = "full"` adds, in their order, and those that a slim copy keeps.
 
 Array = np.ndarray[Any, Any]

@@ -57,25 +57,6 @@ from flows.runs.manifest import Manifest, ObjectColumns, annotated_manifest
 from flows.runs.release_store import output_folder
 from flows.runs.results import MapBin, MappedFraction, MappedQuantity, MapResult, What
 
-__all__ = [
-    "FractionModel",
-    "KnownObjects",
-    "Labelled",
-    "MapColumns",
-    "MapRows",
-    "Survey",
-    "bin_of",
-    "fitted",
-    "make_map",
-    "map_columns",
-    "map_rows",
-    "read_known",
-    "sky_maps",
-    "summed",
-    "surveyed",
-    "write_map",
-]
-
 # The data of a map: classified rows with positions and quantities, and objects whose class is known.
 #
 # Shapes: n rows, F quantities.

@@ -49,17 +49,6 @@ from flows.runs.staging import Staging
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import read_specification
 
-__all__ = [
-    "DIRECT",
-    "Steps",
-    "chosen_engine",
-    "classify",
-    "named_folder",
-    "reprocess",
-    "specified",
-    "trial",
-]
-
 # The engine that a classification runs on: the request's, else the specification's, else threads.
 
 

@@ -58,8 +58,6 @@ from flows.reviews.request import AuditDrawRequest, AuditEstimateRequest, Review
 from flows.runs.interrupt import terminable
 from flows.training.request import TrainRequest
 
-__all__ = ["app", "check_packages", "main", "run"]
-
 INTERRUPTED = 130
 
 app = typer.Typer(

@@ -39,8 +39,6 @@ from flows.training import steps as training
 from flows.training.report import train_report
 from flows.training.request import TrainRequest
 
-__all__ = ["TASKS", "Classify", "DemoResult", "Train", "run_demo"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class DemoCandidate:

@@ -25,18 +25,6 @@ from flows.engines.engine import Lost, Tree
 from flows.errors import EngineError, FlowError
 from flows.version import code_version
 
-__all__ = [
-    "Batch",
-    "BatchResult",
-    "Checked",
-    "DaskEngine",
-    "InBatches",
-    "Waiting",
-    "dask_setup",
-    "difference",
-    "installed",
-]
-
 # Which versions of packages decide about the bytes of a result, here and on workers.
 
 PACKAGES = ("numpy", "scipy", "pyarrow", "astropy")

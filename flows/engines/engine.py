@@ -13,20 +13,6 @@ from typing import Generic, Protocol, TypeVar
 from blr.threads import ordered_map
 from flows.errors import EngineError, UsageError
 
-__all__ = [
-    "FAN_IN",
-    "THREADS_HERE",
-    "Engine",
-    "EngineChoice",
-    "Lost",
-    "ThreadEngine",
-    "Tree",
-    "current_engine",
-    "in_order",
-    "working_here",
-    "working_on",
-]
-
 # What an engine does: `map` and `reduce`; and the tree in which `reduce` adds.
 #
 # An engine is handed a function and items.  For workers elsewhere, Dask pickles function, items and results: these are

@@ -37,8 +37,6 @@ from catalogs.sky.photometry import (
 from flows.errors import SpecificationError
 from flows.specification.catalog import ERROR, Band, Marks, as_sentinels, made_by
 
-__all__ = ["ColumnMapping", "DerivedColumns", "error_scale", "flux_unit"]
-
 # Units of the fluxes of [photometry], and of their errors: what the catalogue says, or who states it.
 #
 # An error may be in another unit than its flux: it is brought to the flux's.  One of which nobody can tell the unit is

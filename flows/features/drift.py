@@ -22,13 +22,6 @@ from pydantic import JsonValue
 from catalogs.profile.columns import Distribution
 from flows.runs.counts import FeatureCounts, FeatureDrift
 
-__all__ = [
-    "drift",
-    "feature_counts",
-    "feature_distribution",
-    "total_counts",
-]
-
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Tree = dict[str, JsonValue]

@@ -20,8 +20,6 @@ from catalogs.profile.quality import (
 from catalogs.sky.positions import find_position_columns
 from flows.features.reader import apply_sentinels
 
-__all__ = ["found_leaks", "without_sentinels"]
-
 MOST_SETS = 12
 """Sets of columns that are shown, those that tell the most first."""
 

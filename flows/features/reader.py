@@ -32,19 +32,6 @@ from flows.features.split import split_columns
 from flows.specification.catalog import MARKS, CatalogTable, Target, as_sentinels
 from flows.specification.specification import Specification
 
-__all__ = [
-    "FeatureBatch",
-    "FeatureReader",
-    "apply_sentinels",
-    "check_marks",
-    "check_target_marks",
-    "label_columns_reader",
-    "target_reader",
-    "target_table",
-    "training_reader",
-    "training_table",
-]
-
 Array = np.ndarray[Any, Any]
 
 SHOWN = 4

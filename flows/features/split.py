@@ -16,8 +16,6 @@ from catalogs.sky.positions import PositionUnit, positions, unit_of_position
 from flows.errors import SpecificationError
 from flows.specification.specification import Specification
 
-__all__ = ["Chosen", "held_out", "position_unit", "sides", "split_columns", "split_places"]
-
 
 def split_columns(specification: Specification) -> tuple[str, ...]:
     """Return the columns that the split needs."""

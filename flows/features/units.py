@@ -16,8 +16,6 @@ from catalogs.sky.photometry import ZERO_POINT, unit_factor
 from flows.features.columns import ColumnMapping, flux_unit
 from flows.features.reader import FeatureReader
 
-__all__ = ["conversions", "converted", "in_units_of_the_first", "unchecked"]
-
 PLAIN = {
     "degrees": "deg",
     "degree": "deg",

@@ -38,8 +38,6 @@ from flows.runs.allowed_roots import url_roots
 from flows.runs.lock import Owner, exclusive, files_kept
 from flows.runs.progress import tell
 
-__all__ = ["FETCHED", "Mirror", "fetched", "fetched_sources", "fetching", "listing_of"]
-
 FETCHED = ".blr-fetched"
 CHANGED = "it changed while it was read"
 

@@ -27,24 +27,6 @@ from flows.inputs.fetching import fetched_sources, listing_of
 from flows.inputs.source import InputCatalogue, InputFile, LocalSource, RemoteSource, Source, check_links
 from flows.runs.progress import tell
 
-__all__ = [
-    "ObjectRow",
-    "OpenedFile",
-    "Piece",
-    "Workers",
-    "find_files",
-    "find_object",
-    "first_rows",
-    "open_source",
-    "opened",
-    "opened_together",
-    "opened_whole",
-    "pieces_of",
-    "read_object",
-    "thinned",
-    "with_checksums",
-]
-
 # The files of what the user named, opened as catalogues; damaged ones are set aside, not in the way of the others.
 #
 # A folder or a pattern is one catalogue of many files.  Where it does not open, each file is tried by itself, and the

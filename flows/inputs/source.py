@@ -25,27 +25,6 @@ from flows.runs.allowed_roots import check_inside, check_url
 from flows.runs.manifest import Manifest
 from flows.runs.outputs import FileState, Output, Quarantined
 
-__all__ = [
-    "Brought",
-    "InputCatalogue",
-    "InputFile",
-    "Known",
-    "LocalSource",
-    "Origin",
-    "RemoteSource",
-    "Source",
-    "check_apart",
-    "check_links",
-    "check_no_copies_below",
-    "check_no_secret",
-    "check_parameters",
-    "copy_name",
-    "copy_name_of",
-    "local_sources",
-    "resolve_one",
-    "resolve_sources",
-]
-
 # What the user named, as it was found first: a file, a folder or a pattern of this machine, or a URL.
 #
 # Later code does not check again which kind it is.

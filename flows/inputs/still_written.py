@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["QUIET", "still_written"]
-
 QUIET = 5.0
 """Seconds without a change after which a file counts as whole."""
 PATIENCE = 30.0

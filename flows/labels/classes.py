@@ -28,17 +28,6 @@ from flows.labels.reader import LabelReader, label_texts
 from flows.labels.source import LabelSource
 from flows.specification.specification import Specification
 
-__all__ = [
-    "RARE",
-    "NameSearch",
-    "RepeatedNames",
-    "conflict_words",
-    "first_batches",
-    "label_reader",
-    "name_hashes",
-    "repeated_in_conflict",
-]
-
 # Objects of which several labelled rows are of different classes, found by hashes of their names.
 #
 # Their rows stay: they may be several observations, or two objects whose names were rounded to one.

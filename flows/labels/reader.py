@@ -23,20 +23,6 @@ from flows.errors import TrainingError
 from flows.specification.catalog import LabelRange, label_ranges
 from flows.specification.label import Label
 
-__all__ = [
-    "OTHERS",
-    "AnnotatorNames",
-    "LabelReader",
-    "LabelledRows",
-    "VoteReader",
-    "annotator_groups",
-    "check_classes",
-    "is_doubtful",
-    "label_texts",
-    "most_voted",
-    "require_exact",
-]
-
 Array = np.ndarray[Any, Any]
 
 DOUBTFUL = re.compile(

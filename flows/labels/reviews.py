@@ -25,8 +25,6 @@ from flows.labels.reader import LabelReader, is_doubtful, label_texts, require_e
 from flows.specification.catalog import label_of
 from flows.specification.label import Label
 
-__all__ = ["MARK", "Reviews", "harmless", "list_hash", "list_mark", "listed_name", "plain", "read_reviews"]
-
 REVIEWED = ("label", "class", "blr_label")
 """Columns of a review's table that hold the answer, where it has none of the catalogue's name."""
 MARK = "blr_list"

@@ -33,8 +33,6 @@ from flows.labels.reader import label_texts, require_exact
 from flows.labels.reviews import Reviews, read_reviews
 from flows.specification.specification import Specification
 
-__all__ = ["LabelSource"]
-
 Array = np.ndarray[Any, Any]
 
 

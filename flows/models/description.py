@@ -21,36 +21,6 @@ from catalogs.profile.split import SplitSummary
 from flows.models.listing import DescriptionFile, SkillSummary
 from flows.models.store_folder import Promotion
 
-__all__ = [
-    "ESTIMATED",
-    "TOLD_APART",
-    "UNDECIDED",
-    "CatalogueQuality",
-    "ComparedTarget",
-    "FeatureQuality",
-    "InputFile",
-    "LabelSummary",
-    "LabelledSample",
-    "Metrics",
-    "ModelDescription",
-    "ReliabilityBin",
-    "Review",
-    "RiskCurve",
-    "SetDifference",
-    "ShareCorrection",
-    "SuspectedLeak",
-    "TargetLoss",
-    "TargetShift",
-    "TrainingDescription",
-    "TrustSummary",
-    "WrongLabelShare",
-    "WrongLabels",
-    "likeness_words",
-    "noise_words",
-    "shift_words",
-    "why_no_error",
-]
-
 # The record of wrong labels and the sentences on it in a report: shares with intervals, and log losses.
 
 

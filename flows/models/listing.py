@@ -16,17 +16,6 @@ from flows.errors import DocumentError
 if TYPE_CHECKING:
     from blr.selection.skill import Skill
 
-__all__ = [
-    "DescriptionFile",
-    "ListedModel",
-    "ModelListing",
-    "SkillSummary",
-    "gain_interval",
-    "read_description",
-    "skill_words",
-    "write_description",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class SkillSummary:

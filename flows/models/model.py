@@ -32,22 +32,6 @@ from flows.runs.model_reference import VERSION_LENGTH, ModelReference, check_nam
 from flows.specification.specification import Specification, canonical_json, specification_hash
 from flows.specification.toml_file import parse_specification, specification_toml
 
-__all__ = [
-    "SCHEMA_VERSION",
-    "Model",
-    "Tree",
-    "digest",
-    "make_version",
-    "model_id",
-    "read_classifier",
-    "read_facts",
-    "read_model",
-    "read_tree",
-    "write_classifier",
-    "write_model",
-    "write_tree",
-]
-
 SCHEMA_VERSION = 1
 """Raised when an older reader would misread the file."""
 

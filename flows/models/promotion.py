@@ -28,20 +28,6 @@ from flows.runs.counts import SampledChange
 from flows.runs.lock import exclusive
 from flows.runs.model_reference import ModelReference
 
-__all__ = [
-    "Comparison",
-    "DecidedPromotion",
-    "PromotionResult",
-    "RejectedPromotion",
-    "UndonePromotion",
-    "compare",
-    "gain_words",
-    "losses_words",
-    "promote",
-    "reject",
-    "undo",
-]
-
 REPORT_FILE = "report.html"
 InRelease = Callable[[PromoteRequest, Model, Model], SampledChange | None]
 """What a challenger would change in the last release, of the request, the champion and the challenger."""

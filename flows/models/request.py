@@ -6,8 +6,6 @@ from typing import Annotated, Literal
 
 from flows.runs.parameters import STORE, Parameter
 
-__all__ = ["PromoteRequest"]
-
 MARGIN = 0.005
 """Nats an object by which a challenger has to be better, unless somebody says otherwise."""
 

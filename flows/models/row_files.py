@@ -21,17 +21,6 @@ from catalogs.profile.split import name_keys
 from flows.errors import ModelError
 from flows.models.listing import SkillSummary
 
-__all__ = [
-    "ClassChange",
-    "JudgedRows",
-    "KnownLabels",
-    "LabelledObjects",
-    "UnseenRows",
-    "compare_classes",
-    "compare_losses",
-    "read_labelled_identifiers",
-]
-
 Floats = NDArray[np.float64]
 Hashes = NDArray[np.uint64]
 Array = np.ndarray[Any, Any]

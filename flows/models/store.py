@@ -20,8 +20,6 @@ from flows.models.store_folder import MODEL_FILE, Promotion, StoredModel, StoreF
 from flows.runs.allowed_roots import check_inside
 from flows.runs.model_reference import ModelReference, check_name
 
-__all__ = ["Store"]
-
 SHORTEST_PREFIX = 4
 
 

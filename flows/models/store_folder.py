@@ -13,20 +13,6 @@ from catalogs.files.atomic import check_links
 from flows.runs.allowed_roots import check_output
 from flows.runs.model_reference import ModelReference, check_name, check_version
 
-__all__ = [
-    "BEGIN",
-    "MODEL_FILE",
-    "Promotion",
-    "StoreFolder",
-    "StoredModel",
-    "champion_before",
-    "is_model_file",
-    "read_history",
-    "standing_vetoes",
-    "veto_words",
-    "write_decision",
-]
-
 # Who decided what about a model's name, and when: `champion.log`, a line a decision, from which one can be undone.
 
 LOG = "champion.log"

@@ -22,8 +22,6 @@ from flows.errors import UsageError
 from flows.orchestration.deployments import AutomationsResult, AutomationWork
 from flows.orchestration.run_state import QUARANTINED
 
-__all__ = ["automate"]
-
 ENTRY = "deployed.py"
 """The file that the entry points of our deployments name."""
 ONE_ALERT = timedelta(hours=1)

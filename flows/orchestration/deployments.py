@@ -14,15 +14,6 @@ import yaml
 
 from flows.errors import UsageError
 
-__all__ = [
-    "FILE",
-    "TEMPLATE",
-    "AutomationWork",
-    "AutomationsResult",
-    "deployments",
-    "deployments_text",
-]
-
 FILE = "prefect.yaml"
 TEMPLATE = Path(__file__).parents[1] / FILE
 RELATIVE = "flows/deployed.py"

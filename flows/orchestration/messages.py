@@ -10,8 +10,6 @@ from flows.errors import FlowError, Terminated
 from flows.runs.model_reference import ModelReference
 from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult
 
-__all__ = ["classification_message", "classification_name", "short_label", "started_name", "words_of"]
-
 DIGITS = 4
 """Digits of a version in the name of a run: as many as name it on the command line."""
 

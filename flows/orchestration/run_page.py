@@ -47,22 +47,6 @@ from flows.runs.results import (
     read_status,
 )
 
-__all__ = [
-    "PAGES",
-    "artifact_key",
-    "keep_link",
-    "keep_markdown",
-    "keep_run",
-    "keep_table",
-    "log_left_out",
-    "mark_crashed",
-    "model_promoted",
-    "page_of",
-    "release_events",
-    "run_id",
-    "run_logged",
-]
-
 # Addresses of files on people's pages: a report lies on the worker's machine, its reader at another one.
 
 PAGES = "BLR_PAGES"

@@ -26,22 +26,6 @@ from flows.errors import FlowError
 from flows.orchestration.messages import words_of
 from flows.runs.parameters import Parameter, request_fields
 
-__all__ = [
-    "PREFECTS",
-    "QUARANTINED",
-    "RESULTS",
-    "answer_of",
-    "completed",
-    "decode_value",
-    "encode_value",
-    "failing_in_words",
-    "read_json_only",
-    "rename_run",
-    "run_name",
-    "takes",
-    "task_name",
-]
-
 # What a run is called, and what its final state says: a list of runs is then read without opening any of them.
 
 Request = TypeVar("Request")

@@ -20,8 +20,6 @@ from pydantic import TypeAdapter, ValidationError
 from flows.errors import UsageError
 from flows.orchestration.deployments import deployments
 
-__all__ = ["serve", "served"]
-
 _TRIGGER: TypeAdapter[Any] = TypeAdapter(DeploymentTriggerTypes)
 
 

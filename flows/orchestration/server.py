@@ -12,8 +12,6 @@ import threading
 
 import uvicorn
 
-__all__ = ["serve"]
-
 
 def serve(fd: int) -> None:
     """Serve Prefect's API on the listening socket `fd` until standard input ends, as it does with the parent."""

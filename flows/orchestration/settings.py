@@ -31,21 +31,6 @@ import platformdirs
 
 from flows.errors import FlowError, UsageError
 
-__all__ = [
-    "ServedHome",
-    "Server",
-    "configured_server",
-    "connect",
-    "crash_unended",
-    "default_home",
-    "prefect_environment",
-    "prefect_home",
-    "share",
-    "start_home_server",
-    "start_server",
-    "without_credentials",
-]
-
 # Which Prefect server is used, where its database is, and the settings whose defaults are wrong for us.
 #
 # Prefect reads its settings from the environment when it is imported.  So `prefect_environment` comes before

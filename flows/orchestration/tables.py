@@ -21,17 +21,6 @@ from flows.runs.results import (
     ReleaseResult,
 )
 
-__all__ = [
-    "class_change_table",
-    "difference_table",
-    "drift_table",
-    "flag_change_table",
-    "run_tables",
-    "status_table",
-    "trouble_table",
-    "work_table",
-]
-
 MOST_LISTED = 1000
 """Most files in the table of their states."""
 MOST_TROUBLES = 200

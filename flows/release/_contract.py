@@ -23,25 +23,6 @@ from flows.runs.manifest import MANIFEST, FlagDetails, Manifest, ObjectColumns
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import read_specification
 
-__all__ = [
-    "CONTRACT",
-    "DATA",
-    "MODEL",
-    "PROFILE",
-    "SETTINGS",
-    "Check",
-    "ColumnProfile",
-    "Contract",
-    "Findings",
-    "Opened",
-    "Profile",
-    "Verdict",
-    "check_columns",
-    "check_edits",
-    "check_of",
-    "derived_contract",
-]
-
 CONTRACT = "contract.json"
 DATA = "data"
 MODEL = "model.asdf"

@@ -24,19 +24,6 @@ from catalogs.catalog.catalog import Catalog
 from flows.release._contract import Findings, Profile
 from flows.release._truth import identifiers, places_of
 
-__all__ = [
-    "MOST_CHANGED",
-    "Comparison",
-    "Ledger",
-    "Matched",
-    "Sample",
-    "match",
-    "report_matched",
-    "report_other_rows",
-    "report_repeated",
-    "report_shares",
-]
-
 Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float64]
 

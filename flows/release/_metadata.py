@@ -16,8 +16,6 @@ from flows.runs.counts import Summary
 from flows.runs.manifest import MANIFEST, SUMMARY
 from flows.runs.outputs import Output
 
-__all__ = ["check_files", "check_metadata", "check_summaries"]
-
 COUNTS_OF_ROWS = re.compile(
     r"(?:^|[._ -])(?:n_?rows|num_?rows|nrec|nobj|n_?objects|row_?count|rowcount|total_?rows|hats_nrows|nsources)$",
     re.IGNORECASE,

@@ -21,8 +21,6 @@ from flows.reports.data import Made
 from flows.reports.html import Page, Picture, TableGroup, drawn, made_words, render_page
 from flows.reports.report_table import ReportTable
 
-__all__ = ["write_release_documents"]
-
 QUESTIONS = {
     "conservation": "Is every object here, once, with its input unchanged?",
     "contract": "Do the files hold what they promise?",

@@ -21,8 +21,6 @@ from flows.errors import UsageError
 from flows.models.model import Model
 from flows.release._contract import Findings
 
-__all__ = ["Truth", "identifiers", "places_of"]
-
 Array = np.ndarray[Any, Any]
 
 

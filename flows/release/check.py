@@ -53,8 +53,6 @@ from flows.runs.counts import MovedObject, Transition
 from flows.runs.manifest import MANIFEST
 from flows.runs.outputs import Output, file_sha256
 
-__all__ = ["CELL_ORDER", "Checked", "check_release", "check_table", "differing"]
-
 Array = np.ndarray[Any, Any]
 
 REPLAY_ROWS = 20_000

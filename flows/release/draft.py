@@ -56,8 +56,6 @@ from flows.runs.outputs import file_sha256
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import load_specification, specification_toml
 
-__all__ = ["PATCH", "draft", "patch"]
-
 PATCH = "patch.parquet"
 
 Array = np.ndarray[Any, Any]

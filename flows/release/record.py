@@ -53,8 +53,6 @@ from flows.runs.lock import LOCK, exclusive
 from flows.runs.outputs import file_sha256
 from flows.runs.release_store import check_store, folder_here
 
-__all__ = ["ReleaseState", "Series", "Verified", "check", "publish", "rollback", "sign", "verify"]
-
 RECORD = "release.json"
 CHECKS = "checks.json"
 SIGNATURE = "signature.json"

@@ -30,8 +30,6 @@ from flows.runs.manifest import Manifest
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import read_specification
 
-__all__ = ["ReplayResult", "Replayed", "mismatches", "negative_controls", "replay_file", "settings_of"]
-
 Array = np.ndarray[Any, Any]
 
 ROUNDING = 2e-6

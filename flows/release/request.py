@@ -9,18 +9,6 @@ from typing import Annotated
 
 from flows.runs.parameters import STORE, Parameter
 
-__all__ = [
-    "DraftRequest",
-    "PatchRequest",
-    "ProposeRequest",
-    "PublishRequest",
-    "ReleaseRequest",
-    "ReplayRequest",
-    "RollbackRequest",
-    "SignRequest",
-    "VerifyRequest",
-]
-
 NAME = Parameter(words="Name of the releases: a folder below --releases.", metavar="NAME", positional=True)
 VERSION = Parameter(words="Version of the release, such as 2.1.", metavar="VERSION", positional=True)
 RELEASES = Parameter(

@@ -22,18 +22,6 @@ from catalogs.sky.positions import survey_links
 from flows.errors import UsageError
 from flows.labels.reviews import MARK, harmless, list_hash, list_mark
 
-__all__ = [
-    "AUDIT_NAME",
-    "NAME",
-    "OUTLIERS_NAME",
-    "Chosen",
-    "Listed",
-    "Outlier",
-    "audit_title",
-    "check_unanswered",
-    "write_list",
-]
-
 NAME: Final = "review"
 AUDIT_NAME: Final = "audit"
 OUTLIERS_NAME: Final = "outliers"

@@ -29,8 +29,6 @@ from flows.reviews._files import Chosen, Outlier
 from flows.runs.manifest import Manifest, ObjectColumns
 from flows.runs.object_names import LabelledNames, identifier_column
 
-__all__ = ["Bins", "ObjectRows", "ObjectTable", "Space", "ValueSample", "object_tables"]
-
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 

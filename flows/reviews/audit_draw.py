@@ -35,8 +35,6 @@ from flows.runs.lock import exclusive
 from flows.runs.manifest import Manifest, annotated_manifest
 from flows.runs.release_store import output_folder
 
-__all__ = ["OTHER", "UNDECIDED", "draw_audit", "outputs_hash", "read_answers", "selections_of"]
-
 # Answers of people to the objects of a list, by the object's name.
 
 OTHER = -1

@@ -40,8 +40,6 @@ from flows.runs.lock import exclusive
 from flows.runs.manifest import SUMMARY, Manifest
 from flows.runs.release_store import output_folder
 
-__all__ = ["LEVEL", "Sample", "WriteReport", "estimate_audit"]
-
 # Estimates of an audit: classes, bins and selections, from the answers and the design.
 #
 # Shapes: n objects with an answer, H strata of the design, J groups of them, K classes.

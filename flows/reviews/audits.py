@@ -12,23 +12,6 @@ from typing import Final, Literal
 
 from blr.census.results import Census
 
-__all__ = [
-    "AUDIT",
-    "DESIGN",
-    "Audit",
-    "AuditDesign",
-    "AuditDraw",
-    "AuditStratum",
-    "AuditedClass",
-    "AuditedInterval",
-    "AuditedSelection",
-    "AuditedSetRule",
-    "AuditedSets",
-    "DrawnObject",
-    "ModelComparison",
-    "Selection",
-]
-
 DESIGN: Final = "audit_design.json"
 AUDIT: Final = "audit.json"
 

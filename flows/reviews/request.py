@@ -7,8 +7,6 @@ from typing import Annotated
 from flows.errors import UsageError
 from flows.runs.parameters import BINS, EDGES, IDENTIFIER, OUTPUT_FOLDER, STORE, Parameter
 
-__all__ = ["AuditDrawRequest", "AuditEstimateRequest", "ReviewRequest", "read_threshold"]
-
 
 def read_threshold(text: str) -> tuple[str, float]:
     """Return the class and the probability in a text such as quasar=0.9; UsageError for any other text."""

@@ -31,8 +31,6 @@ from flows.runs.manifest import annotated_manifest
 from flows.runs.object_names import LabelledNames, read_labelled_names
 from flows.runs.release_store import output_folder
 
-__all__ = ["ReviewResult", "review"]
-
 # Objects that are unlike all labelled ones: possible new types, artefacts, and errors of the photometry.
 #
 # Shapes: n rows, D dimensions.

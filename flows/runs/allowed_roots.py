@@ -15,19 +15,6 @@ from typing import NewType
 from catalogs.remote.urls import is_below, is_remote, shown, url_of
 from flows.errors import UsageError
 
-__all__ = [
-    "ROOTS",
-    "OutputFolder",
-    "by_whole_path",
-    "check_address",
-    "check_inside",
-    "check_local",
-    "check_output",
-    "check_scheduler",
-    "check_url",
-    "url_roots",
-]
-
 ROOTS = "BLR_ROOTS"
 """Environment variable with the allowed folders and URLs."""
 

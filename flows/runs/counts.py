@@ -14,33 +14,6 @@ from pydantic import AliasChoices, Field
 
 from blr.census.results import Census, StatedAssumption
 
-__all__ = [
-    "DRIFTED",
-    "AnnotatedFile",
-    "CensusAsked",
-    "CensusResult",
-    "ClassEstimate",
-    "ClassSetRule",
-    "ClassSets",
-    "Counts",
-    "Difference",
-    "DoubtfulObject",
-    "FeatureCounts",
-    "FeatureDrift",
-    "FileCounts",
-    "FlagCount",
-    "MovedObject",
-    "PredictionSets",
-    "SampledChange",
-    "SetRecord",
-    "ShiftRecord",
-    "SkyCounts",
-    "Summary",
-    "Tally",
-    "Transition",
-    "drifted",
-]
-
 # The counts of an annotated file, as its staging record and the table of a folder's files keep them for later runs.
 
 

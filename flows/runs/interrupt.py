@@ -19,8 +19,6 @@ from types import FrameType
 
 from flows.errors import Interrupted, Terminated
 
-__all__ = ["begin_piece", "check_terminated", "stop_asked", "stop_points", "terminable"]
-
 _AGAIN = 1.0
 """Seconds after which SIGTERM is sent once more: compiled code may have dropped the exception."""
 _LAST = 20.0

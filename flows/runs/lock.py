@@ -21,18 +21,6 @@ from catalogs.files.atomic import StorageError, check_links
 from flows.errors import OutputFolderError
 from flows.runs.progress import tell
 
-__all__ = [
-    "LOCK",
-    "Owner",
-    "acting_for",
-    "beating",
-    "check_coherent",
-    "check_held",
-    "exclusive",
-    "falls_silent",
-    "files_kept",
-]
-
 # Signs of life of the run that holds a lock file, for file systems without locks.
 #
 # The run cannot see processes on other hosts.  So the holder of the lock changes the time of its file every few

@@ -24,19 +24,6 @@ from flows.runs.counts import CensusAsked, Summary
 from flows.runs.model_reference import ModelReference
 from flows.runs.outputs import FileTable, Output, Quarantined, read_table, sweep_tables, write_table
 
-__all__ = [
-    "MANIFEST",
-    "SUMMARY",
-    "ColumnDetails",
-    "FlagDetails",
-    "Manifest",
-    "ManifestFile",
-    "ObjectColumns",
-    "SelectedColumn",
-    "annotated_manifest",
-    "has_summary",
-]
-
 MANIFEST = "manifest.json"
 SUMMARY = "summary.json"
 SCHEMA_VERSION = 1

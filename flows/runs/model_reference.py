@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from catalogs.remote.urls import is_remote, shown
 from flows.errors import ModelError
 
-__all__ = ["NAME_PATTERN", "VERSION_LENGTH", "ModelReference", "check_name", "check_version"]
-
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 """Names of models become folders: they have no separators, no leading dot, and fit any file system."""
 VERSION_LENGTH = 12

@@ -16,13 +16,6 @@ from catalogs.errors import nearest
 from catalogs.files.atomic import atomic_path, check_links, own_folder, sweep
 from flows.errors import UsageError
 
-__all__ = [
-    "LabelledNames",
-    "identifier_column",
-    "read_labelled_names",
-    "write_labelled_names",
-]
-
 # Which column of a catalogue names its objects.
 
 ID_NAMES = ("id", "name", "objid", "object_id", "source_id", "objectid")

@@ -20,17 +20,6 @@ from catalogs.files.reading import open_bytes
 from flows.documents import from_json, to_document
 from flows.runs.counts import Difference, FileCounts
 
-__all__ = [
-    "FileState",
-    "FileTable",
-    "Output",
-    "Quarantined",
-    "file_sha256",
-    "read_table",
-    "sweep_tables",
-    "write_table",
-]
-
 
 @dataclass(frozen=True)
 class FileState:

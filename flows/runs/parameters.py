@@ -17,20 +17,6 @@ from typing import Any
 
 from flows.errors import UsageError
 
-__all__ = [
-    "BINS",
-    "EDGES",
-    "ENGINE",
-    "IDENTIFIER",
-    "OUTPUT_FOLDER",
-    "STORE",
-    "THREADS",
-    "Field",
-    "Parameter",
-    "read_edges",
-    "request_fields",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
-__all__ = ["Listener", "listening", "tell"]
-
 
 class Listener(Protocol):
     """Receives messages on one piece of work after another."""

@@ -30,8 +30,6 @@ from flows.runs.outputs import Output, file_sha256
 from flows.runs.progress import tell
 from flows.runs.staging import RETIRED, staged_copies
 
-__all__ = ["INCOMING", "STAGING", "check_store", "folder_here", "output_folder", "published_at", "sending"]
-
 # Sending annotated copies to an object store while other files are being annotated.
 #
 # The name of a release's folder depends on its content, which is known only at the end.  So each finished copy in the

@@ -16,29 +16,6 @@ from flows.runs.manifest import Manifest, annotated_manifest
 from flows.runs.outputs import Output, Quarantined, file_sha256
 from flows.runs.release_store import published_at
 
-__all__ = [
-    "ClassificationResult",
-    "ClassificationTrial",
-    "FileStatus",
-    "FileWork",
-    "FolderStatus",
-    "MapBin",
-    "MapResult",
-    "MappedFraction",
-    "MappedQuantity",
-    "NotCompared",
-    "ReleaseFiles",
-    "ReleaseReference",
-    "ReleaseReport",
-    "ReleaseResult",
-    "ReleasedFile",
-    "Value",
-    "What",
-    "folder_status",
-    "published",
-    "read_status",
-]
-
 # What a release has changed, as in the file `_releases/0007.json`, and the release that it is compared with.
 
 

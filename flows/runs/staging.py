@@ -21,8 +21,6 @@ from flows.errors import DocumentError, OutputFolderError
 from flows.runs.allowed_roots import OutputFolder
 from flows.runs.outputs import FileState, Output
 
-__all__ = ["RETIRED", "Staging", "staged_copies"]
-
 FOLDER = ".blr-staging"
 RETIRED = "_retired"
 """Folder for outputs whose input is gone; readers of folders ignore names that begin with an underscore."""

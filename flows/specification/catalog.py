@@ -18,29 +18,6 @@ from catalogs.expressions.expression import parse
 from catalogs.remote.urls import has_secret, is_remote, shown
 from catalogs.sky.photometry import EXTINCTION, Sentinel
 
-__all__ = [
-    "ERROR",
-    "MARKS",
-    "Band",
-    "CatalogTable",
-    "Expression",
-    "LabelRange",
-    "Marks",
-    "Paths",
-    "PositionUnit",
-    "SourceText",
-    "SpecificationTable",
-    "Target",
-    "as_sentinels",
-    "check_expressions",
-    "check_states",
-    "label_of",
-    "label_ranges",
-    "made_by",
-    "number_range",
-    "overlapping",
-]
-
 
 class SpecificationTable(BaseModel):
     """A table of the specification: without unknown keys, infinities, or later changes."""

@@ -18,8 +18,6 @@ from flows.specification.catalog import (
     overlapping,
 )
 
-__all__ = ["Label", "check_noise", "stated_confusion"]
-
 # The key label.noise: shares of wrong labels by class, as a matrix, or to be estimated.
 
 EXPECTED = (

@@ -33,19 +33,6 @@ from flows.specification.catalog import (
 )
 from flows.specification.label import Label
 
-__all__ = [
-    "NOT_MEANT",
-    "Candidate",
-    "CensusTable",
-    "Flags",
-    "Label",
-    "Output",
-    "Shift",
-    "Specification",
-    "canonical_json",
-    "specification_hash",
-]
-
 
 class CensusTable(SpecificationTable):
     """The bins in which the census of a classification counts objects; annotated files do not depend on them."""

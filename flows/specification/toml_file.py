@@ -21,14 +21,6 @@ from flows.runs.allowed_roots import check_inside
 from flows.runs.release_store import check_store
 from flows.specification.specification import NOT_MEANT, Specification
 
-__all__ = [
-    "load_specification",
-    "parse_specification",
-    "read_specification",
-    "specification_toml",
-    "toml_text",
-]
-
 Location = Sequence[int | str]
 
 EXPECTED = "a specification in TOML"

@@ -17,7 +17,7 @@ import pytest
 from astropy.io import fits
 
 from catalogs.errors import OutputExistsError
-from flows.classification.steps import DIRECT
+from flows.classification.execution import DIRECT
 from flows.documents import from_document, to_document
 from flows.errors import Interrupted, OutputFolderError, UsageError
 from flows.models.store import Store
