@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
-import scipy  # its modules load when used
 from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Matrix, Vector
@@ -78,9 +78,7 @@ def group_classes(
         count(k)
     while len(left) > 2:
         both = n[:, None] + n
-        entropy = (
-            scipy.special.xlogy(both, both) - scipy.special.xlogy(n, n)[:, None] - scipy.special.xlogy(n, n)
-        )
+        entropy = _n_log_n(both) - _n_log_n(n)[:, None] - _n_log_n(n)
         known = own + own.T + entropy
         alike = [(known[j, k], j, k) for j, k in combinations(left, 2) if known[j, k] < apart * entropy[j, k]]
         if not alike:
@@ -102,10 +100,14 @@ def group_classes(
     share = [(j, k, taken_for(j, k), taken_for(k, j)) for g in groups for j, k in combinations(g, 2)]
     counts = np.bincount(t, weights=w, minlength=K)
     mistaken = sorted(share, key=lambda m: -min(m[2:]) * (counts[m[0]] + counts[m[1]]))
-    return Grouping(tuple(groups), kept / whole if whole > 0 else 1.0, tuple(mistaken))
+    return Grouping(tuple(groups), min(kept / whole, 1.0) if whole > 0 else 1.0, tuple(mistaken))
 
 
 def _information(p: Matrix, t: NDArray[np.intp], w: Vector) -> float:
     """Return by how much probabilities (N, K) of the classes t (N,) are better than the classes' shares, in nats."""
     n = np.bincount(t, weights=w)
-    return float(w @ np.log(p[np.arange(len(t)), t]) - scipy.special.xlogy(n, n / w.sum()).sum())
+    return float(w @ np.log(p[np.arange(len(t)), t]) - _n_log_n(n).sum() + n.sum() * np.log(n.sum()))
+
+
+def _n_log_n(n: NDArray[Any]) -> NDArray[np.float64]:
+    return np.asarray(n * np.log(np.maximum(n, _TINY)), dtype=np.float64)

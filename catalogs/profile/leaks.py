@@ -8,7 +8,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from catalogs.arrays.texts import holds_text, numbers_of, unique_texts, words_of
@@ -482,8 +481,9 @@ def _direction_gain(X: Floats, classes: Classes) -> tuple[float, Floats | None]:
         return gain(binned(X[:, 0], number_of_bins(classes)), classes), None
     total, within = _scatters(X, classes)
     try:
-        _, vectors = scipy.linalg.eigh(total, within + 1e-9 * np.eye(len(within)))
+        whiten = np.linalg.inv(np.linalg.cholesky(within + 1e-9 * np.eye(len(within))))
+        _, vectors = np.linalg.eigh(whiten @ total @ whiten.T)
     except np.linalg.LinAlgError:
         return 0.0, None
-    direction = vectors[:, -1]
+    direction = whiten.T @ vectors[:, -1]
     return gain(binned(X @ direction, number_of_bins(classes)), classes), direction

@@ -1,4 +1,4 @@
-"""The classes of a first specification: every label of five rows or more, and how they could be grouped.
+"""The classes of a first specification: every label of five rows or more.
 
 Where the column has ten different labels at most, those of two rows are classes too: so few are meant as classes.
 The posterior shows how little is known of a class with few rows.  Spellings that differ in case only are one class,
@@ -35,8 +35,6 @@ MOST_NUMBERED = 8
 """Different numbers up to which labels are codes, in whatever order."""
 FEWEST_BELOW = 0.1
 """Share of the rows on either side of a cut."""
-FEWEST_LABELS, MOST_GROUPS, FEWEST_IN_GROUP = 10, 6, 30
-"""From so many labels groups by their first letter are worth a thought, where there are no more or smaller ones."""
 
 
 @dataclass(frozen=True)
@@ -87,21 +85,6 @@ class StartingClasses:
         gone = {c.spellings[0]: c.rows for c in self.kept if c.name in names}
         kept = tuple(c for c in self.kept if c.name not in names)
         return StartingClasses(kept, gone | dict(self.dropped), self.doubtful, self.cut)
-
-    def groups(self) -> dict[str, tuple[str, ...]]:
-        """Return groups of all labels by their first letter; none where that makes too many, or too small ones."""
-        if self.cut is not None:
-            return {}
-        counts = {t: n for c in self.kept for t, n in zip(c.spellings, c.counts, strict=True)} | dict(
-            self.dropped
-        )
-        groups: dict[str, list[str]] = {}
-        for text in counts:
-            groups.setdefault(text[0].upper(), []).append(text)
-        small = [some for some in groups.values() if sum(counts[t] for t in some) < FEWEST_IN_GROUP]
-        if len(counts) < FEWEST_LABELS or not 2 <= len(groups) <= MOST_GROUPS or small:
-            return {}
-        return {letter: tuple(texts) for letter, texts in groups.items()}
 
 
 def starting_classes(counts: Mapping[str, int]) -> StartingClasses:

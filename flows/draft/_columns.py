@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.likelihood.prior import GaussianPrior
-from blr.posterior.laplace import fit
+from blr.selection.grouping import group_classes
 from catalogs.catalog.catalog import Column, Element
 from catalogs.column_names import column_names
 from catalogs.expressions.expression import expression_name, parse
@@ -38,6 +37,7 @@ from flows.draft._bands import (
     said_by_magnitudes,
 )
 from flows.draft._exclusions import Evidence, Reason, reason_against, suspicion_of
+from flows.specification.label import alike_words, grouped
 
 # Expressions of a first specification: the columns that they use, and their values in the labelled rows.
 #
@@ -209,6 +209,10 @@ Floats = NDArray[np.float64]
 FOLDS = 5
 MOST_ROWS, MOST_WEIGHTS = 2000, 800
 """Bounds on the work: a look takes seconds."""
+MOST_GROUPED, WORK = 10_000, 4_000_000
+"""Rows that tell which classes are alike, and these times features and classes: rare classes need many."""
+CLOSE, MOST_STEPS, ROUNDING = 3e-4, 50, 1e-6
+"""Length of the last step of a fit, in nats a row; bound on its steps; and the largest change that is none."""
 MOST_SUSPECTS = 6
 PRECISION = 0.3
 """Of the weights of standardised features: weak, and enough for classes that are separable."""
@@ -258,32 +262,44 @@ def losses_without(
     return result
 
 
-def quick_loss(features: list[Floats], labels: NDArray[Any]) -> float | None:
+def quick_loss(features: Sequence[Floats], labels: NDArray[Any]) -> float | None:
     """Return the cross-validated log loss, in nats a row, of a linear fit of columns (n,); None of too few rows."""
+    _, t, p = _left_out(features, labels, MOST_ROWS)
+    return -float(np.log(p[np.arange(len(t)), t]).mean()) if p.shape[1] > 1 else None
+
+
+def alike(features: Sequence[Floats], labels: NDArray[Any]) -> tuple[str, dict[str, list[str]]]:
+    """Return a sentence on the classes that columns (n,) do not tell apart, and groups of them; nothing of none."""
+    most = WORK // max(1, len(features) * len(set(labels.tolist())))
+    classes, t, p = _left_out(features, labels, min(max(most, MOST_ROWS), MOST_GROUPED))
+    if len(classes) < 3:
+        return "", {}
+    found = group_classes(p, t)
+    groups = grouped(found, classes, np.bincount(t).tolist())
+    return alike_words(found, classes, "A quick linear fit", "it"), groups
+
+
+def _left_out(
+    features: Sequence[Floats], labels: NDArray[Any], most: int
+) -> tuple[list[str], NDArray[np.intp], Floats]:
+    """Return the classes, those (m,) of some rows, and their probabilities (m, K) by fits without the rows' fold.
+
+    There are no more than `most` rows, and none of a class that has a single one of them.
+    """
     rng = np.random.default_rng(0)
-    rows = np.sort(rng.permutation(len(labels))[:MOST_ROWS])
+    rows = np.sort(rng.permutation(len(labels))[:most])
     classes, t, counts = np.unique(labels[rows].astype(str), return_inverse=True, return_counts=True)
-    if len(classes) < 2 or counts.min() < 2:
-        kept = np.isin(t, np.flatnonzero(counts > 1))
-        rows, t = rows[kept], np.unique(t[kept], return_inverse=True)[1]
-    K = len(set(t.tolist()))
-    if K < 2:
-        return None
-    Phi = _design(np.stack([x[rows] for x in features], axis=1))
-    fold = _folds(t, rng)
-    loss = 0.0
-    for k in range(FOLDS):
-        taught, judged = fold != k, fold == k
-        if judged.any():
-            loss -= float(
-                np.log(
-                    _predicted(Phi[taught], t[taught], Phi[judged], K)[np.arange(judged.sum()), t[judged]]
-                ).sum()
-            )
-    return loss / len(t)
+    kept = counts[t] > 1
+    rows, classes, t = rows[kept], classes[counts > 1], np.unique(t[kept], return_inverse=True)[1]
+    p = np.ones((len(t), len(classes)))
+    if len(classes) > 1:
+        Phi, fold = _design(np.stack([x[rows] for x in features], axis=1)), _folds(t, rng)
+        for k in np.unique(fold):
+            p[fold == k] = _predicted(Phi[fold != k], t[fold != k], Phi[fold == k], len(classes))
+    return classes.tolist(), t, p
 
 
-def _design(X: Floats) -> Floats:
+def _design(X: Floats) -> NDArray[np.float32]:
     """Return the design matrix (n, 1 + F) of standardised features, the mean where nothing was measured."""
     known = np.isfinite(X)
     n = np.maximum(known.sum(axis=0), 1)
@@ -291,7 +307,7 @@ def _design(X: Floats) -> Floats:
     centred = np.where(known, X - mean, 0.0)
     spread = np.sqrt((centred**2).sum(axis=0) / n)
     Z = np.clip(centred / np.where(spread > 0, spread, 1.0), -WIDEST, WIDEST)
-    return np.column_stack([np.ones(len(X)), Z])
+    return np.column_stack([np.ones(len(X)), Z]).astype(np.float32)
 
 
 def _folds(t: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
@@ -303,12 +319,54 @@ def _folds(t: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
     return fold
 
 
-def _predicted(Phi: Floats, t: NDArray[np.intp], new: Floats, K: int) -> Floats:
-    prior = GaussianPrior.isotropic(Phi.shape[1], PRECISION)
-    q = fit(Phi, t, prior, "logistic" if K == 2 else "softmax", classes=range(K), tolerance=1e-5, threads=1)
-    p = q.plugin(new)
-    p = np.column_stack([1 - p, p]) if p.ndim == 1 else p
-    return np.clip(np.asarray(p, dtype=np.float64), 1e-9, 1.0)
+def _predicted(Phi: NDArray[np.float32], t: NDArray[np.intp], new: NDArray[np.float32], K: int) -> Floats:
+    """Return the probabilities of new rows under the most probable weights (K, M) of a softmax.
+
+    Quasi-Newton steps (L-BFGS; Nocedal and Wright 2006, algorithm 7.4) begin at the classes' shares.  They are scaled
+    by the Gram matrix times half the root of each class's share: between its curvature, which is the share's order,
+    and the bound on it of 1/2, under which rare classes would take many steps.
+    """
+    rows, share = np.arange(len(t)), np.bincount(t, minlength=K) / len(t)
+    precision = PRECISION * (np.arange(Phi.shape[1]) > 0)
+    inverse = np.linalg.inv(Phi.T @ Phi + PRECISION * np.eye(Phi.shape[1]))
+    scale = 2 / np.sqrt(np.maximum(share, 1 / len(t)))[:, None]
+
+    def evaluated(W: Floats) -> tuple[float, Floats]:
+        """Return ln p of the weights but for a constant, and its gradient (K, M)."""
+        p = Phi @ W.T.astype(np.float32)
+        p -= p.max(axis=1, keepdims=True)
+        value = p[rows, t].sum(dtype=float)
+        np.exp(p, out=p)
+        total = p.sum(axis=1, keepdims=True)
+        value -= np.log(total).sum(dtype=float) + 0.5 * float((precision * W**2).sum())
+        p /= total
+        p[rows, t] -= 1
+        return value, -np.asarray(p.T @ Phi, dtype=float) - precision * W
+
+    W = np.zeros((K, Phi.shape[1]))
+    W[:, 0] = np.log(np.maximum(share, 1 / len(t)))
+    value, gradient = evaluated(W)
+    changes: list[tuple[Floats, Floats, float]] = []
+    for _ in range(MOST_STEPS):
+        step, shares = gradient, []
+        for s, y, rho in reversed(changes):
+            shares.append(rho * float((s * step).sum()))
+            step = step - shares[-1] * y
+        step = scale * (step @ inverse)
+        for (s, y, rho), used in zip(changes, reversed(shares), strict=True):
+            step += (used - rho * float((y * step).sum())) * s
+        if float((step * gradient).sum()) < CLOSE * len(t):
+            break
+        after, slope = evaluated(W + step)
+        while after < value and np.abs(step).max() > ROUNDING:
+            step /= 2
+            after, slope = evaluated(W + step)
+        if (curvature := float((step * (gradient - slope)).sum())) > 0:
+            changes.append((step, gradient - slope, 1 / curvature))
+        W, value, gradient = W + step, after, slope
+    a = new @ W.T
+    p = np.exp(a - a.max(axis=1, keepdims=True))
+    return np.asarray(np.clip(p / p.sum(axis=1, keepdims=True), 1e-9, 1.0))
 
 
 MOST_SETS = 5
@@ -338,7 +396,8 @@ class Offered:
 class Chosen:
     """Features in order, each an expression with a remark, and the columns that are left out, each with a reason.
 
-    `kinds` are what the reasons are counted under; `suspects` are columns among the features.
+    `kinds` are what the reasons are counted under; `suspects` are columns among the features.  `groups` are of classes
+    that the features hardly tell apart, as `alike` says.
     """
 
     features: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -350,6 +409,8 @@ class Chosen:
     bands: list[FluxBand] = field(default_factory=list)
     together: list[Leak] = field(default_factory=list)
     offers: list[Offered] = field(default_factory=list)
+    alike: str = ""
+    groups: dict[str, list[str]] = field(default_factory=dict)
     most: int = MOST_FEATURES
     called: frozenset[str] = frozenset()  # the columns' names in small letters
     # Whether a row (n,) has any feature.
@@ -473,8 +534,11 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
         [text for text, _ in chosen.features.values()], evidence
     ).items():
         chosen.add(name, text, remark)
-    _put_suspects_first(chosen, columns)
+    values = {f: evaluated(text, evidence) for f, (text, _) in chosen.features.items()}
+    _put_suspects_first(chosen, columns, values)
     _account_for(chosen, names)
+    if chosen.features and K > 2:
+        chosen.alike, chosen.groups = alike([*values.values()], evidence.classes)
     _note_errors(chosen, seen)
     return chosen
 
@@ -492,7 +556,7 @@ def _account_for(chosen: Chosen, names: Sequence[str]) -> None:
             chosen.leave_out(name, many if name in spare else empty)
 
 
-def _put_suspects_first(chosen: Chosen, columns: _Columns) -> None:
+def _put_suspects_first(chosen: Chosen, columns: _Columns, values: Mapping[str, Floats]) -> None:
     """Find the suspects among the columns of the features, and what is lost without them."""
     evidence = columns.evidence
     named = chosen.columns()
@@ -504,7 +568,6 @@ def _put_suspects_first(chosen: Chosen, columns: _Columns) -> None:
     bands = {band.name: band.flux for band in chosen.bands}
     uses = {f: {bands.get(n, n) for n in columns_of(text)} for f, (text, _) in chosen.features.items()}
     chosen.features = dict(sorted(chosen.features.items(), key=lambda entry: not uses[entry[0]] & {*why}))
-    values = {f: evaluated(text, evidence) for f, (text, _) in chosen.features.items()}
     chosen.suspects = losses_without(values, uses, evidence.classes, why)
 
 

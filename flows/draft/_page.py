@@ -74,6 +74,7 @@ def summary(classes: StartingClasses, chosen: Chosen, other: Mapping[str, str], 
     """
     return [
         *_labels(classes),
+        *([f"{chosen.alike} They stand under [label.classes], ready to use"] if chosen.groups else []),
         _columns(chosen, other, n_columns),
         *_offers(chosen),
         *_suspects(chosen),
@@ -204,6 +205,15 @@ class Page:
                 "[target] that training compares with the labelled rows"
             )
         return lines
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """Groups of classes that are alike, by name, as the spellings of their labels."""
+        spellings = {c.name: c.spellings for c in self.classes.kept}
+        return {
+            name: tuple(text for c in classes for text in spellings[c])
+            for name, classes in self.chosen.groups.items()
+        }
 
     @property
     def is_target(self) -> bool:
@@ -352,10 +362,9 @@ class Page:
         if 1 < len(dropped) <= MOST_SHOWN:
             yield "# All that are left out, as one class:"
             yield f'# "any other" = {toml_texts(tuple(dropped))}  # {sum(dropped.values()):,} rows'
-        groups = self.classes.groups()
-        if groups and sum(map(len, groups.values())) <= 2 * MOST_SHOWN:
-            yield "# Or fewer classes, here by the labels' first letters, instead of all above:"
-            yield from (f"# {toml_text(letter)} = {toml_texts(some)}" for letter, some in groups.items())
+        if self.groups:
+            yield "# Or groups of classes that are alike, in place of all classes above; a name is free to choose:"
+            yield from (f"# {toml_text(name)} = {toml_texts(some)}" for name, some in self.groups.items())
         if self.classes.doubtful:
             some = list(self.classes.doubtful.items())[:8]
             comment = ", ".join(f"{toml_text(text)} ({n:,} rows)" for text, n in some)

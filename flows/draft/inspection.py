@@ -203,9 +203,9 @@ class CatalogueSummary:
 class StartedSpecification:
     """What `blr init` wrote, or printed where there is no `path`.
 
-    `columns_file` holds a team's names of columns, where there is one.  `classes` are with their rows, `features` with
-    their expressions, `left_out` columns with the reason, `suspects` features with what makes them so.  A person reads
-    the `summary` first.
+    `columns_file` holds a team's names of columns, where there is one.  `classes` are with their rows, `groups` of
+    those that are alike with their labels, `features` with their expressions, `left_out` columns with the reason,
+    `suspects` features with what makes them so.  A person reads the `summary` first.
     """
 
     status: Literal["written", "printed"]
@@ -213,6 +213,7 @@ class StartedSpecification:
     columns_file: str | None
     text: str
     classes: Mapping[str, int]
+    groups: Mapping[str, tuple[str, ...]]
     features: Mapping[str, str]
     left_out: Mapping[str, str]
     suspects: Mapping[str, str]

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from blr.arrays import mid_ranks
 from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM
-from blr.selection.folds import assign_folds
 from catalogs.arrays.texts import stripped_texts
 from catalogs.catalog.catalog import Catalog, Column, Element
 from catalogs.errors import brief
@@ -227,6 +226,7 @@ def starting_specification(
         columns_file=None,
         text=text,
         classes={c.name: c.rows for c in classes.kept},
+        groups=page.groups,
         features={name: expression for name, (expression, _) in chosen.features.items()},
         left_out=chosen.left_out,
         suspects={name: suspect.shown for name, suspect in chosen.suspects.items()},
@@ -357,7 +357,7 @@ def _split(
     """Return a split that leaves rows of each class on both sides, and the classes that it does so for."""
     options = _options(seen, label, place)
     if sum(c.rows for c in classes.kept) < HELD_OUT_FROM:  # none is held out
-        together = [_in_one_fold(labels, keys, classes) for _, keys in options]
+        together = [_in_one_group(labels, keys, classes) for _, keys in options]
         return options[together.index(min(together))][0], classes
     missed, untaught = [], []
     for option, keys in options:
@@ -377,15 +377,9 @@ def _split(
     return options[fewest][0], classes.without(untaught[fewest])
 
 
-def _in_one_fold(labels: Any, keys: NDArray[np.uint64], classes: StartingClasses) -> int:
-    """Return how many classes have all rows in one fold: a fit without it would know nothing of them."""
-    here = labels != ""
-    if len(np.unique(keys[here])) < 2:
-        return len(classes.kept)
-    names = {c.name: number for number, c in enumerate(classes.kept)}
-    number = np.array([names[name] for name in labels[here]])
-    fold = assign_folds(number, keys[here])
-    return sum(len(np.unique(fold[number == k])) < 2 for k in names.values())
+def _in_one_group(labels: Any, keys: NDArray[np.uint64], classes: StartingClasses) -> int:
+    """Return how many classes have all rows in one group: a fit without it would know nothing of them."""
+    return sum(len(np.unique(keys[labels == c.name])) < 2 for c in classes.kept)
 
 
 def _options(

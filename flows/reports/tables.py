@@ -19,6 +19,7 @@ from flows.models.model import Model
 from flows.reports.answers import class_performance, plain_end, training_answers
 from flows.reports.data import Classification, TrainReport, judged_objects
 from flows.reports.report_table import ReportTable, fixed, percent, printable, probability, to_rich
+from flows.specification.label import alike_words, grouped
 from flows.specification.toml_file import specification_toml, toml_text
 
 __all__ = [
@@ -49,74 +50,38 @@ __all__ = [
 
 # Classes that the features cannot tell apart: the sentence, the table, and the lines that join them.
 
-MOST_PAIRS = 3
-"""Pairs of classes that the sentence names."""
-MOST_IN_NAME = 3
-"""Classes up to which a group is named after all of them."""
-
 
 def grouping_lines(model: ModelDescription) -> list[str]:
     """Return what a terminal shows of classes that the features cannot tell apart; nothing without such classes."""
-    words = _words(model)
-    if not words:
+    table = grouping_tables(model)
+    if not table:
         return []
     advice = "To use the groups, put these lines into the specification and train again:"
-    return [words, advice, "", "[label.classes]", *_classes(model), ""]
+    return [table[0].remark, advice, "", "[label.classes]", *(line for *_, line in table[0].rows), ""]
 
 
 def grouping_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
     """Return one table of the groups of classes; none where no classes are joined."""
-    groups, counts = _joined(model), np.asarray(model.metrics.confusion)
-    rows = []
-    for group, line in zip(groups, _classes(model), strict=True):
-        within, n = counts[np.ix_(group, group)], int(counts[list(group)].sum())
+    found, counts, rows = model.metrics.grouping, np.asarray(model.metrics.confusion), []
+    if found is None:
+        return ()
+    for name, group in grouped(found, model.classes, model.training.training_counts).items():
+        places = [model.classes.index(c) for c in group]
+        within, n = counts[np.ix_(places, places)], int(counts[places].sum())
         wrong = int(within.sum() - within.trace())
-        rows.append((", ".join(model.classes[k] for k in group), f"{n:,}", percent(wrong / max(n, 1)), line))
+        spellings = ", ".join(toml_text(text) for k in places for text in model.spellings[k])
+        line = f"{toml_text(name)} = [{spellings}]"
+        rows.append((", ".join(group), f"{n:,}", percent(wrong / max(n, 1)), line))
     table = ReportTable(
         title="Classes that could be one",
         columns=("classes", "objects", "assigned to another of them", "line for the specification"),
         rows=tuple(rows),
         numeric=frozenset({1, 2}),
-        remark=_words(model),
+        remark=alike_words(found, model.classes, "The features", "the model"),
         note="Two classes are joined if the features know less than a tenth of what tells them apart, those that "
         "lose least first. To use the groups, put the lines in the place of [label.classes] and train again.",
     )
     return (table,) if rows else ()
-
-
-def _words(model: ModelDescription) -> str:
-    """Return the sentence on classes that the features cannot tell apart; "" without such classes."""
-    found, groups = model.metrics.grouping, _joined(model)
-    if found is None or not groups:
-        return ""
-    pairs = []
-    for j, k, *shares in found.mistaken[:MOST_PAIRS]:
-        a, b = (percent(share, 0) for share in shares)
-        how_many = f"{a} of each" if a == b else f"{a} and {b}"
-        pairs.append(f"{model.classes[j]} and {model.classes[k]}: {how_many} are taken for the other")
-    return (
-        f"The features cannot tell all classes apart ({'; '.join(pairs)}). {len(groups)} groups keep "
-        f"{percent(found.kept, 0)} of what the model knows of the {len(model.classes)} classes."
-    )
-
-
-def _classes(model: ModelDescription) -> list[str]:
-    """Return the lines of [label.classes] that make classes of the groups; none where no classes are joined."""
-    lines = []
-    for group in _joined(model):
-        first = max(group, key=lambda k: model.training.training_counts[k])
-        name = "/".join(model.classes[k] for k in group)
-        if len(group) > MOST_IN_NAME:
-            name = f"{model.classes[first]} and {len(group) - 1} more"
-        spellings = [text for k in group for text in model.spellings[k]]
-        lines.append(f"{toml_text(name)} = [{', '.join(map(toml_text, spellings))}]")
-    return lines
-
-
-def _joined(model: ModelDescription) -> tuple[tuple[int, ...], ...]:
-    """Return the groups of classes; none where no classes are joined."""
-    found = model.metrics.grouping
-    return () if found is None or len(found.groups) == len(model.classes) else found.groups
 
 
 CRITERIA = {"evidence": "log evidence", "bic": "BIC", "loo": "left-out log density"}

@@ -1,4 +1,4 @@
-"""The tables `[label]` and `[label.noise]`: where labels are, and how many of them are wrong."""
+"""The tables `[label]` and `[label.noise]`: where labels are, how many of them are wrong, and which could be one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
+from blr.selection.grouping import Grouping
 from catalogs.errors import nearest
 from flows.specification.catalog import (
     PositionUnit,
@@ -267,3 +268,37 @@ def _check_classes(classes: Mapping[str, tuple[str, ...]] | None, *, case_sensit
                 raise ValueError(
                     f"'{spelling}' is in class '{other}' and in '{name}'; keep it in one of them"
                 )
+
+
+# Classes that cannot be told apart: the sentence, and groups of them by name.
+
+MOST_PAIRS = 3
+"""Pairs of classes that the sentence names."""
+MOST_IN_NAME = 3
+"""Classes up to which a group is named after all of them."""
+
+
+def alike_words(found: Grouping, classes: Sequence[str], who: str, whose: str) -> str:
+    """Return the sentence on classes that `who` cannot tell apart, by what is `whose`; '' without such classes."""
+    if not found.mistaken:
+        return ""
+    pairs = []
+    for j, k, *shares in found.mistaken[:MOST_PAIRS]:
+        a, b = (f"{share:.0%}" for share in shares)
+        how_many = f"{a} of each" if a == b else f"{a} and {b}"
+        pairs.append(f"{classes[j]} and {classes[k]}: {how_many} are taken for the other")
+    return (
+        f"{who} cannot tell all classes apart ({'; '.join(pairs)}). {len(found.groups)} groups keep "
+        f"{found.kept:.0%} of what {whose} knows of the {len(classes)} classes."
+    )
+
+
+def grouped(found: Grouping, classes: Sequence[str], rows: Sequence[int]) -> dict[str, list[str]]:
+    """Return the classes of each group by the group's name; nothing where none are joined."""
+    groups = {}
+    for group in found.groups if found.mistaken else ():
+        first = max(group, key=lambda k: rows[k])
+        whole = "/".join(classes[k] for k in group)
+        name = whole if len(group) <= MOST_IN_NAME else f"{classes[first]} and {len(group) - 1} more"
+        groups[name] = [classes[k] for k in group]
+    return groups

@@ -362,14 +362,6 @@ def test_labels_that_columns_cannot_tell_apart_are_renamed_or_joined() -> None:
     }
 
 
-def test_many_labels_are_offered_in_groups() -> None:
-    counts = {f"S{c}": 100 - i for i, c in enumerate("abcdefghij")} | {"E": 90, "E0": 40, "I?": 50}
-    found = starting_classes(counts)
-    assert {c.name for c in found.kept} == set(counts) - {"I?"}
-    assert set(found.groups()) == {"S", "E"}
-    assert found.doubtful == {"I?": 50}
-
-
 @pytest.mark.parametrize(
     ("counts", "classes"),
     [

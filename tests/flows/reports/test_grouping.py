@@ -1,4 +1,4 @@
-"""Classes that the features cannot tell apart: what a training says of them can be pasted into its specification."""
+"""Classes that the features cannot tell apart: what `init` and a training say of them can be pasted as it is."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from flows.cli.app import run
@@ -30,3 +31,33 @@ def test_groups_are_printed_reported_and_trained(folder: Path, capsys: pytest.Ca
     specification.write_text(text)
     assert run(["train", str(specification), "--store", str(store), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["classes"] == [*LINES]
+
+
+def test_init_groups_classes_that_are_alike(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    specification = folder / "new.toml"
+    assert (
+        run(["init", str(folder / "survey.parquet"), "--label", "hubble", "--out", str(specification)]) == 0
+    )
+    printed = capsys.readouterr().out
+    assert "A quick linear fit cannot tell all classes apart (" in printed
+    assert "They stand under [label.classes], ready to use" in printed
+    text = specification.read_text()
+    assert {*tomllib.loads(text)["label"]["classes"]} == {"E", "S0", "Sb", "Sc"}
+    offer = text.partition("# Or groups of classes")[2].partition("\n")[2]
+    lines = [line.removeprefix("# ") for line in offer.splitlines() if line.startswith('# "')][:2]
+    assert tomllib.loads("\n".join(lines)) == LINES
+    before, rest = text.partition("\n[label.classes]")[0], text.partition("[split]")[2]
+    specification.write_text("\n".join([before, "[label.classes]", *lines, "[split]", rest]))
+    assert run(["train", str(specification), "--store", str(folder / "models"), "--dry-run"]) == 0
+
+
+def test_init_groups_no_classes_that_are_not_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = np.tile(["a", "b", "c"], 40)
+    rows = zip(kind, np.random.default_rng(0).normal(np.tile([0, 2, 4], 40), 1.0), strict=True)
+    (tmp_path / "x.csv").write_text("\n".join(["kind,colour", *(f"{k},{x}" for k, x in rows)]))
+    assert run(["init", str(tmp_path / "x.csv"), "--label", "kind", "--json"]) == 0
+    started = json.loads(capsys.readouterr().out)
+    assert started["groups"] == {}
+    assert "apart" not in started["text"]
