@@ -32,25 +32,15 @@ def test_scikit_learns_own_checks(estimator: LaplaceClassifier, check: Callable[
     check(estimator)
 
 
-LEFT_OUT_WITH_ITS_WEIGHT = {
-    "check_sample_weight_equivalence_on_dense_data": "a row is left out with all its weight, a repeated one alone",
-}
-
-
-@pytest.mark.usefixtures("few_draws")
-@parametrize_with_checks([DefaultClassifier(candidates=["linear"])])
-def test_scikit_learns_own_checks_of_a_linear_choice(
-    estimator: DefaultClassifier, check: Callable[..., Any], request: pytest.FixtureRequest
-) -> None:
-    for name, reason in LEFT_OUT_WITH_ITS_WEIGHT.items():
-        if name in request.node.name:
-            pytest.skip(f"{reason}: the test of the default expects its failure")
-    check(estimator)
-
-
 @pytest.mark.long
-@parametrize_with_checks([DefaultClassifier()], expected_failed_checks=lambda _: LEFT_OUT_WITH_ITS_WEIGHT)
-def test_scikit_learns_own_checks_of_the_default(
+@pytest.mark.usefixtures("few_draws")
+@parametrize_with_checks(
+    [DefaultClassifier(candidates=["linear"])],
+    expected_failed_checks=lambda _: {
+        "check_sample_weight_equivalence_on_dense_data": "a row is left out with all its weight, a repeated one alone",
+    },
+)
+def test_scikit_learns_own_checks_of_a_linear_choice(
     estimator: DefaultClassifier, check: Callable[..., Any]
 ) -> None:
     check(estimator)

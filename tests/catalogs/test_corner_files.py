@@ -20,7 +20,6 @@ from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError
 
 MARK = (NewColumn("blr_mark", pa.int32()),)
-SHARED = Path(__file__).parents[3] / "shared" / "data"
 ASTROPY = Path(astropy.__file__).parent / "io"
 FOLDERS = {
     "fits": ASTROPY / "fits" / "tests" / "data",
@@ -68,24 +67,11 @@ READ = {
 }
 """Files that are known to be tables, and must not be refused where this astropy has them."""
 
-SLOW = {"table5.vot.gz"}
-"""Copied to Parquet only: astropy takes half a minute to write its 4.5 million cells as a VOTable."""
-
 
 def astropy_files() -> Iterator[Any]:
     for kind, folder in FOLDERS.items():
         for path in sorted(p for p in folder.rglob("*") if p.is_file()):
             yield pytest.param(kind, path, id=f"{kind}/{path.relative_to(folder).as_posix()}")
-
-
-def shared_files() -> Iterator[Any]:
-    inside_hats = (SHARED / "hats_small_sky", SHARED / "openngc" / "openngc_hats")
-    for path in sorted(p for p in SHARED.rglob("*") if p.is_file()):
-        if not any(path.is_relative_to(folder) for folder in inside_hats) and path.name not in SLOW:
-            yield pytest.param(path, id=path.relative_to(SHARED).as_posix())
-    for folder in (*sorted(p for p in inside_hats[0].glob("*/")), inside_hats[1]):
-        if folder.is_dir():
-            yield pytest.param(folder, id=f"hats/{folder.name}")
 
 
 def opened(path: Path) -> list[Catalog]:
@@ -155,30 +141,6 @@ def read_or_refused(path: Path, out: Path) -> bool:
 def test_astropys_own_corner_cases(kind: str, path: Path, tmp_path: Path) -> None:
     read = read_or_refused(path, tmp_path)
     assert read or path.name not in READ[kind]
-
-
-@pytest.mark.parametrize("path", list(shared_files()))
-def test_real_catalogues(path: Path, tmp_path: Path) -> None:
-    """All of the shared files that are tables are read."""
-    read = read_or_refused(path, tmp_path)
-    tables = {".fits", ".parquet", ".csv", ".gz", ".bz2", ".vot", ".xml"}
-    assert read or path.suffix not in tables
-
-
-@pytest.mark.long
-def test_a_large_votable(tmp_path: Path) -> None:
-    """Galaxy Zoo's 228 columns are read in seconds, and every tenth is compared with its copy in Parquet."""
-    path = SHARED / "gz2_table5" / "table5.vot.gz"
-    if not path.exists():
-        pytest.skip("the shared catalogues are not here")
-    cat = catalogs.open(path)
-    assert (cat.n_rows, len(cat.names)) == (19_761, 228)
-    (copy,) = catalogs.annotate(
-        cat, tmp_path, MARK, compute, read=cat.names[:1], form="parquet", checksums="ignore"
-    )
-    back = catalogs.open(copy)
-    assert back.names == (*cat.names, "blr_mark")
-    assert values(back, cat.names[::10]) == values(cat, cat.names[::10])
 
 
 def test_there_are_files_of_all_kinds() -> None:

@@ -22,7 +22,7 @@ import catalogs
 from catalogs.errors import CatalogError
 from tests.catalogs.round_trip_samples import WRITERS
 
-CASES = int(os.environ.get("BLR_DAMAGES", "60"))
+CASES = int(os.environ.get("BLR_DAMAGES", "20"))
 """Damages of each kind and format."""
 
 SECONDS = 20.0

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from astropy.io.votable import parse_single_table
 from astropy.table import Table
 
 import catalogs
@@ -57,49 +56,6 @@ def compute(batch: pa.RecordBatch) -> Mapping[str, np.ndarray[Any, Any]]:
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     assert STILTS is not None
     return subprocess.run([STILTS, *arguments], capture_output=True, text=True, check=False, timeout=300)
-
-
-@pytest.mark.parametrize("form", ["fits", "vot", "parquet"])
-def test_stilts_reads_what_we_wrote(form: str, tmp_path: Path) -> None:
-    """Every old and new value, unit, UCD and description."""
-    source, table = tmp_path / f"survey.{form}", survey()
-    if form == "vot":
-        table.write(source, format="votable")
-    else:
-        (converted,) = catalogs.annotate(
-            catalogs.open(table),
-            tmp_path,
-            (),
-            lambda _: {},
-            read=["id"],
-            form="fits" if form == "fits" else None,
-        )
-        converted.rename(source)
-    cat = catalogs.open(source)
-    (written,) = catalogs.annotate(cat, tmp_path / "out", COLUMNS, compute, read=["id"])
-    place = f"{written}#1" if form == "fits" else str(written)
-    copied = tmp_path / "copied.vot"
-    kind = "votable" if form == "vot" else form
-    # Its own writer makes VOTables that astropy refuses of the HISTORY cards, which are no part of this.
-    done = run(
-        "tpipe", f"in={place}", f"ifmt={kind}", "cmd=clearparams *", f"out={copied}", "ofmt=votable-tabledata"
-    )
-    if form == "parquet" and done.returncode:
-        pytest.skip(f"this stilts has no Parquet: {done.stderr.strip().splitlines()[-1]}")
-    assert done.returncode == 0, done.stderr
-    found, new = parse_single_table(copied), compute(pa.record_batch({"id": np.arange(N)}))
-    assert [f.name for f in found.fields] == [*table.colnames, *(c.name for c in COLUMNS)]
-    for name in table.colnames:
-        stands = found.array[name].filled(np.nan) if name == "mag" else found.array[name].data
-        np.testing.assert_array_equal(stands, table[name])
-    for column in COLUMNS:
-        np.testing.assert_array_equal(found.array[column.name].data, new[column.name])
-    known = {f.name: (str(f.unit or "") or None, f.ucd, f.description) for f in found.fields}
-    assert known["ra"][0] == "deg"
-    for given in cat.columns:
-        assert known[given.name] == (given.unit, given.ucd, given.description)
-    for column in COLUMNS:
-        assert known[column.name] == (column.unit, column.ucd, column.description)
 
 
 def test_our_votable_has_nothing_for_votlint_to_find(tmp_path: Path) -> None:

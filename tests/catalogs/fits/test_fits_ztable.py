@@ -123,13 +123,13 @@ ALGORITHMS = {
 }
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("length", [N, 300, 1])
+@pytest.mark.parametrize(
+    ("algorithm", "length"),
+    [*((name, 300) for name in ALGORITHMS), ("gzip sorted", N), ("gzip", 1), ("rice", 23)],
+)
 def test_the_table_is_as_it_was(tmp_path: Path, algorithm: str, length: int) -> None:
     """Columns, nulls, scales, units, to the last short tile."""
     plain = make(tmp_path / "t.fits")
-    if length == 1 and algorithm == "rice":
-        length = 23  # fewer than a block of Rice's, which are of 32; one image a cell is slow to make
     packed = pack(plain, tmp_path / "p.fits", ALGORITHMS[algorithm], length)
     assert fits.open(packed).columns == fits.open(plain, 1).columns
     assert rows(packed).equals(rows(plain))

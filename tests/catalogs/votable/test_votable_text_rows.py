@@ -54,7 +54,7 @@ def astropy_table() -> Table:
     return table
 
 
-@pytest.mark.parametrize("serialisation", ["tabledata", "binary", "binary2"])
+@pytest.mark.parametrize("serialisation", ["tabledata", "binary2"])
 def test_stilts_reads_the_copy_of_a_document_with_single_bits(tmp_path: Path, serialisation: str) -> None:
     """STILTS 3.4.7 reads single bits from TABLEDATA alone; what was TABLEDATA stays that, with its bits."""
     path = tmp_path / "t.vot"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,14 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from flows.classification._plan import Plan
-from flows.classification.census_taking import take_census
-from flows.classification.request import CensusRequest
 from flows.documents import read_document
-from flows.runs import manifest
 from flows.runs.counts import Summary
-from flows.runs.manifest import MANIFEST, SUMMARY, Manifest
+from flows.runs.manifest import SUMMARY
 from tests.flows.verbs import classify
-from tests.lasting import lasting_contents
 
 N_FILES = 3
 
@@ -43,14 +38,6 @@ def run(name: str = "out", **options: object) -> object:
     return classify(["release"], model="morphology", store="models", out=Path(name), **options)
 
 
-def tables(folder: str = "out") -> list[str]:
-    return [path.name for path in Path(folder, "_files").iterdir()]
-
-
-def named(folder: str = "out") -> str:
-    return Path(json.loads(Path(folder, MANIFEST).read_text())["table"]["path"]).name
-
-
 @pytest.mark.usefixtures("work")
 def test_the_summary_of_many_files_does_not_list_them(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = run("listed")
@@ -62,46 +49,3 @@ def test_the_summary_of_many_files_does_not_list_them(monkeypatch: pytest.Monkey
     assert told.summary == read_document(Summary, Path("out") / SUMMARY) == listed.summary.totals
     again = run()
     assert (again.status, again.summary) == ("nothing to do", told.summary)
-
-
-def test_what_was_done_before_is_read_from_the_table(work: Path, make: SimpleNamespace) -> None:
-    run()
-    make.parquet(work / "release/p1.parquet", make.survey(70, seed=9))
-    told = run(overwrite=True)
-    assert {name for name, file in told.files.items() if file.to_do} == {"p1.parquet"}
-    run("fresh")
-    assert lasting_contents(Path("out"))[SUMMARY] == lasting_contents(Path("fresh"))[SUMMARY]
-    assert tables() == [named()], "the table before is gone"
-    census = take_census(CensusRequest(Path("out"), store="models")).census
-    assert Manifest.read(Path("out")).totals.census == census
-    assert read_document(Summary, Path("out") / SUMMARY).census == census
-    assert run().status == "nothing to do"
-
-
-@pytest.mark.parametrize("before", [False, True])
-def test_killed_between_table_and_manifest_a_rerun_gives_the_same_bytes(
-    work: Path, make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, *, before: bool
-) -> None:
-    run()
-    if before:
-        make.parquet(work / "release/p1.parquet", make.survey(70, seed=9))
-    run("expected")
-    if not before:
-        shutil.rmtree("out")
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    old = lasting_contents(Path("out")).get(MANIFEST)
-    with monkeypatch.context() as patched:
-        patched.setattr(manifest, "write_document", killed)
-        with pytest.raises(KeyboardInterrupt):
-            run(overwrite=before)
-    assert len(tables()) == 1 + before
-    assert lasting_contents(Path("out")).get(MANIFEST) == old
-    assert (Manifest.read(Path("out")) is not None) == before
-    assert run(overwrite=before).status == "done"
-    assert tables() == [named()]
-    here, expected = lasting_contents(Path("out")), lasting_contents(Path("expected"))
-    for name in (SUMMARY, "_files/table", *(f"p{i}.parquet" for i in range(N_FILES))):
-        assert here[name] == expected[name]

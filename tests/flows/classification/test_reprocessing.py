@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -149,15 +147,6 @@ def test_a_second_run_does_nothing(release: Release) -> None:
         assert why(again) == {}
         assert again.summary == first.summary
     assert looks(release.out) == before
-
-
-def test_a_second_run_imports_nothing_to_draw_match_or_train_with(released: Release) -> None:
-    command = ["reprocess", str(released.spec), "--store", str(released.folder / "models"), "--direct"]
-    script = f"import sys; from flows.cli.app import run; assert run({command}) == 0; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "is up to date" in done.stdout
-    unneeded = {"matplotlib", "pandas", "sklearn", "astropy.coordinates", "prefect", "flows.training.steps"}
-    assert not unneeded & set(done.stdout.split())
 
 
 def test_a_dry_run_says_whether_there_is_work(release: Release, capsys: pytest.CaptureFixture[str]) -> None:

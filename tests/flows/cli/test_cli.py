@@ -445,14 +445,12 @@ SLOW = (
     ("command", "wanted", "most"),
     [
         ("--help", (), 250),
-        ("inspect survey.fits", (), 750),
         (
             "classify survey.fits --model morphology --out out --store models",
             ("jinja2", "scipy.spatial"),
             1250,
         ),
         ("census annotated", ("jinja2", "scipy.spatial"), 1250),
-        ("review annotated", ("jinja2",), 1000),
     ],
 )
 def test_modules_load_when_used(with_release: Path, command: str, wanted: tuple[str, ...], most: int) -> None:
