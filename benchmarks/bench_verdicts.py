@@ -73,6 +73,16 @@ def keel(name: str) -> LabelledSet:
     return LabelledSet(name, columns, X, y.astype(np.intp), named, X[:, 0], "lowest first feature")
 
 
+def blobs() -> LabelledSet:
+    """Return six well separated classes."""
+    rng = np.random.default_rng(0)
+    centres, y = 8 * rng.normal(size=(6, 6)), rng.integers(0, 6, 8000)
+    X = centres[y] + rng.normal(size=(8000, 6))
+    columns = pa.table({f"f{j}": column for j, column in enumerate(X.T)})
+    named = tuple(f"c{k}" for k in range(6))
+    return LabelledSet("blobs", columns, X, y, named, X[:, 0], "lowest first feature")
+
+
 KEEL = (
     "phoneme",
     "banana",
@@ -85,7 +95,7 @@ KEEL = (
     "pima",
     "ionosphere",
 )
-ALL = {**SETS, **{name: partial(keel, name) for name in KEEL}}
+ALL = {**SETS, "blobs": blobs, **{name: partial(keel, name) for name in KEEL}}
 
 
 @dataclass(frozen=True)
@@ -131,6 +141,9 @@ def one_run(job: Job) -> dict[str, Any] | None:
         seconds = time.process_time() - began
     X, known = got["features"]
     served, exact, parts = _truth(got["parts"], X)
+    temperature = model.classifier.temperature
+    if temperature is not None:
+        served, exact = temperature.scaled(served), temperature.scaled(exact)
     off = np.abs(served - exact).max(axis=1)
     own = _loss(
         served, labelled.y[rows[1]][: len(served)] if known else None, model.classes, labelled.classes

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from scipy.special import softmax
 
-from blr.arrays import Matrix
+from blr.arrays import Matrix, Vector
 from blr.basis.kinds import fit_basis
 from blr.calibration import CalibrationLine, log_loss
 from blr.candidates.fits import FinalMember
@@ -32,8 +34,10 @@ ROWS = 256
 """Rows at which probabilities are compared."""
 BEYOND = 0.5
 """How far they lie beyond a pair of training rows, in units of its distance."""
-SPREAD_OF_TYPICAL = 0.6
+SPREAD_OF_TYPICAL = 0.35
 """Standard deviation of a part's error about the typical one, as a share of it."""
+STEEPEST = 200.0
+"""Largest size of the exponent that weighs compared rows by their doubt."""
 SLOPES = (0.8, 1.25), (0.5, 2.0)
 """Slopes of calibration that are right, and those beyond which probabilities are wrong."""
 ONE_SIDED = 1.645
@@ -65,11 +69,13 @@ def compared_rows(data: TrainingSet, target: tuple[Matrix, Mask] | None) -> Matr
 
 
 def computed(
-    members: Sequence[FinalMember], temperature: Temperature | None
+    members: Sequence[FinalMember], temperature: Temperature | None, left_out: Matrix | None
 ) -> tuple[TrustAnswer, dict[str, float]]:
     """Return whether the probabilities of a mixture of `members` are computed rightly, and the numbers of it.
 
-    What chance leaves of the checks adds up as errors do; typical differences add up as they are.
+    What chance leaves of the checks adds up as errors do; typical differences add up as they are.  Without a target,
+    the compared rows are weighted to be as doubtful as training rows that were `left_out`, by their probabilities
+    (N, K) in the mixture: between well separated classes hardly any object lies.
     """
     served, off = (
         np.sum([one.member.weight * part for one, part in pairs], axis=0)
@@ -80,12 +86,15 @@ def computed(
     doubt = sum((m.member.weight * m.error for m in members if not m.checked), zero)
     exact = np.clip(served - off, 1e-12, 1.0)
     exact /= exact.sum(axis=1, keepdims=True)
+    weight = _as_doubtful(served, left_out)
     if temperature is not None:
+        noise, doubt = (_scaled(served, x, temperature) for x in (noise, doubt))
         served, exact = temperature.scaled(served), temperature.scaled(exact)
-        noise, doubt = (x * max(1.0, temperature.mean_power) for x in (noise, doubt))
     by_row = np.hypot(np.abs(served - exact).max(axis=1), noise) + doubt
-    mean, high = float(by_row.mean()), float(np.quantile(by_row, 0.99))
-    error = float(np.hypot(noise.mean(), SPREAD_OF_TYPICAL * doubt.mean()))
+    order = np.argsort(by_row)
+    mean = float(weight @ by_row)
+    high = float(by_row[order][np.searchsorted(np.cumsum(weight[order]), 0.99 * weight.sum())])
+    error = float(np.hypot(weight @ noise, SPREAD_OF_TYPICAL * (weight @ doubt)))
     checked = sum(m.member.weight for m in members if m.checked)
     sampled = all(m.member.posterior.kind == "sampled" for m in members)
     colour = COLOURS[sum(mean >= limit for limit in MEAN_ERROR)]
@@ -106,6 +115,39 @@ def computed(
         if sampled
         else 'train with posterior = "sampled" under [select]',
     ), {"mean_error": mean, "mean_error_error": error, "error_99": high, "checked": checked}
+
+
+def _as_doubtful(p: Matrix, left_out: Matrix | None) -> Vector:
+    """Return weights (P,), 1 in all, with which rows of probabilities p (P, K) are as doubtful as those left out.
+
+    A row's doubt is 1 less its largest probability; the weights are exponential in it, and as even as they may be.
+    """
+    if left_out is None:
+        return np.full(len(p), 1 / len(p))
+    doubt = 1 - p.max(axis=1)
+    goal = float(np.nanmean(1 - left_out.max(axis=1)))
+
+    def weights(steepness: float) -> Vector:
+        return np.asarray(softmax(steepness * doubt))
+
+    def beyond(steepness: float) -> float:
+        return float(weights(steepness) @ doubt) - goal
+
+    if beyond(-STEEPEST) >= 0:
+        return weights(-STEEPEST)
+    if beyond(STEEPEST) <= 0:
+        return weights(STEEPEST)
+    return weights(brentq(beyond, -STEEPEST, STEEPEST, xtol=1e-6))
+
+
+def _scaled(p: Matrix, error: Vector, temperature: Temperature) -> Vector:
+    """Return the errors (P,) that the largest of the probabilities p (P, K) have after the temperature."""
+    top, least = p.max(axis=1), 1 / p.shape[1]
+    lower = np.maximum(top - error, np.minimum(top, least))
+    rest = np.where(top < 1, (1 - lower) / np.maximum(1 - top, 1e-12), 1.0)
+    moved = np.where(p == top[:, None], lower[:, None], p * rest[:, None])
+    off = temperature.scaled(moved / moved.sum(axis=1, keepdims=True)) - temperature.scaled(p)
+    return np.asarray(np.abs(off).max(axis=1))
 
 
 def calibrated(line: CalibrationLine, classes: Sequence[str]) -> tuple[TrustAnswer, dict[str, float]]:

@@ -174,12 +174,14 @@ class Training:
             for i, (one, weight) in enumerate(zip(fitted, ranking.weights, strict=True))
         )
         mixture = mixed([one.left_out for one in fitted], ranking.shares)
-        p, temperature = mixture.at(ranking.integrated), None
+        unseen, temperature = mixture.at(ranking.integrated), None
         # Where labels may be wrong, these are probabilities of the recorded label, not of the true class.
         if self.selection.temperature == "estimated" and rows.confusion is None:
-            temperature = estimate_temperature(p, mixture.share)
-        p = p if temperature is None else temperature.scaled(p)
-        is_computed, numbers = computed(self._finals(finals, shares, which), temperature)
+            temperature = estimate_temperature(unseen, mixture.share)
+        p = unseen if temperature is None else temperature.scaled(unseen)
+        is_computed, numbers = computed(
+            self._finals(finals, shares, which), temperature, unseen if self.target is None else None
+        )
 
         def build(fits: str) -> Classifier:
             return _classifier(

@@ -26,7 +26,7 @@ from blr.arrays import Matrix, Table, Vector, as_stored
 from blr.fitting.problem import Problem, make_problem
 from blr.gaussian import Gaussian
 from blr.likelihood.prior import GaussianPrior, class_cholesky, class_precision
-from blr.posterior.ensemble import averaged, counts_of_draws
+from blr.posterior.ensemble import averaged, counts_of_draws, draw_probabilities
 from blr.predictive.binary import binary_exact, binary_probit
 from blr.predictive.mixture import Prediction, predicted, require_shift
 from blr.predictive.output_moments import OutputMoments
@@ -45,12 +45,12 @@ __all__ = [
     "ShiftedPosterior",
 ]
 
-_ERROR_NODES = 512
-"""Sobol points of both probabilities in a typical error: the same ones, so that most errors cancel."""
-TYPICAL_ERROR = 0.05
-"""Mean error of refined probabilities, as a share of how far refining moved them from the Laplace fit's."""
-LARGEST_OVER_MEAN = 3.0
-"""The same share of the largest errors, over that of the mean."""
+_ERROR_DRAWS = 256
+"""Draws by which the spread of a probability is told in a typical error."""
+TYPICAL_ERROR = 0.057
+"""Error of refined probabilities over their spread, where refining moved D weights by D^(1/3) posterior sd in all."""
+LARGEST_OVER_MEAN = 2.0
+"""Largest error over the largest of the typical errors."""
 
 _BLOCK = 2**14  # rows that a thread predicts at once
 _METHODS = ("plugin", "probit", "exact", "monte_carlo")
@@ -598,14 +598,19 @@ class RefinedPosterior(_ImprovedPosterior):
     def typical_error(self, Phi: ArrayLike) -> Vector:
         """Return by how much probabilities (N,) of rows Phi (N, M) typically differ from those of the exact posterior.
 
-        A share of how far they moved from the Laplace fit's, the same for all problems: `docs/accuracy.md` has it.
-        Zero where a check has compared them.
+        A share of the spread that the posterior gives them.  The share follows from how far refining moved the mean
+        from the mode, over the cube root of the number of weights: `docs/accuracy.md` measures it.  Zero where a check
+        has compared them.
         """
         if self.verdict is not None and "standard_error" in self.verdict.numbers:
             return super().typical_error(Phi)
-        own, laplace = (q.prediction(Phi, most_nodes=_ERROR_NODES) for q in (self, self.laplace))
-        moved = own.probability - laplace.probability
-        return np.asarray(TYPICAL_ERROR * np.abs(moved).max(axis=1))
+        q, rng = self.gaussian, np.random.default_rng(0)
+        moved = q.mean - self.laplace.gaussian.mean
+        share = TYPICAL_ERROR * np.sqrt(moved @ q.precision @ moved) / len(moved) ** (1 / 3)
+        draws = q.sample(_ERROR_DRAWS, rng)
+        blocks = draw_probabilities(self.problem, np.asarray(Phi, dtype=np.float64), draws)
+        spread = np.concatenate([p.std(axis=2).max(axis=0) for _, p in blocks])
+        return np.asarray(np.minimum(share, 1.0) * spread)
 
     @cached_property
     def trust(self) -> Trust:

@@ -35,6 +35,17 @@ def test_a_table_names_the_features_and_the_classes_keep_their_type() -> None:
     assert trained.table()["share"].tolist() == [1.0]
 
 
+def test_well_separated_classes_are_green() -> None:
+    rng = np.random.default_rng(0)
+    centres, y = 8 * rng.normal(size=(6, 6)), rng.integers(0, 6, 600)
+    X = centres[y] + rng.normal(size=(600, 6))
+    trained = fitted(X[:300], y[:300])
+    p = trained.predict_proba(X[300:])
+    computed = next(one for one in trained.trust.answers if one.name == "computed")
+    assert -np.log(p[np.arange(300), y[300:]]).mean() < 0.02
+    assert computed.colour == "green", computed.says
+
+
 def test_held_out_groups_judge_and_are_fitted_afterwards() -> None:
     X, y = rows(400)
     trained = fitted(X, y, group=np.arange(400) // 4, held_out=0.3)
