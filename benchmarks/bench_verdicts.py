@@ -126,7 +126,9 @@ def one_run(job: Job) -> dict[str, Any] | None:
             for index in finals
             for one in finals[index][[*finals[index]][-1]]
         ]
-        return training.save(folder, fitted, ranking, finals, store)
+        model = training.save(folder, fitted, ranking, finals, store)
+        got["temperature"] = store.load(model.model).classifier.temperature
+        return model
 
     with tempfile.TemporaryDirectory(prefix="bench-verdicts-") as name:
         folder = Path(name)
@@ -141,7 +143,7 @@ def one_run(job: Job) -> dict[str, Any] | None:
         seconds = time.process_time() - began
     X, known = got["features"]
     served, exact, parts = _truth(got["parts"], X)
-    temperature = model.classifier.temperature
+    temperature = got["temperature"]
     if temperature is not None:
         served, exact = temperature.scaled(served), temperature.scaled(exact)
     off = np.abs(served - exact).max(axis=1)
