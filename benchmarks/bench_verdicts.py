@@ -206,16 +206,14 @@ def _truth(parts: Sequence[tuple[float, FinalMember]], X: Floats) -> tuple[Float
             if known is None:
                 raise TypeError
             true = known.probability
-            moved = np.abs(
-                blr.refine(laplace).prediction(Phi).probability - laplace.prediction(Phi).probability
-            )
+            typical = q.typical_error(Phi) if q.kind == "refined" else np.zeros(1)
             found.append(
                 {
                     "share": round(share, 3),
                     "kind": final.member.basis.kind,
                     "weights": len(q.gaussian.mean),
                     "way": None if final.check is None else final.check.way,
-                    "moved": round(float(moved.max(axis=1).mean()), 5),
+                    "typical": round(float(typical.mean()), 5),
                     "error": round(float(np.abs(p - true).max(axis=1).mean()), 5),
                     "r_hat": round(known.r_hat, 4),
                     "effective": round(known.effective),
@@ -325,24 +323,17 @@ def _peer_words(lines: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _typical(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the errors of refined posteriors that no check replaced, over how far refining moved them."""
+    """Return the true errors of refined posteriors that no check compared, over their typical errors."""
     out = [
-        "| refining moved probabilities by | parts | median share that is error | 90 % | of sums |",
+        "| typical error of a part | parts | true over typical: median | 10 % | 90 % |",
         "|---|---|---|---|---|",
     ]
-    parts = [
-        p
-        for line in lines
-        for p in line["parts"]
-        if p["way"] in (None, "unchanged", "unchecked", "confirmed")
-    ]
-    edges = (0.02, 0.05, 0.1, 0.2, 1.0)
-    for low, high in pairwise(edges):
-        some = np.array([(p["error"], p["moved"]) for p in parts if low <= p["moved"] < high])
+    parts = [p for line in lines for p in line["parts"] if p["typical"] > 0]
+    for low, high in pairwise((0.001, 0.003, 0.01, 0.03, 1.0)):
+        some = np.array([p["error"] / p["typical"] for p in parts if low <= p["typical"] < high])
         if len(some):
-            share = some[:, 0] / some[:, 1]
-            cells = [np.median(share), np.quantile(share, 0.9), some[:, 0].sum() / some[:, 1].sum()]
-            out.append(f"| {low} to {high} | {len(some)} | {' | '.join(f'{x:.3f}' for x in cells)} |")
+            cells = " | ".join(f"{x:.2f}" for x in np.quantile(some, [0.5, 0.1, 0.9]))
+            out.append(f"| {low} to {high} | {len(some)} | {cells} |")
     return out
 
 
