@@ -8,7 +8,7 @@ from __future__ import annotations
 from prefect import flow
 from prefect.context import FlowRunContext
 
-from flows.classification.feature_space import feature_space
+from flows.classification.explanation import feature_space
 from flows.orchestration.run_page import run_logged
 from flows.orchestration.run_state import RESULTS, completed, run_name, takes
 from flows.reviews import selection as reviewing

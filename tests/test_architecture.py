@@ -35,7 +35,7 @@ DEFERRED = {
     "flows.training.request": "the command line's options: `blr --help` reads no specification",
     "flows.deployed": "a run is of one flow, and does not wait for the others",
     "flows.engines.engine": "distributed: an extra, and most runs use threads",
-    "flows.models.listing": "SciPy: a list of models shows skills and computes none",
+    "flows.models.store_folder": "SciPy: a list of models shows skills and computes none",
     "catalogs.fits._restored": "astropy: few FITS files are compressed by tiles",
     "catalogs.formats": "astropy: FITS, Parquet and CSV are read without it",
     "flows.reports.html": "jinja2: a command that writes no page waits for no template",

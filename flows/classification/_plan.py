@@ -21,7 +21,7 @@ from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError,
 from catalogs.files.atomic import StorageError, check_free_space
 from catalogs.remote.urls import UnreachableError
 from catalogs.writing.annotate import SLIM_BYTES
-from flows.classification._difference import Annotation
+from flows.classification.release_changes import Annotation
 from flows.classification.scoring import Scorer, check_copies
 from flows.engines.engine import Engine
 from flows.errors import UsageError

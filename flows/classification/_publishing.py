@@ -13,11 +13,11 @@ from blr.decisions import Flag
 from catalogs.writing.annotate import finish as finish_catalogue
 from flows.classification._census import CensusRows, census_of, read_census_rows, write_census_rows
 from flows.classification._class_shares import selections_of, shift_record
-from flows.classification._difference import release_report, write_report
 from flows.classification._plan import Plan, Release, Work
 from flows.classification._repeats import sweep_sketches
 from flows.classification._tally import most_doubtful, summarise, total, total_sky
 from flows.classification.explanation import class_examples
+from flows.classification.release_changes import release_report, write_report
 from flows.classification.scoring import Scorer, flag_names, kept_columns, provenance
 from flows.documents import write_document
 from flows.features.drift import drift, total_counts
@@ -49,8 +49,7 @@ from flows.runs.manifest import (
     ObjectColumns,
     SelectedColumn,
 )
-from flows.runs.object_names import write_labelled_names
-from flows.runs.outputs import Output
+from flows.runs.outputs import Output, write_labelled_names
 from flows.runs.results import ReleaseReference, folder_status
 from flows.specification.specification import Specification, specification_hash
 from flows.version import code_version

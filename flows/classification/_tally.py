@@ -32,7 +32,7 @@ from flows.runs.counts import (
     SkyCounts,
     Tally,
 )
-from flows.runs.object_names import LabelledNames
+from flows.runs.outputs import LabelledNames
 from flows.specification.specification import Specification
 
 Floats = NDArray[np.float64]

@@ -22,7 +22,6 @@ from catalogs.text.table import commented_out
 from catalogs.writing.annotate import annotate, copied
 from flows.classification._census import rows_a_file
 from flows.classification._class_shares import shift_record
-from flows.classification._difference import Annotation, compare
 from flows.classification._plan import (
     MOST_ORDERS,
     Group,
@@ -37,6 +36,7 @@ from flows.classification._plan import (
 from flows.classification._publishing import MOST_SHOWN, publish, summary_of
 from flows.classification._repeats import keep_sketch, repeats, sweep_sketches
 from flows.classification._tally import ObjectSurvey, with_few_digits
+from flows.classification.release_changes import Annotation, compare
 from flows.classification.scoring import KnownRows, Scorer, budget_threshold, kept_columns, provenance
 from flows.engines.engine import Engine, Lost
 from flows.errors import EngineError, FlowError, OutputFolderError
@@ -50,8 +50,7 @@ from flows.runs.counts import Difference, FileCounts, Summary, drifted
 from flows.runs.interrupt import begin_piece, check_terminated, stop_asked, stop_points, terminable
 from flows.runs.lock import LOCK, Owner, acting_for, check_coherent, check_held, exclusive
 from flows.runs.manifest import MANIFEST, Manifest
-from flows.runs.object_names import LabelledNames
-from flows.runs.outputs import FileState, Output, Quarantined, file_sha256
+from flows.runs.outputs import FileState, LabelledNames, Output, Quarantined, file_sha256
 from flows.runs.progress import listening, tell
 from flows.runs.results import FileWork, ReleaseReference, ReleaseResult
 from flows.runs.staging import Staging

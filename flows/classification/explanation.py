@@ -1,9 +1,10 @@
-"""Why an object has its class: the parts of its probability, for `explain` and as examples for a report."""
+"""Why an object has its class, for `explain` and for a report; and the space of features that reviews look in."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from blr.classifier import Classifier
 from blr.decisions import FLAG_MEANINGS
 from blr.explanation.contributions import Contributions, contributions, sampled_probability
-from blr.explanation.novelty import nearest_rows
+from blr.explanation.novelty import Novelty, nearest_rows
+from blr.missing.moments import WhitenedSpace
 from blr.predictive.scores import Scores
 from blr.threads import single_threaded_blas
 from catalogs.arrays.values import batch_values
@@ -39,17 +41,94 @@ from flows.reports.explanation import (
     RaisedFlag,
 )
 from flows.runs.counts import DoubtfulObject
-from flows.runs.manifest import Manifest
-from flows.runs.object_names import identifier_column
+from flows.runs.manifest import Manifest, annotated_manifest
+from flows.runs.outputs import identifier_column
+from flows.runs.release_store import output_folder
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
+
+# The whitened features of a model, as a space with points for annotated rows and labelled objects.
+#
+# A review spreads its objects in this space, and looks in it for what is far from all labelled objects.
+# Shapes: n rows, D dimensions.
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureSpace:
+    """The space of a model's features; `novelty` is None where the model keeps no labelled objects."""
+
+    scorer: Scorer
+    whitened: WhitenedSpace
+    novelty: Novelty | None
+    targets: NDArray[np.intp]  # (N,) the class of each labelled object
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The catalogue's columns that the features need."""
+        return self.scorer.reader.read
+
+    @property
+    def knows_labelled(self) -> bool:
+        """Whether there are labelled objects to compare with."""
+        return self.novelty is not None
+
+    def on(self, catalog: Catalog) -> FeatureSpace:
+        """Return the space for one catalogue; ColumnNotFoundError where it lacks a column that features need."""
+        return replace(self, scorer=self.scorer.on(catalog))
+
+    def points(self, batch: pa.RecordBatch) -> Floats:
+        """Return the points (n, D) of a batch's rows."""
+        features = self.scorer.reader.evaluate(batch)
+        return self.whitened.points(features.X, features.missing)
+
+    def distances(self, points: Floats) -> tuple[Floats, NDArray[np.intp]]:
+        """Return how far points (n, D) are from the labelled objects (n,), and the nearest one's class (n,)."""
+        assert self.novelty is not None  # noqa: S101  callers ask `knows_labelled`
+        distance, row = self.novelty.distance(points)
+        return distance, self.targets[row]
+
+
+def feature_space(out: Path, store: Path, specification: Path | None = None) -> FeatureSpace:
+    """Return the space of the model that wrote a folder of annotated copies.
+
+    `specification` has the [target] that the copies were classified with, where it was not the model's own.
+
+    Raises
+    ------
+    UsageError
+        If the folder has no manifest.
+    ModelError
+        If the model is not in the store.
+    """
+    with output_folder(out, key="out", publish=False) as folder:
+        manifest = annotated_manifest(folder)
+    models = Store.named(store)
+    stored = models.find(manifest.model)
+    model = models.read(stored)
+    wanted = model.specification if specification is None else read_specification(specification)
+    scorer = Scorer.of(model, annotation_settings(model, wanted))
+    whitened = WhitenedSpace(scorer.classifier.moments)
+    labelled = LabelledObjects.read(stored.folder, classes=len(model.classes), features=len(model.features))
+    return FeatureSpace(
+        scorer,
+        whitened,
+        _novelty(whitened, labelled),
+        np.empty(0, dtype=np.intp) if labelled is None else np.asarray(labelled.target),
+    )
+
+
+def _novelty(whitened: WhitenedSpace, labelled: LabelledObjects | None) -> Novelty | None:
+    if labelled is None or not len(labelled.target):
+        return None
+    return Novelty.of(whitened.points(np.nan_to_num(labelled.X), ~np.isfinite(labelled.X)))
+
 
 # Contributions and nearest labelled objects of a row, as `explain` and the report show them.  Shapes: F features.
 
 NEAREST = 5
 """Number of labelled objects that are shown."""
-
-Floats = NDArray[np.float64]
 
 
 def feature_contributions(

@@ -1,23 +1,349 @@
-"""What a challenger would change in the last release: both models classify a sample, and nothing is written."""
+"""What changed from one release to the next, and what another model would change in the last one."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from blr.census.results import count_changes
+from blr.decisions import FLAG_MEANINGS
+from catalogs.arrays.texts import hashed
+from catalogs.arrays.values import batch_values
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog
+from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError
+from catalogs.files.atomic import own_folder, sweep
+from catalogs.formats import annotated_table
 from flows.classification._class_shares import chosen_shift
 from flows.classification.scoring import Scorer, annotation_settings
+from flows.documents import write_document
 from flows.inputs.opening import first_rows
 from flows.models.model import Model
 from flows.models.request import PromoteRequest
 from flows.runs.allowed_roots import check_inside
-from flows.runs.counts import SampledChange, Transition
+from flows.runs.counts import Difference, MovedObject, SampledChange, Summary, Transition
 from flows.runs.manifest import Manifest, annotated_manifest
 from flows.runs.outputs import Output
+from flows.runs.results import NotCompared, ReleasedFile, ReleaseFiles, ReleaseReference, ReleaseReport
+
+# The differences between two annotations of a file: objects with another class, other flags, other probabilities.
+#
+# Both files are read in batches.  Rows are matched by their order if the input is the same, otherwise by id.  Matching
+# by id takes several passes, each over the ids whose hash has one remainder, so that memory is bounded for any
+# catalogue. Shapes: n rows, K classes.
+
+Array = np.ndarray[Any, Any]
+Floats = NDArray[np.float32]
+
+MOVED = 0.1
+"""Change in the probability of some class from which an object counts as moved."""
+ROWS_AT_ONCE = 2_000_000
+"""Rows of the old file held in memory when matching by id: some 100 MB."""
+MOST_EXAMPLES = 20
+"""Most objects of a file that are named, those whose probabilities changed most."""
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """An annotation: its file, the prefix of its columns, and its classes."""
+
+    path: Path
+    prefix: str
+    classes: tuple[str, ...]
+
+    def columns(self, shared: Sequence[str]) -> list[str]:
+        """Return the columns that are compared: class, flags, and the probabilities of the `shared` classes."""
+        return [f"{self.prefix}{name}" for name in ("class", "flags", *(f"p_{safe_name(c)}" for c in shared))]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of an annotation: classes (n,) by number, flags (n,), probabilities (n, K), `ids` (n,) as in the file."""
+
+    classes: Array
+    flags: Array
+    p: Floats
+    ids: Array
+
+    def __getitem__(self, chosen: Array) -> _Rows:
+        return _Rows(*(array[chosen] for array in vars(self).values()))
+
+    def __len__(self) -> int:
+        return len(self.flags)
+
+
+@dataclass
+class _Count:
+    """The differences so far; `names` are the names of the classes by number, the first for no class."""
+
+    names: tuple[str, ...] = ("",)
+    compared: int = 0
+    appeared: int = 0
+    vanished: int = 0
+    flag_changed: int = 0
+    moved: int = 0
+    largest_move: float = 0.0
+    transitions: Counter[tuple[str, str]] = field(default_factory=Counter)
+    gained: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    examples: list[MovedObject] = field(default_factory=list)
+
+    def add(self, old: _Rows, new: _Rows) -> None:
+        """Count the differences between rows that match."""
+        self.compared += len(new)
+        changed = old.classes != new.classes
+        self._count_pairs(old.classes[changed], new.classes[changed])
+        self.flag_changed += int(np.count_nonzero(old.flags != new.flags))
+        for flag in FLAG_MEANINGS:
+            before, after = (old.flags & int(flag)) > 0, (new.flags & int(flag)) > 0
+            self.gained[str(flag.name)] += int(np.count_nonzero(after & ~before))
+            self.lost[str(flag.name)] += int(np.count_nonzero(before & ~after))
+        moves = np.abs(new.p - old.p).max(axis=1, initial=0.0)
+        moves = np.nan_to_num(
+            moves
+        )  # An object without a probability before or after has no change of probability: its class changed.
+        self.moved += int(np.count_nonzero(moves > MOVED))
+        self.largest_move = max(self.largest_move, float(moves.max(initial=0.0)))
+        self._keep_examples(old, new, moves, np.flatnonzero(changed | (moves > MOVED)))
+
+    def _count_pairs(self, old: Array, new: Array) -> None:
+        pairs, counts = np.unique(old * len(self.names) + new, return_counts=True)
+        for pair, n in zip(pairs.tolist(), counts.tolist(), strict=True):
+            was, now = divmod(pair, len(self.names))
+            self.transitions[self.names[was], self.names[now]] += n
+
+    def _keep_examples(self, old: _Rows, new: _Rows, moves: Array, chosen: Array) -> None:
+        first = chosen[np.argsort(-moves[chosen], kind="stable")[:MOST_EXAMPLES]]
+        self.examples += [
+            MovedObject(
+                id=str(new.ids[i]),  # Text from a catalogue, which has to be escaped where it is shown.
+                was=self.names[old.classes[i]],
+                now=self.names[new.classes[i]],
+                moved=round(float(moves[i]), 6),
+            )
+            for i in first.tolist()
+        ]
+        self.examples.sort(key=lambda e: (-e.moved, e.id))
+        del self.examples[MOST_EXAMPLES:]
+
+    def difference(self, matched_by: str) -> Difference:
+        """Return what was counted."""
+        transitions = sorted(self.transitions.items())
+        return Difference(
+            matched_by=matched_by,
+            compared=self.compared,
+            appeared=self.appeared,
+            vanished=self.vanished,
+            class_changed=sum(self.transitions.values()),
+            transitions=tuple(Transition(was, now, n) for (was, now), n in transitions),
+            flag_changed=self.flag_changed,
+            flags_gained=dict(self.gained),
+            flags_lost=dict(self.lost),
+            moved=self.moved,
+            largest_move=round(self.largest_move, 6),
+            examples=tuple(self.examples),
+        )
+
+
+def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: bool) -> Difference:
+    """Return the differences of a file's annotation from the one before.
+
+    `by_row` says that the rows are the same ones in the same order.  `id_column` names the objects.
+    """
+    shared = [c for c in new.classes if c in old.classes]
+    before, after = annotated_table(old.prefix).open(old.path), annotated_table(new.prefix).open(new.path)
+    known = id_column if id_column in before.names and id_column in after.names else None
+    count = _Count(names=("", *dict.fromkeys([*old.classes, *new.classes])))
+    read = partial(_rows, shared=shared, id_column=known, names=count.names)
+    if by_row and before.n_rows == after.n_rows:
+        for a, b in zip(read(before, old), read(after, new), strict=True):
+            count.add(a, b)
+        return count.difference("row")
+    if known is None:
+        count.appeared, count.vanished = after.n_rows, before.n_rows
+        return count.difference("nothing")
+    passes = 1 + before.n_rows // ROWS_AT_ONCE
+    for residue in range(passes):
+        _compare_by_id(count, partial(read, before, old), partial(read, after, new), residue, passes)
+    return count.difference("id")
+
+
+def _rows(
+    catalog: Catalog,
+    annotation: Annotation,
+    *,
+    shared: Sequence[str],
+    id_column: str | None,
+    names: Sequence[str],
+) -> Iterator[_Rows]:
+    columns = annotation.columns(shared)
+    start = 0
+    for batch in catalog.batches([*columns, *([id_column] if id_column else [])], BATCH_ROWS):
+        yield _of_batch(batch, columns, id_column, names, start)
+        start += batch.num_rows
+
+
+def _of_batch(
+    batch: pa.RecordBatch, columns: Sequence[str], id_column: str | None, names: Sequence[str], start: int
+) -> _Rows:
+    class_column, *others = columns
+    values = batch_values(batch, [*others, *([id_column] if id_column else [])])
+    flags, *p = (values[name] for name in others)
+    # Classes as numbers: a text for each row would take longer than the classification.
+    numbers = pc.index_in(batch.column(class_column).cast(pa.string()), pa.array(names, pa.string()))
+    n = batch.num_rows
+    return _Rows(
+        classes=np.asarray(numbers.fill_null(0), dtype=np.int64),
+        flags=np.asarray(flags, dtype=np.int64),
+        p=np.stack(p, axis=1).astype(np.float32) if p else np.zeros((n, 0), np.float32),
+        ids=np.ma.getdata(values[id_column]) if id_column else np.arange(start, start + n),
+    )
+
+
+def _compare_by_id(
+    count: _Count,
+    before: Callable[[], Iterator[_Rows]],
+    after: Callable[[], Iterator[_Rows]],
+    residue: int,
+    passes: int,
+) -> None:
+    """Compare the rows whose hash of the id has that residue; only the first of rows with the same id counts."""
+    old, keys = _held(before(), residue, passes)
+    met = np.zeros(len(keys), dtype=bool)
+    for rows in after():
+        hashes = hashed(rows.ids)
+        mine = hashes % np.uint64(passes) == residue
+        new, wanted = rows[mine], hashes[mine]
+        place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+        there = keys[place] == wanted if len(keys) else np.zeros(len(new), dtype=bool)
+        met[place[there]] = True
+        count.appeared += int(np.count_nonzero(~there))
+        count.add(old[place[there]], new[there])
+    count.vanished += int(np.count_nonzero(~met))
+
+
+def _held(parts: Iterator[_Rows], residue: int, passes: int) -> tuple[_Rows, NDArray[np.uint64]]:
+    """Return the rows of a residue and the hashes of their ids, both in the order of the hashes."""
+    kept, hashes = [], []
+    for rows in parts:
+        found = hashed(rows.ids)
+        mine = found % np.uint64(passes) == residue
+        kept.append(rows[mine])
+        hashes.append(found[mine])
+    if not kept:
+        empty = np.empty(0, dtype=object)
+        return _Rows(
+            np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 0), np.float32), empty
+        ), np.empty(0, np.uint64)
+    keys, first = np.unique(np.concatenate(hashes), return_index=True)
+    arrays = (np.concatenate([vars(rows)[name] for rows in kept]) for name in vars(kept[0]))
+    return _Rows(*arrays)[first], keys
+
+
+def total_difference(parts: Sequence[Difference]) -> Difference:
+    """Return the differences of several files together, without examples."""
+    count = _Count()
+    for part in parts:
+        count.compared += part.compared
+        count.appeared += part.appeared
+        count.vanished += part.vanished
+        count.flag_changed += part.flag_changed
+        count.moved += part.moved
+        count.largest_move = max(count.largest_move, part.largest_move)
+        count.transitions.update({(t.was, t.now): t.objects for t in part.transitions})
+        count.gained.update(part.flags_gained)
+        count.lost.update(part.flags_lost)
+    return count.difference(", ".join(sorted({part.matched_by for part in parts})))
+
+
+# The reports of releases, such as `_releases/0007.json`: one small file for each release, kept for ever.
+
+RELEASES = "_releases"
+SCHEMA_VERSION = 1
+MOST_NAMED = 100
+"""Most objects that a report names, those whose probabilities changed most."""
+
+
+def release_report(
+    manifest: Manifest,
+    totals: Summary,
+    *,
+    why: Mapping[str, str],
+    before: ReleaseReference | None,
+    retired: tuple[str, ...],
+    deferred: Mapping[str, str],
+) -> ReleaseReport:
+    """Return what a release has changed since the one `before`; `why` says by name which files were annotated."""
+    annotated = [o for o in manifest.outputs if o.name in why]
+    compared = {o.name: o.difference for o in annotated if o.difference is not None}
+    return ReleaseReport(
+        format="blr-release",
+        schema_version=SCHEMA_VERSION,
+        release=manifest.release,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        model=manifest.model,
+        specification_hash=manifest.specification_hash,
+        before=before and replace(before, totals=None),
+        files=_files(manifest, annotated, why),
+        annotated={
+            o.name: ReleasedFile(
+                why=why[o.name], rows=o.n_rows, difference=o.difference and replace(o.difference, examples=())
+            )
+            for o in annotated
+        },
+        retired=retired,
+        quarantined=manifest.quarantined,
+        deferred=deferred,
+        difference=_difference(compared),
+        totals=totals,
+        counts=count_changes(
+            None if before is None or before.totals is None else before.totals.census, totals.census
+        ),
+    )
+
+
+def write_report(folder: Path, report: ReleaseReport) -> Path:
+    """Write the report of a release; return where it is.
+
+    A report of the same number may be there already.  That of a killed run is replaced.  That of the same release,
+    whose lost files were made again, is kept.
+    """
+    path = folder / RELEASES / f"{report.release:04d}.json"
+    if report.before and report.before.release == report.release and path.is_file():
+        return path
+    own_folder(path.parent, folder)
+    sweep(path.parent)  # removes a half-written file of a killed run
+    write_document(path, report)
+    return path
+
+
+def _files(manifest: Manifest, annotated: list[Output], why: Mapping[str, str]) -> ReleaseFiles:
+    new = [o for o in annotated if o.difference is None]
+    return ReleaseFiles(
+        unchanged=len(manifest.outputs) - len(annotated),
+        annotated=dict(Counter(why[o.name] for o in annotated)),
+        not_compared=NotCompared(len(new), sum(o.n_rows for o in new)),
+    )
+
+
+def _difference(compared: Mapping[str, Difference]) -> Difference:
+    """Return the differences of all files together, with the objects whose probabilities changed most."""
+    objects = [replace(e, file=name) for name, d in compared.items() for e in d.examples]
+    furthest = sorted(objects, key=lambda e: (-e.moved, e.file, e.id))[:MOST_NAMED]
+    return replace(total_difference(list(compared.values())), examples=tuple(furthest))
+
+
+# What a challenger would change in the last release: both models classify a sample, and nothing is written.
 
 MOST_ROWS = 20_000
 MOST_FILES = 20

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from flows.errors import UsageError
-from flows.inputs.still_written import PATIENCE, QUIET
 from flows.runs.parameters import BINS, EDGES, ENGINE, OUTPUT_FOLDER, STORE, THREADS, Parameter
 
 # The command line reads these annotations, and must not wait for the import of a specification's libraries.
@@ -160,7 +159,7 @@ class ReprocessRequest:
             flag="--settle",
             metavar="S",
         ),
-    ] = QUIET
+    ] = 5.0
     patience: Annotated[
         float,
         Parameter(
@@ -168,7 +167,7 @@ class ReprocessRequest:
             least=0,
             metavar="S",
         ),
-    ] = PATIENCE
+    ] = 30.0
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,8 @@ from flows.inputs.source import (
     check_no_copies_below,
     local_sources,
     resolve_sources,
+    still_written,
 )
-from flows.inputs.still_written import still_written
 from flows.models.model import Model
 from flows.models.store import Store
 from flows.runs.allowed_roots import OutputFolder, check_scheduler

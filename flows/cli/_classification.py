@@ -194,7 +194,7 @@ def run_review(request: ReviewRequest, options: ReviewOptions) -> None:
         if options.dry_run or not runs_as_flow(options.prefect):
             space = None
             if request.budget is not None:  # else nothing is drawn
-                from flows.classification.feature_space import feature_space
+                from flows.classification.explanation import feature_space
 
                 space = feature_space(request.out, request.store, request.specification)
             result = selection.review(request, space=space, dry_run=options.dry_run)

@@ -12,8 +12,16 @@ from catalogs.remote.urls import scrubbed
 from flows.cli._options import ListOptions
 from flows.cli._printing import plain_table, print_tables, say, show
 from flows.errors import ModelError
-from flows.models.listing import DescriptionFile, ListedModel, ModelListing, read_description
-from flows.models.store_folder import StoredModel, StoreFolder, standing_vetoes, veto_words
+from flows.models.store_folder import (
+    DescriptionFile,
+    ListedModel,
+    ModelListing,
+    StoredModel,
+    StoreFolder,
+    read_description,
+    standing_vetoes,
+    veto_words,
+)
 
 
 def run_list(options: ListOptions) -> None:

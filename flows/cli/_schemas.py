@@ -14,8 +14,8 @@ from flows.documents import json_schema
 from flows.draft.inspection import CatalogueSummary, StartedSpecification
 from flows.errors import UsageError
 from flows.models.description import ModelDescription
-from flows.models.listing import ModelListing
 from flows.models.promotion import DecidedPromotion
+from flows.models.store_folder import ModelListing
 from flows.orchestration.deployments import AutomationsResult
 from flows.release.check import Checked
 from flows.release.record import ReleaseState, Verified

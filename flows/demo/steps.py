@@ -23,7 +23,7 @@ from flows.classification.request import ClassifyRequest
 from flows.demo.openngc import ATTRIBUTION, write_catalogues
 from flows.documents import write_document
 from flows.models.description import ModelDescription, Review
-from flows.models.listing import SkillSummary
+from flows.models.store_folder import SkillSummary
 from flows.release.draft import draft
 from flows.release.record import check
 from flows.release.request import DraftRequest, ReleaseRequest

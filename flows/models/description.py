@@ -18,8 +18,7 @@ from catalogs.profile.columns import Distribution
 from catalogs.profile.leaks import Leak
 from catalogs.profile.quality import Quality
 from catalogs.profile.split import SplitSummary
-from flows.models.listing import DescriptionFile, SkillSummary
-from flows.models.store_folder import Promotion
+from flows.models.store_folder import DescriptionFile, Promotion, SkillSummary
 
 # The record of wrong labels and the sentences on it in a report: shares with intervals, and log losses.
 

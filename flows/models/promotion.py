@@ -18,12 +18,20 @@ from pathlib import Path
 from typing import Literal
 
 from flows.errors import ModelError, UsageError
-from flows.models.listing import SkillSummary, gain_interval, skill_words
 from flows.models.model import Model
 from flows.models.request import PromoteRequest
 from flows.models.row_files import ClassChange, JudgedRows, compare_classes, compare_losses
 from flows.models.store import Store
-from flows.models.store_folder import Promotion, StoredModel, champion_before, standing_vetoes, veto_words
+from flows.models.store_folder import (
+    Promotion,
+    SkillSummary,
+    StoredModel,
+    champion_before,
+    gain_interval,
+    skill_words,
+    standing_vetoes,
+    veto_words,
+)
 from flows.runs.counts import SampledChange
 from flows.runs.lock import exclusive
 from flows.runs.model_reference import ModelReference

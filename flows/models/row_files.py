@@ -19,7 +19,7 @@ from blr.selection.skill import Skill, paired_gain
 from catalogs.files.atomic import atomic_path
 from catalogs.profile.split import name_keys
 from flows.errors import ModelError
-from flows.models.listing import SkillSummary
+from flows.models.store_folder import SkillSummary
 
 Floats = NDArray[np.float64]
 Hashes = NDArray[np.uint64]

@@ -14,9 +14,15 @@ from catalogs.errors import nearest
 from catalogs.files.atomic import atomic_write_text, check_links, own_folder
 from flows.errors import ModelError
 from flows.models.description import ModelDescription, description_file
-from flows.models.listing import write_description
 from flows.models.model import Model, read_model, write_model
-from flows.models.store_folder import MODEL_FILE, Promotion, StoredModel, StoreFolder, write_decision
+from flows.models.store_folder import (
+    MODEL_FILE,
+    Promotion,
+    StoredModel,
+    StoreFolder,
+    write_decision,
+    write_description,
+)
 from flows.runs.allowed_roots import check_inside
 from flows.runs.model_reference import ModelReference, check_name
 

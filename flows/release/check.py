@@ -43,10 +43,11 @@ from flows.release._contract import (
     Verdict,
     check_columns,
     check_edits,
+    check_files,
+    check_metadata,
+    check_summaries,
 )
-from flows.release._differences import floats
-from flows.release._metadata import check_files, check_metadata, check_summaries
-from flows.release._truth import Truth, identifiers
+from flows.release._differences import Truth, floats, identifiers
 from flows.release.replay import Replayed, negative_controls
 from flows.reports.report_table import ReportTable
 from flows.runs.counts import MovedObject, Transition

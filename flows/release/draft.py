@@ -35,7 +35,7 @@ from flows.release._contract import (
     check_of,
     derived_contract,
 )
-from flows.release._truth import identifiers
+from flows.release._differences import identifiers
 from flows.release.check import Checked, differing
 from flows.release.record import (
     COMPANIONS,

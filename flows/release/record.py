@@ -45,8 +45,8 @@ from flows.release._contract import (
     Profile,
     derived_contract,
 )
+from flows.release._differences import Truth
 from flows.release._report import write_release_documents
-from flows.release._truth import Truth
 from flows.release.check import Checked, check_release
 from flows.runs.allowed_roots import check_inside, check_output
 from flows.runs.lock import LOCK, exclusive

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flows.models.listing import gain_interval
 from flows.models.promotion import Comparison, gain_words, losses_words
-from flows.models.store_folder import Promotion
+from flows.models.store_folder import Promotion, gain_interval
 from flows.reports.report_table import ReportTable, percent
 from flows.runs.counts import SampledChange
 

@@ -18,7 +18,7 @@ from blr.classifier import Classifier
 from catalogs.files.atomic import atomic_path
 from flows.documents import read_document, write_document
 from flows.models.description import Metrics, ModelDescription
-from flows.models.listing import skill_words
+from flows.models.store_folder import skill_words
 from flows.runs.counts import Counts, SkyCounts
 
 __all__ = [

@@ -14,8 +14,8 @@ import numpy as np
 from blr.candidates.candidate import CandidateRow, PosteriorCheck
 from catalogs.profile.split import SplitSummary
 from flows.models.description import ModelDescription, noise_words, shift_words
-from flows.models.listing import gain_interval
 from flows.models.model import Model
+from flows.models.store_folder import gain_interval
 from flows.reports.answers import class_performance, plain_end, training_answers
 from flows.reports.data import Classification, TrainReport, judged_objects
 from flows.reports.report_table import ReportTable, fixed, percent, printable, probability, to_rich

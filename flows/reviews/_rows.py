@@ -27,7 +27,7 @@ from flows.errors import UsageError
 from flows.labels.reader import label_texts, require_exact
 from flows.reviews._files import Chosen, Outlier
 from flows.runs.manifest import Manifest, ObjectColumns
-from flows.runs.object_names import LabelledNames, identifier_column
+from flows.runs.outputs import LabelledNames, identifier_column
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -42,7 +42,7 @@ SAMPLED = 100_000
 
 
 class Space(Protocol):
-    """Rows as points, in which 1 is a typical difference; `flows.classification.feature_space` has one."""
+    """Rows as points, in which 1 is a typical difference; `flows.classification.explanation` has one."""
 
     @property
     def read(self) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from flows.reviews._rows import (
 )
 from flows.reviews.request import ReviewRequest
 from flows.runs.manifest import annotated_manifest
-from flows.runs.object_names import LabelledNames, read_labelled_names
+from flows.runs.outputs import LabelledNames, read_labelled_names
 from flows.runs.release_store import output_folder
 
 # Objects that are unlike all labelled ones: possible new types, artefacts, and errors of the photometry.

@@ -21,11 +21,10 @@ from blr.selection.grouping import group_classes
 from blr.selection.skill import paired_gain, skill
 from catalogs.sky.positions import galactic_latitude
 from flows.models.description import Metrics, ReliabilityBin, Review, RiskCurve, TargetShift, TrustSummary
-from flows.models.listing import SkillSummary
 from flows.models.model import Model, write_tree
 from flows.models.row_files import JudgedRows, KnownLabels, LabelledObjects, UnseenRows
 from flows.models.store import Store
-from flows.models.store_folder import StoredModel
+from flows.models.store_folder import SkillSummary, StoredModel
 from flows.reports.data import Made, NotableObject, ReportNotes, ReportParts, StoredPictures, boundary_picture
 from flows.reports.html import write_report
 from flows.reports.report_table import class_words

@@ -15,8 +15,8 @@ import pytest
 from astropy.table import Table
 
 from blr.decisions import Flag
-from flows.classification import _difference as difference
-from flows.classification._difference import Annotation, compare
+from flows.classification import release_changes as difference
+from flows.classification.release_changes import Annotation, compare
 from flows.documents import from_document, to_document
 from flows.runs.counts import Difference
 

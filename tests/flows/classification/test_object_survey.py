@@ -11,7 +11,7 @@ from astropy_healpix import HEALPix
 
 from blr.decisions import Flag
 from flows.classification._tally import ObjectSurvey
-from flows.runs.object_names import LabelledNames
+from flows.runs.outputs import LabelledNames
 
 N, K = 500, 3
 RNG = np.random.default_rng(0)

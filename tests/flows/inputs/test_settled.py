@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from flows.inputs import still_written as watch
-from flows.inputs.still_written import still_written
+from flows.inputs import source as watch
+from flows.inputs.source import still_written
 
 
 class Clock:

@@ -35,7 +35,7 @@ from flows.models.description import (
     TrustSummary,
     WrongLabels,
 )
-from flows.models.listing import SkillSummary
+from flows.models.store_folder import SkillSummary
 from flows.reports import tables
 from flows.reports.data import BoundaryPicture, Classification, ReportParts, TrainReport
 from flows.reports.html import render_report, training_pictures, write_report

@@ -17,10 +17,10 @@ from flows.cli._list import run_list, show_models
 from flows.cli._models import show_trained
 from flows.cli._options import ListOptions
 from flows.documents import from_document, to_document
-from flows.models.listing import ModelListing, SkillSummary, skill_words
 from flows.models.promotion import compare
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
+from flows.models.store_folder import ModelListing, SkillSummary, skill_words
 from flows.reports import tables
 from flows.reports.comparison_tables import comparison_tables
 from flows.reports.html import render_report

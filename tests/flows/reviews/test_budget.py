@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from astropy.table import Table
 
-from flows.classification.feature_space import feature_space
+from flows.classification.explanation import feature_space
 from flows.errors import UsageError
 from flows.models.row_files import LabelledObjects
 from flows.models.store import Store
