@@ -1,6 +1,6 @@
 from typing import TypeAlias
 
-from numpy import float32, float64
+from numpy import float32, float64, int32
 from numpy.typing import NDArray
 
 # Double or single precision, the same for all such arrays of a call.
@@ -13,6 +13,18 @@ most_outputs: int
 def add_squares(Phi: _Reals, U: _Reals, packed: _Doubles, /) -> None: ...
 def arcsinhs(x: _Doubles, /) -> None: ...
 def exponentials(x: _Doubles, /) -> None: ...
+def grow_tree(
+    X: NDArray[float32],
+    target: _Doubles,
+    weight: _Doubles,
+    options: NDArray[int32],
+    feature: NDArray[int32],
+    threshold: NDArray[float32],
+    child: NDArray[int32],
+    sums: _Doubles,
+    at: NDArray[int32],
+    /,
+) -> int: ...
 def logistic_integral(
     m: _Doubles,
     v: _Doubles,

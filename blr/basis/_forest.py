@@ -8,9 +8,10 @@ Boosted trees are grown one after the other, each on the gradient of the log lik
 (Friedman 2001, doi:10.1214/aos/1013203451), its leaves by one Newton step.  The groups are in five folds; a fifth of
 the trees is grown without each, and gives the out-of-fold logits of its rows.  New rows get the mean of the five sums.
 
-Trees are grown by scikit-learn on the class shares of the rows (Geurts et al. 2006, doi:10.1007/s10994-006-6226-1, for
-random thresholds; Breiman 2001, doi:10.1023/A:1010933404324, for the best of a few features) and stored as plain
-arrays.  Shapes: N rows, F features, K classes, T trees, m nodes, L leaves.
+Trees are grown on the class shares of the rows (Geurts et al. 2006, doi:10.1007/s10994-006-6226-1, for random
+thresholds; Breiman 2001, doi:10.1023/A:1010933404324, for the best of a few features), each in one call of the compiled
+loops: the import of scikit-learn takes longer than most trainings.
+Shapes: N rows, F features, K classes, T trees, m nodes, L leaves.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ _MANY_ROWS = 400  # from which leaves may be smaller
 _FOLDS = 5  # of the groups, for boosted trees
 # Of boosted trees: most leaves, share of a step, added curvature.
 _LEAVES, _RATE, _RIDGE = 128, 0.2, 1.0
-_GROWN = {"random": ("ExtraTreeRegressor", 1.0), "best": ("DecisionTreeRegressor", "sqrt")}
+_SPLITS = ("random", "best")
+_WORD = (1 << 64) - 1
+_ROUNDING = 1e-9  # share of a score by which another one is above it: of equal ones the first counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +87,7 @@ class Forest(Basis):
             and len(self.value) == leaf.sum()
             and np.all((self.feature >= 0) & (self.feature < self.n_features))
             and np.all((inner > nodes[~leaf]) & (inner < m - 1))
+            and np.all(self.threshold[leaf] == np.inf)
             and len(self.root)
             and np.all((self.root >= 0) & (self.root < m))
         )
@@ -114,8 +118,8 @@ class Forest(Basis):
         belong together; by default each row is its own.  The thresholds are drawn at "random", or the "best" of √F
         features.  `leaf` is the smallest number of rows of a leaf: 3, or 2 from 400 rows on.
         """
-        if split not in _GROWN:
-            raise ValueError(f"split must be one of {', '.join(_GROWN)}, got {split!r}")
+        if split not in _SPLITS:
+            raise ValueError(f"split must be one of {', '.join(_SPLITS)}, got {split!r}")
         number, smallest = whole(trees, "trees"), whole(leaf or (2 if len(X) >= _MANY_ROWS else 3), "leaf")
         standardisation = Standardisation.learn(X, weight=weight)
         Z, shares = standardisation(X).astype(np.float32), _shares(labels, len(X))
@@ -243,6 +247,21 @@ def _logits(p: Matrix, trees: int) -> Matrix:
 
 
 @dataclass(frozen=True, eq=False)
+class _Tree:
+    """A tree as `Forest` stores it, with the leaf `at` which each of all rows (N,) ends.
+
+    `total` (m,) are the weights in each node, `sums` (m, C) the weighted targets.
+    """
+
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.float32]
+    child: NDArray[np.int32]
+    total: Vector
+    sums: Matrix
+    at: NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
 class _Growth:
     """How trees are grown on rows Z (N, F) with class shares (N, K); `of_row` (N,) numbers the groups from 0 on."""
 
@@ -254,100 +273,203 @@ class _Growth:
     leaf: int
     rng: Generator
 
-    def forest(self, number: int) -> tuple[list[tuple[Any, Matrix]], Matrix]:
-        """Return scikit-learn's trees with the shares in each node, and the rows' out-of-bag logits (N, C)."""
-        Z, shares, weight, rng, n_groups = self.Z, self.shares, self.weight, self.rng, self._n_groups
-        total, count, grown = np.zeros_like(shares), np.zeros(len(Z)), []
+    def forest(self, number: int) -> tuple[list[tuple[_Tree, Matrix]], Matrix]:
+        """Return trees with the class shares in each node, and the rows' out-of-bag logits (N, C)."""
+        shares, weight, rng, n_groups = self.shares, self.weight, self.rng, self._n_groups
+        total, count, grown = np.zeros_like(shares), np.zeros(len(shares)), []
         for seed in rng.integers(2**31 - 1, size=number).tolist():
             drawn = np.bincount(rng.integers(n_groups, size=n_groups), minlength=n_groups)[self.of_row]
-            seen = drawn > 0
-            own = drawn[seen] if weight is None else drawn[seen] * weight[seen]
-            tree = self._tree(seed, seen, shares[seen], own.astype(np.float64))
-            value = tree.value.reshape(-1, shares.shape[1])
-            if not seen.all():
-                total[~seen] += value[tree.apply(Z[~seen])]
-                count[~seen] += 1
+            tree = self._tree(seed, shares, drawn * (np.ones(1) if weight is None else weight))
+            value, unseen = tree.sums / tree.total[:, None], drawn == 0
+            total[unseen] += value[tree.at[unseen]]
+            count[unseen] += 1
             grown.append((tree, value))
         # A row that each tree has seen, as of a catalogue with one group, has the shares of all rows.
         mean = np.average(shares, axis=0, weights=weight)
         bag = np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], mean)
         return grown, _logits(bag, number)
 
-    def boosted(self, number: int) -> tuple[list[tuple[Any, Matrix]], Matrix]:
+    def boosted(self, number: int) -> tuple[list[tuple[_Tree, Matrix]], Matrix]:
         """Return boosted trees with the logits of each node, and the rows' out-of-fold logits (N, C)."""
-        Z, shares, weight, rng = self.Z, self.shares, self.weight, self.rng
-        w = np.ones(len(Z)) if weight is None else weight / weight.mean()
-        start = np.log(np.average(shares, axis=0, weights=w) + 1 / len(Z))
+        shares, weight, rng = self.shares, self.weight, self.rng
+        w = np.ones(len(shares)) if weight is None else weight / weight.mean()
+        start = np.log(np.average(shares, axis=0, weights=w) + 1 / len(shares))
         t, start = (shares[:, 1:], start[1:] - start[:1]) if shares.shape[1] == 2 else (shares, start)
         fold, rounds = (rng.permutation(self._n_groups) % _FOLDS)[self.of_row], -(-number // _FOLDS)
         unseen, grown = np.zeros(t.shape), []
         for k in range(min(_FOLDS, self._n_groups)):
-            seen = fold != k
+            own = w * (fold != k)
             a = np.zeros(t.shape)
             for seed in rng.integers(2**31 - 1, size=rounds).tolist():
                 p = (
-                    scipy.special.expit(a[seen] + start)
+                    scipy.special.expit(a + start)
                     if len(start) == 1
-                    else scipy.special.softmax(a[seen] + start, axis=1)
+                    else scipy.special.softmax(a + start, axis=1)
                 )
-                gradient, curvature = t[seen] - p, w[seen, None] * p * (1 - p)
-                tree = self._tree(seed, seen, gradient, None if weight is None else weight[seen], _LEAVES)
-                at, n = tree.apply(Z), tree.node_count
-                g, h = (
-                    np.stack([np.bincount(at[seen], column, n) for column in x.T], axis=1)
-                    for x in (w[seen, None] * gradient, curvature)
-                )
-                value = _RATE * g / (h + _RIDGE)
-                a += value[at]
+                tree = self._tree(seed, t - p, own, _LEAVES)
+                curvature = (own[:, None] * p * (1 - p)).T
+                h = np.stack([np.bincount(tree.at, column, len(tree.total)) for column in curvature], axis=1)
+                value = _RATE * tree.sums / (h + _RIDGE)
+                a += value[tree.at]
                 grown.append((tree, value * rounds))
-            unseen[~seen] = a[~seen]
+            unseen[fold == k] = a[fold == k]
         return grown, unseen
 
     @property
     def _n_groups(self) -> int:
         return int(self.of_row.max(initial=0)) + 1
 
-    def _tree(
-        self,
-        seed: int,
-        seen: NDArray[np.bool_],
-        target: Matrix,
-        weight: Vector | None,
-        leaves: int | None = None,
-    ) -> Any:
-        """Return a tree of scikit-learn's, grown on the targets of the rows `seen` (N,)."""
-        from sklearn import tree  # noqa: PLC0415  its import takes longer than most fits
+    @cached_property
+    def _columns(self) -> NDArray[np.float32]:
+        return np.ascontiguousarray(self.Z.T)
 
-        name, most = _GROWN[self.split]
-        one = getattr(tree, name)(
-            min_samples_leaf=self.leaf, max_features=most, max_leaf_nodes=leaves, random_state=seed
-        )
-        return one.fit(self.Z[seen], target, sample_weight=weight).tree_
+    def _tree(self, seed: int, target: Matrix, weight: Vector, leaves: int = 0) -> _Tree:
+        """Return a tree that is grown on the targets (N, C) of the rows whose weight (N,) is above 0.
+
+        With `leaves` it has so many at most, and the node that gains most is split next.
+        """
+        most = int(np.sqrt(self.Z.shape[1])) if self.split == "best" else 0
+        options = np.array([seed, most, self.leaf, leaves], np.int32)
+        C = target.shape[1]
+        wide = np.zeros((len(target), -(-(1 + C) // 4) * 4))
+        wide[:, 0], wide[:, 1 : 1 + C] = 1, target
+        m = 2 * (leaves or int(np.count_nonzero(weight))) - 1
+        feature, threshold, child = np.empty(m, np.int32), np.empty(m, np.float32), np.empty(m, np.int32)
+        sums, at = np.empty((m, wide.shape[1])), np.empty(len(target), np.int32)
+        grow = _grow if compiled.loops is None else compiled.loops.grow_tree
+        n = grow(self._columns, wide, weight, options, feature, threshold, child, sums, at)
+        return _Tree(feature[:n], threshold[:n], child[:n], sums[:n, 0], sums[:n, 1 : 1 + C], at)
+
+
+def _grow(
+    X: NDArray[np.float32],
+    target: Matrix,
+    weight: Vector,
+    options: NDArray[np.int32],
+    feature: NDArray[np.int32],
+    threshold: NDArray[np.float32],
+    child: NDArray[np.int32],
+    sums: Matrix,
+    at: NDArray[np.int32],
+) -> int:
+    """Grow a tree as `grow_tree` of the compiled loops does; return the number of nodes."""
+    seed, most, least, leaves = options.tolist()
+    growing = _Growing(
+        X, target, weight, most, least, seed, feature, threshold, child, sums, np.arange(len(X))
+    )
+    growing.add(np.flatnonzero(weight > 0))
+    n_leaves, gain = 1, growing.gain
+    while not leaves or n_leaves < leaves:
+        node = _first_highest(np.array(gain)) if leaves else int(np.argmax(np.array(gain) >= 0))
+        if gain[node] < 0:
+            break
+        growing.split(node)
+        n_leaves += 1
+    n = len(gain)
+    leaf = child[:n] == np.arange(n)  # even if it could be split
+    feature[:n][leaf], threshold[:n][leaf] = 0, np.inf
+    at[:] = 0
+    while (inner := child[at] != at).any():
+        node = at[inner]
+        at[inner] = child[node] + (X[feature[node], np.flatnonzero(inner)] > threshold[node])
+    return n
+
+
+@dataclass(eq=False)
+class _Growing:
+    """The twin of `Tree` of `loops/trees.h`, which says what its numbers are."""
+
+    X: NDArray[np.float32]
+    target: Matrix
+    weight: Vector
+    most: int
+    least: int
+    state: int
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.float32]
+    child: NDArray[np.int32]
+    sums: Matrix
+    order: NDArray[np.intp]
+    rows: list[NDArray[np.intp]] = field(default_factory=list)
+    gain: list[float] = field(default_factory=list)
+
+    def drawn(self) -> float:
+        """Return a number of splitmix64, from 0 to below 1."""
+        self.state = (self.state + 0x9E3779B97F4A7C15) & _WORD
+        z = ((self.state ^ (self.state >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _WORD
+        return ((z ^ (z >> 31)) >> 11) * 2.0**-53
+
+    def split(self, node: int) -> None:
+        """Add the two children of a node."""
+        left = self.X[self.feature[node]][self.rows[node]] <= self.threshold[node]
+        self.child[node], self.gain[node] = len(self.rows), -1.0
+        for side in (left, ~left):
+            self.add(self.rows[node][side])
+
+    def add(self, own: NDArray[np.intp]) -> None:
+        """Add a node, sum the targets of its rows, and find its best split."""
+        node, target, X = len(self.rows), self.target[own], self.X
+        self.rows.append(own)
+        self.gain.append(-1.0)
+        self.child[node], self.sums[node] = node, self.weight[own] @ target
+        if len(own) < 2 * self.least or (target == target[0]).all():
+            return
+        best, varying = -1.0, 0
+        for k in range(len(X)):
+            if self.most and k >= self.most and varying:
+                break
+            if self.most:
+                chosen = k + int(self.drawn() * (len(X) - k))
+                self.order[[k, chosen]] = self.order[[chosen, k]]
+            x = X[self.order[k]][own]
+            if x.min() == x.max():
+                continue
+            varying += 1
+            score, threshold = self._tried(node, x)
+            if score > best + _ROUNDING * abs(best):
+                best, self.threshold[node], self.feature[node] = score, threshold, self.order[k]
+        if best >= 0:
+            w, sums = self.sums[node, 0], self.sums[node, 1:]
+            self.gain[node] = max(best - float(sums @ sums) / w, 0.0)
+
+    def _tried(self, node: int, x: NDArray[np.float32]) -> tuple[float, float]:
+        """Return the score and the threshold of a split where a feature has values x; a score of -1 if none may be."""
+        by_value = np.argsort(x, kind="stable")
+        ordered, own = x[by_value], self.rows[node][by_value]
+        if self.most:
+            ends = np.flatnonzero(ordered[1:] > ordered[:-1]) + 1
+            half = ordered[ends - 1] + (ordered[ends] - ordered[ends - 1]) / 2
+            cuts = np.where(half < ordered[ends], half, ordered[ends - 1])
+        else:
+            low, high = float(x.min()), float(x.max())
+            cut = np.float32(low + self.drawn() * (high - low))
+            cuts = np.array([cut if cut < x.max() else x.min()])
+            ends = np.searchsorted(ordered, cuts, side="right")
+        allowed = (ends >= self.least) & (ends <= len(x) - self.least)
+        if not allowed.any():
+            return -1.0, 0.0
+        left = np.cumsum(self.weight[own, None] * self.target[own], axis=0)[ends[allowed] - 1]
+        sides = (left, self.sums[node] - left)
+        score = sum(np.square(side[:, 1:]).sum(axis=1) / side[:, 0] for side in sides)
+        best = _first_highest(np.asarray(score))
+        return float(np.asarray(score)[best]), float(cuts[allowed][best])
+
+
+def _first_highest(score: Vector) -> int:
+    return int(np.argmax(score >= score.max() - _ROUNDING * abs(score.max())))
 
 
 def _stacked(
-    grown: Sequence[tuple[Any, Matrix]],
+    grown: Sequence[tuple[_Tree, Matrix]],
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return feature, threshold, child, value and root of all trees, level by level, siblings side by side."""
-    features, thresholds, children, values, roots, start = [], [], [], [], [], 0
-    for tree, value in grown:
-        order, level = [np.zeros(1, np.intp)], np.zeros(1, np.intp)
-        while (inner := level[tree.children_left[level] >= 0]).size:
-            level = np.stack([tree.children_left[inner], tree.children_right[inner]], axis=1).ravel()
-            order.append(level)
-        old = np.concatenate(order)
-        new = np.empty(len(old), np.intp)
-        new[old] = np.arange(len(old))
-        leaf = tree.children_left[old] < 0
-        child = np.where(leaf, np.arange(len(old)), new[np.maximum(tree.children_left[old], 0)])
-        features.append(np.where(leaf, 0, tree.feature[old]))
-        # Features are in single precision: x > threshold is the same as of the next single number below.
-        near = tree.threshold[old].astype(np.float32)
-        low = np.where(near > tree.threshold[old], np.nextafter(near, np.float32(-np.inf)), near)
-        thresholds.append(np.where(leaf, np.float32(np.inf), low))
-        children.append(child + start)
-        values.append(value[old[leaf]])
-        roots.append(start)
-        start += len(old)
-    joined = np.concatenate
-    return joined(features), joined(thresholds), joined(children), joined(values), np.array(roots)
+    """Return feature, threshold, child, the leaves' value, and root of all trees."""
+    root = np.cumsum([0, *(len(tree.child) for tree, _ in grown)])[:-1]
+    leaves = [value[tree.child == np.arange(len(tree.child))] for tree, value in grown]
+    return (
+        np.concatenate([tree.feature for tree, _ in grown]),
+        np.concatenate([tree.threshold for tree, _ in grown]),
+        np.concatenate([tree.child + start for (tree, _), start in zip(grown, root.tolist(), strict=True)]),
+        np.concatenate(leaves),
+        root,
+    )

@@ -19,7 +19,8 @@ typedef unsigned v8ui __attribute__((vector_size(32)));
 typedef double v4d_unaligned __attribute__((vector_size(32), aligned(8), may_alias));
 typedef float v8f_unaligned __attribute__((vector_size(32), aligned(4), may_alias));
 
-#define MOST_OUTPUTS 16 /* outputs, or classes, of a call: rows of them are held on the stack */
+#define MOST_OUTPUTS 16  /* outputs, or classes, of a call: rows of them are held on the stack */
+#define MOST_TARGETS 256 /* outputs of a tree */
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
@@ -39,6 +40,7 @@ typedef float v8f_unaligned __attribute__((vector_size(32), aligned(4), may_alia
 #endif
 #define FN(name) name##_any
 #include "vectors.h"
+#include "trees.h"
 #undef FN
 #ifdef WITH_AVX2
 #pragma GCC pop_options
@@ -46,6 +48,7 @@ typedef float v8f_unaligned __attribute__((vector_size(32), aligned(4), may_alia
 #pragma GCC target("avx2,fma")
 #define FN(name) name##_avx2
 #include "vectors.h"
+#include "trees.h"
 #undef FN
 #pragma GCC pop_options
 #endif
@@ -419,11 +422,69 @@ static PyObject *forest_sums(PyObject *self, PyObject *args)
     return none(&got);
 }
 
+#define GROW(set)                                                                                                  \
+    do {                                                                                                           \
+        Tree##set g = {got.array[0], got.array[1], got.array[2], N, F, wide, options[1], options[2], options[0],   \
+                       rows, rows + N, rows + 2 * N, x, weighted, first, first + m, gain, got.array[4],            \
+                       got.array[6], got.array[5], got.array[7]};                                                  \
+        for (long f = 0; f < F; f++)                                                                               \
+            g.order[f] = (int)f;                                                                                   \
+        count = grow##set(&g, seen, options[3]);                                                                   \
+    } while (0)
+
+/* Grow a tree on the rows X (F, N) of a weight above 0, with targets as in `trees.h`.  `options` are the seed, the
+ * features that are tried for the best threshold (0: random thresholds of all), the fewest rows of a leaf, and the most
+ * leaves (0: any number).  Return the number of nodes; `sums` are of the weighted targets, `at` is each row's leaf. */
+static PyObject *grow_tree(PyObject *self, PyObject *args)
+{
+    TAKE({"X", "FN", 'f', READ}, {"target", "NC", 'd', READ}, {"weight", "N", 'd', READ}, {"options", "o", 'i', READ},
+         {"feature", "m", 'i', WRITTEN}, {"threshold", "m", 'f', WRITTEN}, {"child", "m", 'i', WRITTEN},
+         {"sums", "mC", 'd', WRITTEN}, {"at", "N", 'i', WRITTEN});
+    long N = got.size['N'], F = got.size['F'], m = got.size['m'], wide = got.size['C'], seen = 0, count = 0;
+    const float *X = got.array[0];
+    const double *weight = got.array[2];
+    const int *options = got.array[3];
+    for (long i = 0; i < N; i++)
+        seen += weight[i] > 0;
+    if (wide % 4 || wide > MOST_TARGETS || got.size['o'] != 4 || F < 1 || seen < 1 || options[2] < 1 ||
+        m < 2 * (options[3] ? options[3] : seen) - 1)
+        return refused(&got, "targets in a multiple of four up to 256, four options, places for all nodes");
+    int *rows = malloc(sizeof(int) * (2 * N + F));
+    float *x = malloc(sizeof(float) * N);
+    long *first = malloc(sizeof(long) * 2 * m);
+    double *gain = malloc(sizeof(double) * m), *weighted = malloc(sizeof(double) * N * wide);
+    if (!rows || !x || !first || !gain || !weighted) {
+        free(rows), free(x), free(first), free(gain), free(weighted);
+        return finished(&got, PyErr_NoMemory());
+    }
+    Py_BEGIN_ALLOW_THREADS
+    for (long i = 0, n = 0; i < N; i++)
+        if (weight[i] > 0)
+            rows[n++] = (int)i;
+#ifdef WITH_AVX2
+    if (has_avx2)
+        GROW(_avx2);
+    else
+#endif
+        GROW(_any);
+    const int *feature = got.array[4], *child = got.array[6];
+    const float *threshold = got.array[5];
+    int *at = got.array[8];
+    memset(at, 0, sizeof(int) * N);
+    for (long i = 0; i < N; i++)
+        while (child[at[i]] != at[i])
+            at[i] = child[at[i]] + (X[feature[at[i]] * N + i] > threshold[at[i]]);
+    Py_END_ALLOW_THREADS
+    free(rows), free(x), free(first), free(gain), free(weighted);
+    return finished(&got, PyLong_FromLong(count));
+}
+
 static PyMethodDef methods[] = {
     {"add_squares", add_squares, METH_VARARGS, NULL},
     {"arcsinhs", arcsinhs, METH_VARARGS, NULL},
     {"exponentials", exponentials, METH_VARARGS, NULL},
     {"forest_sums", forest_sums, METH_VARARGS, NULL},
+    {"grow_tree", grow_tree, METH_VARARGS, NULL},
     {"logistic_integral", logistic_integral, METH_VARARGS, NULL},
     {"logistic_rows", logistic_rows, METH_VARARGS, NULL},
     {"logistic_sums", logistic_sums, METH_VARARGS, NULL},

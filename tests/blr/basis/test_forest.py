@@ -1,4 +1,4 @@
-"""A forest's logits are those of scikit-learn's trees; rows are judged by the trees that have not seen their group."""
+"""Where nothing is drawn trees are those of scikit-learn; trees judge the rows of groups that they have not seen."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeRegressor
 
 from blr import compiled
-from blr.basis._forest import Forest, _stacked
 from blr.basis.kinds import basis_from_dict, fit_basis
 
 
@@ -25,17 +25,53 @@ def forest(X: Any, y: Any, **options: Any) -> Any:
 
 @pytest.mark.parametrize("loops", [True, False])
 @pytest.mark.parametrize("K", [2, 3])
-def test_leaves_are_those_of_scikit_learn(K: int, monkeypatch: pytest.MonkeyPatch, *, loops: bool) -> None:
+def test_a_tree_that_nothing_is_drawn_for_is_scikit_learns(
+    K: int, monkeypatch: pytest.MonkeyPatch, *, loops: bool
+) -> None:
+    """One group is in each bag, and of one feature the best threshold is the same in all trees."""
     if not loops:
         monkeypatch.setattr(compiled, "loops", None)
     X, y = rows(K=K)
-    trees = [DecisionTreeRegressor(max_depth=d, random_state=d).fit(X, np.eye(K)[y]) for d in (1, 3, None)]
-    basis = forest(X, y)
-    arrays = _stacked([(tree.tree_, tree.tree_.value[:, :, 0]) for tree in trees])
-    same = Forest(basis.standardisation, *arrays, basis.centre, basis.spread)
-    Z, _ = rows(1003, K, seed=5)
-    expected = np.mean([tree.predict(Z.astype(np.float32)) for tree in trees], axis=0)
-    np.testing.assert_allclose(same.leaf_means(Z), expected, atol=1e-7)
+    weight = np.random.default_rng(2).uniform(0.5, 2, size=len(y))
+    own = {"split": "best", "leaf": 5, "trees": 2, "group": np.zeros(len(y)), "weight": weight}
+    basis = forest(X[:, :1], y, **own)
+    Z, new = (basis.standardisation(x[:, :1]) for x in (X, rows(1003, K, seed=5)[0]))
+    tree = DecisionTreeRegressor(min_samples_leaf=5, random_state=0)
+    expected = tree.fit(Z.astype(np.float32), np.eye(K)[y], sample_weight=weight).predict(new)
+    np.testing.assert_allclose(basis.leaf_means(new), expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("options", [{}, {"split": "best"}, {"boosted": True}])
+@pytest.mark.parametrize("K", [2, 5])
+def test_compiled_growth_equals_its_twin(
+    K: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = rows(K=K)
+    X[:, 2] = np.round(100 * X[:, 2])
+    weight = np.random.default_rng(2).uniform(0.5, 2, size=len(y))
+    own = forest(X, y, weight=weight, **options)
+    monkeypatch.setattr(compiled, "loops", None)
+    twin = forest(X, y, weight=weight, **options)
+    for name in ("feature", "threshold", "child", "root"):
+        np.testing.assert_array_equal(getattr(own, name), getattr(twin, name))
+    np.testing.assert_allclose(own.value, twin.value, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(own.training_design(X), twin.training_design(X), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("split", ["random", "best"])
+def test_forests_predict_as_well_as_scikit_learns(split: str) -> None:
+    X, y = rows(2000, 3, seed=8)
+    X, y, new, truth = X[:1000], y[:1000], X[1000:], y[1000:]
+    grown = ExtraTreesClassifier if split == "random" else RandomForestClassifier
+    options = {"max_features": None} if split == "random" else {}
+    theirs = grown(64, min_samples_leaf=2, bootstrap=True, random_state=0, **options).fit(X, y)
+    basis = forest(X, y, split=split, trees=64)
+    own = basis.leaf_means(basis.standardisation(new))
+    loss, their_loss = (
+        -np.log(np.maximum(p[np.arange(len(truth)), truth], 1e-3)).mean()
+        for p in (own, theirs.predict_proba(new))
+    )
+    assert abs(loss - their_loss) < 0.03
 
 
 def test_compiled_loops_equal_their_twin(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,6 +168,12 @@ def test_what_cannot_be_grown_is_refused(change: dict[str, Any], words: str) -> 
 
 def test_arrays_that_do_not_fit_together_are_refused() -> None:
     stored = forest(*rows()).to_dict()
-    for name, wrong in (("child", stored["child"][::-1]), ("value", stored["value"][1:]), ("root", [10**6])):
+    finite = np.zeros_like(stored["threshold"])
+    for name, wrong in (
+        ("child", stored["child"][::-1]),
+        ("threshold", finite),
+        ("value", stored["value"][1:]),
+        ("root", [10**6]),
+    ):
         with pytest.raises(ValueError, match="do not fit together"):
             basis_from_dict({**stored, name: wrong})

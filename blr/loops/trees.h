@@ -1,0 +1,253 @@
+/* How a tree is grown, compiled for each instruction set like the loops in `vectors.h`.
+ *
+ * A node is split where the weighted sum of squares of its targets falls most.  The threshold of each feature is drawn
+ * at random between its ends, or is the best one of a few features.
+ * Shapes: N rows, F features, m nodes.  A row's targets have a 1 before them, and are filled with zeros up to `wide`
+ * numbers, a multiple of four: so the sums over weighted targets begin with that of the weights.
+ */
+
+typedef struct {
+    const float *X;       /* (F, N) */
+    const double *target; /* (N, wide) */
+    const double *weight; /* (N,), above 0 where the row is seen */
+    long N, F, wide;
+    long most, leaf; /* features that are tried, 0 for random thresholds of all; fewest rows of a leaf */
+    unsigned long long state;
+    int *rows, *other, *order; /* (N,) rows by node; scratch; (F,) features */
+    float *x;                  /* (N,) scratch */
+    double *weighted;          /* (N, wide) weighted targets of a node's rows */
+    long *first, *past;        /* (m,) */
+    double *gain;              /* (m,) of the best split, below 0 where there is none or it is done */
+    int *feature, *child;      /* (m,) */
+    float *threshold;          /* (m,) */
+    double *sums;              /* (m, wide) of the weighted targets */
+} FN(Tree);
+
+/* A number of splitmix64, from 0 to below 1. */
+static double FN(drawn)(FN(Tree) *g)
+{
+    unsigned long long z = g->state += 0x9E3779B97F4A7C15ULL;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+
+/* The squares of the sums of both sides over their weights. */
+static inline double FN(score)(const double *left, const double *all, long wide)
+{
+    v4d l = FN(splat)(0.0), r = l;
+    for (long c = 0; c < wide; c += 4) {
+        v4d own = FN(load)(left + c), other = FN(load)(all + c) - own;
+        l += own * own;
+        r += other * other;
+    }
+    double w = left[0], rest = all[0] - left[0];
+    return (FN(total)(l) - w * w) / w + (FN(total)(r) - rest * rest) / rest;
+}
+
+/* Sums (wide,) of the weighted targets of rows with values x up to a threshold: x becomes all bits or none. */
+static ALWAYS_INLINE void FN(sum_left)(const int *left, const double *weighted, long n, long wide, double *sums)
+{
+    for (long c = 0; c < wide; c += 4) {
+        v4d a = FN(splat)(0.0), b = a;
+        long i = 0;
+        for (; i + 2 <= n; i += 2) {
+            long long one = left[i], two = left[i + 1];
+            a += (v4d)((v4l){one, one, one, one} & (v4l)FN(load)(weighted + wide * i + c));
+            b += (v4d)((v4l){two, two, two, two} & (v4l)FN(load)(weighted + wide * (i + 1) + c));
+        }
+        if (i < n) {
+            long long one = left[i];
+            a += (v4d)((v4l){one, one, one, one} & (v4l)FN(load)(weighted + wide * i + c));
+        }
+        FN(store)(sums + c, a + b);
+    }
+}
+
+/* Sort values x (n,) and their rows. */
+static void FN(sort)(float *x, int *rows, long n)
+{
+    while (n > 16) {
+        float a = x[0], b = x[n / 2], c = x[n - 1];
+        float pivot = a < b ? (b < c ? b : a < c ? c : a) : (a < c ? a : b < c ? c : b);
+        long i = 0, j = n - 1;
+        for (;; i++, j--) {
+            while (x[i] < pivot)
+                i++;
+            while (x[j] > pivot)
+                j--;
+            if (i >= j)
+                break;
+            float y = x[i];
+            int row = rows[i];
+            x[i] = x[j], rows[i] = rows[j], x[j] = y, rows[j] = row;
+        }
+        FN(sort)(x + j + 1, rows + j + 1, n - j - 1);
+        n = j + 1;
+    }
+    for (long i = 1; i < n; i++) {
+        float y = x[i];
+        int row = rows[i];
+        long j = i;
+        for (; j > 0 && x[j - 1] > y; j--)
+            x[j] = x[j - 1], rows[j] = rows[j - 1];
+        x[j] = y, rows[j] = row;
+    }
+}
+
+/* Whether a score is above another by more than rounding: of equal ones the first counts. */
+static inline int FN(above)(double score, double other) { return score > other + 1e-9 * fabs(other); }
+
+/* Keep a split of a node if its score is above that of the best one so far. */
+static inline void FN(keep)(FN(Tree) *g, long node, double score, double *best, long f, float threshold)
+{
+    if (FN(above)(score, *best)) {
+        *best = score;
+        g->feature[node] = (int)f;
+        g->threshold[node] = threshold;
+    }
+}
+
+static int FN(try_random)(FN(Tree) *g, long node, long f, double *best)
+{
+    const float *X = g->X + f * g->N;
+    const int *rows = g->rows + g->first[node];
+    long n = g->past[node] - g->first[node], wide = g->wide, left = 0;
+    float *x = g->x, low = X[rows[0]], high = low;
+    for (long i = 0; i < n; i++) {
+        float y = X[rows[i]];
+        x[i] = y;
+        low = y < low ? y : low;
+        high = y > high ? y : high;
+    }
+    if (!(low < high))
+        return 0;
+    float threshold = (float)(low + FN(drawn)(g) * ((double)high - low));
+    threshold = threshold < high ? threshold : low;
+    int *side = g->other;
+    for (long i = 0; i < n; i++)
+        side[i] = -(x[i] <= threshold);
+    for (long i = 0; i < n; i++)
+        left -= side[i];
+    if (left < g->leaf || n - left < g->leaf)
+        return 1;
+    double sums[MOST_TARGETS];
+    if (wide == 4)
+        FN(sum_left)(side, g->weighted, n, 4, sums);
+    else if (wide == 8)
+        FN(sum_left)(side, g->weighted, n, 8, sums);
+    else
+        FN(sum_left)(side, g->weighted, n, wide, sums);
+    FN(keep)(g, node, FN(score)(sums, g->sums + wide * node, wide), best, f, threshold);
+    return 1;
+}
+
+static int FN(try_best)(FN(Tree) *g, long node, long f, double *best)
+{
+    const float *X = g->X + f * g->N;
+    int *rows = g->other;
+    long n = g->past[node] - g->first[node], wide = g->wide;
+    float *x = g->x;
+    memcpy(rows, g->rows + g->first[node], sizeof(int) * n);
+    for (long i = 0; i < n; i++)
+        x[i] = X[rows[i]];
+    FN(sort)(x, rows, n);
+    if (!(x[0] < x[n - 1]))
+        return 0;
+    double sums[MOST_TARGETS] = {0};
+    for (long i = 0; i + g->leaf < n; i++) {
+        const double *target = g->target + wide * rows[i];
+        for (long c = 0; c < wide; c += 4)
+            FN(store)(sums + c, FN(load)(sums + c) + g->weight[rows[i]] * FN(load)(target + c));
+        if (i + 1 < g->leaf || !(x[i] < x[i + 1]))
+            continue;
+        float threshold = x[i] + (x[i + 1] - x[i]) / 2;
+        FN(keep)(g, node, FN(score)(sums, g->sums + wide * node, wide), best, f,
+                 threshold < x[i + 1] ? threshold : x[i]);
+    }
+    return 1;
+}
+
+/* Sum a new node's targets, and find its best split. */
+static void FN(seek)(FN(Tree) *g, long node)
+{
+    const int *rows = g->rows + g->first[node];
+    long n = g->past[node] - g->first[node], wide = g->wide;
+    double *sums = g->sums + wide * node, best = -1.0;
+    int equal = 1;
+    memset(sums, 0, sizeof(double) * wide);
+    for (long i = 0; i < n; i++) {
+        const double *target = g->target + wide * rows[i], *before = g->target + wide * rows[i ? i - 1 : 0];
+        v4l other = {0};
+        for (long c = 0; c < wide; c += 4) {
+            v4d own = FN(load)(target + c), weighted = g->weight[rows[i]] * own;
+            other |= own != FN(load)(before + c);
+            FN(store)(g->weighted + wide * i + c, weighted);
+            FN(store)(sums + c, FN(load)(sums + c) + weighted);
+        }
+        equal = equal && !(other[0] | other[1] | other[2] | other[3]);
+    }
+    g->gain[node] = -1.0;
+    g->child[node] = (int)node;
+    if (equal || n < 2 * g->leaf)
+        return;
+    if (!g->most)
+        for (long f = 0; f < g->F; f++)
+            FN(try_random)(g, node, f, &best);
+    else
+        /* Features that do not vary here are drawn too, until one varies. */
+        for (long tried = 0, varying = 0; tried < g->F && (tried < g->most || !varying); tried++) {
+            long next = tried + (long)(FN(drawn)(g) * (double)(g->F - tried));
+            int f = g->order[next];
+            g->order[next] = g->order[tried];
+            g->order[tried] = f;
+            varying |= FN(try_best)(g, node, f, &best);
+        }
+    double own = 0;
+    for (long c = 1; c < wide; c++)
+        own += sums[c] * sums[c];
+    if (best >= 0)
+        g->gain[node] = fmax(best - own / sums[0], 0.0);
+}
+
+/* Grow a tree from the `seen` rows; return the number of nodes.  With `leaves` the node that gains most is split next,
+ * until there are so many; without, all that can be split are. */
+static long FN(grow)(FN(Tree) *g, long seen, long leaves)
+{
+    long count = 1, next = 0;
+    g->first[0] = 0;
+    g->past[0] = seen;
+    FN(seek)(g, 0);
+    for (long n_leaves = 1; !leaves || n_leaves < leaves; n_leaves++) {
+        if (leaves)
+            for (long i = next = 0; i < count; i++)
+                next = FN(above)(g->gain[i], g->gain[next]) ? i : next;
+        else
+            while (next < count && g->gain[next] < 0)
+                next++;
+        if (next == count || g->gain[next] < 0)
+            break;
+        const float *X = g->X + g->feature[next] * g->N, threshold = g->threshold[next];
+        long left = g->first[next], right = 0;
+        for (long i = g->first[next]; i < g->past[next]; i++) {
+            int row = g->rows[i];
+            if (X[row] <= threshold)
+                g->rows[left++] = row;
+            else
+                g->other[right++] = row;
+        }
+        memcpy(g->rows + left, g->other, sizeof(int) * right);
+        g->child[next] = (int)count;
+        g->gain[next] = -1.0;
+        g->first[count] = g->first[next];
+        g->past[count] = g->first[count + 1] = left;
+        g->past[count + 1] = g->past[next];
+        FN(seek)(g, count);
+        FN(seek)(g, count + 1);
+        count += 2;
+    }
+    for (long i = 0; i < count; i++)
+        if (g->child[i] == i) /* a leaf, even if it could be split */
+            g->feature[i] = 0, g->threshold[i] = INFINITY;
+    return count;
+}
