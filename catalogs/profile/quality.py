@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
+from numpy.typing import NDArray
 
 from catalogs.arrays.texts import name_words
 from catalogs.arrays.values import batch_values, is_real, is_text
@@ -54,6 +55,20 @@ def about_a_magnitude(column: Column) -> bool:
     if ucd.startswith("phot.mag.sb") or "/" in unit or about_a_colour(column):
         return False
     return ucd.startswith("phot.mag") or unit == "mag" or _called(column_names().magnitude, column)
+
+
+def is_magnitude(column: Column, values: NDArray[np.float64]) -> bool:
+    """Say whether a column holds magnitudes, by its UCD, unit, name and values (n,); not surface brightness."""
+    known = values[np.isfinite(values)]
+    if not (is_real(column.datatype) or is_text(column.datatype)) or not known.size:
+        return False
+    middle = float(np.median(known))
+    if about_a_magnitude(column):
+        return -35 < middle < 40
+    # A bare letter is a band where its values are magnitudes: 'z' may be a redshift.
+    known_bands = column_names().bands
+    letter = "_".join(w for w in name_words(column.name) if w not in known_bands.systems)
+    return not (column.unit or "").strip() and bool(known_bands.bare.fullmatch(letter)) and 5 < middle < 35
 
 
 def about_a_colour(column: Column) -> bool:

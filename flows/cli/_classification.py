@@ -66,7 +66,7 @@ def run_classify(request: ClassifyRequest, options: RunOptions) -> None:
             result = classify(**vars(request))
     seconds = time.monotonic() - began
     show(result, _show_classified, json=options.json)
-    _end(result, seconds, json=options.json)
+    _end(result, seconds, request.store, json=options.json)
 
 
 def run_reprocess(request: ReprocessRequest, options: RunOptions) -> None:
@@ -84,7 +84,7 @@ def run_reprocess(request: ReprocessRequest, options: RunOptions) -> None:
             result = reprocess(**vars(request))
     seconds = time.monotonic() - began
     show(result, _show_reprocessed, json=options.json)
-    _end(result, seconds, json=options.json)
+    _end(result, seconds, request.store, json=options.json)
 
 
 def _show_classified(result: ClassificationResult) -> None:
@@ -151,7 +151,7 @@ def _state(result: ReleaseResult) -> str:
     return f"is at release {result.release}"
 
 
-def _end(result: ClassificationResult, seconds: float, *, json: bool) -> None:
+def _end(result: ClassificationResult, seconds: float, store: Path, *, json: bool) -> None:
     """Say how fast files were annotated and what needs a look; leave with the status of what was quarantined."""
     if result.status == "done" and result.summary is not None and not json:
         rows = sum(file.n_rows for file in result.files.values() if file.to_do)
@@ -161,7 +161,8 @@ def _end(result: ClassificationResult, seconds: float, *, json: bool) -> None:
         counted = " and ".join(f"{n:,} {words}" for words, n in counts.items() if n)
         say(f"To be looked at: {counted or 'none'}, of {result.summary.n_rows:,} objects")
         if counted:
-            say_next("blr", "review", result.out, "--budget", 100)
+            named = () if store == Path("models") else ("--store", store)
+            say_next("blr", "review", result.out, *named, "--budget", 100)
     if result.status != "trial" and result.quarantined:
         raise typer.Exit(PARTLY)
 

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catalogs.arrays.texts import name_words
-from catalogs.arrays.values import is_real, is_text
+from catalogs.arrays.values import is_real
 from catalogs.catalog.catalog import Column, Element
 from catalogs.column_names import column_names
 from catalogs.profile.columns import Profile
 from catalogs.profile.leaks import spans_decades
-from catalogs.profile.quality import about_a_flux, about_a_magnitude, about_an_error, about_dust
+from catalogs.profile.quality import about_a_flux, about_an_error, about_dust, is_magnitude
 from catalogs.sky.photometry import (
     ZERO_POINT,
     asinh_magnitude,
@@ -49,20 +49,6 @@ class Colour:
     first: str
     second: str
     remark: str = "colour"
-
-
-def is_magnitude(column: Column, values: NDArray[np.float64]) -> bool:
-    """Say whether a column holds magnitudes, by its UCD, unit, name and values (n,); not surface brightness."""
-    known = values[np.isfinite(values)]
-    if not (is_real(column.datatype) or is_text(column.datatype)) or not known.size:
-        return False
-    middle = float(np.median(known))
-    if about_a_magnitude(column):
-        return -35 < middle < 40
-    # A bare letter is a band where its values are magnitudes: 'z' may be a redshift.
-    known_bands = column_names().bands
-    letter = "_".join(w for w in name_words(column.name) if w not in known_bands.systems)
-    return not (column.unit or "").strip() and bool(known_bands.bare.fullmatch(letter)) and 5 < middle < 35
 
 
 def magnitudes_among(columns: Sequence[Column], rows: Mapping[str, NDArray[np.float64]]) -> list[str]:

@@ -236,7 +236,7 @@ class Suspect:
         without = (
             "no feature is left without it" if self.without is None else f"{self.without:.3f} without it"
         )
-        return f"{self.why}; a quick linear fit loses {self.with_it:.3f} nats a row with it, {without}"
+        return f"{self.why}; log loss of a quick linear fit: {self.with_it:.3f} with it, {without}"
 
 
 def losses_without(

@@ -22,10 +22,11 @@ from catalogs.profile.quality import (
     about_dust,
     about_the_distance,
     goes_round,
+    is_magnitude,
     parts_of_positions,
 )
 from catalogs.sky.positions import is_position
-from flows.draft._bands import band_and_kind, is_magnitude
+from flows.draft._bands import band_and_kind
 
 # The meaning of a column by its name, where its values agree: an error, a flag, a score, the observation.
 #

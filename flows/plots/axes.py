@@ -37,6 +37,20 @@ def text_width(text: str) -> float:
     return 12 * sum(0.75 if c.isupper() or c in "%@_" else 0.6 for c in shortened(text))
 
 
+def _longest(texts: Sequence[str]) -> float:
+    """Return the width of the longest line of some texts."""
+    return max((text_width(line) for text in texts for line in text.split("\n")), default=0.0)
+
+
+def _broken(text: str) -> str:
+    """Return a text in two lines, at the blank that makes them shortest; as it is where it has none."""
+    places = [i for i, c in enumerate(text) if c == " "]
+    if not places:
+        return text
+    middle = min(places, key=lambda i: max(text_width(text[:i]), text_width(text[i:])))
+    return f"{text[:middle]}\n{text[middle + 1 :]}"
+
+
 def text_mark(
     x: float,
     y: float,
@@ -103,6 +117,8 @@ INCH: Final = 100
 DASHES: Final = {"--": "6 4", ":": "1.5 3"}
 CLOSE: Final = 24
 """Points between ticks below which their texts lean more."""
+LINE: Final = 14
+"""Height of a line, in points."""
 ANCHORS: Final = {"left": "start", "center": "middle", "right": "end"}
 Place = Callable[[ArrayLike, ArrayLike], tuple[Floats, Floats]]
 """From values to points of the picture."""
@@ -249,7 +265,7 @@ class SvgAxes:
                 self._limits[name[0]] = (float(value[0]), float(value[1]))
 
     def set_xticks(self, ticks: ArrayLike, labels: Sequence[str]) -> None:
-        """Write texts along the axis; they lean where they would touch."""
+        """Write texts along the axis; where they would touch they have two lines, or lean."""
         self._ticks["x"] = (np.asarray(ticks, float).tolist(), [*labels])
 
     def set_yticks(self, ticks: ArrayLike, labels: Sequence[str]) -> None:
@@ -278,13 +294,24 @@ class SvgAxes:
         rows = self._rows_above(width)
         above = 10 + 18 * len(rows) + (22 if self._words["title"] else 0)
         x0, x1, y0, y1 = left + 2, left + width - 2, top + above, top + height - 4
-        leaning = False
+        turn = 0
         if self._framed:
             x0 += 8 + max(map(text_width, yticks[1]), default=0) + (20 if self._words["ylabel"] else 0)
-            longest = max(map(text_width, xticks[1]), default=0)
-            leaning = longest > (x1 - x0) / (len(xticks[1]) or 1) - 4
-            y1 -= (14 + 0.7 * longest if leaning else 18) + (18 if self._words["xlabel"] else 0)
-            x1 -= 12 if leaning or not xticks[1] else text_width(xticks[1][-1]) / 2
+            spacing = (x1 - x0) / (len(xticks[1]) or 1)
+            if _longest(xticks[1]) > spacing - 4:
+                broken = [_broken(text) for text in xticks[1]]
+                if _longest(broken) > spacing - 4:
+                    turn = -60 if spacing < CLOSE else -30
+                else:
+                    xticks = (xticks[0], broken)
+            lines = max((text.count("\n") for text in xticks[1]), default=0)
+            y1 -= 14 - _longest(xticks[1]) * np.sin(np.radians(turn)) if turn else 18 + LINE * lines
+            y1 -= 18 if self._words["xlabel"] else 0
+            x1 -= 12 if turn or not xticks[1] else _longest(xticks[1][-1:]) / 2
+            step = max(
+                1, int(np.ceil(9 * (len(yticks[1]) - 1) / max(y1 - y0, 1)))
+            )  # 9 points: they would touch
+            yticks = yticks[0][::step], yticks[1][::step]
 
         def place(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
             u = x0 + (np.asarray(x, float) - xlim[0]) / (xlim[1] - xlim[0]) * (x1 - x0)
@@ -298,7 +325,7 @@ class SvgAxes:
         )
         parts = [f'<clipPath id="{name}"><rect {corner} {size}/></clipPath>']
         if self._framed:
-            parts.append(self._frame(place, (x0, x1, y0, y1), (xticks, yticks), leaning=leaning))
+            parts.append(self._frame(place, (x0, x1, y0, y1), (xticks, yticks), turn=turn))
         parts.append(f'<g clip-path="url(#{name})">{"".join(mark(place) for mark in self._marks)}</g>')
         parts.append(text_mark(x0, top + 14, self._words["title"], size=13))
         for i, row in enumerate(rows):
@@ -316,7 +343,7 @@ class SvgAxes:
         inner: tuple[float, float, float, float],
         ticks: tuple[Ticks, Ticks],
         *,
-        leaning: bool,
+        turn: int,
     ) -> str:
         """Return axes with their ticks, grid and labels."""
         x0, x1, y0, y1 = inner
@@ -326,11 +353,12 @@ class SvgAxes:
         if self._gridded:
             lines = [f"M{a:.1f} {y0:.1f}V{y1:.1f}" for a in u] + [f"M{x0:.1f} {b:.1f}H{x1:.1f}" for b in v]
             parts.insert(0, f'<path d="{"".join(lines)}" stroke="{GRID}" fill="none"/>')
-        close = len(u) > 1 and abs(u[1] - u[0]) < CLOSE
-        anchor, turn = ("end", -60 if close else -30) if leaning else ("middle", 0)
         parts += [
-            text_mark(a, y1 + 12, t, colour=MUTED, anchor=anchor, turn=turn)
-            for a, t in zip(u, xtexts, strict=True)
+            text_mark(
+                a, y1 + 12 + LINE * i, line, colour=MUTED, anchor="end" if turn else "middle", turn=turn
+            )
+            for a, text in zip(u, xtexts, strict=True)
+            for i, line in enumerate(text.split("\n"))
         ]
         parts += [text_mark(x0 - 6, b, t, colour=MUTED, anchor="end") for b, t in zip(v, ytexts, strict=True)]
         left, top, _, height = self.box

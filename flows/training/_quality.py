@@ -12,9 +12,9 @@ import numpy as np
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from catalogs.expressions.expression import parse
-from catalogs.profile.columns import Profile, readable, uneven_presence
+from catalogs.profile.columns import Profile, as_numbers, readable, uneven_presence
 from catalogs.profile.leaks import Leak
-from catalogs.profile.quality import Places, about_a_magnitude, about_the_distance, quality
+from catalogs.profile.quality import Places, about_the_distance, is_magnitude, quality
 from catalogs.sky.positions import unit_of_position
 from catalogs.text.table import commented_out
 from flows.features.leaks import found_leaks, without_sentinels
@@ -79,12 +79,11 @@ def _suspects(seen: Profile, labels: Array, names: Sequence[str]) -> dict[str, s
 
     `blr init` keeps such columns as features and calls them suspects; `labels` (n,) are the classes of the chosen rows.
     """
-    why = {
-        n: p.shown for n, p in uneven_presence({n: without_sentinels(seen, n) for n in names}, labels).items()
-    }
+    values = {n: without_sentinels(seen, n) for n in names}
+    why = {n: p.shown for n, p in uneven_presence(values, labels).items()}
     for name in names:
         column = seen.columns[name].column
-        if about_the_distance(column) and not about_a_magnitude(column):
+        if about_the_distance(column) and not is_magnitude(column, as_numbers(values[name])):
             why[name] = "; ".join([*([why[name]] if name in why else []), "a distance"])
     return {name: why[name] for name in names if name in why}
 

@@ -66,7 +66,8 @@ def test_strong_columns_are_suspects_and_kept(tmp_path: Path, n: int) -> None:
     assert {"EK", "Skewness"} & set(start.suspects)
     assert all(name in text for name, text in zip(start.suspects, start.features.values(), strict=False))
     assert all(
-        "a quick linear fit loses 0." in told and " without it" in told for told in start.suspects.values()
+        "log loss of a quick linear fit: 0." in told and " without it" in told
+        for told in start.suspects.values()
     )
 
 

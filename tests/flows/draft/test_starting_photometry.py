@@ -14,8 +14,8 @@ import pytest
 
 import catalogs
 from catalogs.catalog.catalog import Column
-from catalogs.profile.quality import about_an_error, about_the_distance, about_the_observation
-from flows.draft._bands import band_and_kind, is_magnitude, kinds
+from catalogs.profile.quality import about_an_error, about_the_distance, about_the_observation, is_magnitude
+from flows.draft._bands import band_and_kind, kinds
 from flows.draft.inspection import StartedSpecification, inspect_catalog
 from flows.draft.specification import starting_specification
 from flows.errors import TrainingError

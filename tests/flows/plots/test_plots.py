@@ -95,6 +95,14 @@ def test_names_that_would_touch_lean() -> None:
     assert leaning(["a long name of a class"] * 9)
 
 
+def test_names_that_would_touch_have_two_lines_where_these_fit() -> None:
+    names, shares = ["E", "S0 and 5 more", "I and 10 more", "Sc and 9 more"], [0.2, 0.4, 0.1, 0.3]
+    picture = svg(plot_class_fractions(new_axes(4.2, 1.75), names, shares, shares, None))
+    assert ">S0 and<" in picture
+    assert ">5 more<" in picture
+    assert "rotate(-30" not in picture
+
+
 def test_a_point_lies_where_its_values_are() -> None:
     axes = new_axes()
     axes.plot([0, 10, np.nan, 5], [0, 10, 1, 5], "o")

@@ -22,6 +22,7 @@ def test_suspects_that_init_keeps_are_said_after_the_training(
     columns = {
         "objid": np.arange(n) + 5_000_000,
         "g_r": star + rng.normal(size=n),
+        "z": rng.uniform(14, 19, n),  # a magnitude
         "redshift": np.abs(rng.normal(0.3, 0.1, n)),
         "width": np.where(star & (rng.random(n) < 0.7), np.nan, rng.normal(size=n)),
         "kind": np.where(star, "STAR", "GALAXY"),
