@@ -68,7 +68,7 @@ MOST_INCOMPLETE, FEWEST_INCOMPLETE, INCOMPLETE_WORK = 5000, 1000, 15_000
 
 Each takes tens of predictions.
 """
-NEGLIGIBLE = 0.002
+NEGLIGIBLE = 0.004
 """Typical error of a part times its share, below which it is not compared with its exact posterior."""
 CHECK_WORK, CHECK_ERROR = 1.5e8, 0.003
 """Operations that all checks may take, shared out by the parts' shares: about two seconds; the error to reach."""
@@ -582,7 +582,7 @@ def _final(
         return sample_posterior(laplace, rng=rng, on_step=step)
     start = start or refine(laplace, draft=True, on_step=step)
     enough = max(NEAR_ENOUGH, NEAR_A_ROW * laplace.problem.n_effective)
-    return refine(laplace, start=start, tolerance=enough, on_step=step)
+    return refine(laplace, start=start, tolerance=enough, on_step=step).widened()
 
 
 def _typical_difference(q: Posterior, Phi: Matrix) -> tuple[Matrix, Vector]:
