@@ -618,7 +618,7 @@ class RefinedPosterior(_ImprovedPosterior):
         return float(np.sqrt(moved @ self.gaussian.precision @ moved) / len(moved) ** (1 / 3))
 
     def widened(self) -> RefinedPosterior:
-        """Return it with the covariance that the exact posterior typically has, which is the wider the less Gaussian."""
+        """Return it with the covariance that exact posteriors typically have: the wider, the less Gaussian they are."""
         wider = 1 + WIDER * self.departure
         return replace(self, gaussian=Gaussian(self.gaussian.mean, self.gaussian.precision / wider))
 

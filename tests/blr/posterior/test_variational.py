@@ -76,6 +76,23 @@ def test_probabilities_of_the_reference_posteriors(reference: dict[str, Any]) ->
 
 
 @each
+def test_typical_errors_are_those_of_the_reference_posteriors(reference: dict[str, Any]) -> None:
+    """Within a factor of 2.5, where errors are not below 0.001."""
+    r, new = refine(fitted(reference)), np.array(reference["test"])
+    off = np.abs(r.predict_proba(new) - np.array(reference["probability"])).reshape(len(new), -1)
+    true, typical = float(off.max(axis=1).mean()), float(r.typical_error(new).mean())
+    slack = 0.001 + 3 * reference["error"]
+    assert true / 2.5 - slack < typical < 2.5 * true + slack
+
+
+def test_widening_brings_hard_posteriors_nearer_to_the_reference() -> None:
+    hard = [(reference, refine(fitted(reference))) for reference in REFERENCES if reference["name"] in HARD]
+    before = np.mean([errors(r, reference) for reference, r in hard], axis=0)
+    after = np.mean([errors(r.widened(), reference) for reference, r in hard], axis=0)
+    assert (after < 0.95 * before).all(), (before, after)
+
+
+@each
 def test_the_bound_is_one_and_the_evidence_stays_laplaces(reference: dict[str, Any]) -> None:
     q = fitted(reference)
     r = refine(q)
