@@ -1,14 +1,11 @@
 """Files reach their final name whole or not at all."""
 
 import errno
-import fcntl
 import os
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +15,6 @@ from catalogs.errors import CatalogError
 from catalogs.files.array_file import atomic_write_array
 from catalogs.files.atomic import (
     StorageError,
-    atomic_folder,
     atomic_path,
     atomic_write_bytes,
     atomic_write_text,
@@ -107,15 +103,6 @@ def test_a_folder_in_the_place_of_the_file_is_an_error(tmp_path: Path) -> None:
         atomic_write_bytes(tmp_path / "taken", b"")
 
 
-def test_a_folder_that_may_not_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(*_: object) -> int:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(os, "open", denied)  # the tests may run as root, whom no permission stops
-    with pytest.raises(StorageError, match=r"Permission denied in .*check its permissions"):
-        atomic_write_bytes(tmp_path / "file", b"")
-
-
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_says_what_to_do(tmp_path: Path, number: int) -> None:
     with (
@@ -155,37 +142,6 @@ def test_sweep_spares_what_is_being_written(tmp_path: Path) -> None:
     with atomic_path(tmp_path / "file") as temporary:
         assert sweep(tmp_path) == ()
         assert temporary.exists()
-
-
-@pytest.mark.parametrize("make", [atomic_path, atomic_folder])
-@pytest.mark.parametrize("ended", ["sweep ended", "sweep goes on"])
-def test_sweep_of_another_thread_before_the_lock(
-    make: Callable[[Path], AbstractContextManager[Path]],
-    ended: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A temporary that is swept just after it was made, or is locked by a sweep, is made once more."""
-    lock, held = fcntl.flock, list[int]()
-
-    def late_lock(descriptor: int, how: int) -> None:
-        if not held:
-            made = next(tmp_path.glob(".blr-*.tmp"))
-            held.append(os.open(made, os.O_RDONLY))
-            lock(held[0], how)
-            made.rmdir() if made.is_dir() else made.unlink()
-            if ended == "sweep ended":
-                os.close(held[0])
-        lock(descriptor, how)
-
-    monkeypatch.setattr(fcntl, "flock", late_lock)
-    with make(tmp_path / "final") as temporary:
-        (temporary / "final" if temporary.is_dir() else temporary).write_bytes(b"whole")
-        assert sweep(tmp_path) == ()
-    assert len(held) == 1
-    assert names(tmp_path) == ["final"]
-    if ended == "sweep goes on":
-        os.close(held[0])
 
 
 def test_a_killed_writer_leaves_no_final_file_and_is_swept(tmp_path: Path) -> None:

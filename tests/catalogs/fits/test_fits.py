@@ -211,13 +211,6 @@ def test_rows_in_batches_of_any_size(tmp_path: Path) -> None:
         read(path, rows=0)
 
 
-def test_wide_rows_are_read_in_small_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    x = np.arange(30 * 50).reshape(30, 50)
-    path = write(tmp_path / "t.fits", column("x", "50K", x))
-    monkeypatch.setattr(fits, "READ_BYTES", 1000)  # two rows and a half
-    assert read(path, rows=7)["x"].to_pylist() == x.tolist()
-
-
 def test_a_table_without_rows(tmp_path: Path) -> None:
     path = write(tmp_path / "t.fits", column("x", "K", np.zeros(0, int)))
     assert fits.open(path).n_rows == 0

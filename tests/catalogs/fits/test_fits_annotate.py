@@ -221,12 +221,6 @@ def test_the_result_is_the_same_bytes_for_any_batches_and_threads(tmp_path: Path
     assert annotated(path, rows=37, threads=3, overwrite=True).read_bytes() == first
 
 
-def test_many_blocks_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalogs.fits.rewrite.BLOCK_BYTES", 700)
-    monkeypatch.setattr("catalogs.fits.header.PIECE", 1001)
-    test_checksums_are_valid_for_astropy_and_fitsio(tmp_path)
-
-
 def test_clashes_and_existing_files_are_errors_before_any_work(tmp_path: Path) -> None:
     path = make(tmp_path / "in.fits")
     with pytest.raises(NameClashError, match="column 'Name' already"):

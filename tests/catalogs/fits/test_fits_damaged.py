@@ -162,13 +162,6 @@ def test_descriptors_beyond_the_heap(path: Path, count: int, place: int) -> None
     assert len(list(fits.open(path).batches(["x"]))) == 1
 
 
-def test_descriptors_that_add_up_to_too_much(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalogs.fits.columns.MAX_BATCH", 500)
-    with pytest.raises(CatalogError, match=r"200 cells of 'v' take 800 bytes.*read fewer rows"):
-        list(fits.open(path).batches(["v"]))
-    assert len(list(fits.open(path).batches(["v"], 100))) == 2
-
-
 def test_a_heap_that_begins_elsewhere(path: Path) -> None:
     content = path.read_bytes()
     end = content.index(b"END".ljust(80), 2880)

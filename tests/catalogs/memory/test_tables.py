@@ -129,33 +129,6 @@ def test_slim_fits_does_not_speak_of_columns_that_it_has_not(tmp_path: Path) -> 
     assert (back.meta["TELESCOP"], back.meta["seeing"]) == ("VISTA", 0.8)
 
 
-BOMB = "\n".join(f"      x{i}: &x{i} {{a: *x{i - 1}, b: *x{i - 1}}}" for i in range(1, 60))
-ODD = (
-    "",
-    "[",
-    "datatype: 3",
-    "- a",
-    "{}",
-    "datatype: []\nmeta: [1]",
-    "datatype:\n- {name: row, datatype: int64}\nmeta: !!omap\n  odd: 1",
-    "datatype: []\nmeta: !!omap\n- __serialized_columns__: &a\n    c: {data: *a, mask: *a}",
-    f"datatype: []\nmeta: !!omap\n- __serialized_columns__:\n      x0: &x0 {{mask: 1}}\n{BOMB}",
-    "datatype: []\nmeta: !!omap\n- __serialized_columns__:\n    row: {data: {name: row}, mask: {name: gone}}",
-    '{"index_columns": 3, "columns": [1], "attributes": "x"}',
-    '{"attributes": ' + "[" * 3_000,
-)
-
-
-def test_damaged_words_of_astropy_and_pandas_are_passed_over(tmp_path: Path) -> None:
-    for i, text in enumerate(ODD):
-        # A reader of YAML takes seconds for as many levels as are beyond what JSON's takes: fewer are beyond its own.
-        pairs = {"table_meta_yaml": text.replace("[" * 3_000, "[" * 1_000), "pandas": text}
-        pq.write_table(pa.table({"row": [1]}).replace_schema_metadata(pairs), tmp_path / f"{i}.parquet")
-        written = annotated(tmp_path / f"{i}.parquet", tmp_path / "out", form="fits")
-        assert all("left out" in what for what in written.warnings)
-        annotated(tmp_path / f"{i}.parquet", tmp_path / "parquet")
-
-
 WRITERS = {
     "fits": lambda table, path: table.write(path, format="fits"),
     "ecsv": lambda table, path: table.write(path, format="ascii.ecsv"),

@@ -16,7 +16,6 @@ import pytest
 
 import catalogs
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
-from catalogs.remote import remote_file as remote
 from catalogs.remote.listing import Listing, remote_listing
 from catalogs.remote.remote_file import RemoteFile
 from catalogs.remote.urls import UnreachableError
@@ -147,13 +146,6 @@ def test_a_server_that_falls_silent_is_given_up(
     web.odd = [("parquet", "silent")]
     with pytest.raises(UnreachableError, match=r"cannot be read: .*[Tt]imeout.*; try again later"):
         file.fetch(tmp_path / "a.parquet")
-
-
-def test_a_server_that_drips_is_given_up(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "PATIENCE", 0.0)
-    monkeypatch.setattr(remote, "SLOWEST", 10**15)
-    with pytest.raises(CatalogError, match="bytes a second, which is too slow"):
-        one(f"{web.url}/{BIG}").fetch(tmp_path / "a.parquet")
 
 
 def test_nobody_answers() -> None:

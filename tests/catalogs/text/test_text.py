@@ -27,7 +27,6 @@ from catalogs.formats import open_catalog
 from catalogs.text import _records as text_records
 from catalogs.text import sniff as text_types
 from catalogs.text import table as text
-from catalogs.text._records import append_values
 from catalogs.writing.annotate import annotate
 from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, values_of
 
@@ -132,16 +131,6 @@ def test_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, block
         assert table["v"].to_pylist() == [int(v) if v else None for v in values]
 
 
-def test_types_hold_over_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A column that is whole for long and then is not, is not."""
-    monkeypatch.setattr(text_records, "BLOCK_BYTES", 100)
-    rows = [f"{i},{i}" for i in range(500)] + ["500,0.5"]
-    catalog = text.open(written(tmp_path / "a.csv", "row,v\n" + "\n".join(rows)))
-    assert (catalog.n_rows, str(catalog.column("v").datatype)) == (501, "double")
-    batches = list(catalog.batches(["v"], 64))
-    assert [b.num_rows for b in batches] == [64] * 7 + [53]
-
-
 def test_missing_is_what_the_specification_says(tmp_path: Path) -> None:
     """'-' and 'null' are text unless they are said to stand for no value; -9999 is a number."""
     path = written(tmp_path / "a.csv", "row,v,s\n0,-,-\n1,-9999,null\n2,null,x\n")
@@ -213,17 +202,6 @@ def test_every_record_gets_its_values(
         patch.setattr(text_records, "BLOCK_BYTES", block)
         (out,) = annotate(text.open(path), path.parent / "out", [ten], tens, read=["row"])
     assert out.read_bytes() == new
-
-
-def test_a_table_that_grew_while_it_was_read(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.csv", "row,s\n0,x\n1,y\n2,z\n")
-    (partition,) = text.open(path).partitions
-    new = [NewColumn("v", pa.int64())]
-    with pytest.raises(DamagedFileError, match="more rows than when it was opened"):
-        append_values(path, tmp_path / "b.csv", partition.dialect, new, iter([b"1", b"2"]), header=list)
-    assert not (tmp_path / "b.csv").exists()
-    with pytest.raises(ValueError, match="compute returned more rows"):
-        append_values(path, tmp_path / "b.csv", partition.dialect, new, iter([b"1"] * 4), header=list)
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2"])
@@ -599,20 +577,6 @@ def test_a_quotation_that_is_never_closed_is_found_at_once(tmp_path: Path) -> No
     path = written(tmp_path / "a.csv", "row,note,x\n" + rows)
     with pytest.raises(DamagedFileError, match=r"begins '1,.five arcmin,2.5' is never closed"):
         text.open(path)
-
-
-@given(st.lists(st.text(alphabet='",a\n', max_size=9), max_size=6))
-def test_a_record_ends_where_no_quotation_is_open(pieces: Any) -> None:
-    """Line by line as, slowly, by all lines since the last record's end."""
-    dialect = text_records.Dialect(",", ("a", "b"), 0)
-    slow, fast, record, inside = [], [], b"", False
-    for line in "".join(pieces).encode().splitlines(keepends=True):
-        record += line
-        slow.append(text_records.is_open(record, dialect, inside=False))
-        record = record if slow[-1] else b""
-        inside = text_records.is_open(line, dialect, inside=inside)
-        fast.append(inside)
-    assert fast == slow
 
 
 @given(

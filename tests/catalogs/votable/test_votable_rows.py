@@ -4,10 +4,7 @@ import binascii
 import io
 import re
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
-from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 import numpy as np
@@ -16,7 +13,7 @@ import pytest
 
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import DamagedFileError
-from catalogs.files.reading import Stamp, stamp
+from catalogs.files.reading import stamp
 from catalogs.votable import _document as votable_document
 from catalogs.votable import _rows as votable_stream
 from catalogs.votable import _tabledata as votable_tabledata
@@ -89,27 +86,6 @@ def test_all_types_are_read_as_astropy_reads_them(
     found = [pa.chunked_array(column) for column in zip(*rows.arrow(range(len(fields))), strict=True)]
     assert [str(column.to_pylist()) for column in found] == slow_values(table)
     assert [c.datatype for c in votable.open(path).columns] == [column.type for column in found]
-
-
-def test_threads_never_take_the_same_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A copy changes the parsed document, and two of them at once would change the same."""
-    path = tmp_path / "t.vot"
-    path.write_bytes(document(list(lists())[:1]))
-    seen = stamp(path)
-    whole = votable.document
-
-    def slow(path: Path, expected: Stamp) -> votable.Document:
-        found = whole(path, expected)
-        with suppress(BrokenBarrierError):
-            together.wait(0.5)  # one at a time, they never meet
-        return found
-
-    slow.cache_clear = whole.cache_clear  # type: ignore[attr-defined]
-    monkeypatch.setattr(votable, "document", slow)
-    together = Barrier(4)
-    with ThreadPoolExecutor(4) as pool:
-        taken = list(pool.map(lambda _: votable.taken(path, seen), range(4)))
-    assert len({id(found) for found in taken}) == 4
 
 
 def annotated(path: Path, out: Path, **options: Any) -> Path:
@@ -198,16 +174,6 @@ def test_rows_that_are_none_are_said_to_be_damaged(
     path.write_bytes(changed(by_astropy(document(fields), "binary2"), replace))
     with pytest.raises(DamagedFileError, match=message):
         list(votable.open(path).batches(["f0"]))
-
-
-def test_an_absurd_length_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalogs.votable._rows.LONGEST_ROW", 1000)
-    monkeypatch.setattr(votable_stream, "BLOCK_BYTES", 100)
-    path = tmp_path / "t.vot"
-    absurd = binascii.b2a_base64(b"\0\0\xff\xff\xffword" * 1000)
-    path.write_bytes(changed(by_astropy(document(WORDS), "binary2"), lambda _: absurd))
-    with pytest.raises(DamagedFileError, match="a row has more than"):
-        votable.open(path)
 
 
 @pytest.mark.parametrize("kind", ["cut", "changed"])

@@ -19,7 +19,6 @@ import catalogs
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError, OutputExistsError
-from catalogs.fits import create as fits_create
 from catalogs.fits import table as fits
 from catalogs.fits.create import Survey, kind_of, settled
 from catalogs.hats import catalog as hats
@@ -339,14 +338,6 @@ def test_too_many_columns_for_fits(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match=r"got 1001 columns .* at most 999 .* FITS allows"):
         marked(table, tmp_path)
     assert list((tmp_path / "out").iterdir()) == []
-
-
-def test_long_descriptors_where_the_heap_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fits_create, "SMALL_HEAP", 3)
-    (out,) = marked(pa.table({"l": pa.array([[1, 2], [], [3]], pa.list_(pa.int64()))}), tmp_path)
-    with astropy_fits.open(out) as hdus:
-        assert hdus[1].columns["l"].format == "1QK(2)"
-    assert rows(fits.open(out))["l"] == [[1, 2], [], [3]]
 
 
 def test_provenance_of_two_annotations_goes_along(tmp_path: Path) -> None:
