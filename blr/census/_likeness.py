@@ -22,8 +22,6 @@ from scipy.special import expit, fdtrc
 from blr.arrays import Matrix, Vector
 from blr.census.rows import LabelledRows, TargetRows
 
-__all__ = ["MeansTest", "Propensity", "means_test", "novelty", "propensity", "standardised"]
-
 FOLDS = 5
 PRECISION = 100.0
 """Prior precision of the weights of standardised features: few rows must not be distinguished by chance."""

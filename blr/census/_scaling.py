@@ -15,8 +15,6 @@ import numpy as np
 
 from blr.arrays import Matrix, Vector
 
-__all__ = ["Scaling", "normalised", "scaled"]
-
 SLOPE_SPREAD = 0.5
 OFFSET_SPREAD = 1.0
 """Standard deviations of the priors: of the slope about 1, of the offsets of logits less the shares' about 0."""

@@ -25,8 +25,6 @@ from scipy.special import gammaincinv
 
 from blr.arrays import Vector
 
-__all__ = ["AuditedShare", "Possible", "Strata", "audited_share", "joined_strata"]
-
 Bools = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 Places = NDArray[np.intp]

@@ -18,15 +18,6 @@ from blr.census.purity import MANY_OBJECTS, Selection, rounded_threshold
 from blr.census.rows import LabelledRows, TargetRows
 from blr.census.shares import ShareDraws
 
-__all__ = [
-    "BinThresholds",
-    "bin_selection",
-    "bin_taken",
-    "bin_threshold",
-    "joined_selection",
-    "learnt_thresholds",
-]
-
 _SEED = 20_100_002
 _EXPECTED_ROWS = 5.0
 """Labelled rows of each class that the model's expectation counts as in each bin."""

@@ -19,8 +19,6 @@ from blr.arrays import Matrix, Vector
 from blr.census.counts import Counted
 from blr.census.rows import LabelledRows, TargetRows
 
-__all__ = ["BinShares", "BinnedRows", "bin_shares"]
-
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
 

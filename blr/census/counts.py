@@ -24,8 +24,6 @@ from blr.census.shares import (
     shares_if_shares,
 )
 
-__all__ = ["ASSUMPTIONS", "FEWEST_ROWS", "Counted", "count_classes", "count_with_labels", "lacking_labels"]
-
 ASSUMPTIONS: dict[Assumption, str] = {
     "same": "the labelled rows are a random sample of the target",
     "shares": "objects of a class look alike in both sets, but the class shares may differ",

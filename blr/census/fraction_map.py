@@ -18,16 +18,6 @@ from scipy.stats import norm
 
 from blr.arrays import Matrix, Vector
 
-__all__ = [
-    "Counted",
-    "FractionDesign",
-    "FractionSums",
-    "Fractions",
-    "counted",
-    "drawn_fractions",
-    "mixed_draws",
-]
-
 Indices = NDArray[np.intp]
 
 REGION_SCALES = (0.3, 0.6, 1.2)

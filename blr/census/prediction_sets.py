@@ -21,8 +21,6 @@ from scipy.special import expit, logit
 
 from blr.arrays import Matrix, Vector
 
-__all__ = ["MOST_CLASSES", "NO_SET", "SetRule", "learn_sets", "set_bits"]
-
 MOST_CLASSES = 31
 """Classes that have a bit in 32-bit integers, of which the last is the sign's."""
 NO_SET = -1

@@ -18,16 +18,6 @@ from blr.arrays import Matrix, Vector
 from blr.census.rows import LabelledRows, TargetRows
 from blr.census.shares import LEVEL, Alternative
 
-__all__ = [
-    "MANY_OBJECTS",
-    "Selection",
-    "learnt_threshold",
-    "n_selected",
-    "rounded_threshold",
-    "selection",
-    "threshold_for",
-]
-
 _PSEUDO = 0.5
 """Jeffreys' prior: half a row selected, half a row not.  All other classes together have half a row selected."""
 _SEED = 20_100_001

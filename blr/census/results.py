@@ -10,22 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = [
-    "Assumption",
-    "BinCensus",
-    "BinCount",
-    "BinnedSelection",
-    "Census",
-    "CensusBins",
-    "ClassCensus",
-    "CountChange",
-    "SelectionCensus",
-    "SelectionQuality",
-    "Source",
-    "StatedAssumption",
-    "count_changes",
-]
-
 StatedAssumption = Literal["same", "shares", "features"]
 """What target and labelled rows have in common: the distribution of all ("same"), of the features in each class
 ("shares": class shares may differ), or the class probabilities at given features ("features": labels are biased)."""

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from blr.arrays import Matrix, Vector
 from blr.census._scaling import Scaling
 
-__all__ = ["LabelledRows", "TargetRows"]
-
 
 @dataclass(frozen=True, eq=False)
 class LabelledRows:

@@ -18,16 +18,6 @@ from blr.census._scaling import Scaling
 from blr.census.results import StatedAssumption
 from blr.census.rows import LabelledRows, TargetRows
 
-__all__ = [
-    "Alternative",
-    "ShareDraws",
-    "draws_on_simplex",
-    "em_shares",
-    "shares_if_features",
-    "shares_if_same",
-    "shares_if_shares",
-]
-
 LEVEL = 0.95
 MODEL_ROWS = 20.0
 """Rows of each class that the calibrated model's expectation of the scores counts as: the mean of a few labelled rows

@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
 
-__all__ = ["EVEN", "Spread", "inclusion_probabilities", "informed_sizes", "local_pivotal", "spread_sample"]
-
 EVEN = 0.1
 """Share of the probability that all rows have alike, so that no weight is larger than ten times the mean."""
 _MOST_PAIRS = 4_000_000

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
 
-__all__ = ["FEWEST", "allocated", "cut_levels", "level_edges", "uncertainty"]
-
 Counts = NDArray[np.int64]
 Places = NDArray[np.intp]
 Bools = NDArray[np.bool_]

@@ -23,8 +23,6 @@ from blr.arrays import Matrix, Vector, as_vector
 from blr.classifier import Classifier
 from blr.member import Member
 
-__all__ = ["Contributions", "contributions", "sampled_probability"]
-
 _MOST_EXACT = 10  # features present, of which all coalitions are evaluated: 1,024
 _ORDERS = 128  # drawn of more, each with its reverse
 _DRAWS = 400

@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from blr.arrays import Matrix, Vector
 from blr.classifier import Classifier
 
-__all__ = ["MOST_COMPARED", "Neighbours", "Novelty", "nearest_rows", "relative"]
-
 # The labelled rows that are nearest to a row, which may have missing features.
 #
 # The distance is Mahalanobis' under the training set's moments, over the features that both rows have, divided by the

@@ -18,8 +18,6 @@ from blr.arrays import Matrix, Vector
 from blr.likelihood.links import LINKS, LOGISTIC, Link
 from blr.likelihood.prior import helmert
 
-__all__ = ["Bernoulli", "Categorical", "Likelihood", "make_likelihood", "pairs", "unpack"]
-
 
 def pairs(n_outputs: int) -> list[tuple[int, int]]:
     """Return the pairs (c, d >= c) in the order in which curvatures are packed."""

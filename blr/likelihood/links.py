@@ -16,8 +16,6 @@ from scipy.special import erfcx, log_expit, log_ndtr
 
 from blr.arrays import Vector
 
-__all__ = ["CAUCHIT", "CLOGLOG", "LINKS", "LOGISTIC", "PROBIT", "Derivatives", "Link"]
-
 Derivatives = tuple[Vector, Vector, Vector, Vector]
 """First to fourth derivative with respect to the activation."""
 

@@ -21,8 +21,6 @@ from blr.arrays import Matrix, Vector
 from blr.likelihood.likelihoods import Bernoulli, Categorical, Likelihood, make_likelihood
 from blr.likelihood.links import LOGISTIC, Derivatives
 
-__all__ = ["MislabelledBernoulli", "MislabelledCategorical", "log_odds", "make_mislabelled"]
-
 
 def log_odds(t: Matrix) -> tuple[Vector, Vector]:
     """Return ln t of both classes, (N,) each, of likelihoods t (N, 2); -inf where a class is impossible."""

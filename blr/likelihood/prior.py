@@ -12,16 +12,6 @@ from numpy.typing import ArrayLike
 from blr.arrays import Matrix, Vector, require_finite
 from blr.gaussian import Gaussian
 
-__all__ = [
-    "GaussianPrior",
-    "class_cholesky",
-    "class_mean",
-    "class_precision",
-    "exchangeable",
-    "helmert",
-    "is_column",
-]
-
 # The Gaussian prior N(w | m0, S0), of any form (PRML 4.140).
 #
 # Shapes: M weights a class, K classes.  A prior of M weights given to a softmax stands for the same independent

@@ -12,17 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Matrix, Vector, as_matrix, as_vector, column_names, require_moderate, require_unmasked
 
-__all__ = [
-    "Targets",
-    "as_confusion",
-    "even_confusion",
-    "graded_nodes",
-    "label_likelihood",
-    "most_likely_class",
-    "recorded_probability",
-    "resolve_targets",
-]
-
 # Confusion matrices of labels: how often a true class k is recorded as class j, C[k, j] = p(recorded j | true k).
 #
 # A label that may be wrong is evidence for every class: of a record j the likelihood given the true class k is C[k, j],

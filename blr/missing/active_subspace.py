@@ -13,8 +13,6 @@ Shapes: F features, m missing ones, d directions, K classes, P points.
 
 from __future__ import annotations
 
-__all__ = ["ActiveSubspace"]
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 

@@ -9,8 +9,6 @@ Shapes: N rows, F features.
 
 from __future__ import annotations
 
-__all__ = ["Domain", "wilson_hilferty"]
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

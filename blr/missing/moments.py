@@ -15,16 +15,6 @@ from blr.arrays import Matrix, Vector, as_stored, as_vector, require_finite
 from blr.missing.nodes import moving, normal_nodes
 from blr.missing.patterns import BLOCK, Mask, NodeRule, Nodes, kept, missing_patterns, present_values
 
-__all__ = [
-    "FeatureMoments",
-    "Incomplete",
-    "WhitenedSpace",
-    "excess_spread",
-    "likeliest_moments",
-    "likeliest_moments_of_parts",
-    "uninformed",
-]
-
 # Mean and covariance of incomplete rows, by the EM algorithm.
 #
 # Those of largest likelihood for a normal distribution, with features missing at random (Dempster, Laird & Rubin

@@ -11,14 +11,6 @@ from scipy.special import ndtri
 
 from blr.arrays import Matrix, Vector, require_finite
 
-__all__ = [
-    "NodeInterpolation",
-    "interpolation",
-    "kept_nodes",
-    "moving",
-    "normal_nodes",
-]
-
 # Nodes and weights for integrals over a normal distribution of the features: missing ones, measurement errors.
 #
 # One dimension: the trapezoid rule, equally spaced nodes weighted by the density.  Through logistic functions it errs

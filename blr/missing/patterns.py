@@ -13,21 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Matrix, Vector, require_finite
 
-__all__ = [
-    "BLOCK",
-    "Mask",
-    "NodeRule",
-    "Nodes",
-    "excess",
-    "kept",
-    "largest_share",
-    "missing_patterns",
-    "node_blocks",
-    "present_errors",
-    "present_values",
-    "training_noise",
-]
-
 T = TypeVar("T")
 
 _MOST = 512  # patterns: more are rare, and their matrices would fill the memory where features are many

@@ -14,21 +14,6 @@ from blr import compiled
 from blr.arrays import Matrix, Vector
 from blr.likelihood.prior import helmert
 
-__all__ = [
-    "REACHES",
-    "RULES",
-    "STRETCH",
-    "Leading",
-    "axis_rule",
-    "leading_axes",
-    "normal_nodes",
-    "principal_axes",
-    "product_rule",
-    "sobol_points",
-    "sobol_rule",
-    "sobol_size",
-]
-
 # Sobol points as standard normal nodes, the same for all rows and on every machine.
 #
 # Direction numbers of Joe and Kuo (2008), doi:10.1137/070709359, file new-joe-kuo-6.21201.  SciPy has them too, but

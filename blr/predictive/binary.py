@@ -26,17 +26,6 @@ from blr.arrays import Matrix, Vector, require_finite
 from blr.likelihood.links import LINKS, Link
 from blr.likelihood.targets import graded_nodes
 
-__all__ = [
-    "MIXTURE_SCALES",
-    "MIXTURE_WEIGHTS",
-    "binary_exact",
-    "binary_expected_entropy",
-    "binary_integrals",
-    "binary_monte_carlo",
-    "binary_plugin",
-    "binary_probit",
-]
-
 _P = (
     *(0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818),
     *(0.274149576158423, 0.131076880695470, 0.027912418727972, 0.001449567805354),

@@ -43,8 +43,6 @@ from blr.sums import (
     summed,
 )
 
-__all__ = ["expected_by_class", "expected_derivatives", "expected_terms"]
-
 Expected = tuple[Vector, Matrix, Matrix]
 """Value (N,), gradient (N, C), packed curvature (N, P)."""
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from blr.arrays import Matrix
 from blr.predictive.mixture import Prediction, mix, replaced
 
-__all__ = ["CONSTANT", "continued", "feature_range", "rows_beyond"]
-
 Rows = NDArray[np.intp]
 
 CONSTANT = 0.9

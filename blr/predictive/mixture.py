@@ -18,21 +18,6 @@ from blr.missing.patterns import Nodes
 from blr.predictive.binary import binary_integrals
 from blr.predictive.softmax import softmax_exact
 
-__all__ = [
-    "Prediction",
-    "mix",
-    "mix_blocks",
-    "mix_nodes",
-    "mixed",
-    "predicted",
-    "replaced",
-    "require_logit",
-    "require_shift",
-    "spread",
-    "stacked",
-    "with_rows",
-]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction:

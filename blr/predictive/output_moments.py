@@ -25,8 +25,6 @@ from blr.arrays import Matrix
 from blr.covariances import Covariances, class_covariances, squared_lengths
 from blr.gaussian import Gaussian
 
-__all__ = ["OutputMoments"]
-
 _BLOCK = 4096  # rows a block in prediction: fixed, so that a row's result depends little on its neighbours
 # Of a contrast, at the worst, by rounding to single precision: of up to three outputs, and of more.
 _SD_ERROR, _SD_ERROR_MANY = 2e-4, 1e-3

@@ -15,8 +15,6 @@ from blr.likelihood.links import LINKS
 from blr.predictive._cubature import normal_nodes
 from blr.predictive.mixture import Prediction
 
-__all__ = ["Scores", "credible_interval", "joined"]
-
 # Intervals of class probabilities: what the weights leave open of each.  Shapes: N rows, K classes.
 #
 # The activation is Gaussian, so that an interval of the probability of two classes is that of the logit, exactly.  Of

@@ -20,18 +20,6 @@ from blr.predictive._cubature import (
 )
 from blr.predictive.binary import binary_exact, binary_expected_entropy
 
-__all__ = [
-    "Series",
-    "error_by_class",
-    "expanded_derivatives",
-    "softmax_exact",
-    "softmax_fast",
-    "softmax_monte_carlo",
-    "softmax_pairwise",
-    "softmax_plugin",
-    "softmax_series",
-]
-
 # Softmax of an activation known nearly exactly: the heat expansion to fourth order in its sd.
 #
 # For a ~ N(m, V) and L = 1/2 Σ V_jk ∂_j ∂_k, E[f(a)] = e^L f(m) = f + L f + L² f/2 + R.  R is at most sup |L³ f| / 6:

@@ -6,8 +6,6 @@ the nodes.  Single precision.  Shapes: S nodes of n rows, T of them with loads, 
 
 from __future__ import annotations
 
-__all__ = ["InnerPoints", "MixtureSums", "cholesky_factors", "inner_points"]
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 from blr.arrays import Matrix, Vector, as_stored
 from blr.predictive.mixture import Prediction, replaced
 
-__all__ = ["Temperature", "estimate_temperature"]
-
 POWERS = 2.0 ** np.arange(-1.0, 2.5, 0.5)
 """The powers b that are tried: from 1/2 to 4, in steps of a factor √2."""
 
