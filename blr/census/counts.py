@@ -146,8 +146,8 @@ def _refusal(
     if _differs(alike):
         given = "" if assumes is None else f'"{assumes}" is contradicted: '
         return (
-            f"{given}whatever share each class has, the labelled objects do not look like these: {_area(alike)}. "
-            f"So they do not tell the counts; {_remedy_of_bias(labelled, target)}"
+            f"{given}the labelled objects do not look like these, whatever share each class has ({_area(alike)}), and "
+            f"cannot tell the counts. {_remedy_of_bias(labelled, target)}"
         )
     unlike, errors = novelty(labelled, target, weight)
     if assumes is not None or errors <= MOST_NOVELTY:
@@ -163,9 +163,9 @@ def _refusal(
 def _remedy_of_bias(labelled: LabelledRows, target: TargetRows) -> str:
     """Return what to do where labelled rows do not look like the target; nothing that would be refused next."""
     if propensity(labelled, target, labelled.weight).auc > TOO_FAR:
-        return "look at a sample of these: `blr audit draw`"
+        return "Look at a sample of these: `blr audit draw`"
     return (
-        'look at a sample of these, `blr audit draw`, or state [shift] assumes = "features" if the labelled objects '
+        'Look at a sample of these, `blr audit draw`, or state [shift] assumes = "features" if the labelled objects '
         "were only chosen differently by their features"
     )
 
@@ -324,13 +324,13 @@ def count_with_labels(
         target.probability[~has_label], target.weight[~has_label], target.X[~has_label], n_other
     )
     if min(n_other, len(others.weight)) < FEWEST_ROWS:
-        return _of_labels(labelled, counts, n_other, "" if n_other else "no other is left")
+        return _of_labels(labelled, counts, n_other, "" if n_other else "; no other is left")
     found = count_classes(labelled, others, assumes=assumes)
     said = f"{counts.sum():,.0f} objects have a label and are counted by it; of the {n_other:,} others: {found.reason}"
     if found.shares is None and n_other > MOST_UNSAID * target.n_objects:
         return replace(found, reason=said)
     if found.shares is None:
-        bounds = _of_labels(labelled, counts, n_other, f"nothing else can be said of them: {found.reason}")
+        bounds = _of_labels(labelled, counts, n_other, f". No more can be said of them: {found.reason}")
         return replace(bounds, told_apart=found.told_apart, contradicted=found.contradicted)
     return replace(
         found,
@@ -356,12 +356,11 @@ def _of_labels(labelled: LabelledRows, counts: Vector, n_other: int, why: str) -
     """Return the shares by label, where the others are not estimated, and why: each class in turn gets all of them."""
     draws = _all_shares(np.repeat(np.eye(labelled.n_classes), _DRAWS_OF_EACH, axis=0), counts, n_other)
     shares = ShareDraws(draws, labelled.scaling, extremes=True)
-    left = f"the other {n_other:,} may be of any class, which the intervals hold" if n_other else ""
-    said = "; ".join(words for words in (left, why) if words)
+    left = f". The other {n_other:,} may be of any class, which the intervals hold" if n_other else ""
     return Counted(
         shares,
         None,
-        f"{counts.sum():,.0f} objects have a label and are counted by it; {said}",
+        f"{counts.sum():,.0f} objects have a label and are counted by it{left}{why}",
         alternatives=(Alternative("shares", labelled, shares),),
         counted=counts,
     )

@@ -387,8 +387,8 @@ def _suspects(report: TrainReport) -> str:
     first = suspects[:MOST_SUSPECTS]
     more = f", and {len(suspects) - len(first)} more" if len(suspects) > len(first) else ""
     return (
-        f" Suspects among the features: {', '.join(f'{name} ({why})' for name, why in first)}{more}; leave out what "
-        "the objects to classify do not have alike."
+        f" Suspects among the features: {', '.join(f'{name} ({why})' for name, why in first)}{more}. Leave out "
+        "those that the objects to classify lack, or have measured in another way."
     )
 
 

@@ -456,7 +456,7 @@ def render_report(report: TrainReport) -> str:
                     tables.candidate_table(report),
                     *tables.check_tables(report),
                     tables.performance_table(report),
-                    tables.term_table(model.trust.reasons),
+                    tables.term_table(model),
                 ),
                 sortable=True,
             ),

@@ -217,13 +217,15 @@ def _evidence(check: PosteriorCheck) -> str:
     return f"{value:,.2f}{'' if error is None else f' ± {error:.2f}'}".replace("-", "−")
 
 
-def term_table(reasons: Sequence[str]) -> ReportTable:
-    """Return the words of the last section, each with a line of explanation, and the reasons of the verdict."""
+def term_table(model: ModelDescription) -> ReportTable:
+    """Return the words of the last section, and what the verdict rests on beside the answers above."""
+    answered = {one.says for one in model.trust.answers}
+    reasons = [plain_end(reason) for reason in model.trust.reasons if reason not in answered]
     return ReportTable(
         title="Words of this section",
         columns=("word", "meaning"),
         rows=TERMS,
-        remark=f"The verdict rests on: {'; '.join(plain_end(r) for r in reasons)}." if reasons else "",
+        remark=f"The verdict rests on: {'; '.join(reasons)}." if reasons else "",
     )
 
 
@@ -308,7 +310,8 @@ def feature_table(report: TrainReport) -> ReportTable:
             for f in report.model.training.features
         ),
         numeric=frozenset({3, 4, 5, 6}),
-        note="Where missing: the conditional mean in training, integrated out in prediction.",
+        note="Where a value is missing, training takes what the other features lead to expect, and prediction "
+        "averages over all that it may be.",
     )
 
 

@@ -120,7 +120,7 @@ def test_what_cannot_be_said_of_the_others_is_not_said_of_all() -> None:
     assert found.shares is None
     assert found.contradicted
     assert found.reason.startswith(
-        "300 objects have a label and are counted by it; of the 1,200 others: whatever"
+        "300 objects have a label and are counted by it; of the 1,200 others: the labelled objects do not"
     )
 
 
@@ -135,7 +135,7 @@ def test_few_objects_of_which_nothing_can_be_said_may_be_of_any_class() -> None:
     np.testing.assert_allclose(high, low + 100)
     assert found.of_labels
     assert found.contradicted
-    assert "may be of any class, which the intervals hold; nothing else can be said of them" in found.reason
+    assert "may be of any class, which the intervals hold. No more can be said of them" in found.reason
 
 
 def test_bins_add_up_to_the_whole() -> None:

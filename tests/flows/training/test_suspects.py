@@ -40,6 +40,6 @@ def test_suspects_that_init_keeps_are_said_after_the_training(
         "Suspects among the features: redshift (a distance), width (measured for 100% of class 'GALAXY' and "
     )
     assert (
-        f"{named}{share:.0%} of class 'STAR'); leave out what the objects to classify do not have alike."
+        f"{named}{share:.0%} of class 'STAR'). Leave out those that the objects to classify lack, or have"
         in said
     )
