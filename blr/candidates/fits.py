@@ -598,7 +598,7 @@ def _typical_difference(q: Posterior, Phi: Matrix) -> tuple[Matrix, Vector]:
             return np.zeros_like(p), np.abs(p - q.laplace.prediction(Phi).probability).max(axis=1)
         return np.zeros_like(p), averaged(q.problem, Phi, q.draws)[1].max(axis=1)
     if isinstance(q, LaplacePosterior):
-        refined = refine(q)
+        refined = refine(q).widened()
         p_refined = refined.prediction(Phi, most_nodes=COMPARED_NODES).probability
         return p - p_refined, refined.typical_error(Phi)
     return np.zeros_like(p), q.typical_error(Phi)
