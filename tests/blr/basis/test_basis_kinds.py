@@ -12,7 +12,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from blr.arrays import Matrix
 from blr.basis._bspline import clamped_knots, spline_slopes, spline_values
 from blr.basis.kinds import BASES, fit_basis
-from blr.basis.rbf import median_distance, spread_centres, squared_distances
+from blr.basis.rbf import spread_centres, squared_distances
 
 
 def features(n: int = 200, F: int = 3, seed: int = 0) -> Matrix:
@@ -72,31 +72,6 @@ def test_laplacian_is_the_chance_that_no_cut_falls_between() -> None:
     assert np.mean(between == 0) == pytest.approx(basis(place[None])[0, 1], abs=0.01)
 
 
-def test_the_default_width_of_a_laplacian_is_the_median_city_block_distance() -> None:
-    X = rng().normal(size=(60, 3))
-    basis = fit_basis("laplacian", X, rng=rng())
-    Z = basis.standardisation(X)
-    i, j = np.triu_indices(60, k=1)
-    assert basis.width == pytest.approx(np.median(np.abs(Z[i] - Z[j]).sum(axis=1)))
-    assert fit_basis("laplacian", np.ones((9, 2)), rng=rng()).width == 1
-
-
-@pytest.mark.parametrize(("kernel", "kind"), [("laplacian", "laplacian"), ("gaussian", "rbf")])
-def test_weights_of_nystroem_functions_make_the_gaussian_process_given_its_values_at_the_centres(
-    kernel: str, kind: str
-) -> None:
-    X = features()
-    basis = fit_basis("nystroem", X, rng=rng(), centres=9, width=1.3, kernel=kernel)
-    local = BASES[kind](basis.standardisation, basis.centres, 1.3, linear=False)
-    places = basis.centres * basis.standardisation.scale + basis.standardisation.mean
-    K, k = local(places)[:, 1:], local(X[:30])[:, 1:]
-    assert basis.n_functions == 10
-    np.testing.assert_allclose(
-        basis(X[:30])[:, 1:] @ basis(X[:30])[:, 1:].T, k @ np.linalg.solve(K, k.T), atol=1e-9
-    )
-    np.testing.assert_allclose(basis(places)[:, 1:] @ basis(places)[:, 1:].T, K, atol=1e-9)
-
-
 def test_draws_of_weights_of_nystroem_functions_vary_as_the_kernel_says() -> None:
     basis = fit_basis("nystroem", features(), rng=rng(), centres=6, width=2.0)
     places = basis.centres * basis.standardisation.scale + basis.standardisation.mean
@@ -145,16 +120,6 @@ def test_default_width_follows_the_data() -> None:
     basis = fit_basis("rbf", rng().normal(size=(4000, 1)), rng=rng())
     np.testing.assert_allclose(basis.width, 0.4769, rtol=0.05)
     assert fit_basis("rbf", np.ones((9, 2)), rng=rng()).width == 0.5
-
-
-def test_median_distance_is_that_of_distinct_rows() -> None:
-    Z = np.array([[0.0, 0], [0, 0], [0, 0], [3, 4]])
-    assert median_distance(Z, rng()) == 5
-
-
-def test_squared_distances_are_never_negative() -> None:
-    Z = rng().normal(size=(100, 3)) * 1e-9 + 1e3
-    assert squared_distances(Z, Z).min() >= 0
 
 
 def test_sigmoid_is_its_definition() -> None:

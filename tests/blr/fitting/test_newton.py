@@ -47,13 +47,6 @@ def problem(Phi: Matrix, t: Vector, link: str = "logistic") -> Callable[..., Any
     return lambda theta: data.accumulate(likelihood_terms(likelihood, theta))
 
 
-def test_a_quadratic_takes_one_step(dense: Twin) -> None:
-    evaluate, centre = quadratic(dense)
-    mode = maximise(evaluate, FLAT, np.zeros(3))
-    assert mode.theta == pytest.approx(centre, rel=1e-12)
-    assert (mode.converged, mode.status, mode.n_iter) == (True, "converged", 2)
-
-
 def test_a_gradient_rounded_coarsely_is_an_end(dense: Twin) -> None:
     """With huge weights beside a broad prior rounding leaves 1e-5 sd, which no step makes smaller."""
     evaluate, centre = quadratic(dense)
@@ -67,15 +60,6 @@ def test_a_gradient_rounded_coarsely_is_an_end(dense: Twin) -> None:
     assert mode.converged
     assert mode.n_iter < 40
     assert mode.theta == pytest.approx(centre, abs=1e-4)
-
-
-def test_a_prior_mean_pulls(dense: Twin) -> None:
-    evaluate, centre = quadratic(dense)
-    H = evaluate(centre)[2]
-    prior = SolverPrior(np.ones(3), 2 * np.eye(3))
-    mode = maximise(evaluate, prior, np.zeros(3))
-    assert mode.theta == pytest.approx(np.linalg.solve(H + 2 * np.eye(3), H @ centre + 2), rel=1e-12)
-    assert mode.precision(prior) == pytest.approx(H + 2 * np.eye(3))
 
 
 @pytest.mark.parametrize("link", LINKS)
@@ -95,14 +79,6 @@ def test_finds_the_mode_from_far(dense: Twin, link: str, start: float) -> None:
     sd = 1 / np.sqrt(np.linalg.eigvalsh(mode.precision(prior))[0])
     assert mode.converged
     assert np.abs(mode.theta - theirs.x).max() < 1e-6 * sd
-
-
-def test_the_decrement_is_the_distance_in_posterior_sd(dense: Twin) -> None:
-    A = dense.covariance(np.random.default_rng(0), 3)
-    g = np.array([1.0, 2.0, 3.0])
-    step, decrement = newton_step(g, A)
-    assert step == pytest.approx(np.linalg.solve(A, g), rel=1e-12)
-    assert decrement == pytest.approx(np.sqrt(g @ np.linalg.solve(A, g)), rel=1e-12)
 
 
 def test_the_stop_does_not_depend_on_scales(dense: Twin) -> None:
@@ -130,23 +106,3 @@ def test_running_out_of_iterations_is_data(dense: Twin) -> None:
     assert not mode.converged
     assert mode.status == "iterations exhausted"
     assert mode.n_iter == 2
-
-
-def test_separable_without_a_prior_ends_without_an_exception() -> None:
-    Phi = np.column_stack([np.ones(6), np.arange(6.0)])
-    flat = SolverPrior(np.zeros(2), np.zeros((2, 2)))
-    mode = maximise(problem(Phi, (np.arange(6) > 2).astype(float)), flat, np.zeros(2))
-    assert np.all(np.isfinite(mode.theta))
-    assert mode.log_likelihood > -1e-6
-
-
-def test_a_start_that_is_known_is_not_evaluated_again(dense: Twin) -> None:
-    evaluate, centre = quadratic(dense)
-    calls = []
-
-    def counted(theta: np.ndarray) -> Any:
-        calls.append(theta)
-        return evaluate(theta)
-
-    mode = maximise(counted, FLAT, centre, evaluated=evaluate(centre))
-    assert (mode.converged, len(calls)) == (True, 0)

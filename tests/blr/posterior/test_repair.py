@@ -10,18 +10,16 @@ import pytest
 import blr.posterior._short_chains
 import blr.posterior.repair
 import blr.posterior.sampling
-from blr.arrays import Matrix, Vector
-from blr.fitting.problem import Problem
+from blr.arrays import Matrix
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior._hamiltonian import centred_at, matched
-from blr.posterior._short_chains import by_chains, by_importance, least_work
+from blr.posterior._short_chains import by_chains, by_importance
 from blr.posterior.ensemble import averaged
 from blr.posterior.kinds import LaplacePosterior, Posterior, SampledPosterior
 from blr.posterior.laplace import fit
 from blr.posterior.repair import served
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
-from blr.trust.whitened import log_posterior
 from tests.blr.conftest import Twin
 
 
@@ -159,11 +157,6 @@ def test_importance_draws_and_chains_agree() -> None:
     assert found.mean == pytest.approx(chains.mean, abs=0.2 * np.sqrt(np.diag(chains.covariance)).max())
 
 
-def test_importance_draws_that_cannot_be_believed_are_not() -> None:
-    q, new = separable(F=20, sd=25.0)
-    assert by_importance(q.problem, q.gaussian, new, np.random.default_rng(0)) is None
-
-
 @pytest.mark.parametrize("hopeless", [False, True])
 def test_a_look_at_the_first_importance_draws_changes_no_answer(
     *, hopeless: bool, monkeypatch: pytest.MonkeyPatch
@@ -176,19 +169,6 @@ def test_a_look_at_the_first_importance_draws_changes_no_answer(
     assert (looked is None) == (whole is None) == hopeless
     if looked is not None and whole is not None:
         np.testing.assert_allclose(looked.probability, whole.probability, rtol=0, atol=1e-12)
-
-
-def test_hopeless_importance_draws_are_given_up_after_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    q, new = separable(F=20, sd=25.0)
-    seen = []
-    log_posterior = blr.posterior._short_chains.log_posterior
-    monkeypatch.setattr(
-        blr.posterior._short_chains,
-        "log_posterior",
-        lambda p, x, single: (seen.append(len(x)), log_posterior(p, x, single=single))[1],
-    )
-    assert by_importance(q.problem, q.gaussian, new, np.random.default_rng(0)) is None
-    assert sum(seen) == 2048
 
 
 def test_work_bounds_the_chains(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,35 +184,6 @@ def test_work_bounds_the_chains(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blr.posterior._short_chains, "_MOST_MOVES", 32)
     one = by_chains(q.problem, start, new, 60, np.random.default_rng(0), error=0.0, work=1e9)
     assert len(one.draws) == 32 * 32
-
-
-@pytest.mark.usefixtures("no_importance")
-def test_the_chains_may_always_warm_up_and_look_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 6,000 rows and 360 weights a bound by rows alone, 3.8e8 operations, ended in the warm-up."""
-    q, _ = separable()
-    bounds = []
-    monkeypatch.setattr(blr.posterior.repair, "by_chains", lambda *_, work, **__: bounds.append(work))
-    monkeypatch.setattr(blr.posterior.repair, "least_work", lambda *_: 1e12)
-    refined = refine(q)
-    served(q, refined)
-    assert served(q, refined, work=5.0).way == "unchecked"
-    assert bounds == [1e12]
-    many = least_work(q.problem, 360, 6000)
-    assert many == pytest.approx(1600 * (2500 + 16 * 6000 * 1.07))
-    assert least_work(q.problem, 360, 100) < 6e7
-
-
-def test_hopeless_importance_draws_end_after_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    q, new = separable(F=20, sd=25.0)
-    sizes = []
-
-    def counted(problem: Problem, theta: Matrix, *, single: bool) -> Vector:
-        sizes.append(len(theta))
-        return log_posterior(problem, theta, single=single)
-
-    monkeypatch.setattr(blr.posterior._short_chains, "log_posterior", counted)
-    assert by_importance(q.problem, q.gaussian, new, np.random.default_rng(0)) is None
-    assert sum(sizes) == 2048
 
 
 @pytest.mark.long

@@ -20,7 +20,7 @@ from tests.blr.conftest import Twin
 
 
 @pytest.mark.parametrize("name", LINKS)
-@pytest.mark.parametrize(("m", "sd"), [(0.3, 0.0), (0.3, 0.5), (-2.0, 1.5), (1.0, 4.0), (-6.0, 2.0)])
+@pytest.mark.parametrize(("m", "sd"), [(0.3, 0.0), (-2.0, 1.5), (1.0, 4.0)])
 def test_links_by_adaptive_quadrature(name: str, m: float, sd: float) -> None:
     if name == "cloglog" and sd == 4.0:
         sd = 2.0  # e^a has no expectation worth a quadrature beyond

@@ -56,7 +56,7 @@ def centred(V: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("K", "rows", "nodes"), [(2, 400, 31), (3, 400, 31), (4, 120, 17), (5, 40, 11)])
-@pytest.mark.parametrize("spread", [0.1, 0.35, 0.6, 0.7, 1.0, 1.5, 2.0])
+@pytest.mark.parametrize("spread", [0.1, 0.6, 1.0, 2.0])
 def test_the_error_stays_below_its_bound(K: int, rows: int, nodes: int, spread: float) -> None:
     mean, V = examples(K, spread, rows)
     series = softmax_series(mean, V)
@@ -112,7 +112,7 @@ def test_arguments_are_left_alone(order: str) -> None:
     np.testing.assert_array_equal(turned, kept[1])
 
 
-@pytest.mark.parametrize("spread", [0.5, 0.8, 1.2, 1.9, 4.0, 12.0])
+@pytest.mark.parametrize("spread", [0.8, 1.9, 12.0])
 def test_many_classes_err_by_less_than_their_bound(spread: float) -> None:
     """Few of ten classes count in most rows; against 2^14 antithetic nodes."""
     K, rng = 10, np.random.default_rng(int(10 * spread))

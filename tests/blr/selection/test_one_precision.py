@@ -38,24 +38,6 @@ def test_the_maximum_and_the_mode_are_those_of_the_search(case: dict[str, Any], 
     np.testing.assert_allclose(quick[1], quadratic.solve(quick[0])[0], rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_slope_is_that_of_the_evidence(case: dict[str, Any]) -> None:
-    quadratic = model(**case)
-    one = quadratic._one_precision(np.array([-9.0]))
-    for x in (-2.0, 0.5, 3.0):
-        value = [quadratic.solve(np.array([x + h]))[1] for h in (-1e-4, 1e-4)]
-        assert one.slope(x) == pytest.approx((value[1] - value[0]) / 2e-4, rel=1e-5, abs=1e-6)
-        assert one.slope(x) == pytest.approx(quadratic.solve(np.array([x]))[2][0], rel=1e-9, abs=1e-9)
-
-
-def test_a_curvature_that_is_none_goes_to_the_search() -> None:
-    quadratic = model()
-    turned = _QuadraticModel(
-        quadratic.theta, quadratic.gradient, -quadratic.hessian, quadratic.skewness, quadratic.groups
-    )
-    assert turned._one_precision(np.array([-2.0])) is None
-
-
 def test_two_groups_of_one_range_give_the_evidence_of_their_own() -> None:
     rng = np.random.default_rng(3)
     Phi = np.column_stack([np.ones(200), rng.normal(size=(200, 4))])

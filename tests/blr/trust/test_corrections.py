@@ -152,29 +152,6 @@ def test_some_rows_tell_the_term_of_all(dense: Twin, monkeypatch: pytest.MonkeyP
     assert part.shift_norm == exact.shift_norm
 
 
-def test_random_slices_tell_the_length_of_the_tensor(dense: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
-    likelihood = Categorical(3)
-    data = problem(dense, likelihood, N=300, M=12)
-    gaussian = fitted(data, likelihood)
-    exact = corrections(data, likelihood, gaussian)
-    monkeypatch.setattr(blr.trust._corrections, "_DIRECTIONS", 16)
-    monkeypatch.setattr(blr.trust._corrections, "_SLICE_COLUMNS", 20)
-    found = corrections(data, likelihood, gaussian)
-    assert found.second_order == pytest.approx(exact.second_order, rel=0.1)
-    assert found.second_order != exact.second_order
-
-
-def test_slices_held_a_few_at_a_time_are_the_same(dense: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
-    likelihood = Categorical(3)
-    data = problem(dense, likelihood, N=100, M=5)
-    gaussian = fitted(data, likelihood)
-    exact = corrections(data, likelihood, gaussian)
-    monkeypatch.setattr(blr.trust._corrections, "_HELD", 15 * 3 * 9)
-    assert corrections(data, likelihood, gaussian).second_order == pytest.approx(
-        exact.second_order, rel=1e-12
-    )
-
-
 def test_a_stream_and_any_number_of_threads_give_the_same(dense: Twin) -> None:
     likelihood = Categorical(3)
     data = problem(dense, likelihood, N=700)

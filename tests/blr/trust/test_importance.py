@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.stats import genpareto
 
-import blr.trust.importance
 from blr.fitting.newton import SolverPrior, maximise
 from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import Bernoulli, Categorical
@@ -39,14 +38,6 @@ def test_the_pareto_shape_is_found(k: float) -> None:
     assert scale == pytest.approx(3.0, rel=0.05)
 
 
-def test_quantiles_are_scipys() -> None:
-    p = np.linspace(0.01, 0.99, 9)
-    for k in (-0.4, 0.0, 0.9):
-        assert blr.trust.importance._pareto_quantile(p, k, 2.0) == pytest.approx(
-            genpareto.ppf(p, k, scale=2.0)
-        )
-
-
 def test_equal_ratios_are_a_perfect_approximation() -> None:
     found = smooth(np.full(500, 3.0))
     assert (found.k_hat, found.effective) == (0.0, pytest.approx(1.0))
@@ -74,18 +65,6 @@ def test_ratios_are_posterior_over_approximation(dense: Twin, *, softmax: bool) 
     at_mode = data.accumulate(terms)[0] - prior.energy(gaussian.mean)
     expected = np.array(posterior) - at_mode + 0.5 * np.sum(draws**2, axis=1)
     assert ratio == pytest.approx(expected, abs=1e-9)
-
-
-def test_some_rows_tell_the_ratios_of_all(dense: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
-    Phi, t = dense.binary(0, N=8000, M=3)
-    data, likelihood = Rows(Phi, t), Bernoulli()
-    prior = SolverPrior(np.zeros(3), np.eye(3))
-    mode = maximise(lambda w: data.accumulate(likelihood_terms(likelihood, w)), prior, np.zeros(3))
-    gaussian = Gaussian(mode.theta, mode.precision(prior))
-    part = laplace_ratios(data, likelihood, gaussian, 8000)
-    monkeypatch.setattr(blr.trust.importance, "_ROWS", 10**6)
-    monkeypatch.setattr(blr.trust.importance, "_FEWEST", len(part))
-    assert part == pytest.approx(laplace_ratios(data, likelihood, gaussian, 8000)[: len(part)], abs=0.02)
 
 
 def test_ratios_of_any_range_are_finite() -> None:
