@@ -34,7 +34,7 @@ from blr.threads import single_threaded_blas
 from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import safe_name
-from catalogs.errors import CatalogError, OutputExistsError, nearest
+from catalogs.errors import OutputExistsError, nearest
 from catalogs.expressions.expression import Expression, parse
 from catalogs.files.atomic import own_folder
 from catalogs.fits.healpix import (
@@ -48,10 +48,11 @@ from catalogs.fits.healpix import (
 )
 from catalogs.formats import annotated_table
 from catalogs.hats.catalog import write_hats
-from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
+from catalogs.sky.positions import PositionUnit, positions
 from flows.classification.request import MapRequest
 from flows.documents import write_document
 from flows.errors import UsageError
+from flows.labels.reader import label_texts
 from flows.runs.allowed_roots import check_inside, check_output
 from flows.runs.manifest import Manifest, ObjectColumns, annotated_manifest
 from flows.runs.release_store import output_folder
@@ -127,21 +128,13 @@ def map_columns(
     maps: Mapping[str, HealpixMap],
 ) -> MapColumns:
     """Return the columns of a catalogue; UsageError where there is no position, or an expression names no column."""
-    stated = (known.ra or "", known.dec or "")
-    place = stated if {*stated} <= {*catalog.names} else find_position_columns(catalog)
+    place = known.place(catalog)
     if place is None:
         raise UsageError(
             f"{catalog.path}: got no columns of positions, expected right ascension and declination; state "
             "'catalog.ra' and 'catalog.dec' in the specification, and classify again"
         )
     ra, dec = place
-    stated_unit = next((u for u in get_args(PositionUnit) if u == known.unit), None)
-    try:
-        unit = unit_of_position(catalog, ra, dec)
-    except CatalogError:
-        if stated_unit is None:
-            raise
-        unit = stated_unit
     expressions = tuple(parse(text) for text in over)
     for expression in expressions:
         expression.check_names([*catalog.names, *maps])
@@ -158,7 +151,7 @@ def map_columns(
         identifier=name if name in catalog.names else None,
         ra=ra,
         dec=dec,
-        unit=unit,
+        unit=known.unit_of(catalog, place),
         p=f"{prefix}p_{safe_name(class_name)}",
         assigned=f"{prefix}class",
         over=expressions,
@@ -200,23 +193,12 @@ def map_rows(
         kept = np.isfinite(p) & (pixel >= 0)
         seen = {**values, **{name: sky.at(place.ra, place.dec) for name, sky in columns.maps.items()}}
         X = [np.asarray(e.evaluate(seen), dtype=np.float64) for e in columns.over]
-        wanted = _texts(values[columns.assigned]) == class_name if threshold is None else p >= threshold
-        names = None if columns.identifier is None else _texts(values[columns.identifier])[kept]
+        wanted = label_texts(values[columns.assigned]) == class_name if threshold is None else p >= threshold
+        names = None if columns.identifier is None else label_texts(values[columns.identifier])[kept]
         matrix = np.column_stack(X) if X else np.empty((batch.num_rows, 0))
         yield MapRows(
             pixel[kept], p[kept], wanted[kept], np.where(np.isfinite(matrix), matrix, np.nan)[kept], names
         )
-
-
-def _texts(values: Array) -> Array:
-    """Return values (n,) as texts, '' where one is missing; an identifier is the same text whatever its type."""
-    if isinstance(values, np.ma.MaskedArray):
-        gone, plain = np.ma.getmaskarray(values), np.ma.getdata(values)
-    else:
-        gone, plain = np.zeros(len(values), dtype=bool), values
-    texts = np.array(["" if v is None else str(v).strip() for v in plain.tolist()], dtype=object)
-    texts[gone] = ""
-    return texts
 
 
 @dataclass(frozen=True)
@@ -281,8 +263,8 @@ def _answers(
             f"got {int(np.sum(~(weight > 0) | np.isinf(weight)))} weights that are not positive and finite, expected "
             "1 / (probability of being drawn); correct the column of weights or probabilities, or leave it out"
         )
-    how = _texts(values["how"]) if "how" in optional else np.full(n, "")
-    rows = zip(_texts(values[identifier]), _texts(values[label]), weight.tolist(), how, strict=True)
+    how = label_texts(values["how"]) if "how" in optional else np.full(n, "")
+    rows = zip(label_texts(values[identifier]), label_texts(values[label]), weight.tolist(), how, strict=True)
     yield from ((str(a), str(b), c, str(d)) for a, b, c, d in rows)
 
 

@@ -9,20 +9,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from blr.decisions import FLAG_MEANINGS
-from catalogs.arrays.values import batch_values, is_text
+from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError, ColumnNotFoundError
 from catalogs.expressions.expression import Expression, even_edges, names_between, places_between
 from catalogs.formats import annotated_table
-from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
+from catalogs.sky.positions import PositionUnit, positions
 from flows.errors import UsageError
 from flows.labels.reader import label_texts, require_exact
 from flows.reviews._files import Chosen, Outlier
@@ -181,13 +181,14 @@ def object_tables(folder: Path, manifest: Manifest, identifier: str | None) -> l
             continue  # the margins of a HATS catalogue repeat objects of the other files
         catalog = annotated_table(prefix).open(folder / output.name)
         column = identifier_column(catalog, asked=identifier, stated=known.id, option="--id")
-        stated = (known.ra or "", known.dec or "")
-        place = stated if {*stated} <= {*catalog.names} else find_position_columns(catalog)
-        unit = None if place is None else _unit(catalog, place, known.unit)
+        place = known.place(catalog)
         table = ObjectTable(catalog, tuple(manifest.classes), prefix, column)
         if place is None:
-            table = replace(table, remark=f"{catalog.path}: no columns of positions, so no links")
-        elif unit is None:
+            tables.append(replace(table, remark=f"{catalog.path}: no columns of positions, so no links"))
+            continue
+        try:
+            table = replace(table, place=place, unit=known.unit_of(catalog, place))
+        except CatalogError:
             # A list without links is useful; a link to the wrong place is not.
             ra, dec = (f"'{name}' in '{catalog.column(name).unit or 'no unit'}'" for name in place)
             remark = (
@@ -195,22 +196,8 @@ def object_tables(folder: Path, manifest: Manifest, identifier: str | None) -> l
                 "correct their units, or train and classify with position_unit under [catalog]"
             )
             table = replace(table, remark=remark)
-        else:
-            table = replace(table, place=place, unit=unit)
         tables.append(table)
     return tables
-
-
-def _unit(catalog: Catalog, place: tuple[str, str], stated: str | None) -> PositionUnit | None:
-    """Return the unit that the columns state, else the specification's; None where neither can be read."""
-    known = next((unit for unit in get_args(PositionUnit) if unit == stated), None)
-    columns = [catalog.column(name) for name in place]
-    if known is not None and not all(c.unit or is_text(c.datatype) for c in columns):
-        return known
-    try:
-        return unit_of_position(catalog, *place)
-    except CatalogError:
-        return known
 
 
 @dataclass

@@ -14,10 +14,13 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
+from catalogs.arrays.values import is_text
+from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from catalogs.files.atomic import check_links
+from catalogs.sky.positions import PositionUnit, find_position_columns, unit_of_position
 from flows.documents import from_document, read_document, write_document
 from flows.errors import DocumentError, UsageError
 from flows.runs.counts import CensusAsked, Summary
@@ -76,6 +79,24 @@ class ObjectColumns:
     ra: str | None = None
     dec: str | None = None
     unit: str | None = None
+
+    def place(self, catalog: Catalog) -> tuple[str, str] | None:
+        """Return a catalogue's columns of positions: those that are named, else found; None where there are none."""
+        stated = (self.ra or "", self.dec or "")
+        return stated if {*stated} <= {*catalog.names} else find_position_columns(catalog)
+
+    def unit_of(self, catalog: Catalog, place: tuple[str, str]) -> PositionUnit:
+        """Return the unit that the columns state, else the specification's; CatalogError where neither can be read."""
+        known = next((unit for unit in get_args(PositionUnit) if unit == self.unit), None)
+        columns = [catalog.column(name) for name in place]
+        if known is not None and not all(c.unit or is_text(c.datatype) for c in columns):
+            return known
+        try:
+            return unit_of_position(catalog, *place)
+        except CatalogError:
+            if known is None:
+                raise
+            return known
 
 
 @dataclass(frozen=True, kw_only=True)

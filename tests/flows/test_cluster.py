@@ -575,7 +575,9 @@ def test_a_model_has_the_same_bytes_on_workers(
     assert model == trained_model(labelled / "threads")
 
 
-@pytest.mark.parametrize("more", ["density", "annotators", "label table"])
+@pytest.mark.parametrize(
+    "more", [pytest.param("density", marks=pytest.mark.long), "annotators", "label table"]
+)
 def test_models_of_other_rows_have_the_same_bytes_on_workers(
     cluster: distributed.LocalCluster, make: SimpleNamespace, tmp_path: Path, monkeypatch: Any, more: str
 ) -> None:
