@@ -83,6 +83,12 @@ def suspected_texts(profile: Profile, name: str) -> dict[str, int]:
     column = profile.columns[name]
     if not is_text(column.column.datatype) or is_position(column.column):
         return {}
+    if name not in profile.texts_found:
+        profile.texts_found[name] = _texts_among_numbers(profile, name)
+    return profile.texts_found[name]
+
+
+def _texts_among_numbers(profile: Profile, name: str) -> dict[str, int]:
     counts = Counter(text for text in stripped_texts(profile.sample[name]) if text)
     odd = {text: n for text, n in sorted(counts.items()) if _number(text) is None}
     numbers = counts.total() - sum(odd.values())
@@ -339,6 +345,7 @@ class Profile:
     sample: Mapping[str, Array]
     chosen: Mapping[str, Array]
     repeated_rows: int = 0
+    texts_found: dict[str, dict[str, int]] = field(default_factory=dict)  # what `suspected_texts` has found
 
     @cached_property
     def repeated_marks(self) -> Mapping[float, Collection[str]]:

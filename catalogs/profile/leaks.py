@@ -93,16 +93,17 @@ def gain(codes: Codes, classes: Classes, *, smoothing: float = SMOOTHING) -> flo
     K, n = len(classes.names), len(codes)
     if K < 2 or n < 4 * K or not (classes.fold.any() and (~classes.fold).any()):
         return 0.0
+    joint, size = codes * K + classes.index, (int(codes.max()) + 1) * K
+    halves = [
+        np.bincount(joint[part], minlength=size).reshape(-1, K) for part in (classes.fold, ~classes.fold)
+    ]
     total, baseline = 0.0, 0.0
-    for fold in (classes.fold, ~classes.fold):
-        taught, judged = ~fold, fold
-        prior = np.bincount(classes.index[taught], minlength=K) + 0.5
-        prior /= prior.sum()
-        counts = np.zeros((int(codes.max()) + 1, K))
-        np.add.at(counts, (codes[taught], classes.index[taught]), 1.0)
-        share = (counts + smoothing * prior) / (counts.sum(axis=1, keepdims=True) + smoothing)
-        total -= float(np.log(share[codes[judged], classes.index[judged]]).sum())
-        baseline -= float(np.log(prior[classes.index[judged]]).sum())
+    for taught, judged in (halves, halves[::-1]):
+        prior = taught.sum(axis=0) + 0.5
+        prior = prior / prior.sum()
+        share = (taught + smoothing * prior) / (taught.sum(axis=1, keepdims=True) + smoothing)
+        total -= float((judged * np.log(share)).sum())
+        baseline -= float(judged.sum(axis=0) @ np.log(prior))
     return 1 - total / baseline if baseline > 0 else 0.0
 
 
@@ -281,10 +282,10 @@ def shown_column(name: str) -> str:
 def spans_decades(values: Floats) -> bool:
     """Say whether a column (n,) is of sizes or fluxes, which formulae hold the logarithm of, not magnitudes."""
     x = values[np.isfinite(values)]
-    if len(x) < FEWEST_AT_ALL:
+    if len(x) < FEWEST_AT_ALL or not x.min() > 0:
         return False
     low, high = np.quantile(x, [0.005, 0.995])
-    return bool(x.min() > 0 and high > LOG_RANGE * low) and _skewness(np.log10(x)) < _skewness(x)
+    return bool(high > LOG_RANGE * low) and _skewness(np.log10(x)) < _skewness(x)
 
 
 def _skewness(x: Floats) -> float:

@@ -36,7 +36,7 @@ from flows.draft._bands import (
     most_bands,
     said_by_magnitudes,
 )
-from flows.draft._exclusions import Evidence, Reason, reason_against, suspicion_of
+from flows.draft._exclusions import Evidence, Reason, suspicion_of
 from flows.specification.label import alike_words, grouped
 
 # Expressions of a first specification: the columns that they use, and their values in the labelled rows.
@@ -464,7 +464,7 @@ def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
 
     Where nothing but doubtful columns is left, those are taken, with the doubt as a remark: a person decides.
     """
-    reasons = {name: reason_against(seen, name, evidence) for name in seen.columns if name != evidence.label}
+    reasons = dict(evidence.against)
     chosen = _choose(seen, evidence, [name for name, reason in reasons.items() if reason is None])
     for doubt in (1, 2):
         # What could not be read as the numbers that it is would be a better feature than what is left.

@@ -286,7 +286,6 @@ class Evidence:
     gains: Mapping[str, float] = field(default_factory=dict)
     presence: Mapping[str, Presence] = field(default_factory=dict)
     duplicates: Mapping[str, str] = field(default_factory=dict)
-    copies: Mapping[str, str] = field(default_factory=dict)
     shares: Mapping[str, str] = field(default_factory=dict)
     # Columns of the number of votes of which the label is a fraction.
     totals: Collection[str] = ()
@@ -294,6 +293,8 @@ class Evidence:
     places: Mapping[str, str] = field(default_factory=dict)
     # Coordinates, and angles of orientation.
     on_the_sky: Collection[str] = ()
+    # Why a column is no feature, None where it may be one.
+    against: Mapping[str, Reason | None] = field(default_factory=dict)
 
 
 def reason_against(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
@@ -302,7 +303,7 @@ def reason_against(seen: Profile, name: str, evidence: Evidence) -> Reason | Non
         _no_number(seen, name, evidence)
         or _of_no_object(seen, name, evidence)
         or _answered(seen, name, evidence)
-        or _said_already(seen, name, evidence)
+        or _said_already(name, evidence)
     )
 
 
@@ -468,14 +469,19 @@ def _share_or_count(values: Floats) -> bool:
     return bool(known.size and known.min() >= 0 and (known.max() <= 1 or (known == np.trunc(known)).all()))
 
 
-def _said_already(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
-    """Return why a column says nothing that could be learned, or that another one does not say."""
+def _said_already(name: str, evidence: Evidence) -> Reason | None:
+    """Return why a column says nothing that could be learned."""
     if name in evidence.presence and _measured_in(name, evidence) < 2:
         finding = f"no two classes to compare; {evidence.presence[name].shown}"
         return Reason(finding, "measured for one class", 1)
-    if name in evidence.copies and not _bands_alike(seen, name, evidence.copies[name]):
-        return Reason(f"in the same order as {evidence.copies[name]}: adds no information", "copies")
     return None
+
+
+def reason_against_copy(seen: Profile, name: str, other: str) -> Reason | None:
+    """Return why a column is no feature that orders the rows as another one does; None of two bands."""
+    if _bands_alike(seen, name, other):
+        return None
+    return Reason(f"in the same order as {other}: adds no information", "copies")
 
 
 def _measured_in(name: str, evidence: Evidence) -> int:

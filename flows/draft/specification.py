@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from catalogs.profile.quality import about_a_magnitude, naming_column, repeating
 from catalogs.sky.positions import positions
 from flows.draft._classes import StartingClasses, can_name, fewest_rows, starting_classes
 from flows.draft._columns import Chosen, Offered, choose_columns, quoted, telling
-from flows.draft._exclusions import LABELS_ALONE, Evidence, on_the_sky, reason_against
+from flows.draft._exclusions import LABELS_ALONE, Evidence, on_the_sky, reason_against, reason_against_copy
 from flows.draft._page import Page, Split
 from flows.draft.inspection import (
     PositionSummary,
@@ -62,16 +62,15 @@ MOST_COMPARED, ROWS_COMPARED, FEWEST_COMPARED = 60, 2000, 50
 
 def near_copies(rows: Mapping[str, Floats], names: Sequence[str]) -> dict[str, str]:
     """Return the columns (n,) that order the rows as an earlier one does, each with that one."""
-    ranked: dict[str, Floats] = {}
+    earlier: dict[str, _Order] = {}
     copies: dict[str, str] = {}
     for name in names[:MOST_COMPARED]:
-        x = rows[name][:ROWS_COMPARED]
-        for other, y in ranked.items():
-            if _ordered_alike(x, y):
-                copies[name] = other
-                break
+        order = _Order(rows[name])
+        copied = next((other for other in earlier if order.is_as(earlier[other])), None)
+        if copied is None:
+            earlier[name] = order
         else:
-            ranked[name] = x
+            copies[name] = copied
     return copies
 
 
@@ -80,30 +79,39 @@ def places_by_order(rows: Mapping[str, Floats], coordinates: Mapping[str, Floats
 
     No measurement follows a coordinate so closely, but the same place in another unit does, or at another time.
     """
-    found: dict[str, str] = {}
-    for name, x in rows.items():
-        for other, y in coordinates.items():
-            if (
-                name not in coordinates
-                and name not in found
-                and _ordered_alike(x[:ROWS_COMPARED], y[:ROWS_COMPARED])
-            ):
-                found[name] = other
-    return found
+    known = {name: _Order(x) for name, x in coordinates.items()}
+    found = {}
+    for name, x in rows.items() if known else ():
+        if name not in coordinates:
+            order = _Order(x)
+            found[name] = next((other for other in known if order.is_as(known[other])), "")
+    return {name: other for name, other in found.items() if other}
 
 
-def _ordered_alike(x: Floats, y: Floats) -> bool:
-    """Say whether one column orders the rows (n,) as another does, which has values in nearly all of its rows."""
-    both = np.isfinite(x) & np.isfinite(y)
-    enough = both.sum() >= FEWEST_COMPARED and both.sum() >= 0.9 * np.isfinite(x).sum()
-    return bool(enough) and _same_order(x[both], y[both])
+class _Order:
+    """The order of the first rows by a column (n,)."""
+
+    def __init__(self, values: Floats) -> None:
+        self.values = values[:ROWS_COMPARED]
+        self.known = np.isfinite(self.values)
+        self.whole = _centred_ranks(self.values) if self.known.all() else None
+
+    def is_as(self, other: _Order) -> bool:
+        """Say whether a column orders the rows as another one does, which has values in nearly all of its rows."""
+        both = self.known & other.known
+        if both.sum() < max(FEWEST_COMPARED, 0.9 * self.known.sum()):
+            return False
+        if self.whole is None or other.whole is None:
+            mine, theirs = (_centred_ranks(one.values[both]) for one in (self, other))
+            return abs(float(mine @ theirs)) > SAME_ORDER
+        return abs(float(self.whole @ other.whole)) > SAME_ORDER
 
 
-def _same_order(x: Floats, y: Floats) -> bool:
-    if np.ptp(x) == 0 or np.ptp(y) == 0:  # the spread of equal numbers may be their rounding
-        return False
-    a, b = mid_ranks(x), mid_ranks(y)
-    return abs(float(np.corrcoef(a, b)[0, 1])) > SAME_ORDER
+def _centred_ranks(x: Floats) -> Floats:
+    """Return the ranks (n,) less their mean, as a vector of length 1; zeros of equal numbers."""
+    ranks = mid_ranks(x) - (len(x) + 1) / 2
+    length = float(np.linalg.norm(ranks))
+    return ranks / length if length else ranks
 
 
 # Lines for columns that are left out and tell the class: texts of few values, flags and codes, others' answers.
@@ -329,10 +337,13 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
         ),
         on_the_sky=sky,
     )
-    usable = [name for name in numbers if reason_against(seen, name, evidence) is None]
+    against = {name: reason_against(seen, name, evidence) for name in seen.columns if name != label}
+    usable = [name for name in numbers if against[name] is None]
     # Magnitudes first, so that fluxes are copies of them.
     usable.sort(key=lambda name: not about_a_magnitude(seen.columns[name].column))
-    return replace(evidence, copies=near_copies(rows, usable))
+    for name, other in near_copies(rows, usable).items():
+        against[name] = reason_against_copy(seen, name, other)
+    return replace(evidence, against=against)
 
 
 def _coordinates(
@@ -357,9 +368,13 @@ def _split(
     """Return a split that leaves rows of each class on both sides, and the classes that it does so for."""
     options = _options(seen, label, place)
     if sum(c.rows for c in classes.kept) < HELD_OUT_FROM:  # none is held out
-        together = [_in_one_group(labels, keys, classes) for _, keys in options]
-        return options[together.index(min(together))][0], classes
-    missed, untaught = [], []
+        together: list[tuple[int, Split]] = []
+        for option, keys in options:
+            together.append((_in_one_group(labels, keys, classes), option))
+            if not together[-1][0]:
+                break
+        return min(together, key=lambda one: one[0])[1], classes
+    tried = []
     for option, keys in options:
         held_out = split.held_out_keys(keys, HELD_OUT)
         sides = {
@@ -367,14 +382,15 @@ def _split(
             for c in classes.kept
             for here in [labels == c.name]
         }
-        missed.append({name for name, counts in sides.items() if min(counts) < FEWEST})
-        untaught.append(
-            {n for n, (held, taught) in sides.items() if not taught or (not held and held + taught >= RARE)}
-        )
-        if not missed[-1]:
-            return option, classes
-    fewest = min(range(len(options)), key=lambda i: len(missed[i]))
-    return options[fewest][0], classes.without(untaught[fewest])
+        missed = {name for name, counts in sides.items() if min(counts) < FEWEST}
+        untaught = {
+            n for n, (held, taught) in sides.items() if not taught or (not held and held + taught >= RARE)
+        }
+        tried.append((len(missed), option, untaught))
+        if not missed:
+            break
+    n_missed, option, untaught = min(tried, key=lambda one: one[0])
+    return option, classes.without(untaught) if n_missed else classes
 
 
 def _in_one_group(labels: Any, keys: NDArray[np.uint64], classes: StartingClasses) -> int:
@@ -384,9 +400,8 @@ def _in_one_group(labels: Any, keys: NDArray[np.uint64], classes: StartingClasse
 
 def _options(
     seen: Profile, label: str, place: PositionSummary | None
-) -> list[tuple[Split, NDArray[np.uint64]]]:
-    """Return the ways to split, the best first, each with the keys (n,) of the chosen rows that it goes by."""
-    options: list[tuple[Split, NDArray[np.uint64]]] = []
+) -> Iterator[tuple[Split, NDArray[np.uint64]]]:
+    """Yield the ways to split, the best first, each with the keys (n,) of the chosen rows that it goes by."""
     few_places: list[tuple[Split, NDArray[np.uint64]]] = []
     repeating, named = repeating_column(seen), naming_column(seen)
     if repeating is not None and repeating != label:
@@ -395,26 +410,29 @@ def _options(
         # by = "id" means catalog.id, whatever the columns are called
         is_id = named is None or repeating == "id"
         option = Split("id", remark, repeating) if is_id else Split(repeating, remark)
-        options.append((option, split.name_keys([seen.chosen[repeating]])))
+        yield option, split.name_keys([seen.chosen[repeating]])
     if named is not None:
-        options.append((Split("id", "", named), split.name_keys([seen.chosen[named]])))
+        yield Split("id", "", named), split.name_keys([seen.chosen[named]])
+    better = named is not None or (repeating is not None and repeating != label)
     if place is not None and place.unit and place.ra and place.dec:
         sky = positions(seen.chosen[place.ra], seen.chosen[place.dec], place.unit)
         remark = "no column names the objects, so neighbours on the sky stay together"
         pixels = split.healpix_pixels(sky.ra, sky.dec, order=split.FINEST_ORDER)
         by_place = split.split_by_pixels(pixels, HELD_OUT)
         option = Split("healpix", remark, order=by_place.order)
-        (options if by_place.fits else few_places).append((option, by_place.keys))
+        if by_place.fits:
+            better = True
+            yield option, by_place.keys
+        else:
+            few_places.append((option, by_place.keys))
     others = [c for c in seen.columns.values() if c.name != label and not isinstance(c.name, Element)]
-    if not others and not options and not few_places:
+    if not others and not better and not few_places:
         raise TrainingError(
             "got no column with one number or text in each row beside the label, expected columns that describe the "
             "objects; name the catalogue that has them, and join these labels to it: table = { ... } under [label]"
         )
     if others:
         best = max(others, key=lambda c: c.distinct.estimate)
-        remark = (
-            "no column names the objects, and none says where they are" if not options else "of many values"
-        )
-        options.append((Split(best.name, remark), split.name_keys([seen.chosen[best.name]])))
-    return [*options, *few_places]
+        remark = "of many values" if better else "no column names the objects, and none says where they are"
+        yield Split(best.name, remark), split.name_keys([seen.chosen[best.name]])
+    yield from few_places
