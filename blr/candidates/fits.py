@@ -72,8 +72,6 @@ NEGLIGIBLE = 0.004
 """Typical error of a part times its share, below which it is not compared with its exact posterior."""
 CHECK_WORK, CHECK_ERROR = 1.5e8, 0.003
 """Operations that all checks may take, shared out by the parts' shares: about two seconds; the error to reach."""
-NEAR_ENOUGH, NEAR_A_ROW = 0.05, 2e-5
-"""Nats that a step of a refinement gains, in all or a row, below which probabilities move by 0.001 in the mean."""
 COMPARED_NODES = 2048
 """Sobol points of a probability that is compared with the exact one: they err by some 0.0005."""
 MOST_NUMBERS = 2**24
@@ -522,7 +520,8 @@ def refit_candidate(
 ) -> list[FinalMember]:
     """Return the members of a candidate, with the posterior that the selection asks for.
 
-    The refinement of a part starts at its draft.  With the `same_rows` as before, fits that are in memory are used.
+    With the `same_rows` as before, fits that are in memory are used, and refined posteriors are those that were judged.
+    A refinement of other rows starts at the judged one.
     Where there are rows `compared` (P, F), the parts that matter in a model in which the candidate has this `share` are
     compared with the exact ones there.
     """
@@ -533,12 +532,14 @@ def refit_candidate(
     members, in_memory = [], fitted.parts if same_rows else ()
     for number, part in enumerate(fitted.row.parts):
         if in_memory:
-            basis, laplace = in_memory[number].basis, in_memory[number].laplace
+            basis, laplace, q = in_memory[number].basis, in_memory[number].laplace, in_memory[number].served
         else:
             basis = problem.basis(part.width, known=part.widths or part.heights)
-            laplace = problem.at_scale(basis, part.scale)
+            laplace = q = problem.at_scale(basis, part.scale)
         (rng,) = problem.generator().spawn(1)
-        q, check = _final(kind, laplace, _start(laplace, fitted.drafts[number : number + 1]), rng, step), None
+        if q.kind != kind:
+            q = _final(kind, laplace, _start(laplace, fitted.drafts[number : number + 1]), rng, step)
+        q, check = q.widened() if isinstance(q, RefinedPosterior) else q, None
         if compared is None:
             nothing = np.zeros((0, len(data.classes)))
             members.append(
@@ -580,9 +581,7 @@ def _final(
         return laplace
     if kind == "sampled":
         return sample_posterior(laplace, rng=rng, on_step=step)
-    start = start or refine(laplace, draft=True, on_step=step)
-    enough = max(NEAR_ENOUGH, NEAR_A_ROW * laplace.problem.n_effective)
-    return refine(laplace, start=start, tolerance=enough, on_step=step).widened()
+    return refine(laplace, start=start, draft=True, on_step=step)
 
 
 def _typical_difference(q: Posterior, Phi: Matrix) -> tuple[Matrix, Vector]:

@@ -32,8 +32,6 @@ __all__ = ["mean_shift", "refine"]
 _TOLERANCE = 1e-6  # nats gained by a step: the bound is flat, so the mean is within 1e-3 sd of the best
 _STALLED = 1e-4  # nats: what an inexact expectation may lose without being halved for
 _DRAFT_NODES = 500_000  # of all rows together in a draft
-_ROUGH_NODES = 1_000_000  # where the search need not come closer than this many nats
-_ROUGH = 0.01
 _NODES = 4_000_000  # of all rows together, of a softmax of so many classes that its nodes are Sobol points
 _MOST_AXES = 3  # contrasts that have products of rules instead
 _MANY_ROWS = 100_000  # of a stream, whose number is not known
@@ -70,7 +68,6 @@ def refine(
     *,
     start: Posterior | None = None,
     draft: bool = False,
-    tolerance: float = _TOLERANCE,
     on_step: Callable[[], None] | None = None,
 ) -> RefinedPosterior:
     """Return the Gaussian variational posterior of the problem that `q` is the Laplace fit of.
@@ -83,10 +80,7 @@ def refine(
     start
         A posterior of the same weights to begin at, such as a draft; default: the Laplace fit.
     draft
-        Stop sooner, and of a softmax with fewer nodes: to compare models, not to be kept.
-    tolerance
-        Nats gained by a step, below which the search ends.  From 0.01 on a softmax has fewer nodes.  At 0.05
-        probabilities err by less than a thousandth in the mean.
+        Stop sooner, and of a softmax with fewer nodes: probabilities err by less than a thousandth in the mean.
     on_step
         Called after each step, a few passes over the rows.
 
@@ -109,7 +103,7 @@ def refine(
     laplace = q.fitted
     problem = laplace.problem
     with single_threaded_blas():
-        most_nodes = _most_nodes(problem, draft=draft, rough=tolerance >= _ROUGH)
+        most_nodes = _most_nodes(problem, draft=draft)
         search = _Search(problem, most_nodes, slowest=_SLOW_DRAFT if draft else _SLOW)
         many = many_classes(problem.likelihood)
         coarse = draft and start is None and problem.n_classes > 2 and (most_nodes or 0) > _COARSE_NODES
@@ -117,7 +111,7 @@ def refine(
             search.most_nodes = _COARSE_NODES
         state = _evaluate(problem, (start or laplace).gaussian, search.most_nodes)
         n_iter, status, idle = 1, "iterations exhausted", 0
-        enough = max(_DRAFT, _DRAFT_A_ROW * problem.n_effective) if draft else tolerance
+        enough = max(_DRAFT, _DRAFT_A_ROW * problem.n_effective) if draft else _TOLERANCE
         gain = np.inf
         while n_iter < _MAX_ITER:
             following, length = search.step(
@@ -150,14 +144,12 @@ def refine(
     )
 
 
-def _most_nodes(problem: Problem, *, draft: bool, rough: bool) -> int | None:
+def _most_nodes(problem: Problem, *, draft: bool) -> int | None:
     """Return how many nodes a row has at most, None for all: where rows are many, their errors cancel."""
     data = problem.require_data()
     n = len(data.Phi) if isinstance(data, Rows) else _MANY_ROWS
     if draft:
         return _power_of_two(_DRAFT_NODES / n, 64, 1024)
-    if rough:
-        return _power_of_two(_ROUGH_NODES / n, 256, 4096)
     sobol = problem.n_classes - 1 > _MOST_AXES
     return _power_of_two(_NODES / n, 512, 4096) if sobol and n > _NODES / 4096 else None
 
