@@ -99,7 +99,7 @@ def computed(
     mean = float(weight @ by_row)
     high = float(by_row[order][np.searchsorted(np.cumsum(weight[order]), 0.99 * weight.sum())])
     error = float(np.hypot(weight @ noise, SPREAD_OF_TYPICAL * (weight @ doubt)))
-    checked = sum(m.member.weight for m in members if m.checked)
+    checked = min(1.0, sum(m.member.weight for m in members if m.checked))
     sampled = all(m.member.posterior.kind == "sampled" for m in members)
     colour = COLOURS[sum(mean >= limit for limit in MEAN_ERROR)]
     says = (

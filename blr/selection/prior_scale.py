@@ -20,6 +20,7 @@ from blr.likelihood.prior import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at
 from blr.selection.evidence import as_groups, at_highest_evidence, fit_evidence
+from blr.sums import Rows
 from blr.threads import single_threaded_blas
 
 __all__ = [
@@ -52,9 +53,10 @@ _MOST = 4  # scales kept
 _FIXED = 0.9  # share of one scale from which the grid may be too coarse
 _MANY_PARAMETERS = 30.0  # effective ones, from which the data fix ln s, to 0.13
 _NEAR_ENOUGH = 0.03  # in ln s: of the evidence at most a fifth of a nat with 200 effective parameters
-_MANY_ROWS = 5000  # from which the evidence's maximum is tried first: the grid costs as much again
+_FAR = 0.2  # in ln s, from which the maximum of a part of the rows is not near enough to that of all
+_ENOUGH_ROWS, _ROWS_A_FUNCTION = 1200, 8  # of the part of the rows that is asked for the scales that matter
 _FEW_ROUNDS = 8
-"""Rounds in which that maximum is found where the data tell the scale; of separable classes not in sixty."""
+"""Rounds in which the maximum is found where streamed rows tell the scale; of separable classes not in sixty."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,86 +130,136 @@ def fit_scales(
         confusion=confusion,
         threads=threads,
     )
-    groups = as_groups(None, problem.n_functions, problem.likelihood.n_outputs, intercept, intercept_variance)
-    column = int(intercept == 0)  # one that is not the intercept
-    if problem.n_effective > _MANY_ROWS:
+    # An intercept alone has no scale, and is refused.
+    as_groups(None, problem.n_functions, problem.likelihood.n_outputs, intercept, intercept_variance)
+    search = _Search(problem, grid, intercept, intercept_variance)
+    return search.of_part() or search.of_all(grid, np.zeros(problem.n_solved))
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """The scales of a problem that matter, among those of a `grid` (S,), evenly spaced in their logarithm."""
+
+    problem: Problem
+    grid: Vector
+    intercept: int | None
+    intercept_variance: float
+
+    @property
+    def spacing(self) -> float:
+        """Distance of the scales in ln s."""
+        return float(np.log(self.grid[-1] / self.grid[0])) / (len(self.grid) - 1)
+
+    @property
+    def column(self) -> int:
+        """A column that is not the intercept."""
+        return int(self.intercept == 0)
+
+    def prior(self, scale: float) -> GaussianPrior:
+        """Return the prior N(0, scale²) of all weights but the intercept."""
+        return GaussianPrior.isotropic(
+            self.problem.n_functions,
+            precision=scale**-2,
+            intercept=self.intercept,
+            intercept_variance=self.intercept_variance,
+        )
+
+    def of_all(self, scales: Vector, start: Vector) -> ScaleFit:
+        """Return the fits at those of some scales, ascending, that matter, or at one between where the data fix it."""
+        fits = self._along(scales, start)
+        log_weight = np.array([q.log_evidence for q in fits]) + log_hyperprior(scales)
+        share = np.exp(log_weight - scipy.special.logsumexp(log_weight))
+        best = int(share.argmax())
         # Beyond the largest scale the hyperprior decides, not the data.
-        inside = replace(groups, least=float(-2 * np.log(grid[-1])))
-        q = at_highest_evidence(problem, inside, tolerance=2 * _NEAR_ENOUGH, rounds=_FEW_ROUNDS)
+        fixed = share[best] > _FIXED and scales[best] < self.grid[-1]
+        if fixed and fits[best].effective_parameters >= _MANY_PARAMETERS:
+            return _single(self._highest_near(fits, scales, best), self.column)
+        kept = [
+            i for i in np.argsort(-share, kind="stable")[:_MOST].tolist() if share[i] > _LEAST * share[best]
+        ]
+        return ScaleFit(
+            tuple(fits[i] for i in kept),
+            scales[kept],
+            share[kept] / share[kept].sum(),
+            float(scipy.special.logsumexp(log_weight) + np.log(self.spacing)),
+        )
+
+    def of_part(self) -> ScaleFit | None:
+        """Return what `of_all` does, of the scales that matter for every n-th row; None where rows are few.
+
+        The scale is the population's, not the sample's: a part of the rows tells it nearly as well.
+        """
+        problem = self.problem
+        if not isinstance(problem.data, Rows):
+            return self._of_stream()
+        step = len(problem.data.Phi) // max(_ENOUGH_ROWS, _ROWS_A_FUNCTION * problem.n_functions)
+        if step < 2:
+            return None
+        part = problem.data.chosen(np.arange(len(problem.data.Phi)) % step == 0)
+        weight = len(part.Phi) if part.weight is None else part.weight.sum()
+        found = replace(self, problem=replace(problem, data=part, n_effective=float(weight))).of_all(
+            self.grid, np.zeros(problem.n_solved)
+        )
+        near = found.posteriors[0].mode
+        if len(found.scale) > 1:
+            return self.of_all(np.sort(found.scale), near)
+        (q,) = self._along(found.scale, near)
+        # One step towards the evidence's maximum of all rows (MacKay 1992): s² becomes w'w / γ.
+        fixed = q.effective_parameters - problem.likelihood.n_outputs * (self.intercept is not None)
+        better = found.scale * np.sqrt(2 * q.problem.solver_prior.energy(q.mode) / max(fixed, 1.0))
+        if better[0] < self.grid[-1] and abs(np.log(better / found.scale)[0]) > _FAR:
+            q = max(q, *self._along(better, q.mode), key=lambda one: one.log_evidence)
+        return _single(q, self.column)
+
+    def _of_stream(self) -> ScaleFit | None:
+        """Return the fit of the highest evidence of rows on the disk where it fixes the scale; else None."""
+        C, M = self.problem.likelihood.n_outputs, self.problem.n_functions
+        groups = as_groups(None, M, C, self.intercept, self.intercept_variance)
+        # Beyond the largest scale the hyperprior decides, not the data.
+        inside = replace(groups, least=float(-2 * np.log(self.grid[-1])))
+        q = at_highest_evidence(self.problem, inside, tolerance=2 * _NEAR_ENOUGH, rounds=_FEW_ROUNDS)
         if (
             q is not None
             and q.effective_parameters >= _MANY_PARAMETERS
-            and _scale(q, column) < (1 - _NEAR_ENOUGH) * grid[-1]
+            and _scale(q, self.column) < (1 - _NEAR_ENOUGH) * self.grid[-1]
         ):
-            return _single(q, column)
-    priors = [
-        GaussianPrior.isotropic(
-            problem.n_functions, precision=s**-2, intercept=intercept, intercept_variance=intercept_variance
-        )
-        for s in grid.tolist()
-    ]
-    fits = _along(problem, priors)
-    log_weight = np.array([q.log_evidence for q in fits]) + log_hyperprior(grid)
-    share = np.exp(log_weight - scipy.special.logsumexp(log_weight))
-    best = int(share.argmax())
-    # Beyond the largest scale the hyperprior decides, not the data.
-    if share[best] > _FIXED and best + 1 < len(grid) and fits[best].effective_parameters >= _MANY_PARAMETERS:
-        return _single(_highest_near(fits, grid, best, intercept, intercept_variance), column)
-    kept = [i for i in np.argsort(-share, kind="stable")[:_MOST].tolist() if share[i] > _LEAST * share[best]]
-    spacing = float(np.log(grid[-1] / grid[0])) / (len(grid) - 1)
-    return ScaleFit(
-        tuple(fits[i] for i in kept),
-        grid[kept],
-        share[kept] / share[kept].sum(),
-        float(scipy.special.logsumexp(log_weight) + np.log(spacing)),
-    )
+            return _single(q, self.column)
+        return None
 
-
-def _along(problem: Problem, priors: Sequence[GaussianPrior]) -> list[LaplacePosterior]:
-    """Return the fits under the priors, each started where the one before ended."""
-    fits: list[LaplacePosterior] = []
-    theta, evaluated = np.zeros(problem.n_solved), None
-    with single_threaded_blas():
-        for prior in priors:
-            posed = replace(problem, prior=prior)
-            mode = mode_from(posed, theta, evaluated)
-            fits.append(posterior_at(posed, mode))
-            theta, evaluated = mode.theta, (mode.log_likelihood, mode.gradient, mode.hessian)
-    return fits
-
-
-def _highest_near(
-    fits: Sequence[LaplacePosterior],
-    grid: Vector,
-    best: int,
-    intercept: int | None,
-    intercept_variance: float,
-) -> LaplacePosterior:
-    """Return the fit at the scale of highest evidence, near the best of the grid's fits.
-
-    It is at most one step of the grid away.  Each fit starts where the nearest one ended.  With hundreds of weights of
-    separable classes this takes a tenth of the time of `fit_evidence`, which makes an eigendecomposition in each step.
-    """
-    found = dict(zip(np.log(grid).tolist(), fits, strict=True))
-
-    def loss(log_scale: float) -> float:
-        nearest = found[min(found, key=lambda tried: abs(tried - log_scale))]
-        prior = GaussianPrior.isotropic(
-            nearest.problem.n_functions,
-            precision=float(np.exp(-2 * log_scale)),
-            intercept=intercept,
-            intercept_variance=intercept_variance,
-        )
-        posed = replace(nearest.problem, prior=prior)
+    def _along(self, scales: Vector, start: Vector) -> list[LaplacePosterior]:
+        """Return the fits at the scales, each started where the one before ended, the first at weights `start`."""
+        fits: list[LaplacePosterior] = []
+        theta, evaluated = start, None
         with single_threaded_blas():
-            hessian = nearest.gaussian.precision - nearest.problem.solver_prior.precision
-            found[log_scale] = posterior_at(posed, mode_from(posed, nearest.mode, hessian=hessian))
-        return -found[log_scale].log_evidence
+            for scale in scales.tolist():
+                posed = replace(self.problem, prior=self.prior(scale))
+                mode = mode_from(posed, theta, evaluated)
+                fits.append(posterior_at(posed, mode))
+                theta, evaluated = mode.theta, (mode.log_likelihood, mode.gradient, mode.hessian)
+        return fits
 
-    step = float(np.log(grid[best + 1] / grid[best]))
-    between = (float(np.log(grid[best])) - step, float(np.log(grid[best])) + step)
-    scipy.optimize.minimize_scalar(loss, bounds=between, method="bounded", options={"xatol": _NEAR_ENOUGH})
-    return max(found.values(), key=lambda q: q.log_evidence)
+    def _highest_near(self, fits: Sequence[LaplacePosterior], scales: Vector, best: int) -> LaplacePosterior:
+        """Return the fit at the scale of highest evidence, near the best of the fits.
+
+        It is at most one step of the grid away.  Each fit starts where the nearest one ended.  With hundreds of weights
+        this takes a tenth of the time of `fit_evidence`, which makes an eigendecomposition in each step.
+        """
+        found = dict(zip(np.log(scales).tolist(), fits, strict=True))
+
+        def loss(log_scale: float) -> float:
+            nearest = found[min(found, key=lambda tried: abs(tried - log_scale))]
+            posed = replace(nearest.problem, prior=self.prior(float(np.exp(log_scale))))
+            with single_threaded_blas():
+                hessian = nearest.gaussian.precision - nearest.problem.solver_prior.precision
+                found[log_scale] = posterior_at(posed, mode_from(posed, nearest.mode, hessian=hessian))
+            return -found[log_scale].log_evidence
+
+        near = float(np.log(scales[best]))
+        between = (near - self.spacing, near + self.spacing)
+        scipy.optimize.minimize_scalar(
+            loss, bounds=between, method="bounded", options={"xatol": _NEAR_ENOUGH}
+        )
+        return max(found.values(), key=lambda q: q.log_evidence)
 
 
 def _scale(q: LaplacePosterior, column: int) -> float:
