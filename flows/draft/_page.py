@@ -208,12 +208,13 @@ class Page:
 
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """Groups of classes that are alike, by name, as the spellings of their labels."""
+        """Groups of classes that are alike, by name, as the spellings of their labels; rare classes stay alone."""
         spellings = {c.name: c.spellings for c in self.classes.kept}
-        return {
-            name: tuple(text for c in classes for text in spellings[c])
-            for name, classes in self.chosen.groups.items()
-        }
+        groups = self.chosen.groups
+        if groups:
+            known = {name for some in groups.values() for name in some}
+            groups = groups | {name: [name] for name in spellings if name not in known}
+        return {name: tuple(text for c in some for text in spellings[c]) for name, some in groups.items()}
 
     @property
     def is_target(self) -> bool:

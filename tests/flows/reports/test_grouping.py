@@ -7,6 +7,8 @@ import tomllib
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from flows.cli.app import run
@@ -61,3 +63,15 @@ def test_init_groups_no_classes_that_are_not_alike(
     started = json.loads(capsys.readouterr().out)
     assert started["groups"] == {}
     assert "apart" not in started["text"]
+
+
+def test_a_class_too_rare_to_be_compared_stays_in_the_groups(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    kind = rng.choice(["a", "b", "c"], 40_000).astype(object)
+    colour = rng.normal(np.where(kind == "c", 3.0, 0.0), 1.0)
+    kind[[10, 30_000]] = "odd"
+    pq.write_table(pa.table({"kind": kind, "colour": colour}), tmp_path / "x.parquet")
+    assert run(["init", str(tmp_path / "x.parquet"), "--label", "kind", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["groups"] == {"a/b": ["a", "b"], "c": ["c"], "odd": ["odd"]}
