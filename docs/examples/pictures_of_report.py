@@ -9,7 +9,8 @@ from html import unescape
 from pathlib import Path
 
 PICTURE = re.compile(
-    r'<img src="data:image/svg\+xml;base64,([^"]+)"[^>]*>\s*<figcaption><b>([^<]+)</b>', flags=re.DOTALL
+    r'<img src="data:image/svg\+xml;base64,([^"]+)"[^>]*>\s*(?:</div>\s*)?<figcaption><b>([^<]+)</b>',
+    flags=re.DOTALL,
 )
 
 
