@@ -34,6 +34,7 @@ Mask = NDArray[np.bool_]
 Rows = NDArray[np.intp]
 
 _BLOCK = 8192  # rows scored at a time: the design matrix and its whitened copy stay in the cache
+_LIMIT_ROWS = 16_384  # of the training set, whose 99.9th percentile is the limit of the domain
 _MANY_MEMBERS = 3  # from which each member's softmax has fewer Sobol points
 _FEW_NODES, _FEWEST_NODES = 512, 128  # of a member; at each of the nodes over what is missing
 _MOST = 0.5  # share of the integral, from which the point at the conditional mean counts little
@@ -132,7 +133,8 @@ class Classifier:
             temperature=temperature,
             integrated=None if integrated == 1 else np.where(missing.any(axis=0), integrated, 1.0),
         )
-        filled = moments.impute(X, missing)
+        some = slice(None, None, -(-len(X) // _LIMIT_ROWS))
+        filled = moments.impute(X[some], missing[some])
         parts = [model._point(filled[i : i + _BLOCK])[0].logit_std for i in range(0, len(filled), _BLOCK)]
         return replace(model, logit_std_limit=float(np.quantile(np.concatenate(parts), _DOMAIN_QUANTILE)))
 

@@ -293,27 +293,24 @@ class _Growth:
         """Return boosted trees with the logits of each node, and the rows' out-of-fold logits (N, C)."""
         shares, weight, rng = self.shares, self.weight, self.rng
         w = np.ones(len(shares)) if weight is None else weight / weight.mean()
-        start = np.log(np.average(shares, axis=0, weights=w) + 1 / len(shares))
-        t, start = (shares[:, 1:], start[1:] - start[:1]) if shares.shape[1] == 2 else (shares, start)
+        start = np.log(np.average(shares, axis=0, weights=w) + 1 / len(shares))[:, None]
+        two = len(start) == 2
+        t, start = (shares.T[1:], start[1:] - start[:1]) if two else (shares.T, start)
         fold, rounds = (rng.permutation(self._n_groups) % _FOLDS)[self.of_row], -(-number // _FOLDS)
         unseen, grown = np.zeros(t.shape), []
         for k in range(min(_FOLDS, self._n_groups)):
             own = w * (fold != k)
             a = np.zeros(t.shape)
             for seed in rng.integers(2**31 - 1, size=rounds).tolist():
-                p = (
-                    scipy.special.expit(a + start)
-                    if len(start) == 1
-                    else scipy.special.softmax(a + start, axis=1)
-                )
-                tree = self._tree(seed, t - p, own, _LEAVES)
-                curvature = (own[:, None] * p * (1 - p)).T
-                h = np.stack([np.bincount(tree.at, column, len(tree.total)) for column in curvature], axis=1)
+                p = scipy.special.expit(a + start) if two else scipy.special.softmax(a + start, axis=0)
+                tree = self._tree(seed, (t - p).T, own, _LEAVES)
+                curvature = own * p * (1 - p)
+                h = np.stack([np.bincount(tree.at, row, len(tree.total)) for row in curvature], axis=1)
                 value = _RATE * tree.sums / (h + _RIDGE)
-                a += value[tree.at]
+                a += value.T[:, tree.at]
                 grown.append((tree, value * rounds))
-            unseen[fold == k] = a[fold == k]
-        return grown, unseen
+            unseen[:, fold == k] = a[:, fold == k]
+        return grown, np.ascontiguousarray(unseen.T)
 
     @property
     def _n_groups(self) -> int:

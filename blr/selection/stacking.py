@@ -15,7 +15,8 @@ from blr.arrays import Vector
 __all__ = ["stacking_weights"]
 
 _GAP = 1e-3  # nats below the maximum at which the search may stop
-_MAX_ITER = 10_000
+_MAX_ITER = 200
+_TINY = np.finfo(float).tiny
 
 
 def stacking_weights(
@@ -28,8 +29,8 @@ def stacking_weights(
     """Return the models' weights (J,), which sum to one.
 
     Few rows overfit the weights too, so each model has a prior of its own: a Dirichlet density that counts as J rows,
-    shared out by prior probability, which the models explain alone.  The objective is concave, and EM climbs it until
-    the gradient bounds what is left by 0.001 nats.
+    shared out by prior probability, which the models explain alone.  The objective is concave, and Newton's
+    steps climb it until the gradient bounds what is left by 0.001 nats.
 
     Parameters
     ----------
@@ -67,16 +68,26 @@ def stacking_weights(
             "weights or priors; leave out models whose left-out probabilities could not be computed"
         )
     mass = (w[:, None] * t).ravel()
-    rows = np.maximum(
-        p.reshape(len(p), -1)[:, mass > 0], np.finfo(float).tiny
-    )  # (J, outcomes that were seen)
+    rows = np.maximum(p.reshape(len(p), -1)[:, mass > 0], _TINY)  # (J, outcomes that were seen)
     mass = mass[mass > 0]
     count = len(p) * prior / prior.sum()
     s: Vector = prior / prior.sum()
+
+    def objective(s: Vector) -> float:
+        return float(mass @ np.log(s @ rows) + count @ np.log(s))
+
+    value = objective(s)
     for _ in range(_MAX_ITER):
-        gradient = rows @ (mass / (s @ rows)) + count / s
-        # Concave: the maximum is no more than this above.  The shares of the gradient sum to s.
+        ratio = rows / (s @ rows)
+        gradient = ratio @ mass + count / s
+        # Concave: the maximum is no more than this above.
         if gradient.max() - s @ gradient < _GAP:
             break
-        s = s * gradient / (s @ gradient)
-    return s
+        # Newton's step, along which the weights still sum to one.
+        inverse = np.linalg.inv((ratio * mass) @ ratio.T + np.diag(count / s**2))
+        step = inverse @ (gradient - (inverse.sum(axis=0) @ gradient) / inverse.sum())
+        length = min(1.0, 0.9 / max(float((-step / s).max()), _TINY))
+        while (after := objective(s + length * step)) < value and length > _TINY:
+            length /= 2
+        s, value = s + length * step, after
+    return s / s.sum()
