@@ -36,7 +36,7 @@ _NODES = 4_000_000  # of all rows together, of a softmax of so many classes that
 _MOST_AXES = 3  # contrasts that have products of rules instead
 _MANY_ROWS = 100_000  # of a stream, whose number is not known
 _DRAFT = 0.05  # nats gained by a step, at which a draft is done; or where rows are many, so many a row
-_DRAFT_A_ROW = 2e-5
+_DRAFT_A_ROW = 3e-4
 _COARSE_NODES = 128  # of a row, with which a draft of the softmax begins
 _COARSE = 0.3  # nats gained by a step, at which it goes on with all of its nodes
 # Nats a weight that three steps gain, below which a search that was ever halved ends: 0.014 sd of each weight, in a
