@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import scipy  # its modules load when used
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 from scipy.special import softmax
 
 from blr.arrays import Matrix, Vector
@@ -141,7 +141,7 @@ def _as_doubtful(p: Matrix, left_out: Matrix | None) -> Vector:
         return weights(-STEEPEST)
     if beyond(STEEPEST) <= 0:
         return weights(STEEPEST)
-    return weights(brentq(beyond, -STEEPEST, STEEPEST, xtol=1e-6))
+    return weights(scipy.optimize.brentq(beyond, -STEEPEST, STEEPEST, xtol=1e-6))
 
 
 def _scaled(p: Matrix, error: Vector, temperature: Temperature) -> Vector:
