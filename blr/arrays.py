@@ -14,25 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "Matrix",
-    "NamedMatrix",
-    "Table",
-    "Vector",
-    "as_design",
-    "as_matrix",
-    "as_stored",
-    "as_vector",
-    "column_names",
-    "features_of",
-    "html_table",
-    "mid_ranks",
-    "require_finite",
-    "require_moderate",
-    "require_unmasked",
-    "without_names",
-]
-
 Vector = NDArray[np.float64]
 """A float64 array of one dimension."""
 

@@ -25,8 +25,6 @@ from blr.likelihood.links import LINKS
 from blr.posterior.kinds import Posterior
 from blr.predictive.softmax import softmax_plugin
 
-__all__ = ["decision_boundary"]
-
 Probability = Callable[[Matrix], Matrix]
 Extent = tuple[float, float, float, float]
 

@@ -13,8 +13,6 @@ import numpy as np
 
 from blr.arrays import Matrix, Vector
 
-__all__ = ["MOST_OUTPUTS", "arcsinhs", "exponentials", "filled", "loops"]
-
 try:
     import blr._loops as _loops  # noqa: PLR0402  not a name of the package
 except ImportError:  # no compiler, or one without vectors

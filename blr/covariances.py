@@ -20,19 +20,6 @@ from blr import compiled
 from blr.arrays import Matrix, Vector
 from blr.likelihood.likelihoods import Likelihood, pairs, unpack
 
-__all__ = [
-    "Covariances",
-    "class_covariances",
-    "compiles",
-    "hessian_of",
-    "output_covariances",
-    "packed_grams",
-    "scratch_of_row",
-    "squared_lengths",
-    "unpacked_blocks",
-    "unpacked_grams",
-]
-
 _MOST_PANELS = 1000  # weights up to which a precision stays in the second cache
 _MOST_COMPILED = 256  # columns up to which our compiled sums of products are quicker than BLAS
 _FEW_OUTPUTS = 8  # up to which sums over pairs of outputs are taken one by one

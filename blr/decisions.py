@@ -17,22 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Matrix, Vector
 
-__all__ = [
-    "FLAG_MEANINGS",
-    "REJECTED",
-    "Flag",
-    "RiskCoverage",
-    "budget_threshold",
-    "decide",
-    "entropy",
-    "errors_caught",
-    "flag_confidence",
-    "flag_flipped",
-    "mutual_information",
-    "pairwise_confidence",
-    "risk_coverage",
-]
-
 REJECTED = -1
 """The decision for a row whose cheapest decision costs more than the rejection."""
 

@@ -40,8 +40,6 @@ from blr.selection.evidence import fit_evidence
 from blr.threads import default_threads
 from blr.trust.verdict import Trust
 
-__all__ = ["DefaultClassifier", "LaplaceClassifier", "UntrustedPosteriorWarning"]
-
 _POSTERIORS = ("laplace", "refined", "sampled", "served")
 _MISSING = ("integrate", "error")
 _BLOCK = 8192  # nodes predicted at a time

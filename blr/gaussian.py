@@ -14,8 +14,6 @@ import scipy.linalg
 
 from blr.arrays import Matrix, Vector
 
-__all__ = ["Gaussian", "cholesky_of_precision"]
-
 
 def cholesky_of_precision(A: Matrix) -> tuple[Matrix, float]:
     """Return the lower factor L of a positive definite A (D, D), and the jitter that it took.

@@ -17,8 +17,6 @@ from blr.posterior.kinds import Posterior
 from blr.predictive.extrapolation import CONSTANT
 from blr.predictive.output_moments import OutputMoments
 
-__all__ = ["Designs", "Member", "count_draws", "shared_deviations", "slope_moments"]
-
 _AT_ONCE = 16  # points: derivatives of many functions by many features are large
 
 

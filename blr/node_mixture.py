@@ -38,8 +38,6 @@ from blr.predictive.extrapolation import CONSTANT
 from blr.predictive.mixture import Prediction, of_moments, stacked
 from blr.predictive.softmax_at_nodes import InnerPoints, MixtureSums, cholesky_factors, inner_points
 
-__all__ = ["NodeMixture"]
-
 # Share of a member from which its activations are taken at every node, and its covariances at more.
 _LARGE_SHARE = 0.15
 # Nodes at which they are taken, by dimension, the last for all higher ones: covariances of members with a large share,

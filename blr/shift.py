@@ -22,20 +22,6 @@ from blr.selection.evidence import fit_evidence
 from blr.sums import Terms
 from blr.threads import single_threaded_blas
 
-__all__ = [
-    "FOLDS",
-    "ClassPriors",
-    "ComparedScores",
-    "DensityRatio",
-    "class_priors",
-    "compare_scores",
-    "density_ratio",
-    "log_prior_shift",
-    "require_enough_rows",
-    "rescaled",
-    "sandwich",
-]
-
 FOLDS = 2
 """Folds of the comparison of two sets: row i of both together is in fold i mod 2."""
 

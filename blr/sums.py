@@ -29,27 +29,6 @@ from blr.likelihood.likelihoods import Bernoulli, Categorical, Likelihood
 from blr.likelihood.links import LOGISTIC
 from blr.threads import default_threads, ordered_map, single_threaded_blas
 
-__all__ = [
-    "Chunk",
-    "ChunkFunction",
-    "Data",
-    "Rows",
-    "Terms",
-    "activations",
-    "added",
-    "blockwise",
-    "chunk_rows",
-    "class_sums",
-    "evenly_spread",
-    "in_classes",
-    "in_contrasts",
-    "likelihood_terms",
-    "many_classes",
-    "skewness_term",
-    "summed",
-    "thinned",
-]
-
 Terms = tuple[Any, ...]
 """Arrays or scalars that add up."""
 

@@ -18,8 +18,6 @@ from typing import TypeVar
 import scipy.linalg  # noqa: F401  loads SciPy's own BLAS, so that the controller sees it
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["default_threads", "ordered_map", "single_threaded_blas"]
-
 S = TypeVar("S")
 T = TypeVar("T")
 

@@ -7,8 +7,6 @@ feature sum to 1, as the intercept does, so the first of each feature is left ou
 
 from __future__ import annotations
 
-__all__ = ["BSpline", "clamped_knots", "spline_slopes", "spline_values"]
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -16,8 +16,6 @@ Shapes: N rows, F features, K classes, T trees, m nodes, L leaves.
 
 from __future__ import annotations
 
-__all__ = ["Forest"]
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -7,8 +7,6 @@ has a cosine and a sine (Sutherland & Schneider 2015, UAI), and frequencies are 
 
 from __future__ import annotations
 
-__all__ = ["Fourier"]
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -14,8 +14,6 @@ from blr.arrays import Matrix, Vector
 from blr.basis.base import Basis, whole
 from blr.basis.standardisation import Standardisation
 
-__all__ = ["Linear", "Polynomial", "Principal", "directions"]
-
 # Directions in which rows or functions vary: eigenvectors of a covariance, those of large variance first.
 
 

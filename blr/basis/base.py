@@ -6,8 +6,6 @@ rule through the standardisation are done here for all kinds.  Shapes: N rows, M
 
 from __future__ import annotations
 
-__all__ = ["Basis", "positive", "whole"]
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence

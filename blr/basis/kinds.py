@@ -8,8 +8,6 @@ To add a kind, write a subclass of `Basis` in a file of its own and bind it in `
 
 from __future__ import annotations
 
-__all__ = ["BASES", "basis_from_dict", "fit_basis", "known_kind"]
-
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -22,18 +22,6 @@ from blr.basis._polynomial import directions
 from blr.basis.base import Basis, positive, whole
 from blr.basis.standardisation import Standardisation
 
-__all__ = [
-    "LEAST_EXPONENT",
-    "RBF",
-    "Centred",
-    "Laplacian",
-    "Nystroem",
-    "median_city_block",
-    "median_distance",
-    "spread_centres",
-    "squared_distances",
-]
-
 # Distances between rows: where to put centres, and how far apart rows typically are.
 #
 # Both look at no more than a sample of the rows, drawn from the generator given, so that fitting a basis to a

@@ -7,8 +7,6 @@ deviation of their weights were h_f times as large.
 
 from __future__ import annotations
 
-__all__ = ["Sigmoid"]
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -8,8 +8,6 @@ Shapes: N rows, F features.
 
 from __future__ import annotations
 
-__all__ = ["Softening", "Standardisation"]
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -29,8 +29,6 @@ from blr.predictive.temperature import Temperature
 from blr.selection.skill import Skill
 from blr.trust.verdict import MEAN_ERROR, Trust, TrustAnswer
 
-__all__ = ["calibrated", "compared_rows", "computed", "known", "logistic_loss", "verdict_of"]
-
 Mask = NDArray[np.bool_]
 
 ROWS = 256

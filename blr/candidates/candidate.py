@@ -12,15 +12,6 @@ from typing import Any
 
 from blr.basis.kinds import BASES
 
-__all__ = [
-    "Candidate",
-    "CandidatePart",
-    "CandidateRow",
-    "JudgedCandidate",
-    "PosteriorCheck",
-    "default_candidates",
-]
-
 MOST_WEIGHTS = 1000
 """Weights of all classes together that a candidate may have: a fit takes time by their cube."""
 KERNEL_WIDTH = 0.7

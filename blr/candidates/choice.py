@@ -20,15 +20,6 @@ from blr.selection import compare as selection
 from blr.selection.stacking import stacking_weights
 from blr.trust.verdict import second_order_holds
 
-__all__ = [
-    "LeftOut",
-    "Ranking",
-    "Selection",
-    "choose",
-    "integrated_share",
-    "mixed",
-]
-
 ENOUGH = 0.05
 """Change of the integral's share, below which the candidates' shares stay the same."""
 MOST_ROUNDS = 4

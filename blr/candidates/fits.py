@@ -46,16 +46,6 @@ from blr.selection.prior_scale import fit_scales, with_relevant_heights, with_re
 from blr.sums import Rows
 from blr.trust.verdict import named_reasons
 
-__all__ = [
-    "SILENT",
-    "FinalMember",
-    "FittedCandidate",
-    "Progress",
-    "fit_candidate",
-    "fit_targets",
-    "refit_candidate",
-]
-
 MOST_PARTS = 2
 LEAST_PART = 0.1
 """Smallest share of a part, relative to the best one: every part costs the same time in each prediction."""

@@ -23,17 +23,6 @@ from blr.selection.evidence import fit_evidence
 from blr.selection.label_noise import LabelNoise, estimate_label_noise
 from blr.shift import rescaled
 
-__all__ = [
-    "EstimatedNoise",
-    "LabelledRows",
-    "StreamedRows",
-    "TrainingSet",
-    "density_weights",
-    "density_weights_of_all",
-    "overdispersion",
-    "wrong_labels",
-]
-
 Mask = NDArray[np.bool_]
 
 REFERENCE_VOTES, REFERENCE_LABELS = 4000, 3000

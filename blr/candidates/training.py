@@ -55,8 +55,6 @@ from blr.shift import DensityRatio, class_priors, density_ratio, log_prior_shift
 from blr.threads import single_threaded_blas
 from blr.trust.verdict import Trust
 
-__all__ = ["TrainedClassifier", "Training", "compared", "fit_default", "votes_phi"]
-
 MOST_QUADRATIC = 20
 """Most features with products in the comparison of the sets: more features would have hundreds of products."""
 

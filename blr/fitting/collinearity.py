@@ -14,8 +14,6 @@ import scipy
 from blr.arrays import Matrix, Vector
 from blr.sums import Data, Terms
 
-__all__ = ["Collinearity", "find_collinearity"]
-
 _PIVOT = 1e-12  # Below this, rounding errors of the Gram matrix decide.
 _TAKES_PART = 1e-4  # of a unit column, in the combination that makes up another
 

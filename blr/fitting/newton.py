@@ -19,8 +19,6 @@ from blr.arrays import Matrix, Vector
 from blr.gaussian import Gaussian, cholesky_of_precision
 from blr.sums import Terms
 
-__all__ = ["Mode", "SolverPrior", "maximise"]
-
 _MAX_HALVINGS = 40
 # Steps that did not halve the decrement: huge weights beside a broad prior round the gradient coarsely.
 _IDLE = 5

@@ -21,8 +21,6 @@ from blr.predictive.softmax import softmax_plugin
 from blr.sums import Chunk, ChunkFunction, Data, Rows, Terms, added, chunk_rows, likelihood_terms
 from blr.threads import default_threads, ordered_map, single_threaded_blas
 
-__all__ = ["Accumulated", "Problem", "Stream", "make_problem", "pose", "sample_of", "totals"]
-
 # Rows that come in chunks from elsewhere, disk or network, read anew at each pass.
 
 

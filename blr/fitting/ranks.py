@@ -11,8 +11,6 @@ import numpy as np
 
 from blr.arrays import Vector
 
-__all__ = ["Parts", "auc", "quantile"]
-
 Parts = Callable[[], Iterable[Vector]]
 """Gives the parts (n,), the same ones each time; all values are finite."""
 

@@ -27,8 +27,6 @@ from blr.gaussian import cholesky_of_precision
 from blr.likelihood.likelihoods import Bernoulli, Categorical, Likelihood
 from blr.sums import ChunkFunction, Data, Terms, activations, blockwise, likelihood_terms
 
-__all__ = ["Separation", "find_separation"]
-
 _TOLERANCE = 1e-7  # of margins, for columns scaled to one: that of the linear program
 _NEWTON_PASSES = 20
 _LARGEST_SEARCH = 2e9  # operations of these passes: a second, so that a verdict costs no more than its fit

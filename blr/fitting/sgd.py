@@ -18,8 +18,6 @@ from blr.likelihood.likelihoods import Likelihood
 from blr.sums import Chunk, likelihood_terms
 from blr.threads import single_threaded_blas
 
-__all__ = ["ascend"]
-
 _DECAY = 0.7  # of the step, between 1/2 and 1 as averaging wants
 _FADING = 0.6  # of the curvature's memory
 _RECENCY = 2.0  # weight of the iterates in the average grows as the step's number to this less one

@@ -32,8 +32,6 @@ from blr.sums import (
     many_classes,
 )
 
-__all__ = ["CLOSE", "approach", "by_gradients", "mode_from", "part_of"]
-
 CLOSE = 3e-4
 """Distance to the mode, in posterior sd, from which one Newton step ends within 1e-8 sd of it.
 

@@ -13,20 +13,6 @@ from scipy.special import ndtri
 from blr.arrays import Matrix, Vector, mid_ranks
 from blr.gaussian import cholesky_of_precision
 
-__all__ = [
-    "Convergence",
-    "Hamiltonian",
-    "State",
-    "brief_warm_up",
-    "centred_at",
-    "convergence",
-    "effective_size",
-    "evenly",
-    "matched",
-    "nested_r_hat",
-    "warm_up",
-]
-
 # Thinning of draws: fewer of them, with the mean and covariance of all.
 #
 # Shapes: C chains of n draws of D weights, S draws kept.

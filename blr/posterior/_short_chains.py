@@ -21,8 +21,6 @@ from blr.posterior.ensemble import draw_probabilities
 from blr.trust.importance import smooth
 from blr.trust.whitened import log_posterior, single_serves, whitened_density
 
-__all__ = ["Exact", "by_chains", "by_importance", "importance_work", "least_work"]
-
 _DRAWS = 16384  # importance draws
 _BLOCK = 512  # of them evaluated at once
 _FIRST = 2048  # of them that tell whether the others are worth their time

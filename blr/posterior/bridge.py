@@ -24,8 +24,6 @@ from blr.posterior.kinds import SampledPosterior
 from blr.threads import single_threaded_blas
 from blr.trust.whitened import log_posterior, single_serves
 
-__all__ = ["bridge_evidence"]
-
 _FEWEST = 64  # draws
 _MOST_ITERATIONS = 500
 _SETTLED = 1e-8  # nats

@@ -17,8 +17,6 @@ from blr.covariances import output_covariances
 from blr.fitting.problem import Problem
 from blr.predictive.mixture import Prediction, require_logit
 
-__all__ = ["PairedDraws", "averaged", "counts_of_draws", "draw_probabilities"]
-
 _LANES = 8  # draws come in whole vectors
 _NUMBERS = 2**16  # activations a block: what stays in a core's cache
 

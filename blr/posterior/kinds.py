@@ -34,17 +34,6 @@ from blr.predictive.softmax import softmax_exact, softmax_fast
 from blr.threads import default_threads, ordered_map, single_threaded_blas
 from blr.trust.verdict import Trust, assess, of_probabilities, some_rows
 
-__all__ = [
-    "KINDS",
-    "LaplacePosterior",
-    "MatchedPosterior",
-    "Posterior",
-    "RefinedPosterior",
-    "SampledPosterior",
-    "SandwichPosterior",
-    "ShiftedPosterior",
-]
-
 _ERROR_DRAWS = 256
 """Draws by which the spread of a probability is told in a typical error."""
 TYPICAL_ERROR = 0.05

@@ -26,8 +26,6 @@ from blr.posterior.kinds import LaplacePosterior
 from blr.sums import Terms
 from blr.threads import single_threaded_blas
 
-__all__ = ["LaplaceApproximation", "fit", "fit_sgd", "laplace_approximation", "posterior_at"]
-
 _ROUGH = 0.1  # decrement, in posterior sd, at which the search on part of the rows ends: theirs are four times as wide
 
 

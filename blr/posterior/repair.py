@@ -35,8 +35,6 @@ from blr.sums import evenly_spread
 from blr.threads import single_threaded_blas
 from blr.trust.verdict import Finding, Trust, of_probabilities
 
-__all__ = ["Served", "served"]
-
 MEAN_DIFFERENCE, LARGEST_DIFFERENCE = 0.005, 0.03
 """Bounds of the difference in probability between what is served and the exact posterior: mean and largest of rows."""
 

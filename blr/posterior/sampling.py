@@ -24,8 +24,6 @@ from blr.threads import single_threaded_blas
 from blr.trust.verdict import Finding, Trust
 from blr.trust.whitened import whitened_density
 
-__all__ = ["sample_posterior"]
-
 # Number of chains for N D up to: long chains where a move is dear, many where it is not.
 _CHAINS = ((1e5, 32), (1e6, 16), (np.inf, 8))
 _BLOCK = 64  # moves of every chain between two looks at what has been reached

@@ -27,8 +27,6 @@ from blr.predictive.expectations import expected_terms
 from blr.sums import Rows, Terms, many_classes, skewness_term
 from blr.threads import single_threaded_blas
 
-__all__ = ["mean_shift", "refine"]
-
 _TOLERANCE = 1e-6  # nats gained by a step: the bound is flat, so the mean is within 1e-3 sd of the best
 _STALLED = 1e-4  # nats: what an inexact expectation may lose without being halved for
 _DRAFT_NODES = 500_000  # of all rows together in a draft

@@ -11,8 +11,6 @@ from scipy.special import logsumexp
 
 from blr.arrays import Table, Vector, html_table
 
-__all__ = ["Comparison", "Ranking", "Row", "rank"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Row:

@@ -17,8 +17,6 @@ from blr.predictive.expectations import expected_by_class, expected_derivatives
 from blr.predictive.softmax import softmax_exact
 from blr.sums import activations, in_classes, many_classes
 
-__all__ = ["groups_of_several", "left_out", "left_out_together"]
-
 _SIZES = np.array([2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 1 << 30])  # of classes that share a curvature
 _NO_SHARE = 1e-7  # share of its curvature that a class may have for nothing
 _NUMBERS, _FEWEST_ROWS = 2**20, 64  # covariances of many classes that are held at a time

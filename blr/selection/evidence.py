@@ -22,8 +22,6 @@ from blr.posterior.laplace import posterior_at
 from blr.sums import Terms, many_classes, skewness_term
 from blr.threads import single_threaded_blas
 
-__all__ = ["Groups", "OnePrecision", "as_groups", "at_highest_evidence", "fit_evidence"]
-
 # Groups of weights that share a prior precision.  D = C M weights, G groups.
 
 _RANGE = (np.log(1e-10), np.log(1e10))  # of α for columns of unit scale: beyond, the data say nothing

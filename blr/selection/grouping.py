@@ -21,8 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Matrix, Vector
 
-__all__ = ["APART", "Grouping", "group_classes"]
-
 APART = 0.1
 """Share of what tells two classes apart that the features have to know; pairs below it are joined."""
 _TINY = 1e-300

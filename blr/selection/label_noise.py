@@ -22,8 +22,6 @@ from blr.selection.prior_scale import log_hyperprior
 from blr.sums import Rows, activations, skewness_term
 from blr.threads import single_threaded_blas
 
-__all__ = ["PRIOR", "WORTH", "LabelNoise", "NoiseDensity", "WeightPrior", "estimate_label_noise"]
-
 # The posterior density of rates of wrong labels, and of the prior's precision, with the weights integrated out.
 #
 # x = (ln α, rates by annotator and class): the density is the Laplace evidence times the hyperprior of `prior_scale` on

@@ -15,8 +15,6 @@ from scipy.special import stdtrit
 from blr.arrays import Vector
 from blr.calibration import log_losses
 
-__all__ = ["Skill", "paired_gain", "skill"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Skill:

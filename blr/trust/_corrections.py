@@ -25,8 +25,6 @@ from blr.gaussian import Gaussian, cholesky_of_precision
 from blr.likelihood.likelihoods import Categorical, Likelihood
 from blr.sums import ChunkFunction, Data, Terms, activations, blockwise, thinned
 
-__all__ = ["Corrections", "corrections"]
-
 _FLOPS = 3e9  # for the tensor's slices: beyond, rows are drawn
 _DIRECTIONS = 64  # slices of the tensor: all of them up to here, beyond a random orthonormal set
 _SLICE_COLUMNS, _FEWEST_COLUMNS = (

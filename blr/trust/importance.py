@@ -19,8 +19,6 @@ from blr.likelihood.likelihoods import Likelihood, unpack
 from blr.sums import ChunkFunction, Data, Terms, activations, blockwise, thinned
 from blr.trust.whitened import whitened_density
 
-__all__ = ["Importance", "evidence_left", "laplace_ratios", "smooth"]
-
 _WORK = 5e6  # activations to evaluate: more draws where there are few rows
 _ROWS = 2500  # with more rows, every n-th is used: see `laplace_ratios`
 _BEYOND_SMOOTHING = 10.0  # shape from which one draw has all the weight

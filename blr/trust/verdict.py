@@ -30,16 +30,6 @@ from blr.threads import single_threaded_blas
 from blr.trust._corrections import Corrections, corrections
 from blr.trust.importance import evidence_left, laplace_ratios, smooth
 
-__all__ = [
-    "Trust",
-    "TrustAnswer",
-    "assess",
-    "named_reasons",
-    "of_probabilities",
-    "second_order_holds",
-    "some_rows",
-]
-
 MEAN_ERROR = 0.01, 0.03
 """Mean error of probabilities from which a verdict is amber, and from which it is red."""
 _SHIFT = 0.8  # in posterior sd, above which the second-order term does not hold

@@ -22,8 +22,6 @@ from blr.likelihood.links import LOGISTIC
 from blr.likelihood.mislabelled import MislabelledCategorical
 from blr.sums import ChunkFunction, Rows, Terms, blockwise
 
-__all__ = ["draw_terms", "log_posterior", "single_serves", "whitened_density"]
-
 _Reals = TypeVar("_Reals", NDArray[np.float32], NDArray[np.float64])
 
 _SINGLE_ERROR = 0.005  # nats, of a log likelihood in single precision

@@ -52,21 +52,6 @@ from flows.runs.progress import tell
 if TYPE_CHECKING:
     from flows.models.description import ModelDescription
 
-__all__ = [
-    "CatalogueSummary",
-    "ColumnSummary",
-    "ElementSummary",
-    "LabelSummary",
-    "PositionSummary",
-    "StartedSpecification",
-    "described_positions",
-    "inspect_catalog",
-    "inspect_file",
-    "labelled_rows",
-    "leaking_column",
-    "seen_profile",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ElementSummary:

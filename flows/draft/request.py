@@ -6,8 +6,6 @@ from typing import Annotated
 
 from flows.runs.parameters import Parameter
 
-__all__ = ["InitRequest", "InspectRequest"]
-
 LIMIT = Parameter(words="Look at this many rows only.", least=1, metavar="N")
 TABLE = Parameter(words="Name or number of the table, in a file with several.", metavar="NAME")
 

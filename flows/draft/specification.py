@@ -49,8 +49,6 @@ from flows.labels.classes import RARE
 from flows.labels.reader import label_texts
 from flows.specification.toml_file import parse_specification
 
-__all__ = ["starting_specification"]
-
 # Columns that order the rows as another one does: they say nothing that it does not say.  Shapes: n rows.
 
 Floats = NDArray[np.float64]

@@ -17,24 +17,6 @@ from blr.trust.verdict import TrustAnswer
 from flows.models.description import TOLD_APART, UNDECIDED, Metrics, TrustSummary, likeness_words
 from flows.reports.data import Classification, TrainReport, judged_objects
 
-__all__ = [
-    "Answer",
-    "Finding",
-    "Level",
-    "answer_lines",
-    "begun_small",
-    "beyond_finding",
-    "calibrated_answer",
-    "class_performance",
-    "computed_answer",
-    "known_finding",
-    "odd_headline",
-    "plain_end",
-    "strange_findings",
-    "training_answers",
-    "use_answer",
-]
-
 # Completeness and purity of each class, with intervals, from the objects that judge a model.
 
 LEVEL = 0.95

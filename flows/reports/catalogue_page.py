@@ -50,16 +50,6 @@ from flows.reports.html import (
 )
 from flows.reports.report_table import ReportTable, class_words
 
-__all__ = [
-    "REPORT",
-    "ClassificationReport",
-    "classification_answers",
-    "render_classification",
-    "rewrite_census",
-    "trusted_in_part",
-    "write_classification",
-]
-
 UNLIKE = 0.01
 """Share of objects out of the domain from which a catalogue is called unlike the training set."""
 

@@ -9,16 +9,6 @@ from catalogs.errors import brief
 from flows.reports.answers import Finding, Level, begun_small, plain_end
 from flows.reports.report_table import ReportTable, class_words, fixed, percent
 
-__all__ = [
-    "bin_tables",
-    "census_findings",
-    "census_table",
-    "census_tables",
-    "census_words",
-    "counts_said",
-    "selection_table",
-]
-
 
 def census_tables(census: Census) -> list[ReportTable]:
     """Return the tables of a census: the counts, selections where any has objects, and those of bins."""

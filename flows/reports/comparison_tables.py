@@ -9,8 +9,6 @@ from flows.models.store_folder import Promotion, gain_interval
 from flows.reports.report_table import ReportTable, percent
 from flows.runs.counts import SampledChange
 
-__all__ = ["comparison_tables", "decision_table"]
-
 
 def decision_table(history: Sequence[Promotion]) -> ReportTable:
     """Return the decisions about a name, the last one first."""

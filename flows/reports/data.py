@@ -21,21 +21,6 @@ from flows.models.description import Metrics, ModelDescription
 from flows.models.store_folder import skill_words
 from flows.runs.counts import Counts, SkyCounts
 
-__all__ = [
-    "BoundaryPicture",
-    "Classification",
-    "FeatureComparison",
-    "Made",
-    "NotableObject",
-    "ReportNotes",
-    "ReportParts",
-    "StoredPictures",
-    "TrainReport",
-    "boundary_picture",
-    "judged_objects",
-    "separation",
-]
-
 Array = np.ndarray[Any, Any]
 
 

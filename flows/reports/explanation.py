@@ -9,23 +9,6 @@ from dataclasses import dataclass
 from flows.reports.html import template
 from flows.reports.report_table import ReportTable
 
-__all__ = [
-    "CONTRIBUTION",
-    "OF_CONTRIBUTIONS",
-    "OF_PROBABILITIES",
-    "ClassExample",
-    "ClassProbabilities",
-    "Explanation",
-    "FeatureContribution",
-    "LikeObject",
-    "RaisedFlag",
-    "contribution_row",
-    "example_table",
-    "explanation_page",
-    "explanation_sentences",
-    "logit_sentence",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ClassProbabilities:

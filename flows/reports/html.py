@@ -45,20 +45,6 @@ from flows.reports.data import (
 from flows.reports.report_table import ReportTable
 from flows.runs.counts import SkyCounts
 
-__all__ = [
-    "AnswerPart",
-    "Page",
-    "Picture",
-    "TableGroup",
-    "catalogue_pictures",
-    "drawn",
-    "render_page",
-    "render_report",
-    "template",
-    "training_pictures",
-    "write_report",
-]
-
 
 def template(name: str) -> Any:
     """Return a template of ours, of Jinja."""

@@ -14,8 +14,6 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-__all__ = ["ReportTable", "class_words", "fixed", "percent", "printable", "probability", "to_rich"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReportTable:

@@ -54,14 +54,6 @@ from flows.training._rows import (
     write_split,
 )
 
-__all__ = [
-    "FluxErrors",
-    "Gathered",
-    "gather",
-    "reading_workers",
-    "with_learned_photometry",
-]
-
 Floats = NDArray[np.float64]
 
 

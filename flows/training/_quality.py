@@ -25,8 +25,6 @@ from flows.labels.source import LabelSource
 from flows.models.description import CatalogueQuality, SuspectedLeak
 from flows.specification.specification import Specification
 
-__all__ = ["catalog_qualities", "leak_words", "quality_remarks"]
-
 Array = np.ndarray[Any, Any]
 
 SHOWN = 8

@@ -43,17 +43,6 @@ from flows.labels.source import LabelSource
 from flows.specification.specification import Specification
 from flows.training._rows import Part, check_seen
 
-__all__ = [
-    "BatchOfRows",
-    "ByEngine",
-    "ContentHash",
-    "PieceReader",
-    "Readers",
-    "RowReading",
-    "read_by_workers",
-    "spelled",
-]
-
 Floats = NDArray[np.float64]
 
 

@@ -30,29 +30,6 @@ from flows.features.split import sides
 from flows.labels.reader import AnnotatorNames
 from flows.specification.specification import Specification
 
-__all__ = [
-    "MOST_IN_MEMORY",
-    "WEIGHT_OF_ALL",
-    "ArrayWriter",
-    "Collected",
-    "NamedRows",
-    "Part",
-    "RowCounts",
-    "Shard",
-    "StoredRows",
-    "TrainingRows",
-    "check_seen",
-    "held_out_function",
-    "joined",
-    "named_pieces",
-    "read_rows",
-    "rows_of",
-    "shards_of",
-    "write_array",
-    "write_rows",
-    "write_split",
-]
-
 Floats = NDArray[np.float64]
 
 

@@ -37,17 +37,6 @@ from flows.training._target import correction, target_loss
 from flows.training.report import REPORT_FILE, train_report
 from flows.version import code_version
 
-__all__ = [
-    "REVIEWED",
-    "THRESHOLDS",
-    "ObjectRows",
-    "evaluate",
-    "judged_pictures",
-    "notable_objects",
-    "save_model",
-    "threshold_curves",
-]
-
 JUDGED_FILE = "judged.asdf"
 """File of the judged classifier, to which the numbers belong, if the model that is kept was fitted to more rows."""
 

@@ -37,16 +37,6 @@ from flows.training._rows import (
     write_array,
 )
 
-__all__ = [
-    "RATIO",
-    "DesignShards",
-    "ShardReader",
-    "ShardSum",
-    "TrainingShards",
-    "compare_shards",
-    "weight_shards",
-]
-
 Floats = NDArray[np.float64]
 
 

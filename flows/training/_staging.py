@@ -65,23 +65,6 @@ from flows.training._rows import (
 from flows.training._shards import TrainingShards
 from flows.training._target import StagedShift, TargetRows, compared, read_shift, write_shift
 
-__all__ = [
-    "StagedDescription",
-    "StagedTraining",
-    "column_metadata",
-    "fitted_candidate",
-    "folder_for_rows",
-    "label_confusion",
-    "label_summary",
-    "labelled_sample",
-    "read_described",
-    "stage_rows",
-    "summing_on",
-    "with_recorded_losses",
-    "write_described",
-    "write_fitted",
-]
-
 Floats = NDArray[np.float64]
 
 INGESTED = "ingested.json"

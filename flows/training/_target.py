@@ -38,19 +38,6 @@ from flows.training._reading import ContentHash, spelled
 from flows.training._rows import StoredRows, TrainingRows, rows_of, write_array
 from flows.training._shards import RATIO, compare_shards, weight_shards
 
-__all__ = [
-    "StagedShift",
-    "TargetRows",
-    "compared",
-    "correction",
-    "model_needs_target",
-    "read_shift",
-    "read_target",
-    "target_loss",
-    "version_content",
-    "write_shift",
-]
-
 Floats = NDArray[np.float64]
 
 TARGET_ROWS = 50_000

@@ -17,8 +17,6 @@ from flows.models.description import (
 from flows.reports.data import Classification, ReportParts, TrainReport
 from flows.training._quality import leak_words, quality_remarks
 
-__all__ = ["REPORT_FILE", "TrainingPlan", "TrainingResult", "review_words", "train_report"]
-
 REPORT_FILE = "report.html"
 
 

@@ -10,8 +10,6 @@ from flows.runs.parameters import ENGINE, STORE, THREADS, Parameter
 if TYPE_CHECKING:
     from flows.specification.specification import Specification
 
-__all__ = ["TrainRequest"]
-
 
 @dataclass(frozen=True)
 class TrainRequest:
