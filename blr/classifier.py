@@ -135,9 +135,9 @@ class Classifier:
         )
         some = slice(None, None, -(-len(X) // _LIMIT_ROWS))
         filled = moments.impute(X[some], missing[some])
-        # The standard deviation of a logit needs no nodes.
+        # The standard deviation of a logit is the same whatever the nodes.
         blocks = range(0, len(filled), _BLOCK)
-        parts = [model._predict(filled[i : i + _BLOCK], most_nodes=1).logit_std for i in blocks]
+        parts = [model._predict(filled[i : i + _BLOCK], _FEWEST_NODES).logit_std for i in blocks]
         return replace(model, logit_std_limit=float(np.quantile(np.concatenate(parts), _DOMAIN_QUANTILE)))
 
     def score(
