@@ -14,6 +14,8 @@ from blr.basis.kinds import BASES
 
 MOST_WEIGHTS = 1000
 """Weights of all classes together that a candidate may have: a fit takes time by their cube."""
+MOST_TREE_WEIGHTS = 2000
+"""Weights of a forest, which has as many functions as classes, and one: up to 44 classes."""
 KERNEL_WIDTH = 0.7
 """Width of the Laplacian kernel is this times F: the median city-block distance of rows is 1.1 F."""
 STEPS = 12
@@ -93,7 +95,7 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
     if (STEPS * n_features + 1) * outputs <= MOST_WEIGHTS:
         searched = n_rows <= SEARCHED_ROWS and 2 <= n_features <= SEARCHED_FEATURES
         candidates.append(Candidate("sigmoid", {"centres": STEPS} | ({"height": "each"} if searched else {})))
-    if n_rows <= MOST_IN_MEMORY:
+    if n_rows <= MOST_IN_MEMORY and (n_classes + 1) * outputs <= MOST_TREE_WEIGHTS:
         boosted = {"boosted": True, "trees": BOOSTED_TREES}
         second = boosted if n_rows >= BOOSTED_FROM else {"split": "best"}
         candidates += [Candidate("forest"), Candidate("forest", second)]

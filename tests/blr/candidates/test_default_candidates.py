@@ -45,6 +45,8 @@ def test_centres_of_the_gaussian_process(n: int, F: int, K: int, centres: int) -
 def test_weights_are_at_most_a_thousand() -> None:
     assert of("nystroem", 1000, 4, 80) is None
     assert of("sigmoid", 1000, 10, 10) is None
+    assert of("forest", 5000, 4, 44) is not None
+    assert of("forest", 5000, 4, 45) is None
 
 
 @pytest.mark.parametrize(
