@@ -393,7 +393,7 @@ def _shared(parts: Sequence[Part]) -> list[Part]:
 
 
 def _refined(parts: Sequence[Part], on_step: Step) -> list[Part]:
-    """Return the parts with drafts of their refined posteriors.
+    """Return the parts with their refined posteriors.
 
     Their shares are computed from the variational lower bounds: Laplace's evidence is far off where classes are
     separable.  All parts have bounds, so that a bound is never compared with an evidence.
