@@ -35,7 +35,7 @@ from blr.threads import default_threads, ordered_map, single_threaded_blas
 from blr.trust.verdict import Trust, assess, of_probabilities, some_rows
 
 _ERROR_DRAWS = 256
-"""Draws by which the spread of a probability is told in a typical error."""
+"""Draws that a typical error takes the spread of a probability from."""
 TYPICAL_ERROR = 0.05
 """Error of refined probabilities over their spread, where refining moved D weights by D^(1/3) posterior sd in all."""
 WIDER = 0.07

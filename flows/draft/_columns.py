@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blr.fitting.quick import softmax_quickly
 from blr.selection.grouping import group_classes
 from catalogs.catalog.catalog import Column, Element
 from catalogs.column_names import column_names
@@ -211,8 +212,6 @@ MOST_ROWS, MOST_WEIGHTS = 2000, 800
 """Bounds on the work: a look takes seconds."""
 MOST_GROUPED, WORK = 10_000, 4_000_000
 """Rows that tell which classes are alike, and these times features and classes: rare classes need many."""
-CLOSE, MOST_STEPS, ROUNDING = 3e-4, 50, 1e-6
-"""Length of the last step of a fit, in nats a row; bound on its steps; and the largest change that is none."""
 MOST_SUSPECTS = 6
 PRECISION = 0.3
 """Of the weights of standardised features: weak, and enough for classes that are separable."""
@@ -295,7 +294,9 @@ def _left_out(
     if len(classes) > 1:
         Phi, fold = _design(np.stack([x[rows] for x in features], axis=1)), _folds(t, rng)
         for k in np.unique(fold):
-            p[fold == k] = _predicted(Phi[fold != k], t[fold != k], Phi[fold == k], len(classes))
+            p[fold == k] = softmax_quickly(
+                Phi[fold != k], t[fold != k], Phi[fold == k], len(classes), PRECISION
+            )
     return classes.tolist(), t, p
 
 
@@ -317,56 +318,6 @@ def _folds(t: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
         here = np.flatnonzero(t == k)
         fold[rng.permutation(here)] = (np.arange(len(here)) + rng.integers(FOLDS)) % FOLDS
     return fold
-
-
-def _predicted(Phi: NDArray[np.float32], t: NDArray[np.intp], new: NDArray[np.float32], K: int) -> Floats:
-    """Return the probabilities of new rows under the most probable weights (K, M) of a softmax.
-
-    Quasi-Newton steps (L-BFGS; Nocedal and Wright 2006, algorithm 7.4) begin at the classes' shares.  They are scaled
-    by the Gram matrix times half the root of each class's share: between its curvature, which is the share's order,
-    and the bound on it of 1/2, under which rare classes would take many steps.
-    """
-    rows, share = np.arange(len(t)), np.bincount(t, minlength=K) / len(t)
-    precision = PRECISION * (np.arange(Phi.shape[1]) > 0)
-    inverse = np.linalg.inv(Phi.T @ Phi + PRECISION * np.eye(Phi.shape[1]))
-    scale = 2 / np.sqrt(np.maximum(share, 1 / len(t)))[:, None]
-
-    def evaluated(W: Floats) -> tuple[float, Floats]:
-        """Return ln p of the weights but for a constant, and its gradient (K, M)."""
-        p = Phi @ W.T.astype(np.float32)
-        p -= p.max(axis=1, keepdims=True)
-        value = p[rows, t].sum(dtype=float)
-        np.exp(p, out=p)
-        total = p.sum(axis=1, keepdims=True)
-        value -= np.log(total).sum(dtype=float) + 0.5 * float((precision * W**2).sum())
-        p /= total
-        p[rows, t] -= 1
-        return value, -np.asarray(p.T @ Phi, dtype=float) - precision * W
-
-    W = np.zeros((K, Phi.shape[1]))
-    W[:, 0] = np.log(np.maximum(share, 1 / len(t)))
-    value, gradient = evaluated(W)
-    changes: list[tuple[Floats, Floats, float]] = []
-    for _ in range(MOST_STEPS):
-        step, shares = gradient, []
-        for s, y, rho in reversed(changes):
-            shares.append(rho * float((s * step).sum()))
-            step = step - shares[-1] * y
-        step = scale * (step @ inverse)
-        for (s, y, rho), used in zip(changes, reversed(shares), strict=True):
-            step += (used - rho * float((y * step).sum())) * s
-        if float((step * gradient).sum()) < CLOSE * len(t):
-            break
-        after, slope = evaluated(W + step)
-        while after < value and np.abs(step).max() > ROUNDING:
-            step /= 2
-            after, slope = evaluated(W + step)
-        if (curvature := float((step * (gradient - slope)).sum())) > 0:
-            changes.append((step, gradient - slope, 1 / curvature))
-        W, value, gradient = W + step, after, slope
-    a = new @ W.T
-    p = np.exp(a - a.max(axis=1, keepdims=True))
-    return np.asarray(np.clip(p / p.sum(axis=1, keepdims=True), 1e-9, 1.0))
 
 
 MOST_SETS = 5

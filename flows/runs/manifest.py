@@ -81,7 +81,7 @@ class ObjectColumns:
     unit: str | None = None
 
     def place(self, catalog: Catalog) -> tuple[str, str] | None:
-        """Return a catalogue's columns of positions: those that are named, else found; None where there are none."""
+        """Return a catalogue's columns of positions: the named ones, else those that are found, or None."""
         stated = (self.ra or "", self.dec or "")
         return stated if {*stated} <= {*catalog.names} else find_position_columns(catalog)
 
