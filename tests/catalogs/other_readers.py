@@ -19,6 +19,7 @@ __all__ = [
     "as_stilts_reads",
     "comparable",
     "problems_by_fitsverify",
+    "run",
     "without_comments",
 ]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,25 +18,26 @@ from astropy.coordinates import SkyCoord
 from astropy.table import MaskedColumn, QTable, Table
 
 import catalogs
-from catalogs.errors import CatalogError, FormatError
+from catalogs.catalog.catalog import Compute
+from catalogs.errors import CatalogError, ColumnNotFoundError, FormatError
 from tests.catalogs.parquet_samples import COLUMNS, computing
 
 TABLE = {"row": np.arange(4), "mag": [20.5, 21.5, np.nan, 19.0], "type": ["G", "S", "G", ""]}
 
 WRITERS = {
-    "parquet": lambda path: Table(TABLE).write(path, format="parquet"),
-    "fits": lambda path: Table(TABLE).write(path, format="fits"),
-    "votable": lambda path: Table(TABLE).write(path, format="votable"),
-    "ecsv": lambda path: Table(TABLE).write(path, format="ascii.ecsv"),
-    "csv": lambda path: pd.DataFrame(TABLE).to_csv(path, index=False),
+    "parquet": lambda table, path: Table(table).write(path, format="parquet"),
+    "fits": lambda table, path: Table(table).write(path, format="fits"),
+    "votable": lambda table, path: Table(table).write(path, format="votable"),
+    "ecsv": lambda table, path: Table(table).write(path, format="ascii.ecsv"),
+    "csv": lambda table, path: pd.DataFrame(table).to_csv(path, index=False),
 }
 SUFFIXES = {"parquet": ".parquet", "fits": ".fits", "votable": ".vot", "ecsv": ".ecsv", "csv": ".csv"}
 
 
-def written(kind: str, path: Path) -> Path:
+def written(kind: str, path: Path, table: Mapping[str, Any] = TABLE) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        WRITERS[kind](path)
+        WRITERS[kind](table, path)
     return path
 
 
@@ -67,6 +70,32 @@ def test_every_format_is_annotated_through_the_same_call(tmp_path: Path, kind: s
     assert rows_of(again) == EXPECTED
     classes = pa.Table.from_batches(again.batches(["blr_class"]))["blr_class"].to_pylist()
     assert [c or "" for c in classes] == ["early", "late", "", "early"]
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_an_unknown_column_names_the_nearest(tmp_path: Path, kind: str) -> None:
+    (partition,) = catalogs.open(written(kind, tmp_path / "a")).partitions
+    with pytest.raises(ColumnNotFoundError, match="'magg'; did you mean 'mag'"):
+        next(partition.batches(["magg"]))
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_copies_do_not_depend_on_threads_and_a_failure_leaves_none(tmp_path: Path, kind: str) -> None:
+    cat = catalogs.open(written(kind, tmp_path / "a", {"row": np.arange(500), "x": np.arange(500) / 7}))
+
+    def annotated(compute: Compute, out: str, **options: int) -> Path:
+        return catalogs.annotate(cat, tmp_path / out, COLUMNS, compute, read=["row"], **options)[0]
+
+    def fail_later(batch: pa.RecordBatch) -> Any:
+        if batch.column("row")[0].as_py() == 74:
+            raise RuntimeError("no convergence")
+        return computing(500)(batch)
+
+    one, other = (annotated(computing(500), str(n), rows=rows, threads=n) for rows, n in ((1000, 1), (37, 3)))
+    assert one.read_bytes() == other.read_bytes()
+    with pytest.raises(RuntimeError, match="no convergence"):
+        annotated(fail_later, "failed", rows=37)
+    assert list((tmp_path / "failed").iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", WRITERS)

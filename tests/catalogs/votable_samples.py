@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from astropy.io.votable import parse
 from astropy.io.votable.tree import Field, TableElement, VOTableFile
 
+from catalogs.catalog.new_columns import NewColumn
 from catalogs.files.reading import stamp
 from catalogs.metadata.astropy_header import arrow_array
 from catalogs.votable import table as votable
 from catalogs.votable._rows import ELEMENTS
+from catalogs.writing.annotate import annotate
 
 N = 12
 
@@ -127,3 +130,11 @@ def slow_column(field: Field, column: Any) -> list[Any]:
         typed = [np.ma.MaskedArray(cell, dtype=ELEMENTS[field.datatype]) for cell in cells]
         return [None if g else arrow_array(t).to_pylist() for g, t in zip(gone, typed, strict=True)]
     return list(arrow_array(column).to_pylist())
+
+
+def annotated(path: Path, out: Path, table: str | None = None) -> Path:
+    """Return a copy with a column `p` of zeros."""
+    cat = votable.open(path, table)
+    new = {"p": np.zeros(cat.n_rows, np.float32)}
+    (written,) = annotate(cat, out, [NewColumn("p", pa.float32())], lambda _: new, read=[cat.names[0]])
+    return written

@@ -2,7 +2,6 @@
 
 import pyarrow as pa
 import pytest
-from astropy.io.votable.ucd import check_ucd
 
 from catalogs.catalog.new_columns import NewColumn, Provenance, check_names, safe_name, standard_columns
 from catalogs.errors import CatalogError, NameClashError
@@ -37,19 +36,6 @@ def test_three_classes_have_no_logit_mean_and_safe_names() -> None:
         "gz_flags",
         "gz_model",
     ]
-
-
-@pytest.mark.parametrize("column", {c.ucd: c for c in TWO + THREE}.values(), ids=lambda c: c.ucd)
-def test_ucds_are_in_the_controlled_vocabulary(column: NewColumn) -> None:
-    assert check_ucd(column.ucd, check_controlled_vocabulary=True)
-
-
-def test_the_vocabulary_refuses_what_is_not_in_it() -> None:
-    assert not check_ucd("stat.probability;meta.code.class", check_controlled_vocabulary=True)
-
-
-def test_every_column_says_what_it_means() -> None:
-    assert all(c.description for c in TWO + THREE)
 
 
 def test_the_class_column_is_as_wide_as_the_longest_class_in_bytes() -> None:

@@ -8,21 +8,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from astropy import units as u
 from astropy.io import fits as astropy_fits
-from astropy.table import Table
+from astropy.table import QTable, Table
 
-from catalogs.catalog.catalog import Catalog
+import catalogs
 from catalogs.catalog.earlier_columns import check_columns, levels
 from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
 from catalogs.errors import ColumnNotFoundError, NameClashError
-from catalogs.fits import table as fits
-from catalogs.parquet import dataset as parquet
 from catalogs.writing.annotate import annotate
 from tests.catalogs.parquet_samples import write_rich
 
 N = 300
 TWO, THREE = standard_columns(["early", "late"]), standard_columns(["E", "S", "irregular"])
-FORMATS = {"fits": fits.open, "parquet": parquet.open}
+FORMATS = ("fits", "parquet", "vot", "ecsv")
 
 
 def write(folder: Path, name: str) -> Path:
@@ -31,6 +30,10 @@ def write(folder: Path, name: str) -> Path:
     path = folder / f"t.{name}"
     if name == "parquet":
         return write_rich(path, N, row_group_size=70)
+    if name in {"vot", "ecsv"}:
+        plain = QTable({"row": np.arange(N), "x": np.linspace(0, 1, N) * u.mag, "ra": np.linspace(0, 360, N)})
+        plain.write(path, format={"vot": "votable", "ecsv": "ascii.ecsv"}[name])
+        return path
     cells = np.empty(N, object)
     cells[:] = [np.arange(i % 4, dtype=np.int16) for i in range(N)]
     columns = [
@@ -43,10 +46,6 @@ def write(folder: Path, name: str) -> Path:
     image = astropy_fits.ImageHDU(np.ones((4, 4)), name="IMAGE")
     astropy_fits.HDUList([astropy_fits.PrimaryHDU(), table, image]).writeto(path)
     return path
-
-
-def opened(path: Path) -> Catalog:
-    return FORMATS[path.suffix[1:]](path)
 
 
 def values_of(column: NewColumn, shift: int) -> np.ndarray[Any, Any]:
@@ -75,13 +74,13 @@ def annotated(
 
     provenance = Provenance({"model": model}, {0: ("LOW_CONFIDENCE", "near one half")})
     (written,) = annotate(
-        opened(path), out, columns, compute, rows=64, read=["row"], provenance=provenance, **options
+        catalogs.open(path), out, columns, compute, rows=64, read=["row"], provenance=provenance, **options
     )
     return written
 
 
 def table(path: Path) -> pa.Table:
-    cat = opened(path)
+    cat = catalogs.open(path)
     return pa.Table.from_batches(list(cat.batches(cat.names)))
 
 
@@ -104,13 +103,13 @@ def test_another_models_columns_replace_all_of_the_old(tmp_path: Path, name: str
     first = annotated(source, tmp_path / "one")
     second = annotated(first, tmp_path / "two", THREE, "m@2", shift=1)
     fresh = annotated(source, tmp_path / "fresh", THREE, "m@2", shift=1)
-    assert opened(second).names == opened(fresh).names
+    assert catalogs.open(second).names == catalogs.open(fresh).names
     assert same_table(table(second), table(fresh))
-    metadata = dict(opened(second).metadata)
+    metadata = dict(catalogs.open(second).metadata)
     assert metadata.pop("blr.replaced_models") == "m@1"
-    assert levels(metadata) == levels(opened(fresh).metadata)
+    assert levels(metadata) == levels(catalogs.open(fresh).metadata)
     third = annotated(second, tmp_path / "three", TWO, "m@3")
-    assert opened(third).metadata["blr.replaced_models"] == "m@2, m@1"
+    assert catalogs.open(third).metadata["blr.replaced_models"] == "m@2, m@1"
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -121,7 +120,7 @@ def test_users_keep_their_bits(tmp_path: Path, name: str) -> None:
     flags = NewColumn("blr_flags", pa.int32())
     provenance = Provenance({"model": "m@1"})
     (first,) = annotate(
-        opened(source),
+        catalogs.open(source),
         tmp_path / "one",
         [flags],
         lambda b: {"blr_flags": theirs[b.column("row").to_numpy()].astype(np.int32)},
@@ -137,12 +136,12 @@ def test_other_prefixes_stay(tmp_path: Path, name: str) -> None:
     """Two annotations side by side: each is replaced by itself, with its own provenance."""
     gz = standard_columns(["smooth", "featured"], "gz_")
     both = annotated(annotated(write(tmp_path / "in", name), tmp_path / "one"), tmp_path / "two", gz, "gz@1")
-    assert {n.split("_")[0] for n in opened(both).names if "_" in n} >= {"blr", "gz"}
+    assert {n.split("_")[0] for n in catalogs.open(both).names if "_" in n} >= {"blr", "gz"}
     again = annotated(both, tmp_path / "three", THREE, "m@2")
-    names = opened(again).names
+    names = catalogs.open(again).names
     assert [n for n in names if n.startswith("gz_")] == [c.name for c in gz]
     assert [n for n in names if n.startswith("blr_")] == [c.name for c in THREE]
-    metadata = opened(again).metadata
+    metadata = catalogs.open(again).metadata
     assert (metadata["blr.model"], metadata["blr.previous.model"]) == ("m@2", "gz@1")
     assert same_table(
         table(again).select(["gz_flags", "gz_class"]), table(both).select(["gz_flags", "gz_class"])
@@ -157,7 +156,7 @@ def test_a_foreign_column_of_our_name_is_a_clash(tmp_path: Path, name: str) -> N
         annotated(source, tmp_path / "out", columns)
     first = annotated(source, tmp_path / "one")
     with pytest.raises(NameClashError, match="'row' already"):
-        check_columns(opened(first), [*TWO, NewColumn("row", pa.int64())])
+        check_columns(catalogs.open(first), [*TWO, NewColumn("row", pa.int64())])
 
 
 def test_columns_in_the_middle_are_found_and_taken_out_of_fits(tmp_path: Path) -> None:
@@ -217,11 +216,11 @@ def test_slim_copies_have_id_position_and_the_new_columns(tmp_path: Path, name: 
     keep = ["row", "x"]
     slim = annotated(source, tmp_path / "slim", mode="slim", keep=keep)
     whole = annotated(source, tmp_path / "whole")
-    assert opened(slim).names == (*keep, *(c.name for c in TWO))
-    assert same_table(table(slim), table(whole).select(opened(slim).names))
+    assert catalogs.open(slim).names == (*keep, *(c.name for c in TWO))
+    assert same_table(table(slim), table(whole).select(catalogs.open(slim).names))
     assert slim.stat().st_size < whole.stat().st_size
-    assert opened(slim).column("x") == opened(source).column("x")
-    assert opened(slim).metadata["blr.model"] == "m@1"
+    assert catalogs.open(slim).column("x") == catalogs.open(source).column("x")
+    assert catalogs.open(slim).metadata["blr.model"] == "m@1"
 
 
 def test_a_slim_fits_file_is_the_table_alone(tmp_path: Path) -> None:
@@ -241,7 +240,7 @@ def test_a_slim_copy_keeps_users_bits_and_may_drop_a_foreign_clash(tmp_path: Pat
     """Of a column that goes anyway, the name is free."""
     source = write(tmp_path / "in", "parquet")
     slim = annotated(source, tmp_path / "slim", [NewColumn("X", pa.float32())], mode="slim", keep=("row",))
-    assert opened(slim).names == ("row", "X")
+    assert catalogs.open(slim).names == ("row", "X")
 
 
 @pytest.mark.parametrize(

@@ -211,12 +211,6 @@ def test_rows_in_batches_of_any_size(tmp_path: Path) -> None:
         read(path, rows=0)
 
 
-def test_a_table_without_rows(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.fits", column("x", "K", np.zeros(0, int)))
-    assert fits.open(path).n_rows == 0
-    assert list(fits.open(path).batches(["x"])) == []
-
-
 def test_fitsio_files_read_the_same(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     rows = np.zeros(50, [("i", "i8"), ("u", "u2"), ("f", "f4", 3), ("s", "S5"), ("d", "f8"), ("b", "?")])

@@ -78,16 +78,6 @@ def test_positions_find_the_pixels_that_astropy_finds(
     assert np.isnan(sky.at(np.array([np.nan, 1.0]), np.array([1.0, np.nan]))).all()
 
 
-def test_both_orders_say_the_same(tmp_path: Path) -> None:
-    grid = HEALPix(16, order="ring")
-    ring = np.arange(12 * 16**2, dtype=np.float32)
-    nested = ring[grid.nested_to_ring(np.arange(12 * 16**2))]
-    ra, dec = somewhere()
-    a = read_healpix(written(tmp_path / "a.fits", ring)).at(ra, dec)
-    b = read_healpix(written(tmp_path / "b.fits", nested, ORDERING="NESTED")).at(ra, dec)
-    np.testing.assert_array_equal(a, b)
-
-
 def test_a_part_of_the_sky_has_no_values_elsewhere(tmp_path: Path) -> None:
     pixels = np.array([700, 3, 1500])
     values = np.array([1.5, 2.5, 3.5], dtype=np.float32)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from astropy.utils.masked import Masked
 
 import catalogs
 from catalogs.catalog.new_columns import NewColumn
-from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
+from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.metadata.votable_fields import Field, new_votable
 from catalogs.parquet import dataset as parquet
 from tests.catalogs.parquet_samples import N, rich_table, write_rich
@@ -76,12 +75,6 @@ def test_no_rows(tmp_path: Path) -> None:
         catalog = parquet.open(path)
         assert catalog.n_rows == 0
         assert list(catalog.batches(["row"])) == []
-
-
-def test_unknown_column_names_the_nearest(tmp_path: Path) -> None:
-    catalog = parquet.open(write_rich(tmp_path / "a.parquet"))
-    with pytest.raises(ColumnNotFoundError, match="'vectro'; did you mean 'vector'"):
-        next(catalog.partitions[0].batches(["vectro"]))
 
 
 def test_a_table_number_is_refused(tmp_path: Path) -> None:
@@ -269,14 +262,6 @@ def test_metadata_that_cannot_be_read_is_passed_over(tmp_path: Path, text: str) 
     assert parquet.open(tmp_path / "a.parquet").column("x").unit is None
 
 
-def test_pandas_own(tmp_path: Path) -> None:
-    """A frame with an index keeps it as a column, as the file has it."""
-    frame = pd.DataFrame({"x": [1.0, None]}, index=pd.Index([2**60, 2**60 + 1], name="objid"))
-    frame.to_parquet(tmp_path / "a.parquet")
-    batch = next(parquet.open(tmp_path / "a.parquet").batches(["objid", "x"]))
-    assert batch.to_pydict() == {"objid": [2**60, 2**60 + 1], "x": [1.0, None]}
-
-
 def test_truncated_at_any_place(tmp_path: Path) -> None:
     """A file cut anywhere is reported as damaged, with its path and size."""
     whole = write_rich(tmp_path / "whole.parquet", 30).read_bytes()
@@ -285,23 +270,6 @@ def test_truncated_at_any_place(tmp_path: Path) -> None:
         cut.write_bytes(whole[:size])
         with pytest.raises(DamagedFileError, match=rf"cut\.parquet \({size} bytes\) is damaged"):
             parquet.open(cut)
-
-
-def test_flipped_bytes_are_found_or_harmless(tmp_path: Path) -> None:
-    """A flipped byte gives an error of ours or readable data, never another exception."""
-    whole = write_rich(tmp_path / "whole.parquet", 30).read_bytes()
-    rng = np.random.default_rng(2)
-    path = tmp_path / "bad.parquet"
-    outcomes = set()
-    for place in rng.integers(0, len(whole), 150):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << rng.integers(8))]) + whole[place + 1 :])
-        try:
-            catalog = parquet.open(path)
-            list(catalog.batches(catalog.names))
-            outcomes.add("read")
-        except CatalogError:
-            outcomes.add("refused")
-    assert outcomes == {"read", "refused"}
 
 
 def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
@@ -350,16 +318,6 @@ def test_openngc() -> None:
     assert table.num_rows == catalog.n_rows == 10481
     frame = pd.read_parquet(catalog.path)
     np.testing.assert_array_equal(table["B-Mag"].to_numpy(), frame["B-Mag"])
-
-
-@needs_data
-def test_hats_files_are_plain_parquet() -> None:
-    """The files of a HATS catalogue open as a folder, Norder and Dir as columns."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        catalog = parquet.open(DATA / "hats_small_sky" / "small_sky" / "dataset")
-    assert (catalog.n_rows, len(catalog.partitions)) == (131, 1)
-    assert catalog.names[-2:] == ("Norder", "Dir")
 
 
 def test_a_dictionary_of_long_texts_is_not_expanded(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from astropy.io import votable
 from astropy.table import QTable, Table
 from astropy.time import Time
 
-from catalogs.catalog.new_columns import NewColumn, Provenance
+from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import DamagedFileError
 from catalogs.metadata.votable_fields import Field, new_votable
 from catalogs.parquet import dataset as parquet
@@ -106,13 +106,6 @@ def test_one_row_group_at_a_time_and_filters(tmp_path: Path) -> None:
     assert late["row"].to_pylist() == np.flatnonzero(values_of(COLUMNS[4], N) > 4.99).tolist()
 
 
-def test_the_bytes_do_not_depend_on_threads_or_batches(tmp_path: Path) -> None:
-    path = write_rich(tmp_path / "a.parquet")
-    options = [{"threads": 1, "rows": 1000}, {"threads": 3, "rows": 77}]
-    outs = [annotated(path, tmp_path / str(i), **o) for i, o in enumerate(options)]
-    assert outs[0].read_bytes() == outs[1].read_bytes()
-
-
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "none"])
 def test_large_row_groups_are_made_of_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
@@ -157,18 +150,6 @@ def test_row_groups_without_rows(tmp_path: Path, sizes: list[Any]) -> None:
     assert pq.ParquetFile(out).num_row_groups == len(sizes)
 
 
-def test_nothing_is_left_of_a_failure(tmp_path: Path) -> None:
-    """An exception in the computation leaves neither output nor temporary."""
-
-    def fail(_: Any) -> None:
-        raise RuntimeError("no")
-
-    catalog = parquet.open(write_rich(tmp_path / "a.parquet"))
-    with pytest.raises(RuntimeError, match="no"):
-        annotate(catalog, tmp_path / "out", COLUMNS, fail, read=["row"])
-    assert list((tmp_path / "out").iterdir()) == []
-
-
 def test_a_damaged_input_leaves_no_output(tmp_path: Path) -> None:
     """Damage in a column that is read is found by its page's checksum."""
     path = write_rich(tmp_path / "a.parquet")
@@ -179,18 +160,6 @@ def test_a_damaged_input_leaves_no_output(tmp_path: Path) -> None:
     with pytest.raises(DamagedFileError, match="has the CRC"):
         annotated(path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_more_rows_than_the_file_has_are_refused(tmp_path: Path) -> None:
-    path = write_rich(tmp_path / "a.parquet", 20)
-    batches = [
-        parquet_writer.new_table(computing(N)(b), COLUMNS)
-        for b in parquet.open(write_rich(tmp_path / "b.parquet", 21)).batches(["row"])
-    ]
-    with pytest.raises(ValueError, match="more rows"):
-        parquet_writer.append_columns(
-            path, tmp_path / "out.parquet", COLUMNS, batches, old=(), provenance=Provenance()
-        )
 
 
 def test_metadata_is_found_again_by_ourselves(tmp_path: Path) -> None:
@@ -292,25 +261,6 @@ def test_pandas_index_and_metadata_stay(tmp_path: Path) -> None:
     assert read.index.tolist() == ["a", "b"]
     assert read["blr_class"].tolist() == ["early", "late"]
     pd.testing.assert_frame_equal(read[["row", "x"]], frame)
-
-
-def test_annotating_again_keeps_the_first_provenance(tmp_path: Path) -> None:
-    """Another prefix: both annotations are there, and who made the first is not forgotten."""
-    first = annotated(write_rich(tmp_path / "a.parquet", 9), tmp_path / "one", n=9)
-    columns = (NewColumn("two_p", pa.float32(), "stat.probability"),)
-    (second,) = annotate(
-        parquet.open(first),
-        tmp_path / "two",
-        columns,
-        computing(9, columns),
-        read=["row"],
-        provenance=Provenance({"model": "other@1"}),
-    )
-    catalog = parquet.open(second)
-    assert {"blr_p_max", "two_p"} <= set(catalog.names)
-    assert catalog.metadata["blr.model"] == "other@1"
-    assert catalog.metadata["blr.previous.model"] == "morphology@3f2a"
-    assert catalog.column("blr_p_max").ucd == "stat.probability"
 
 
 def test_folders_keep_their_layout(tmp_path: Path) -> None:

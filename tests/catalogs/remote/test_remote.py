@@ -1,10 +1,7 @@
 """Parquet from elsewhere: a file system in memory, and a plain server on this machine, which knows no ranges."""
 
 import io
-import threading
 from collections.abc import Iterator, Mapping
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ import catalogs
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
 from catalogs.parquet.dataset import ParquetPartition
+from tests.catalogs.web import serving
 
 NEW = (NewColumn("twice", pa.int64()),)
 
@@ -45,21 +43,11 @@ def memory(release: Path) -> Iterator[str]:
     filesystem.rm("/release", recursive=True)
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def http(release: Path) -> Iterator[str]:
     pytest.importorskip("aiohttp", reason="fsspec reads http with aiohttp")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(release)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(release, ("parquet", "whole")) as web:
+        yield web.url
 
 
 @pytest.mark.parametrize("where", ["memory", "http"])

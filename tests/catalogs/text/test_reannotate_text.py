@@ -56,12 +56,6 @@ def annotated(
     return written
 
 
-def contents(path: Path) -> str:
-    return (
-        pa.Table.from_batches(catalogs.open(path).batches(catalogs.open(path).names)).to_pydict().__repr__()
-    )
-
-
 @pytest.mark.parametrize("name", DELIMITERS)
 @pytest.mark.parametrize("columns", [TWO, THREE, FULL], ids=["two", "three", "full"])
 def test_again_is_as_if_it_had_not_been(tmp_path: Path, name: str, columns: Sequence[NewColumn]) -> None:

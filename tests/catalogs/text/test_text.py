@@ -21,8 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catalogs
-from catalogs.catalog.new_columns import NewColumn, Provenance
-from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
+from catalogs.catalog.new_columns import NewColumn
+from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.formats import open_catalog
 from catalogs.text import _records as text_records
 from catalogs.text import sniff as text_types
@@ -339,14 +339,6 @@ def test_a_table_without_rows_may_have_comments(tmp_path: Path) -> None:
     assert (catalog.n_rows, catalog.names) == (0, ("id", "g", "r"))
 
 
-def test_a_table_number_and_unknown_columns_are_refused(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.csv", DIALECTS["comma"])
-    with pytest.raises(FormatError, match="leave it out"):
-        text.open(path, 1)
-    with pytest.raises(ColumnNotFoundError, match="'rwo'; did you mean 'row'"):
-        next(text.open(path).partitions[0].batches(["rwo"]))
-
-
 @pytest.mark.parametrize("content", [b"", b"\0\1", b"<VOTABLE>\n<a,b>", b"one\ntwo\n", b'{"a": 1,\n"b": 2}'])
 def test_what_is_no_table_is_not_sniffed(tmp_path: Path, content: bytes) -> None:
     assert not text.sniff(written(tmp_path / "a", content), content)
@@ -423,22 +415,6 @@ def test_astropy_reads_the_annotated_ecsv(tmp_path: Path, delimiter: str, *, met
     assert text.open(out).column("blr_p_max").ucd == "stat.probability"
 
 
-def test_annotating_ecsv_again_replaces_our_columns(tmp_path: Path) -> None:
-    """The first annotation's columns go, its model is named, mixins and other metadata stay."""
-    ecsv_table().write(tmp_path / "a.ecsv")
-    options = {"read": ["row"], "provenance": PROVENANCE}
-    (first,) = annotate(text.open(tmp_path / "a.ecsv"), tmp_path / "1", COLUMNS, computing(3), **options)
-    QTable.read(first).write(tmp_path / "b.ecsv")  # astropy writes our provenance in its own way
-    for path in (first, tmp_path / "b.ecsv"):
-        again = options | {"provenance": Provenance({"model": "other@1"})}
-        (second,) = annotate(text.open(path), tmp_path / "2", COLUMNS, computing(3), **again, overwrite=True)
-        new = QTable.read(second)
-        assert new.colnames == QTable.read(first).colnames
-        assert (new.meta["blr.model"], new.meta["blr.replaced_models"]) == ("other@1", "morphology@3f2a")
-        assert new.meta["survey"] == "x"
-        assert isinstance(new["c"], SkyCoord)
-
-
 @pytest.mark.parametrize("kind", DIALECTS)
 @pytest.mark.parametrize("keep", [["x"], ["row", "s"], ["s"]])
 def test_slim(tmp_path: Path, kind: str, keep: list[str]) -> None:
@@ -465,16 +441,6 @@ def test_slim_with_quotations(tmp_path: Path) -> None:
     assert out.read_text() == 's,u,p\n"a,\n""b""",,7\n,"",8\n'
 
 
-def test_slim_ecsv(tmp_path: Path) -> None:
-    ecsv_table().write(tmp_path / "a.ecsv")
-    options = {"read": ["row"], "provenance": PROVENANCE, "mode": "slim", "keep": ["row", "c.ra"]}
-    (out,) = annotate(text.open(tmp_path / "a.ecsv"), tmp_path / "o", COLUMNS, computing(3), **options)
-    new = QTable.read(out)
-    assert new.colnames == ["row", "c.ra", *(c.name for c in COLUMNS)]
-    assert new["c.ra"].value.tolist() == [1.0, 2.0, 3.0]
-    assert (new.meta["blr.model"], "survey" in new.meta) == ("morphology@3f2a", False)
-
-
 @needs_data
 @pytest.mark.parametrize("name", ["openngc/NGC.csv", "sdss_dr14_10k/Skyserver_SQL2_27_2018.csv"])
 def test_real_catalogues(name: str) -> None:
@@ -487,38 +453,6 @@ def test_real_catalogues(name: str) -> None:
     for column in frame.columns:
         if frame[column].dtype.kind in "if" and table.schema.field(column).type in {pa.int64(), pa.float64()}:
             np.testing.assert_allclose(table[column].to_pandas(), frame[column], rtol=1e-15)
-
-
-@needs_data
-def test_openngc_annotated(tmp_path: Path) -> None:
-    """All 13,969 records keep their bytes."""
-    catalog = text.open(DATA / "openngc" / "NGC.csv")
-    columns = (NewColumn("p", pa.float32()),)
-    (out,) = annotate(
-        catalog,
-        tmp_path,
-        columns,
-        lambda b: {"p": np.full(b.num_rows, 0.5, np.float32)},
-        read=["B-Mag"],
-        rows=999,
-    )
-    lines = out.read_bytes().splitlines()
-    old = catalog.path.read_bytes().splitlines()
-    assert lines == [old[0] + b";p", *(line + b";0.5" for line in old[1:])]
-
-
-def test_any_damage_is_ours(tmp_path: Path) -> None:
-    """A file cut or overwritten anywhere gives an error of ours, or a table."""
-    ecsv_table().write(tmp_path / "a.ecsv")
-    whole = (tmp_path / "a.ecsv").read_bytes()
-    rng = np.random.default_rng(3)
-    for _ in range(150):
-        place = rng.integers(len(whole))
-        data = whole[:place] if rng.random() < 0.3 else whole[:place] + rng.bytes(1) + whole[place + 1 :]
-        try:
-            table_of(written(tmp_path / "bad.ecsv", data))
-        except CatalogError:
-            continue
 
 
 def test_an_index_without_a_name_and_a_comma_at_each_line_end_are_columns(tmp_path: Path) -> None:

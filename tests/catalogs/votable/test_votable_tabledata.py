@@ -7,17 +7,13 @@ import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
-from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import FormatError
 from catalogs.votable import _document as votable_document
 from catalogs.votable import _tabledata as votable_tabledata
 from catalogs.votable import table as votable
-from catalogs.writing.annotate import annotate
-from tests.catalogs.votable_samples import our_values, parsed, slow_values
+from tests.catalogs.votable_samples import annotated, our_values, parsed, slow_values
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.exists(), reason="the shared catalogues are not here")
@@ -332,13 +328,6 @@ def test_rows_are_counted_whatever_is_claimed(tmp_path: Path, claimed: str) -> N
     path.write_bytes(PLAIN.replace(b"<TABLE>", f'<TABLE nrows="{claimed}">'.encode()))
     assert our_values(path) == ["[5, 6]"]
     assert b'nrows="2"' in annotated(path, tmp_path / "out").read_bytes()
-
-
-def annotated(path: Path, out: Path, table: str | None = None) -> Path:
-    cat = votable.open(path, table)
-    new = {"p": np.zeros(cat.n_rows, np.float32)}
-    (written,) = annotate(cat, out, [NewColumn("p", pa.float32())], lambda _: new, read=[cat.names[0]])
-    return written
 
 
 @pytest.mark.parametrize("way", WRITTEN)

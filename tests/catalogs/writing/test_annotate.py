@@ -11,14 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalogs.catalog.catalog import Annotation, Catalog, CheckedCompute, Column, Compute, computed_batches
+from catalogs.catalog.catalog import Annotation, Catalog, Column, Compute, computed_batches
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError, ColumnNotFoundError, NameClashError, OutputExistsError
 from catalogs.files.atomic import StorageError
 from catalogs.writing.annotate import annotate
 
 P = NewColumn("blr_p", pa.float32())
-NAME = NewColumn("blr_class", pa.string(), width=4)
 
 
 @dataclass
@@ -131,21 +130,6 @@ def test_compute_is_held_to_its_promise(
 ) -> None:
     with pytest.raises(error, match=message):
         annotate(catalog(Rows(tmp_path / "a")), tmp_path / "out", [P], compute, read=["x"], rows=100)
-
-
-def test_texts_may_be_arrays_of_any_text_type() -> None:
-    batch = pa.RecordBatch.from_arrays([pa.array([1, 2])], names=["x"])
-    for values in (
-        np.array(["E", "S"]),
-        np.array(["E", "S"], object),
-        np.array(["E", "S"], np.dtypes.StringDType()),
-    ):
-        assert (
-            CheckedCompute((NAME,), lambda _, values=values: {"blr_class": values})(batch)["blr_class"]
-            is values
-        )
-    with pytest.raises(TypeError, match="returned int64 for 'blr_class'; expected text"):
-        CheckedCompute((NAME,), lambda _: {"blr_class": np.arange(2)})(batch)
 
 
 def test_what_is_wrong_is_said_before_any_work(tmp_path: Path) -> None:
