@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
-from catalogs.catalog.catalog import Catalog, Partition, require_same_units
+from catalogs.catalog.catalog import Catalog, require_same_units
 from catalogs.catalog.earlier_columns import annotated_names
 from catalogs.errors import CatalogError, FormatError
 from catalogs.files.reading import (
@@ -245,7 +245,7 @@ def joined(root: Path, files: Sequence[Path], catalogs: Sequence[Catalog]) -> Ca
                 "both have the new columns of an annotation, but only one of them records that it was annotated",
             )
     partitions = tuple(
-        placed(partition, file.relative_to(root).as_posix())
+        replace(partition, key=file.relative_to(root).as_posix())
         for file, catalog in zip(files, catalogs, strict=True)
         for partition in catalog.partitions
     )
@@ -263,11 +263,6 @@ def apart(first: Catalog, other: Catalog, what: str) -> FormatError:
 def annotated_columns(catalog: Catalog) -> frozenset[str]:
     """Return the columns that earlier annotations made: a copy of all files replaces the same ones in each."""
     return annotated_names(catalog.metadata)
-
-
-def placed(partition: Partition, key: str) -> Partition:
-    """Return a file's partition with its place below a root for its key, a field that all formats' have."""
-    return cast("Partition", replace(cast("Any", partition), key=key))
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from html import escape
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ import pyarrow.types as pt
 
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
+from catalogs.files.reading import open_bytes
 
 # The elements of vector columns, as columns of their own: SDSS keeps the magnitudes of five bands in one.
 #
@@ -71,18 +73,6 @@ Checksums = Literal["quarantine", "warn", "ignore"]
 """What happens to a file that has other checksums than it states: it is an error, a warning, or read without a word."""
 
 
-@runtime_checkable
-class Summed(Protocol):
-    """A partition whose file may state checksums of its bytes."""
-
-    def verified(self) -> tuple[Partition, str | None, bool]:
-        """Verify the checksums; return the partition as it can be read, and which is wrong, None if none is.
-
-        The truth value says whether the wrong one was one of these bytes, and not of those that they were copied from.
-        """
-        ...
-
-
 def verified(catalog: Catalog, checksums: Checksums) -> tuple[Catalog, tuple[str, ...]]:
     """Verify the checksums of a catalogue's files; return the catalogue as it can be read, and warnings.
 
@@ -91,7 +81,7 @@ def verified(catalog: Catalog, checksums: Checksums) -> tuple[Catalog, tuple[str
     partitions: list[Partition] = []
     wrong: list[str] = []
     for partition in catalog.partitions:
-        here, what, own = partition.verified() if isinstance(partition, Summed) else (partition, None, False)
+        here, what, own = partition.verified()
         if own and checksums == "quarantine":
             raise DamagedFileError(
                 f"{what}: the file changed after it was written; get another copy, or, if its writer kept the sums of "
@@ -230,26 +220,12 @@ class Annotation:
     progress: Progress | None = None
 
 
-class Copyable(Protocol):
-    """A file of which an annotated copy can be made."""
-
-    @property
-    def key(self) -> str:
-        """The copy's path relative to the folder of all copies."""
-        ...
-
-    @property
-    def path(self) -> Path:
-        """Where the file is."""
-        ...
-
-    def write_annotated(self, out: Path, annotation: Annotation) -> None:
-        """Write a copy with the new columns to `out`, streamed and atomic."""
-        ...
-
-
-class Partition(Copyable, Protocol):
+@dataclass(frozen=True)
+class Partition(ABC):
     """One file of a catalogue.  Its `key` is its path relative to the catalogue's root, and stays the same.
+
+    Rows that repeat others (a HATS margin) are not `counted`.  `kept` are the columns that an annotated copy keeps, all
+    where it is None; a `slim` copy keeps nothing else of the file.
 
     Examples
     --------
@@ -259,60 +235,50 @@ class Partition(Copyable, Protocol):
     [('table.parquet', 2)]
     """
 
-    @property
-    def n_rows(self) -> int:
-        """Rows in the file."""
-        ...
+    path: Path
+    key: str
+    n_rows: int
+    _: KW_ONLY
+    counted: bool = True
+    kept: frozenset[str] | None = None
+    slim: bool = False
 
-    @property
-    def counted(self) -> bool:
-        """False where the rows repeat others (a HATS margin)."""
-        ...
-
+    @abstractmethod
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns, `rows` rows at a time, in the file's order."""
-        ...
+        """Yield the named columns, exactly `rows` rows at a time (fewer in the last), in the file's order."""
 
-
-@runtime_checkable
-class Selectable(Protocol):
-    """A partition of which annotated copies can leave old columns out."""
-
-    def keeping(self, columns: Sequence[str], *, slim: bool = False) -> Partition:
-        """Return the partition with copies of only those old columns and, if `slim`, nothing else of the file."""
-        ...
-
-
-@runtime_checkable
-class Divisible(Protocol):
-    """A partition of which processes can read different rows."""
-
-    def divided(self, rows: int) -> Sequence[Partition]:
-        """Return parts to be read, of about so many rows each, in the file's order; itself where that saves nothing."""
-        ...
-
-
-@runtime_checkable
-class Convertible(Protocol):
-    """A partition that knows what its file holds beside the columns."""
-
-    def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
-        """Return texts to be kept with a copy in another format, and sentences on what such a copy leaves behind."""
-        ...
-
-
-@runtime_checkable
-class Elsewhere(Protocol):
-    """A partition whose bytes may be elsewhere than at its path."""
+    @abstractmethod
+    def write_annotated(self, out: Path, annotation: Annotation) -> None:
+        """Write a copy with the new columns to `out`, streamed and atomic; all that is kept stays as it was."""
 
     @property
     def n_bytes(self) -> int:
         """Size of the file."""
-        ...
+        return self.path.stat().st_size
 
     def content(self) -> AbstractContextManager[BufferedIOBase]:
         """Open the file's bytes."""
-        ...
+        return open_bytes(self.path)
+
+    def verified(self) -> tuple[Self, str | None, bool]:
+        """Verify the checksums that the file states; return the partition as it can be read, and which sum is wrong.
+
+        The truth value says whether the wrong one was one of these bytes, and not of those that they were copied from.
+        """
+        return self, None, False
+
+    def divided(self, rows: int) -> Sequence[Self]:
+        """Return parts for processes to read, of about so many rows each, in order; itself where that saves nothing."""
+        del rows
+        return [self]
+
+    def keeping(self, columns: Sequence[str], *, slim: bool = False) -> Self:
+        """Return the partition with copies of only those old columns and, if `slim`, nothing else of the file."""
+        return replace(self, kept=frozenset(columns), slim=slim)
+
+    def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
+        """Return texts to be kept with a copy in another format, and sentences on what such a copy leaves behind."""
+        return {}, ()
 
 
 @dataclass(frozen=True)
@@ -434,15 +400,9 @@ class Catalog:
         total = hashlib.sha256()
         for partition in self.partitions:
             total.update(partition.key.encode())
-            content = partition.content() if isinstance(partition, Elsewhere) else partition.path.open("rb")
-            with content as stream:
+            with partition.content() as stream:
                 total.update(hashlib.file_digest(stream, "sha256").digest())
         return total.hexdigest()
-
-
-def n_bytes(partition: Partition) -> int:
-    """Return the size of a partition's file."""
-    return partition.n_bytes if isinstance(partition, Elsewhere) else partition.path.stat().st_size
 
 
 # Threads compute while the caller reads and, where rows have no place of their own in the file, writes.

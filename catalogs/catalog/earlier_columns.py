@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from catalogs.catalog.catalog import Catalog, Column, Compute, OldColumns, Partition, Selectable
+from catalogs.catalog.catalog import Catalog, Column, Compute, OldColumns, Partition
 from catalogs.catalog.new_columns import (
     OWN,
     NewColumn,
@@ -48,11 +48,6 @@ def copying(partition: Partition, cat: Catalog, old: OldColumns) -> Partition:
     """Return the partition of which copies have the columns that stay; itself, if all do."""
     if old.only is None and not old.replaced:
         return partition
-    if not isinstance(partition, Selectable):
-        what = f"a copy without its old {', '.join(old.replaced)}" if old.only is None else "a slim copy"
-        raise CatalogError(
-            f"{cat.path}: {what} cannot be written as {cat.format}; convert the catalogue to Parquet or FITS first"
-        )
     if old.only is not None:
         return partition.keeping(old.only, slim=True)
     return partition.keeping([name for name in cat.names if old.stays(name)])

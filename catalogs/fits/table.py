@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog
+from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Partition
 from catalogs.errors import CatalogError, ColumnNotFoundError, FormatError, nearest
 from catalogs.files.reading import Stamp, stamp
 from catalogs.fits._restored import ASCII_TABLE, is_plain, open_tables
@@ -87,7 +86,8 @@ def open(path: Path | str, table: str | int | None = None, *, columns: Sequence[
     if restored is not None:
         with open_tables(path, seen, restored) as source:
             hdu = read_hdus(source)[restored]
-    partition = FitsPartition(path, path.name, table_of(hdu), seen, restored)
+    found = table_of(hdu)
+    partition = FitsPartition(path, path.name, found.n_rows, found, seen, restored)
     _check_by_rows(path, partition.table)
     metadata = {"hdu": str(hdu.index)} | ({"extname": hdu.name} if hdu.name else {})
     metadata |= provenance_metadata(hdu.header.cards)
@@ -95,30 +95,16 @@ def open(path: Path | str, table: str | int | None = None, *, columns: Sequence[
 
 
 @dataclass(frozen=True)
-class FitsPartition:
+class FitsPartition(Partition):
     """One table of a FITS file; `restored` is its number where it is one of characters, or compressed.
 
-    `kept` are the columns that an annotated copy keeps, all where it is None; a `slim` copy keeps nothing else.
-    `span` are the first row that is read and the one after the last, None for all.
+    `first` is the first row that is read.
     """
 
-    path: Path
-    key: str
     table: Table
     stamp: Stamp
     restored: int | None = None
-    kept: frozenset[str] | None = None
-    slim: bool = False
-    span: tuple[int, int] | None = None
-
-    counted: ClassVar[bool] = True
-    """Rows of a FITS table are their own."""
-
-    @property
-    def n_rows(self) -> int:
-        """Rows of the table, or of the part of it that is read."""
-        first, end = self._rows
-        return end - first
+    first: int = 0
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, `rows` rows at a time."""
@@ -126,24 +112,21 @@ class FitsPartition:
             raise ValueError(f"got batches of {rows} rows; expected at least one row in each")
         chosen = [self._column(name) for name in columns]
         with self._source() as source:
-            first, end = self._rows
-            for start in range(first, end, rows):
-                yield _batch(source, self.table, chosen, start, min(rows, end - start))
+            for start in range(0, self.n_rows, rows):
+                yield _batch(source, self.table, chosen, self.first + start, min(rows, self.n_rows - start))
 
     def divided(self, rows: int) -> list[FitsPartition]:
         """Return parts to be read, of so many rows; a process that reads several restores a compressed file once."""
-        first, end = self._rows
-        if end - first <= rows:
+        if self.n_rows <= rows:
             return [self]
-        return [replace(self, span=(i, min(i + rows, end))) for i in range(first, end, rows)]
+        return [
+            replace(self, first=self.first + i, n_rows=min(rows, self.n_rows - i))
+            for i in range(0, self.n_rows, rows)
+        ]
 
     def verified(self) -> tuple[FitsPartition, str | None, bool]:
         """Verify DATASUM and CHECKSUM of all HDUs; return the partition, and which does not match, None if all do."""
         return self, *(wrong_sum(self.path, self.stamp) or (None, False))
-
-    def keeping(self, columns: Sequence[str], *, slim: bool = False) -> FitsPartition:
-        """Return the partition of which annotated copies keep only those columns and, if `slim`, nothing else."""
-        return replace(self, kept=frozenset(columns), slim=slim)
 
     def write_annotated(self, out: Path, annotation: Annotation) -> None:
         """Write a copy with the new columns, everything else that is kept as it is, byte for byte.
@@ -160,11 +143,6 @@ class FitsPartition:
         with self._source() as source:
             hdus = read_hdus(source)
         return headers_as_text(self.table, hdus), tuple(left_behind(self.table, hdus))
-
-    @property
-    def _rows(self) -> tuple[int, int]:
-        """The first row that is read and the one after the last."""
-        return self.span or (0, self.table.n_rows)
 
     def _source(self) -> AbstractContextManager[Source]:
         return open_tables(self.path, self.stamp, self.restored)

@@ -24,7 +24,7 @@ from catalogs.errors import DamagedFileError, FormatError
 from catalogs.files.atomic import atomic_folder, atomic_path, atomic_write_text
 from catalogs.files.reading import files_below, open_bytes
 from catalogs.parquet.dataset import ParquetPartition, Union, describe, open_file
-from catalogs.parquet.writer import Kept, append_columns
+from catalogs.parquet.writer import append_columns
 
 # A copy has the files that readers expect: `properties`, `_metadata`, the map of points, the thumbnail.
 
@@ -226,8 +226,11 @@ class Change:
     def annotated(self, source: Path, out: Path) -> None:
         """Write a file without rows with the new columns."""
         old = open_file(source).columns
-        kept = Kept(frozenset(c.name for c in old if self.old.stays(c.name)), self.old.only is not None)
-        append_columns(source, out, self.columns, (), old=old, provenance=self.provenance, kept=kept)
+        kept = frozenset(c.name for c in old if self.old.stays(c.name))
+        slim = self.old.only is not None
+        append_columns(
+            source, out, self.columns, (), old=old, provenance=self.provenance, kept=kept, slim=slim
+        )
 
     def statistics(self, source: Path, out: Path) -> None:
         """Write the statistics of the columns that stay: `<column>::<what>`, nested ones `<column>.<field>::<what>`."""
@@ -498,7 +501,7 @@ def described(
             metadata, schema, pairs = describe(path)
             counted = not (table.properties.get("dataproduct_type") == MARGIN or path.name == THUMBNAIL)
             kind = union.add(path, schema, pairs, empty=not metadata.num_rows)
-            yield ParquetPartition(path, key, metadata.num_rows, counted), kind
+            yield ParquetPartition(path, key, metadata.num_rows, counted=counted), kind
 
 
 def described_without_rows(table: Table) -> tuple[Path, pa.Schema, dict[str, str]]:

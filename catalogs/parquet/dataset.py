@@ -22,6 +22,7 @@ from catalogs.catalog.catalog import (
     Annotation,
     Catalog,
     Column,
+    Partition,
     each_batch,
     exactly,
     require_same_units,
@@ -41,7 +42,7 @@ from catalogs.files.reading import (
 from catalogs.metadata.astropy_header import ASTROPY, masked, masks_of
 from catalogs.parquet._footer import ENCRYPTED, MAGIC, damaged, read_footer
 from catalogs.parquet.metadata import ARROW, DESCRIPTIONS, columns_of, recorded_provenance
-from catalogs.parquet.writer import Kept, append_columns, new_table, wrong_page
+from catalogs.parquet.writer import append_columns, new_table, wrong_page
 from catalogs.remote.remote_file import RemoteFile
 
 FORMAT = "parquet"
@@ -58,7 +59,7 @@ TEXT_ROWS = 4096
 
 
 @dataclass(frozen=True)
-class ParquetPartition:
+class ParquetPartition(Partition):
     """One Parquet file.
 
     `constants` are the columns that its folders' names give it; `absent` those that other files of the catalogue
@@ -67,14 +68,9 @@ class ParquetPartition:
     Where pages are `checked`, one with another checksum than it states is an error.
     """
 
-    path: Path
-    key: str
-    n_rows: int
-    counted: bool = True
     constants: Mapping[str, HiveValue] = field(default_factory=dict)
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
     absent: frozenset[str] = frozenset()
-    kept: Kept | None = None
     remote: RemoteFile | None = None
     row_groups: tuple[int, ...] | None = None
     checked: bool = True
@@ -214,10 +210,6 @@ class ParquetPartition:
                 "type in all files, or open the files one by one"
             ) from None
 
-    def keeping(self, columns: Sequence[str], *, slim: bool = False) -> ParquetPartition:
-        """Return the partition of which annotated copies keep only those columns and, if `slim`, no words of others."""
-        return replace(self, kept=Kept(frozenset(columns), slim))
-
     def write_annotated(self, out: Path, annotation: Annotation) -> None:
         """Write a copy with the new columns to `out`, streamed and atomic; old columns keep their bytes."""
         with self.remote.fetched(out.parent) if self.remote else nullcontext(self.path) as path:
@@ -243,6 +235,7 @@ class ParquetPartition:
                     old=known.columns,
                     provenance=annotation.provenance,
                     kept=self.kept,
+                    slim=self.slim,
                     threads=annotation.threads,
                 )
 
@@ -250,7 +243,7 @@ class ParquetPartition:
 def open_file(path: Path, *, key: str | None = None, counted: bool = True) -> Catalog:
     """Open one file as a catalogue of one partition."""
     metadata, schema, pairs = describe(path)
-    partition = ParquetPartition(path, key or path.name, metadata.num_rows, counted)
+    partition = ParquetPartition(path, key or path.name, metadata.num_rows, counted=counted)
     return Catalog(FORMAT, path, columns_of(schema, pairs), (partition,), pairs)
 
 

@@ -468,20 +468,24 @@ def append_columns(
     *,
     old: Sequence[Column],
     provenance: Provenance,
-    kept: Kept | None = None,
+    kept: Collection[str] | None = None,
+    slim: bool = False,
     threads: int = 1,
 ) -> None:
     """Write a copy of `source` with the computed columns, of all rows in order, to `out`: whole, or not at all.
 
-    `kept` are the old columns that stay, all where it is None.  Threads encode the new ones.
+    `kept` are the old columns that stay, all where it is None.  A `slim` copy is described anew, for the old words tell
+    of all columns.  Threads encode the new ones.
     """
     footer = read_footer(source)
     schema = new_fields(columns)
-    kept = kept or Kept(frozenset(c.name for c in old))
-    changed = kept.key_values(key_values(footer), old, columns, provenance)
+    names = frozenset(c.name for c in old if kept is None or c.name in kept)
+    pairs = {k: v for k, v in key_values(footer).items() if not (slim and k in DESCRIPTIONS)}
+    staying, dropped = [c for c in old if c.name in names], {c.name for c in old} - names
+    changed = annotated_key_values(pairs, staying, columns, provenance, dropped=dropped)
     with atomic_path(out) as temporary, temporary.open("r+b") as stream:
         chunks = Chunks(out, schema, codec(footer))
-        footer = kept.copy(source, stream, footer)
+        footer = copy_columns(source, stream, footer, names)
         pieces = pieces_of(footer.row_groups)
         parts = exactly(computed, [piece.n_rows for piece in pieces])
         with closing(in_order(columns_of(pieces, parts, schema), chunks.encode, threads)) as encoded:
@@ -489,31 +493,6 @@ def append_columns(
         stream.write(
             merge(footer, chunks.file(chunks.schema, None, whole=True)[1].metadata, written, changed)
         )
-
-
-@dataclass(frozen=True)
-class Kept:
-    """The old columns that a copy keeps; a `slim` one is described anew, for the old words tell of all columns."""
-
-    names: frozenset[str]
-    slim: bool = False
-
-    def key_values(
-        self,
-        pairs: Mapping[str, str],
-        old: Sequence[Column],
-        columns: Sequence[NewColumn],
-        provenance: Provenance,
-    ) -> dict[str, str | None]:
-        """Return the changes to the key-value metadata."""
-        known = {k: v for k, v in pairs.items() if not (self.slim and k in DESCRIPTIONS)}
-        dropped = {c.name for c in old} - self.names
-        staying = [c for c in old if c.name in self.names]
-        return annotated_key_values(known, staying, columns, provenance, dropped=dropped)
-
-    def copy(self, source: Path, stream: IO[bytes], footer: Footer) -> Footer:
-        """Write what stays of the old file; return the footer that belongs behind it."""
-        return copy_columns(source, stream, footer, self.names)
 
 
 def codec(footer: Footer) -> str:

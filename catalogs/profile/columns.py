@@ -26,7 +26,7 @@ from catalogs.arrays.texts import (
     words_of,
 )
 from catalogs.arrays.values import NO_VALUES, batch_values, is_text
-from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, element_columns, element_values, n_bytes
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, element_columns, element_values
 from catalogs.column_names import column_names
 from catalogs.errors import brief
 from catalogs.sky.positions import is_position
@@ -440,7 +440,7 @@ def profile(
 
 def _batch_rows(columns: int, catalog: Catalog) -> int:
     """Return rows a batch, fewer of wide tables and of long texts: about four million values, or 32 MB of the file."""
-    stored = sum(map(n_bytes, catalog.partitions)) // max(1, sum(p.n_rows for p in catalog.partitions))
+    stored = sum(p.n_bytes for p in catalog.partitions) // max(1, sum(p.n_rows for p in catalog.partitions))
     return max(256, min(BATCH_ROWS, 4_000_000 // max(1, columns), BATCH_BYTES // max(1, stored)))
 
 

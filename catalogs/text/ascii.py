@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 from astropy.io import ascii as astropy_ascii
 from astropy.io.ascii import convert_numpy
 from astropy.table import MaskedColumn, Table
 
-from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Column, computed_batches
+from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Column, Partition, computed_batches
 from catalogs.catalog.earlier_columns import recognised_provenance
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.files.reading import reading
@@ -155,18 +155,12 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class AsciiPartition:
+class AsciiPartition(Partition):
     """One table of blanks or places, which is read whole; its copies are ECSV."""
 
-    path: Path
-    key: str
-    n_rows: int
     columns: tuple[Column, ...]
     layout: Layout
     missing: tuple[str, ...] = ()
-
-    counted: ClassVar[bool] = True
-    """Rows of such a table are their own."""
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, exactly `rows` rows at a time (fewer in the last)."""

@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import ClassVar
 
 import pyarrow as pa
 
-from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Column, each_batch, exactly
+from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Column, Partition, each_batch, exactly
 from catalogs.catalog.earlier_columns import recognised_provenance
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.files.reading import COMPRESSED_SUFFIXES, reading
@@ -44,28 +43,20 @@ ECSV_NULL = "null"
 
 
 @dataclass(frozen=True)
-class TextPartition:
+class TextPartition(Partition):
     """One text table.
 
-    `kept` are the columns that an annotated copy keeps, all where it is None; a `slim` one has no comments.
+    A `slim` copy has no comments.
     `comments` are lines of comments, `commented_out` those that may be rows whose first field begins with #.
     """
 
-    path: Path
-    key: str
-    n_rows: int
     format: str
     dialect: Dialect
     columns: tuple[Column, ...]
     encoding: str = "utf8"
     missing: tuple[str, ...] = ()
-    kept: frozenset[str] | None = None
-    slim: bool = False
     commented_out: int = 0
     comments: int = 0
-
-    counted: ClassVar[bool] = True
-    """Rows of a text table are their own."""
 
     def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
         """Return no texts, and a sentence on the comments where there are some: of ECSV what the header says more."""
@@ -134,10 +125,6 @@ class TextPartition:
             dropped=dropped,
             slim=self.slim,
         )
-
-    def keeping(self, columns: Sequence[str], *, slim: bool = False) -> TextPartition:
-        """Return the partition of which annotated copies keep only those columns and, if `slim`, no comments."""
-        return replace(self, kept=frozenset(columns), slim=slim)
 
 
 def data_blocks(

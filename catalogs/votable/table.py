@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import IO, ClassVar
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ from catalogs.catalog.catalog import (
     Column,
     Computed,
     NewValues,
+    Partition,
     each_batch,
     exactly,
 )
@@ -300,23 +301,12 @@ def rows_of(path: Path, table: TableElement, data: Data | None) -> Rows:
 
 
 @dataclass(frozen=True)
-class VOTablePartition:
-    """One table of a VOTable file: that of number `index`, counted from 0.
+class VOTablePartition(Partition):
+    """One table of a VOTable file: that of number `index`, counted from 0.  A `slim` copy has no other table."""
 
-    `kept` are the columns that an annotated copy keeps, all where it is None; a `slim` one has no other table.
-    """
-
-    path: Path
-    key: str
-    n_rows: int
     index: int
     stamp: Stamp
     names: tuple[str, ...]
-    kept: frozenset[str] | None = None
-    slim: bool = False
-
-    counted: ClassVar[bool] = True
-    """Rows of a VOTable are their own."""
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, `rows` rows at a time."""
@@ -356,10 +346,6 @@ class VOTablePartition:
             for name, field in zip(self.names, fields, strict=True)
             if field.datatype in {"floatComplex", "doubleComplex"}
         ]
-
-    def keeping(self, columns: Sequence[str], *, slim: bool = False) -> VOTablePartition:
-        """Return the partition of which annotated copies keep only those columns and, if `slim`, no other table."""
-        return replace(self, kept=frozenset(columns), slim=slim)
 
     def write_annotated(self, out: Path, annotation: Annotation) -> None:
         """Write a copy with the new columns to `out`, streamed and atomic."""

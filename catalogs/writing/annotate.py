@@ -22,16 +22,12 @@ from catalogs.catalog.catalog import (
     Column,
     Compute,
     Computed,
-    Convertible,
-    Copyable,
     NewValues,
     OldColumns,
     Partition,
     Progress,
-    Summed,
     cell_bytes,
     computed_batches,
-    n_bytes,
     verified,
 )
 from catalogs.catalog.earlier_columns import (
@@ -165,7 +161,7 @@ def needed_bytes(cat: Catalog, columns: Sequence[NewColumn], old: OldColumns) ->
     new = row_bytes(columns)
     only = None if old.only is None else row_bytes([cat.column(name) for name in old.only])
     return sum(
-        (n_bytes(p) if only is None else p.n_rows * only) + p.n_rows * new + HEADROOM for p in cat.partitions
+        (p.n_bytes if only is None else p.n_rows * only) + p.n_rows * new + HEADROOM for p in cat.partitions
     )
 
 
@@ -309,18 +305,16 @@ class Converting:
         computed = computed_batches(self.source, replace(whole, rows=rows))
         remarks = [*self.remarks(texts), *self.history(texts, annotation.provenance)]
         name = texts.get("extname") or SUFFIX.sub("", out.name)
-        summed = not (isinstance(self.source, Summed) and self.source.verified()[1])
+        summed = not self.source.verified()[1]
         fits_create.create(out, layout, computed, name=name, remarks=remarks, summed=summed)
 
     def beside(self) -> dict[str, str]:
         """Return the texts that go with the columns; tell what is left behind."""
         texts = {k: v for k, v in self.catalog.metadata.items() if k != "hdu"}
-        if isinstance(self.source, Convertible):
-            more, left = self.source.beside_the_columns()
-            for sentence in left:
-                self.tell(sentence)
-            texts |= more
-        return texts
+        more, left = self.source.beside_the_columns()
+        for sentence in left:
+            self.tell(sentence)
+        return {**texts, **more}
 
     def fields(self, rows: int, new: Sequence[NewColumn]) -> tuple[fits_create.FitsField, ...]:
         """Return the old columns as FITS has them, after a pass over those whose widths or nulls are unknown."""
@@ -367,6 +361,10 @@ class Converting:
         """Return the provenance of this and of earlier annotations as HISTORY cards, the latest last."""
         annotations = levels(provenance_entries(texts, provenance, self.old.replaced))
         return [card for level in reversed(annotations) for card in block_cards(level)]
+
+
+Copyable = Partition | Converting
+"""A file of which an annotated copy can be made: its `path`, the copy's `key`, and how it is written."""
 
 
 def with_unit(column: Column) -> Column:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Checksums, Divisible, Partition, verified
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Checksums, Partition, verified
 from catalogs.errors import CatalogError, FormatError
 from catalogs.formats import TableChoice, joined, open_files, open_listing, tables_of
 from catalogs.hats import catalog as hats
@@ -373,7 +373,7 @@ def pieces_of(catalogs: Sequence[Catalog], choice: TableChoice) -> tuple[Piece, 
 def _parts(catalog: Catalog) -> Iterator[Partition]:
     for partition in catalog.partitions:
         if partition.counted:
-            yield from partition.divided(PIECE_ROWS) if isinstance(partition, Divisible) else [partition]
+            yield from partition.divided(PIECE_ROWS)
 
 
 def _with_absolute_path(catalog: Catalog, choice: TableChoice) -> Catalog:

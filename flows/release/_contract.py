@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from catalogs.catalog.catalog import Catalog, Column, Convertible
+from catalogs.catalog.catalog import Catalog, Column
 from catalogs.catalog.earlier_columns import is_provenance
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError
@@ -481,11 +481,10 @@ def check_metadata(
 
 def metadata_of(catalog: Catalog) -> dict[str, str]:
     """Return what a file says of itself beside its columns and our provenance; of FITS, its cards."""
-    partition = catalog.partitions[0]
-    if catalog.format != "fits" or not isinstance(partition, Convertible):
+    if catalog.format != "fits":
         return {k: str(v) for k, v in catalog.metadata.items() if not is_provenance(k)}
     cards: dict[str, str] = {}
-    for header, text in partition.beside_the_columns()[0].items():
+    for header, text in catalog.partitions[0].beside_the_columns()[0].items():
         for line in text.splitlines():
             keyword = line[:8].strip()
             if line.startswith("HISTORY") and not re.match(r"HISTORY (?:blr |  )", line):

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalogs.catalog.catalog import Annotation, Catalog, Column, Compute, computed_batches
+from catalogs.catalog.catalog import Annotation, Catalog, Column, Compute, Partition, computed_batches
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError, ColumnNotFoundError, NameClashError, OutputExistsError
 from catalogs.files.atomic import StorageError
@@ -20,14 +20,12 @@ from catalogs.writing.annotate import annotate
 P = NewColumn("blr_p", pa.float32())
 
 
-@dataclass
-class Rows:
+@dataclass(frozen=True)
+class Rows(Partition):
     """A partition in memory: one column `x` of 0, 1, 2, ..."""
 
-    path: Path
     key: str = "rows.dat"
     n_rows: int = 100
-    counted: bool = True
     read: list[int] = field(default_factory=list)
     written: list[Path] = field(default_factory=list)
 
