@@ -21,7 +21,6 @@ import pyarrow.types as pt
 
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
-from catalogs.files.reading import open_bytes
 
 # The elements of vector columns, as columns of their own: SDSS keeps the magnitudes of five bands in one.
 #
@@ -258,7 +257,7 @@ class Partition(ABC):
 
     def content(self) -> AbstractContextManager[BufferedIOBase]:
         """Open the file's bytes."""
-        return open_bytes(self.path)
+        return self.path.open("rb")
 
     def verified(self) -> tuple[Self, str | None, bool]:
         """Verify the checksums that the file states; return the partition as it can be read, and which sum is wrong.
