@@ -33,7 +33,6 @@ from flows.reports.catalogue_page import (
 from flows.reports.data import Classification, FeatureComparison, Made, NotableObject
 from flows.reports.report_table import class_words
 from flows.runs.counts import (
-    AnnotatedFile,
     Counts,
     DoubtfulObject,
     FileCounts,
@@ -42,6 +41,7 @@ from flows.runs.counts import (
     drifted,
 )
 from flows.runs.manifest import (
+    SCHEMA_VERSION,
     SUMMARY,
     ColumnDetails,
     FlagDetails,
@@ -270,14 +270,13 @@ def summary_of(model: Model, outputs: Sequence[Output], census: Census | None) -
 
     shown = {} if len(counted) > MOST_SHOWN else counted
     summary = Summary(
-        model=model.label,
-        **vars(summed(total(counts.tally for counts in once))),
+        **vars(replace(summed(total(counts.tally for counts in once)), model=model.label)),
         shift=shift,
         drift=drift(
             total_counts([counts.drift for counts in once]), model.training.distribution, model.features
         ),
         files={
-            name: AnnotatedFile(**vars(summed(counts.tally)), left_behind=counts.left_behind)
+            name: replace(summed(counts.tally), left_behind=counts.left_behind)
             for name, counts in shown.items()
         },
     )
@@ -297,12 +296,16 @@ def _manifest(
     place = {"id": catalog.id, "ra": catalog.ra, "dec": catalog.dec}
     columns = Scorer.of(model, specification).columns
     return Manifest(
+        format="blr-manifest",
+        schema_version=SCHEMA_VERSION,
+        created="",
         model=model.label,
         model_id=model.id,
         specification_hash=specification_hash(specification),
-        code_version=code_version(),
+        versions={"blr": code_version()},
         outputs=outputs,
         quarantined=release.quarantined,
+        table=None,
         release=release.number,
         totals=totals,
         classes=shift_record(model, specification).class_priors,

@@ -51,7 +51,7 @@ from flows.runs.interrupt import begin_piece, check_terminated, stop_asked, stop
 from flows.runs.lock import LOCK, Owner, acting_for, check_coherent, check_held, exclusive
 from flows.runs.manifest import MANIFEST, Manifest
 from flows.runs.outputs import FileState, LabelledNames, Output, Quarantined, file_sha256
-from flows.runs.progress import listening, tell
+from flows.runs.progress import Listener, listening, tell
 from flows.runs.results import FileWork, ReleaseReference, ReleaseResult
 from flows.runs.staging import Staging
 from flows.specification.specification import Specification
@@ -375,17 +375,11 @@ def annotate_elsewhere(work: Work, owner: Owner, group: Group) -> Report:
     return results, notes.lines, seconds
 
 
-class _Notes:
+class _Notes(Listener):
     """Collects the lines of a worker for the user; the run announces the work, and counts the rows in reports."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-
-    def start(self, what: str, total: int, unit: str) -> None:
-        """Do nothing."""
-
-    def advance(self, n: int) -> None:
-        """Do nothing."""
 
     def note(self, line: str) -> None:
         """Keep a line."""

@@ -34,7 +34,7 @@ from flows.runs.allowed_roots import check_inside
 from flows.runs.counts import Difference, MovedObject, SampledChange, Summary, Transition
 from flows.runs.manifest import Manifest, annotated_manifest
 from flows.runs.outputs import Output
-from flows.runs.results import NotCompared, ReleasedFile, ReleaseFiles, ReleaseReference, ReleaseReport
+from flows.runs.results import ReleasedFile, ReleaseFiles, ReleaseReference, ReleaseReport
 
 # The differences between two annotations of a file: objects with another class, other flags, other probabilities.
 #
@@ -332,7 +332,7 @@ def _files(manifest: Manifest, annotated: list[Output], why: Mapping[str, str]) 
     return ReleaseFiles(
         unchanged=len(manifest.outputs) - len(annotated),
         annotated=dict(Counter(why[o.name] for o in annotated)),
-        not_compared=NotCompared(len(new), sum(o.n_rows for o in new)),
+        not_compared={"files": len(new), "rows": sum(o.n_rows for o in new)},
     )
 
 

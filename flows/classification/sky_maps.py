@@ -56,7 +56,7 @@ from flows.labels.reader import label_texts
 from flows.runs.allowed_roots import check_inside, check_output
 from flows.runs.manifest import Manifest, ObjectColumns, annotated_manifest
 from flows.runs.release_store import output_folder
-from flows.runs.results import MapBin, MappedFraction, MappedQuantity, MapResult, What
+from flows.runs.results import MappedFraction, MappedQuantity, MapResult, What
 
 # The data of a map: classified rows with positions and quantities, and objects whose class is known.
 #
@@ -641,7 +641,7 @@ def _result(work: _Work, survey: Survey, whole: Fractions, of_bins: Sequence[Fra
         for b in range(len(edges) - 1):
             inside = place == b
             shown = _fraction(fractions, b, k=success & inside, n=trial & inside)
-            bins.append(MapBin(start=float(edges[b]), stop=float(edges[b + 1]), **vars(shown)))
+            bins.append(replace(shown, start=float(edges[b]), stop=float(edges[b + 1])))
         over.append(MappedQuantity(expression=text, unit=_unit(work, j), bins=tuple(bins)))
     return MapResult(
         status="planned",

@@ -25,7 +25,7 @@ from flows.documents import Dataclass, to_document
 from flows.errors import FlowError, Interrupted, Terminated, UsageError
 from flows.orchestration.settings import connect, start_home_server
 from flows.reports.report_table import ReportTable, to_rich
-from flows.runs.progress import listening, tell
+from flows.runs.progress import Listener, listening, tell
 
 T = TypeVar("T", bound=Dataclass)
 
@@ -112,7 +112,7 @@ class _Rate(ProgressColumn):
         return Text("" if speed is None else f"{speed:,.0f} {task.fields['unit']}/s")
 
 
-class BarListener:
+class BarListener(Listener):
     """A bar for the piece of work in hand."""
 
     def __init__(self, progress: Progress) -> None:
@@ -133,7 +133,7 @@ class BarListener:
         self._progress.console.print(line, markup=False, highlight=False)
 
 
-class LineListener:
+class LineListener(Listener):
     """Lines: at the begin of a piece of work, every ten seconds, and at its end."""
 
     def __init__(self, *, quiet: bool) -> None:

@@ -24,7 +24,7 @@ from flows.reports.explanation import Explanation
 from flows.reviews.audits import Audit, AuditDesign, AuditDraw
 from flows.reviews.selection import ReviewResult
 from flows.runs.counts import CensusResult, Summary
-from flows.runs.manifest import ManifestFile
+from flows.runs.manifest import Manifest
 from flows.runs.results import ClassificationResult, FolderStatus, MapResult, ReleaseReport, ReleaseResult
 from flows.training.report import TrainingResult
 
@@ -60,7 +60,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = MappingProxyType(
         "deployments-automate": AutomationsResult,
         "demo": DemoResult,
         "summary": Summary,
-        "manifest": ManifestFile,
+        "manifest": Manifest,
         "audit": Audit,
         "audit-design": AuditDesign,
         "release-report": ReleaseReport,

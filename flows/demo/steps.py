@@ -32,7 +32,7 @@ from flows.reports.census import census_words
 from flows.reports.data import Classification, ReportParts, TrainReport
 from flows.reports.html import write_report
 from flows.runs.allowed_roots import OutputFolder, check_output
-from flows.runs.counts import AnnotatedFile
+from flows.runs.counts import Counts
 from flows.runs.progress import tell
 from flows.runs.results import ClassificationResult
 from flows.training import steps as training
@@ -90,7 +90,7 @@ class DemoTask:
     selected: DemoCandidate
     candidates: tuple[DemoCandidate, ...]
     held_out: HeldOutPerformance
-    classified: Mapping[str, AnnotatedFile]
+    classified: Mapping[str, Counts]
     remarks: tuple[str, ...]
     attribution: tuple[str, ...]
 
@@ -199,7 +199,7 @@ def _specification(task: str, folder: Path) -> Path:
     return path
 
 
-def _counts_of_files(result: ClassificationResult) -> Mapping[str, AnnotatedFile]:
+def _counts_of_files(result: ClassificationResult) -> Mapping[str, Counts]:
     """Return the counts of the annotated files by their names; none of a trial."""
     return {} if result.status == "trial" or result.summary is None else result.summary.files
 
@@ -209,7 +209,7 @@ def _census_of(result: ClassificationResult) -> Census | None:
     return None if result.status == "trial" or result.summary is None else result.summary.census
 
 
-def _classifications(files: Mapping[str, AnnotatedFile]) -> tuple[Classification, ...]:
+def _classifications(files: Mapping[str, Counts]) -> tuple[Classification, ...]:
     """Return what the report shows of the catalogues; once where both formats gave the same."""
     shown = [Classification.of(name, counts) for name, counts in files.items()]
     first = shown[0]
@@ -218,7 +218,7 @@ def _classifications(files: Mapping[str, AnnotatedFile]) -> tuple[Classification
     return tuple(shown)
 
 
-def _summary(report: TrainReport, trained: ModelDescription, files: Mapping[str, AnnotatedFile]) -> DemoTask:
+def _summary(report: TrainReport, trained: ModelDescription, files: Mapping[str, Counts]) -> DemoTask:
     """Return the numbers of a task; those of the catalogues file by file, as both hold the same."""
     metrics = trained.metrics
     names = (field.name for field in fields(HeldOutPerformance) if field.name != "gain_over_baseline")

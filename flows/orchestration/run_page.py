@@ -164,7 +164,7 @@ MOST_LEFT_OUT = 10
 """Most files that are named; the table of troubles has more, the manifest all."""
 
 
-class _Log:
+class _Log(Listener):
     """A listener that logs, keeps a progress artifact, and passes on what it hears to who listened before."""
 
     def __init__(self, logger: Logger, before: Listener, artifact: str = "") -> None:

@@ -108,7 +108,7 @@ class ClassSetRule:
 
     `rows` is the number of labelled rows of the class, and `effective` their effective number with weights.  `spread`
     is the standard deviation, over samples of labels, of the share of the class's objects that keep it.  `remark` says
-    what is special about the class, '' for nothing.
+    what is special about the class, '' for nothing.  A summary has the `count` of sets that contain the class.
     """
 
     bit: int
@@ -117,6 +117,7 @@ class ClassSetRule:
     least: float | None
     spread: float
     remark: str = ""
+    count: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,13 +273,6 @@ class FlagCount:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassSets(ClassSetRule):
-    """A class in prediction sets: its rule, and the number of sets that contain it."""
-
-    count: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class PredictionSets:
     """The prediction sets of some rows: `sizes` counts them by their number of classes, from none to all.
 
@@ -293,7 +287,7 @@ class PredictionSets:
     full: int
     mean_size: float | None
     sizes: tuple[int, ...]
-    classes: Mapping[str, ClassSets]
+    classes: Mapping[str, ClassSetRule]
 
     @classmethod
     def of(cls, record: SetRecord, sizes: tuple[int, ...], in_sets: tuple[int, ...]) -> PredictionSets:
@@ -308,7 +302,7 @@ class PredictionSets:
             full=sizes[-1] if sizes else 0,
             mean_size=sum(in_sets) / n if n else None,
             sizes=sizes,
-            classes={name: ClassSets(**vars(rule), count=count) for (name, rule), count in pairs},
+            classes={name: replace(rule, count=count) for (name, rule), count in pairs},
         )
 
     def judged_by(self, census: Census | None) -> Self:
@@ -359,10 +353,12 @@ def drifted(drift: Mapping[str, FeatureDrift]) -> list[str]:
 class Counts:
     """Counts of some rows: by class and by flag name, and the shares of rows without a feature.
 
-    `no_error` says why the errors of the class counts are not known; None where they are.  `sets` are the prediction
-    sets, None where none were asked for.
+    `model` is `NAME@VERSION` in a summary.  `no_error` says why the errors of the class counts are not known; None
+    where they are.  `sets` are the prediction sets, None where none were asked for.  `left_behind` names what the
+    format of a file's copy cannot hold of the input.
     """
 
+    model: str = ""
     n_rows: int
     n_classified: int
     classes: Mapping[str, ClassEstimate]
@@ -370,24 +366,11 @@ class Counts:
     flags: Mapping[str, FlagCount]
     missing: Mapping[str, float]
     sets: PredictionSets | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _OfModel:
-    """The model, as `NAME@VERSION`."""
-
-    model: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnnotatedFile(Counts):
-    """Counts of one file; `left_behind` names what the format of the copy cannot hold of the input."""
-
     left_behind: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Summary(Counts, _OfModel):
+class Summary(Counts):
     """Counts of all files of a model together, its class shares, the drift by feature, and the census.
 
     The content of `summary.json`.  It has the counts of each of the `files` by its name too, unless they are more than
@@ -397,7 +380,7 @@ class Summary(Counts, _OfModel):
     shift: ShiftRecord
     drift: Mapping[str, FeatureDrift]
     census: Census | None = None
-    files: Mapping[str, AnnotatedFile] = field(default_factory=dict)
+    files: Mapping[str, Counts] = field(default_factory=dict)
 
     @property
     def totals(self) -> Self:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
 
 from catalogs.arrays.values import is_text
 from catalogs.catalog.catalog import Catalog
@@ -118,30 +120,36 @@ class SelectedColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The outputs in one folder, which are all of one model and one specification.
+    """The outputs in one folder, which are all of one model and one specification: the content of `manifest.json`.
 
     `totals` are the summary's counts of all files together.  For readers of the copies there are the `classes` with
     their shares, the `columns` by name, the `flags` by their bit, the columns with the objects' names and positions,
-    the columns of selections by name, and the questions of the census.  `store` is the path of the model store, from
-    the folder; '' where it is not known.  `created` is a time (ISO 8601, UTC), '' until the manifest is written.
+    the columns of selections by name, and the questions of the census.  The `outputs` are listed in the `table`, which
+    is None until the manifest is written; `created` (ISO 8601, UTC) is '' until then.  For a release in an object
+    store, `files` names the folder of the files.  `store` is the path of the model store, from the folder; '' where it
+    is not known.
     """
 
+    format: Literal["blr-manifest"]
+    schema_version: int
+    created: str
+    release: int
     model: str
     model_id: int
     specification_hash: str
-    code_version: str
-    outputs: tuple[Output, ...] = ()
-    quarantined: tuple[Quarantined, ...] = ()
-    release: int = 1
-    totals: Summary | None = None
+    versions: Mapping[str, str]
+    totals: Summary | None
     classes: Mapping[str, float] = field(default_factory=dict)
     columns: Mapping[str, ColumnDetails] = field(default_factory=dict)
     flags: Mapping[str, FlagDetails] = field(default_factory=dict)
     position: ObjectColumns | None = None
     selected: Mapping[str, SelectedColumn] = field(default_factory=dict)
     census_asked: CensusAsked | None = None
+    quarantined: tuple[Quarantined, ...]
+    table: FileTable | None
+    files: str = ""
     store: str = ""
-    created: str = ""
+    outputs: Annotated[tuple[Output, ...], Field(exclude=True)] = ()
 
     @cached_property
     def _by_name(self) -> dict[str, Output]:
@@ -150,6 +158,11 @@ class Manifest:
     def find(self, name: str) -> Output | None:
         """Return the output of that name; None where the manifest has none."""
         return self._by_name.get(name)
+
+    @property
+    def code_version(self) -> str:
+        """The version of this package that wrote the outputs."""
+        return self.versions.get("blr", "")
 
     @property
     def model_name(self) -> str:
@@ -192,7 +205,8 @@ class Manifest:
         The table of the files is written first.  The table of the earlier manifest is removed last.
         """
         table = write_table(folder, self.outputs)
-        write_document(folder / MANIFEST, ManifestFile.of(self, table))
+        created = self.created or datetime.now(UTC).isoformat(timespec="seconds")
+        write_document(folder / MANIFEST, replace(self, created=created, table=table))
         sweep_tables(folder, table)
         return folder / MANIFEST
 
@@ -211,60 +225,10 @@ class Manifest:
         if not path.is_file():
             return None
         try:
-            file = from_document(ManifestFile, json.loads(path.read_text(encoding="utf-8")), source=MANIFEST)
-            return file.manifest(read_table(folder, file.table))
+            manifest = from_document(cls, json.loads(path.read_text(encoding="utf-8")), source=MANIFEST)
+            return replace(manifest, outputs=read_table(folder, manifest.table))
         except (ValueError, TypeError, DocumentError) as error:
             raise CatalogError(
                 f"{path}: got a file that is not a manifest ({error!r}), expected one that `blr classify` "
                 "wrote; move it to another folder, or choose another output folder"
             ) from error
-
-
-@dataclass(frozen=True, kw_only=True)
-class ManifestFile:
-    """The keys of `manifest.json`.
-
-    `store` is the path of the model store, from the folder. The `table` lists the files and their inputs. For a release
-    in an object store, `files` names the folder of the files; otherwise it is ''.
-    """
-
-    format: Literal["blr-manifest"]
-    schema_version: int
-    created: str
-    release: int
-    model: str
-    model_id: int
-    specification_hash: str
-    versions: Mapping[str, str]
-    totals: Summary | None
-    classes: Mapping[str, float] = field(default_factory=dict)
-    columns: Mapping[str, ColumnDetails] = field(default_factory=dict)
-    flags: Mapping[str, FlagDetails] = field(default_factory=dict)
-    position: ObjectColumns | None = None
-    selected: Mapping[str, SelectedColumn] = field(default_factory=dict)
-    census_asked: CensusAsked | None = None
-    quarantined: tuple[Quarantined, ...]
-    table: FileTable
-    files: str = ""
-    store: str = ""
-
-    @classmethod
-    def of(cls, manifest: Manifest, table: FileTable) -> ManifestFile:
-        """Return the content of the file for a manifest whose outputs are in a table."""
-        return cls(
-            **{name: getattr(manifest, name) for name in _SHARED if name != "created"},
-            format="blr-manifest",
-            schema_version=SCHEMA_VERSION,
-            created=manifest.created or datetime.now(UTC).isoformat(timespec="seconds"),
-            versions={"blr": manifest.code_version},
-            table=table,
-        )
-
-    def manifest(self, outputs: tuple[Output, ...]) -> Manifest:
-        """Return the manifest in the file, with the outputs in its table."""
-        shared = {name: getattr(self, name) for name in _SHARED}
-        return Manifest(**shared, code_version=self.versions.get("blr", ""), outputs=outputs)
-
-
-_SHARED = {f.name for f in fields(Manifest)} & {f.name for f in fields(ManifestFile)} - {"outputs"}
-"""The fields that a manifest and its file have alike."""

@@ -187,8 +187,10 @@ def write_table(folder: Path, outputs: Sequence[Output]) -> FileTable:
     return table
 
 
-def read_table(folder: Path, table: FileTable) -> tuple[Output, ...]:
+def read_table(folder: Path, table: FileTable | None) -> tuple[Output, ...]:
     """Return the outputs in the table of a folder; CatalogError where it is missing or was changed."""
+    if table is None:
+        raise ValueError("got no table of files")
     path = folder / table.path
     check_links(path, folder)
     try:

@@ -8,37 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
 
 
-class Listener(Protocol):
-    """Receives messages on one piece of work after another."""
+class Listener:
+    """Receives messages on one piece of work after another, and does nothing with them."""
 
     def start(self, what: str, total: int, unit: str) -> None:
         """Receive that a piece of work begins, with `total` of a `unit` (rows, candidates) to do, 0 if unknown."""
-        ...
 
     def advance(self, n: int) -> None:
         """Receive that n more units are done."""
-        ...
 
     def note(self, line: str) -> None:
         """Receive a line that the user should read."""
-        ...
 
 
-class _Nobody:
-    def start(self, what: str, total: int, unit: str) -> None:
-        """Do nothing."""
-
-    def advance(self, n: int) -> None:
-        """Do nothing."""
-
-    def note(self, line: str) -> None:
-        """Do nothing."""
-
-
-_listener: ContextVar[Listener] = ContextVar("listener", default=_Nobody())  # noqa: B039  stateless
+_listener: ContextVar[Listener] = ContextVar("listener", default=Listener())  # noqa: B039  stateless
 
 
 @contextmanager

@@ -43,21 +43,16 @@ class ReleaseReference:
         )
 
 
-@dataclass(frozen=True)
-class NotCompared:
-    """Numbers of files that were annotated for the first time, and of their rows."""
-
-    files: int
-    rows: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class ReleaseFiles:
-    """Numbers of files: unchanged ones, annotated ones by the reason, and those without an earlier copy."""
+    """Numbers of files: unchanged ones, annotated ones by the reason, and those without an earlier copy.
+
+    `not_compared` has the number of `files` without an earlier copy, and of their `rows`.
+    """
 
     unchanged: int
     annotated: Mapping[str, int]
-    not_compared: NotCompared
+    not_compared: Mapping[Literal["files", "rows"], int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +209,8 @@ class MappedFraction:
 
     `objects` is what it is a fraction of, as the classifier expects it.  `k` of `n` are the labelled objects.
     `expected` is the classifier's own fraction, `fraction` the one that labelled objects correct, `low` and `high` its
-    95 % interval; these are None without labelled objects, or where there is no object.
+    95 % interval; these are None without labelled objects, or where there is no object.  The fraction of a bin is that
+    of the objects with a quantity from `start` to `stop`.
     """
 
     objects: float
@@ -224,14 +220,8 @@ class MappedFraction:
     fraction: float | None
     low: float | None
     high: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class MapBin(MappedFraction):
-    """The fraction of the objects with a quantity from `start` to `stop`."""
-
-    start: float
-    stop: float
+    start: float | None = None
+    stop: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +230,7 @@ class MappedQuantity:
 
     expression: str
     unit: str | None
-    bins: tuple[MapBin, ...]
+    bins: tuple[MappedFraction, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

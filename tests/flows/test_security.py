@@ -37,8 +37,8 @@ from flows.reports.tables import model_card, to_markdown
 from flows.reprocess import reprocess
 from flows.review import review
 from flows.runs.counts import (
-    AnnotatedFile,
     ClassEstimate,
+    Counts,
     Difference,
     FeatureDrift,
     FlagCount,
@@ -335,7 +335,7 @@ def test_names_of_classes_flags_and_files_are_literal_on_the_pages_of_runs() -> 
         **counts,
         shift=ShiftRecord(),
         drift={HOSTILE: FeatureDrift(**numbers)},
-        files={HOSTILE: AnnotatedFile(**counts)},
+        files={HOSTILE: Counts(**counts)},
     )
     ones = {field.name: 1 for field in fields(Difference)}
     difference = Difference(

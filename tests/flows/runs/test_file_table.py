@@ -98,7 +98,14 @@ def manifest(outputs: tuple[Output, ...]) -> Manifest:
         model="m@1",
         model_id=1,
         specification_hash="0",
-        code_version="1",
+        format="blr-manifest",
+        schema_version=1,
+        created="",
+        release=1,
+        versions={"blr": "1"},
+        totals=None,
+        quarantined=(),
+        table=None,
         outputs=outputs,
     )
 
