@@ -24,9 +24,9 @@ from catalogs.catalog.new_columns import NewColumn
 from catalogs.expressions.expression import expression_name, parse
 from catalogs.memory.map_partitions import FrameCompute
 from catalogs.memory.tables import FILE_NAME, in_memory
-from flows.classification.execution import model_at, scorer_for
+from flows.classification.execution import model_at
 from flows.classification.request import ClassifyRequest
-from flows.classification.scoring import Scorer, annotation_settings, provenance, settled
+from flows.classification.scoring import Scorer, annotation_settings, provenance, scorer_for, settled
 from flows.classification.steps import classify
 from flows.errors import UsageError
 from flows.features.reader import target_reader

@@ -38,6 +38,7 @@ from flows.models.model import Model
 from flows.models.row_files import UnseenRows
 from flows.runs.counts import CensusAsked
 from flows.runs.manifest import SelectedColumn
+from flows.runs.outputs import Output, without_margins
 from flows.specification.specification import CensusTable, Flags, Shift, Specification
 
 # Classified rows for the census: a sample taken while files are annotated, the same for any number of threads.
@@ -62,16 +63,15 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, eq=False)
 class CensusRows:
-    """Rows with probabilities (n, K) at the training's class shares, features (n, F), NaN where one is missing.
+    """Rows as a `matrix` (n, 2 + K + F): weight, known class, probabilities of the K `classes`, and features.
 
-    `weight` (n,) is how many classified rows each stands for.  `known` (n,) is the index of the class by the row's
-    label, -1 without one; a row with a label stands for rows with this label.
+    The probabilities are at the training's class shares, and a missing feature is NaN.  The weight is how many
+    classified rows a row stands for.  The known class is the place of the class by the row's label, -1 without one; a
+    row with a label stands for rows with this label.
     """
 
-    probability: Singles
-    X: Singles
-    weight: Singles
-    known: Singles
+    matrix: Singles
+    classes: int
 
     @classmethod
     def of(
@@ -87,43 +87,37 @@ class CensusRows:
         groups = [np.flatnonzero(classified & (labels == k)) for k in np.unique(labels[classified])]
         chosen = [rows[step // 2 :: step] if len(rows) > step // 2 else rows[:1] for rows in groups]
         each = [np.full(len(some), len(rows) / len(some)) for rows, some in zip(groups, chosen, strict=True)]
-        rows = np.concatenate([np.empty(0, np.intp), *chosen])
-        return cls(
-            probability[rows].astype(np.float32),
-            X[rows].astype(np.float32),
-            np.concatenate([np.empty(0), *each]).astype(np.float32),
-            labels[rows].astype(np.float32),
-        )
+        rows, weight = np.concatenate([np.empty(0, np.intp), *chosen]), np.concatenate([np.empty(0), *each])
+        matrix = np.column_stack([weight, labels[rows], probability[rows], X[rows]])
+        return cls(matrix.astype(np.float32), probability.shape[1])
 
     @property
-    def matrix(self) -> Singles:
-        """The weights, known classes, probabilities and features, (n, 2 + K + F)."""
-        return np.column_stack([self.weight, self.known, self.probability, self.X])
+    def weight(self) -> Singles:
+        """How many rows each one stands for, (n,)."""
+        return self.matrix[:, 0]
 
-    @classmethod
-    def of_matrix(cls, matrix: Singles, n_classes: int) -> CensusRows:
-        """Return the rows of such a matrix."""
-        return cls(matrix[:, 2 : 2 + n_classes], matrix[:, 2 + n_classes :], matrix[:, 0], matrix[:, 1])
+    @property
+    def known(self) -> Singles:
+        """The classes by label, (n,)."""
+        return self.matrix[:, 1]
 
     def sorted(self) -> CensusRows:
         """Return the rows sorted by their values, since threads add batches in any order."""
-        matrix = self.matrix
-        return CensusRows.of_matrix(matrix[np.lexsort(matrix.T[::-1])], self.probability.shape[1])
+        return CensusRows(self.matrix[np.lexsort(self.matrix.T[::-1])], self.classes)
 
     def thinned(self, most: int) -> CensusRows:
         """Return about `most` rows at most, evenly spaced, whose weights represent all rows of each known class."""
         n = len(self.weight)
         if n <= most:
             return self
-        parts = [self._thinned(np.flatnonzero(self.known == k), most / n) for k in np.unique(self.known)]
-        return joined(parts)
-
-    def _thinned(self, rows: NDArray[np.intp], share: float) -> CensusRows:
-        few = max(1, round(share * len(rows)))
-        chosen = rows[np.linspace(0, len(rows) - 1, few).round().astype(np.intp)]
-        matrix = self.matrix[chosen]
-        matrix[:, 0] *= self.weight[rows].sum(dtype=np.float64) / matrix[:, 0].sum(dtype=np.float64)
-        return CensusRows.of_matrix(matrix, self.probability.shape[1])
+        parts = []
+        for k in np.unique(self.known):
+            rows = self.matrix[self.known == k]
+            few = max(1, round(most / n * len(rows)))
+            chosen = rows[np.linspace(0, len(rows) - 1, few).round().astype(np.intp)]
+            chosen[:, 0] *= rows[:, 0].sum(dtype=np.float64) / chosen[:, 0].sum(dtype=np.float64)
+            parts.append(chosen)
+        return CensusRows(np.concatenate(parts), self.classes)
 
     def text(self) -> str:
         """Return the rows as a text, for a record in JSON."""
@@ -138,9 +132,7 @@ class CensusRows:
             values = np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<f4")
         except (ValueError, zlib.error):
             return None
-        if len(values) % width:
-            return None
-        return cls.of_matrix(values.reshape(-1, width), classes)
+        return None if len(values) % width else cls(values.reshape(-1, width), classes)
 
 
 def rows_a_file(n_files: int) -> int:
@@ -150,8 +142,7 @@ def rows_a_file(n_files: int) -> int:
 
 def joined(parts: Sequence[CensusRows]) -> CensusRows:
     """Return the rows of one part or more together."""
-    matrix = np.concatenate([part.matrix for part in parts])
-    return CensusRows.of_matrix(matrix, parts[0].probability.shape[1])
+    return CensusRows(np.concatenate([part.matrix for part in parts]), parts[0].classes)
 
 
 def write_census_rows(folder: Path, rows: Mapping[str, CensusRows]) -> None:
@@ -191,7 +182,7 @@ def read_census_rows(folder: Path, *, classes: int, features: int) -> dict[str, 
     order = np.argsort(names, kind="stable")
     matrix, (unique, first) = matrix[order], np.unique(names[order], return_index=True)
     parts = np.split(matrix, first[1:]) if len(unique) else []
-    return {str(name): CensusRows.of_matrix(part, classes) for name, part in zip(unique, parts, strict=True)}
+    return {str(name): CensusRows(part, classes) for name, part in zip(unique, parts, strict=True)}
 
 
 # The questions of a specification to the census; copies do not depend on them, so the settings of copies lack them.
@@ -305,20 +296,17 @@ def census_bins(
             if shares.n_objects[b] or shares.n_labelled[b]
         ),
         selections={
-            c: tuple(_joined(shares, k, bins.names, one) for one in own)
+            c: tuple(_joined(shares, k, bins.names, text, by_bin) for text, by_bin in own)
             for k, c in enumerate(model.classes)
-            if (own := [one for one in stated[c] if not one.column])  # a column has its own bins
+            if (
+                own := [(text, by_bin) for text, key, by_bin in stated[c] if not key]
+            )  # a column has its own bins
         },
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Stated:
-    """Thresholds and selections by bin, for one that is stated, or for a column of the copies (None: of its bins)."""
-
-    stated: str
-    column: str
-    by_bin: Mapping[int, tuple[float | None, Selection]]
+_Stated = tuple[str, str, Mapping[int, tuple[float | None, Selection]]]
+"""What is stated, the column of the copies or '', and by bin the threshold (None: the column's) and its selection."""
 
 
 def _stated(
@@ -333,12 +321,12 @@ def _stated(
                 for rows in (shares.target, shares.labelled)
             ]
             found = {b: (column.threshold, bin_taken(shares, b, k, *taken)) for b in every}
-            yield _Stated(column.stated, key, found)
+            yield column.stated, key, found
     for what, by_class in (("purity", asked.purity), ("completeness", asked.completeness)):
         if name in by_class:
             tried = {b: bin_threshold(shares, b, k, **{what: by_class[name]}) for b in every}
             reached = {b: one for b, one in tried.items() if one is not None}
-            yield _Stated(f"{what} {by_class[name]:g}", "", reached)
+            yield f"{what} {by_class[name]:g}", "", reached
 
 
 def _bin(
@@ -372,17 +360,23 @@ def _bin_selections(
         found = bin_selection(shares, b, k, threshold)
         if found.n_selected:
             yield said_selection(found, threshold)
-    for one in stated:
-        if b in one.by_bin and one.by_bin[b][1].n_selected:
-            least, found = one.by_bin[b]
-            yield said_selection(found, least, one.stated, one.column)
+    for text, key, by_bin in stated:
+        if b in by_bin and by_bin[b][1].n_selected:
+            least, found = by_bin[b]
+            yield said_selection(found, least, text, key)
 
 
-def _joined(shares: BinShares, k: int, names: Sequence[str], one: _Stated) -> BinnedSelection:
-    chosen = {b: found for b, (_, found) in one.by_bin.items()}
+def _joined(
+    shares: BinShares,
+    k: int,
+    names: Sequence[str],
+    stated: str,
+    by_bin: Mapping[int, tuple[float | None, Selection]],
+) -> BinnedSelection:
+    chosen = {b: found for b, (_, found) in by_bin.items()}
     return BinnedSelection(
-        stated=one.stated,
-        thresholds={names[b]: t for b, (t, _) in one.by_bin.items() if t is not None},
+        stated=stated,
+        thresholds={names[b]: t for b, (t, _) in by_bin.items() if t is not None},
         **vars(_quality(joined_selection(shares, k, chosen))),
     )
 
@@ -410,6 +404,35 @@ def _quality(found: Selection) -> SelectionQuality:
 # The census of an output folder: class counts, purity and completeness, under an assumption that is named.
 #
 # Where no count is reliable, the census has none, and states the reason.  Shapes: n rows, K classes.
+
+
+def folder_census(
+    model: Model,
+    stored: Path,
+    out: Path,
+    outputs: Sequence[Output],
+    *,
+    asked: CensusAsked,
+    selected: Selected,
+    keep: bool = False,
+) -> Census:
+    """Return the census of the outputs in a folder; `stored` is the model's folder.
+
+    `keep` says whether the rows are to be written, those of staged outputs too.  Margins of HATS are left out, since
+    they repeat rows.
+    """
+    sizes = {"classes": len(model.classes), "features": len(model.features)}
+    counted = [o for o in without_margins(outputs) if o.summary.tally.n_classified]
+    kept = read_census_rows(out, **sizes)
+    rows = {
+        o.sha256: CensusRows.of_text(o.census_rows, **sizes) if o.census_rows else kept.get(o.sha256)
+        for o in counted
+    }
+    known = {name: part for name, part in rows.items() if part is not None}
+    if keep and known:
+        write_census_rows(out, known)
+    n_objects = sum(o.summary.tally.n_classified for o in counted)
+    return census_of(model, stored, list(rows.values()), n_objects=n_objects, asked=asked, selected=selected)
 
 
 def census_of(
@@ -477,7 +500,9 @@ def _lacking(model: Model, unseen: UnseenRows | None) -> str:
 
 def _target(rows: CensusRows, n_objects: int) -> tuple[TargetRows, NDArray[np.intp]]:
     """Return the rows of the target, and their classes (N,) by label, -1 without one."""
-    p, X, weight = (np.asarray(a, dtype=np.float64) for a in (rows.probability, rows.X, rows.weight))
+    K = rows.classes
+    values = rows.matrix.astype(np.float64)
+    weight, p, X = values[:, 0], values[:, 2 : 2 + K], values[:, 2 + K :]
     known = np.isfinite(p).all(axis=1) & (weight > 0)
     p = np.maximum(p[known], 0.0)
     target = TargetRows(p / p.sum(axis=1, keepdims=True), weight[known], X[known], n_objects)

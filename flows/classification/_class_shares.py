@@ -240,35 +240,14 @@ def row_thresholds(column: SelectedColumn, features: Sequence[str], X: Floats) -
     return np.asarray(of_bin[bins.places(bin_values(parse(column.by), features, X))])
 
 
-@dataclass(frozen=True, eq=False)
-class Selections:
-    """Computes the columns of selections.
-
-    `classifier` gives the probabilities for the thresholds, where those in the copies are for other class shares.
-    """
-
-    chosen: tuple[SelectedClass, ...]
-    classifier: Classifier | None
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The classes that have a column."""
-        return tuple(one.column.class_name for one in self.chosen)
-
-    @property
-    def columns(self) -> dict[str, SelectedColumn]:
-        """The columns by name."""
-        return {one.name: one.column for one in self.chosen}
-
-
-def selections_of(model: Model, specification: Specification) -> Selections | None:
-    """Return the selections that a specification asks for; None where it does not.
+def selections_of(model: Model, specification: Specification) -> tuple[SelectedClass, ...]:
+    """Return the selections that a specification asks for, in the order of the classes.
 
     UsageError where the model has no rows to learn thresholds from, or no threshold reaches a stated value.
     """
     flags, output = specification.flags, specification.output
     if not output.selected:
-        return None
+        return ()
     biased = "features" in (specification.shift.assumes, model.specification.shift.assumes)
     if biased or model.specification.shift.density_weights:
         raise UsageError(
@@ -276,58 +255,38 @@ def selections_of(model: Model, specification: Specification) -> Selections | No
             "density_weights), expected labels whose classes look like those of the target: the completeness "
             "among biased labels is not that of the target; remove the key, and audit the output"
         )
-    rows = None if model.folder is None else _labelled(model.folder, len(model.classes), len(model.features))
-    if rows is None:
+    rows = model.folder and _labelled(model.folder, len(model.classes), len(model.features))
+    if model.folder is None or rows is None:
         raise UsageError(
             f"output.selected: got true for {model.label}, whose folder has no labelled rows with left-out "
             "probabilities, expected a model in a store, trained by this version; train it again, or remove the key"
         )
     shares = shift_record(model, specification).class_priors
     at = tuple(shares[name] for name in model.classes)
-    wanted = {("purity", c): x for c, x in flags.purity.items()}
-    wanted |= {("completeness", c): x for c, x in flags.completeness.items()}
     asked = specification.census if output.selected == "bins" else None
     if asked is not None:
         of_features(model, asked.by or "", key="census.by")
-    chosen = [_selected(model, output.prefix, _Stated(*key, x), at, asked) for key, x in wanted.items()]
-    moved = with_shares(model, specification).log_prior_shift is not None
-    return Selections(
-        tuple(sorted(chosen, key=lambda one: one.k)),
-        replace(model.classifier, log_prior_shift=None) if moved else None,
-    )
+    chosen = []
+    for what, by_class in (("purity", flags.purity), ("completeness", flags.completeness)):
+        for name, value in by_class.items():
+            k = _place(model, what, name)
+            found = _learnt(model.folder, model.features, k, name, at, what, value, asked)
+            if found is None:
+                raise UsageError(
+                    f"flags.{what}: got {value:g} of '{name}', expected a value that some threshold reaches for the "
+                    "labelled rows that the model has not seen; state a smaller value, or remove output.selected"
+                )
+            chosen.append(SelectedClass(k, selected_column(name, output.prefix).name, *found))
+    return tuple(sorted(chosen, key=lambda one: one.k))
 
 
-@dataclass(frozen=True)
-class _Stated:
-    """A stated value for a class: "purity" or "completeness", the class, and how much."""
-
-    what: str
-    name: str
-    value: float
-
-    @property
-    def asked(self) -> dict[str, float]:
-        return {self.what: self.value}
-
-
-def _selected(
-    model: Model, prefix: str, stated: _Stated, shares: tuple[float, ...], bins: CensusTable | None
-) -> SelectedClass:
-    if stated.name not in model.classes:
+def _place(model: Model, what: str, name: str) -> int:
+    """Return the place of a class that `flags.purity` or `flags.completeness` names."""
+    if name not in model.classes:
         raise UsageError(
-            f"flags.{stated.what}: got the class '{stated.name}', expected one of {', '.join(model.classes)}; correct "
-            "the name"
+            f"flags.{what}: got the class '{name}', expected one of {', '.join(model.classes)}; correct the name"
         )
-    assert model.folder is not None  # noqa: S101  its rows were read
-    k = model.classes.index(stated.name)
-    found = _learnt(model.folder, model.features, k, shares, stated, bins)
-    if found is None:
-        raise UsageError(
-            f"flags.{stated.what}: got {stated.value:g} of '{stated.name}', expected a value that some "
-            "threshold reaches for the labelled rows that the model has not seen; state a smaller value, or "
-            "remove output.selected"
-        )
-    return SelectedClass(k, selected_column(stated.name, prefix).name, *found)
+    return model.classes.index(name)
 
 
 @lru_cache(maxsize=4)
@@ -342,21 +301,23 @@ def _learnt(
     folder: Path,
     features: tuple[str, ...],
     k: int,
+    name: str,
     shares: tuple[float, ...],
-    stated: _Stated,
+    what: str,
+    value: float,
     bins: CensusTable | None,
 ) -> tuple[SelectedColumn, Selection] | None:
     rows = _labelled(folder, len(shares), len(features))
     if rows is None:
         return None
-    column = SelectedColumn(class_name=stated.name, threshold=None, stated=f"{stated.what} {stated.value:g}")
+    column = SelectedColumn(class_name=name, threshold=None, stated=f"{what} {value:g}")
     if bins is None or bins.by is None:
-        found = learnt_threshold(rows, k, np.array(shares), **stated.asked)
+        found = learnt_threshold(rows, k, np.array(shares), **{what: value})
         return None if found is None else (replace(column, threshold=found[0]), found[1])
     by = parse(bins.by)
     values = bin_values(by, features, rows.X)
     own = Bins.of(by.text, values, bins=bins.bins, edges=bins.edges)
-    learnt = learnt_thresholds(rows, own.places(values), len(own.names), k, np.array(shares), **stated.asked)
+    learnt = learnt_thresholds(rows, own.places(values), len(own.names), k, np.array(shares), **{what: value})
     if learnt is None:
         return None
     thresholds = {own.names[b]: t for b, t in learnt.thresholds.items()}
@@ -371,11 +332,11 @@ def known_labels(unseen: UnseenRows) -> LabelledRows:
     )
 
 
-def selection_entries(selections: Selections | None) -> Mapping[str, str]:
+def selection_entries(selections: Sequence[SelectedClass]) -> Mapping[str, str]:
     """Return the entries of a file's metadata on the columns of selections."""
-    if selections is None:
+    if not selections:
         return {}
-    return {f"threshold_{one.name}": _words(one) for one in selections.chosen} | {
+    return {f"threshold_{one.name}": _words(one) for one in selections} | {
         "thresholds_from": "labelled rows that the model has not seen, at these class shares; probabilities at those "
         "of the training"
     }

@@ -11,7 +11,7 @@ from pathlib import Path
 from blr.census.results import Census
 from blr.decisions import Flag
 from catalogs.writing.annotate import finish as finish_catalogue
-from flows.classification._census import CensusRows, census_of, read_census_rows, write_census_rows
+from flows.classification._census import folder_census
 from flows.classification._class_shares import selections_of, shift_record
 from flows.classification._plan import Plan, Release, Work
 from flows.classification._repeats import sweep_sketches
@@ -49,7 +49,7 @@ from flows.runs.manifest import (
     ObjectColumns,
     SelectedColumn,
 )
-from flows.runs.outputs import Output, write_labelled_names
+from flows.runs.outputs import Output, without_margins, write_labelled_names
 from flows.runs.results import ReleaseReference, folder_status
 from flows.specification.specification import Specification, specification_hash
 from flows.version import code_version
@@ -72,7 +72,7 @@ def write_classification_report(
     model: Model, plan: Plan, release: Release, summary: Summary, manifest: Manifest
 ) -> None:
     """Write `report.html` beside the annotated files; margins, which repeat rows, are not counted in it."""
-    counts = [o.summary for o in _once(manifest.outputs)]
+    counts = [o.summary for o in without_margins(manifest.outputs)]
     doubtful = most_doubtful(one for of_file in counts for one in of_file.doubtful)
     report = ClassificationReport(
         found=classification_of(model, summary, counts, names=[o.name for o in manifest.outputs]),
@@ -169,7 +169,16 @@ def publish(model: Model, plan: Plan, release: Release, outputs: Sequence[Output
     staging.publish_all(outputs)
     _finish_catalogues(model, plan, outputs)
     _keep_labelled_names(model, work)
-    summary = summary_of(model, outputs, _census(model, work, outputs))
+    census = folder_census(
+        model,
+        work.model.path.parent,
+        staging.out,
+        outputs,
+        asked=work.asked,
+        selected=_selected(model, work.specification),
+        keep=True,
+    )
+    summary = summary_of(model, outputs, census)
     write_document(staging.out / SUMMARY, summary)
     manifest = _manifest(model, plan, release, outputs, summary.totals)
     before = Manifest.read(staging.out)
@@ -204,32 +213,9 @@ def _keep_labelled_names(model: Model, work: Work) -> None:
         write_labelled_names(names, work.staging.out)
 
 
-def _census(model: Model, work: Work, outputs: Sequence[Output]) -> Census:
-    """Return the census of all outputs, and write its rows; margins of HATS are left out, since they repeat rows."""
-    out, sizes = work.staging.out, {"classes": len(model.classes), "features": len(model.features)}
-    counted = [o for o in _once(outputs) if o.summary.tally.n_classified]
-    kept = read_census_rows(out, **sizes)
-    rows = {
-        o.sha256: CensusRows.of_text(o.census_rows, **sizes) if o.census_rows else kept.get(o.sha256)
-        for o in counted
-    }
-    known = {name: part for name, part in rows.items() if part is not None}
-    if known:
-        write_census_rows(out, known)
-    return census_of(
-        model,
-        work.model.path.parent,
-        list(rows.values()),
-        n_objects=sum(o.summary.tally.n_classified for o in counted),
-        asked=work.asked,
-        selected=_selected(model, work.specification),
-    )
-
-
 def _selected(model: Model, specification: Specification) -> Mapping[str, SelectedColumn]:
     """Return the columns of selections in the copies."""
-    selections = selections_of(model, specification)
-    return {} if selections is None else selections.columns
+    return {one.name: one.column for one in selections_of(model, specification)}
 
 
 def _finish_catalogues(model: Model, plan: Plan, outputs: Sequence[Output]) -> None:
@@ -260,7 +246,7 @@ def _finish_catalogues(model: Model, plan: Plan, outputs: Sequence[Output]) -> N
 def summary_of(model: Model, outputs: Sequence[Output], census: Census | None) -> Summary:
     """Return the summary of all outputs with a census; for few outputs, it also has the counts of each."""
     counted = {o.name: o.summary for o in sorted(outputs, key=lambda o: o.name)}
-    once = [o.summary for o in _once(outputs)]
+    once = [o.summary for o in without_margins(outputs)]
     shift = once[0].shift
     no_error = why_no_error(shift.class_priors_source)
     sets = once[0].set_rule
@@ -281,11 +267,6 @@ def summary_of(model: Model, outputs: Sequence[Output], census: Census | None) -
         },
     )
     return summary.with_census(census)
-
-
-def _once(outputs: Sequence[Output]) -> Sequence[Output]:
-    """Return the outputs without the margins of HATS, which repeat rows of other files."""
-    return [o for o in outputs if not o.summary.repeats_rows] or outputs
 
 
 def _manifest(

@@ -92,7 +92,7 @@ def repeats(
 
     Margins of HATS catalogues are left out: they repeat rows.  `run` is the most hashes in memory at a time.
     """
-    once = [o for o in outputs if not o.summary.repeats_rows]
+    once = [o for o in outputs if o.summary.counted]
     by_input: dict[str, list[Output]] = defaultdict(list)
     for output in sorted(once, key=lambda o: o.name):
         by_input[output.input.sha256].append(output)

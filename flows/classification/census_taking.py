@@ -9,10 +9,9 @@ from pathlib import Path
 import catalogs
 from blr.census.results import Census, StatedAssumption
 from blr.threads import single_threaded_blas
-from flows.classification._census import binned, census_asked, census_of, read_census_rows, rows_a_file
-from flows.classification.execution import scorer_for
+from flows.classification._census import binned, census_asked, census_of, folder_census, rows_a_file
 from flows.classification.request import CensusRequest
-from flows.classification.scoring import KnownRows, annotation_settings
+from flows.classification.scoring import annotation_settings, scorer_for
 from flows.documents import read_document, write_document
 from flows.errors import OutputFolderError, UsageError
 from flows.models.model import Model
@@ -49,7 +48,9 @@ def _taken(request: CensusRequest, out: Path, *, dry_run: bool) -> CensusResult:
     stored = Store.named(request.store).find(manifest.model)
     model = Store.named(request.store).read(stored)
     asked = _asked(manifest, model, request)
-    census = _of_folder(manifest, model, stored.path.parent, out, asked)
+    census = folder_census(
+        model, stored.path.parent, out, manifest.outputs, asked=asked, selected=manifest.selected
+    )
     report = None
     if not dry_run:
         _check_no_audit(out)
@@ -93,11 +94,10 @@ def table_census(
     catalog = catalogs.open(table)
     settings = annotation_settings(loaded, loaded.specification)
     step = max(1, catalog.n_rows // rows_a_file(1))
-    known = KnownRows.of(catalog, settings, stored.path.parent, classes=len(loaded.classes))
-    scorer = scorer_for(loaded, settings, catalog).kept_for_census(step, known)
-    names = () if known is None else (known.identifier,)
+    scorer = scorer_for(loaded, settings, catalog)
+    scorer = scorer.kept_for_census(step, catalog, settings, stored.path.parent)
     with single_threaded_blas():
-        for batch in catalog.batches(tuple(dict.fromkeys((*scorer.reader.read, *names)))):
+        for batch in catalog.batches(scorer.read):
             scorer(batch)
     return census_of(
         loaded,
@@ -137,20 +137,6 @@ def _asked(manifest: Manifest, model: Model, request: CensusRequest) -> CensusAs
             "--edges: got edges without --by, expected the expression whose bins they limit; add --by"
         )
     return asked
-
-
-def _of_folder(manifest: Manifest, model: Model, folder: Path, out: Path, asked: CensusAsked) -> Census:
-    kept = read_census_rows(out, classes=len(model.classes), features=len(model.features))
-    once = [o for o in manifest.outputs if not o.summary.repeats_rows] or manifest.outputs
-    counted = [o for o in once if o.summary.tally.n_classified]
-    return census_of(
-        model,
-        folder,
-        [kept.get(o.sha256) for o in counted],
-        n_objects=sum(o.summary.tally.n_classified for o in counted),
-        asked=asked,
-        selected=manifest.selected,
-    )
 
 
 def _write(out: Path, manifest: Manifest, census: Census, asked: CensusAsked) -> Path | None:

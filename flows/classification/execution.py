@@ -37,7 +37,7 @@ from flows.classification._publishing import MOST_SHOWN, publish, summary_of
 from flows.classification._repeats import keep_sketch, repeats, sweep_sketches
 from flows.classification._tally import ObjectSurvey, with_few_digits
 from flows.classification.release_changes import Annotation, compare
-from flows.classification.scoring import KnownRows, Scorer, budget_threshold, kept_columns, provenance
+from flows.classification.scoring import Scorer, kept_columns, provenance, scorer_for
 from flows.engines.engine import Engine, Lost
 from flows.errors import EngineError, FlowError, OutputFolderError
 from flows.inputs.opening import open_source
@@ -54,7 +54,6 @@ from flows.runs.outputs import FileState, LabelledNames, Output, Quarantined, fi
 from flows.runs.progress import Listener, listening, tell
 from flows.runs.results import FileWork, ReleaseReference, ReleaseResult
 from flows.runs.staging import Staging
-from flows.specification.specification import Specification
 
 T = TypeVar("T")
 AnnotateOne = Callable[[Work, Job], Output]
@@ -73,18 +72,17 @@ def annotate_file(work: Work, job: Job) -> Output:
     if remark := commented_out(catalog):
         tell().note(f"{job.name}: {remark}")
     step = math.ceil(catalog.n_rows / rows_a_file(work.n_files))
-    known = KnownRows.of(catalog, specification, work.model.folder, classes=len(model.classes))
-    scorer = scorer_for(model, specification, catalog).kept_for_census(max(1, step), known)
+    scorer = scorer_for(model, specification, catalog)
+    scorer = scorer.kept_for_census(step, catalog, specification, work.model.folder)
     labelled = _labelled_names(work.model.folder)
-    survey = ObjectSurvey.of(catalog, specification, model.classes, labelled)
-    scorer = replace(scorer, survey=survey)
+    scorer = replace(scorer, survey=ObjectSurvey.of(catalog, specification, model.classes, labelled))
     with single_threaded_blas():
         written = annotate(
             catalog,
             work.staging.folder,
             scorer.columns,
             scorer,
-            read=tuple(dict.fromkeys((*scorer.reader.read, *survey.read))),
+            read=scorer.read,
             provenance=provenance(model, specification, job.state.sha256, scorer.reader.read),
             rows=work.batch_rows,
             threads=work.threads,
@@ -159,15 +157,6 @@ def _changed(path: Path, state: FileState) -> str | None:
     return "it changed while it was read" if path.exists() else "it was deleted while it was read"
 
 
-def scorer_for(model: Model, specification: Specification, catalog: Catalog) -> Scorer:
-    """Return the scorer of a catalogue; a review budget needs a pass over its rows first."""
-    scorer = Scorer.of(model, specification).on(catalog)
-    if specification.flags.budget is None:
-        return scorer
-    with single_threaded_blas():
-        return scorer.with_low_confidence(budget_threshold(scorer, catalog, specification.flags.budget))
-
-
 def _output(work: Work, job: Job, scorer: Scorer, *, counted: bool, left_behind: tuple[str, ...]) -> Output:
     """Return the record of a file that has been annotated.
 
@@ -180,7 +169,7 @@ def _output(work: Work, job: Job, scorer: Scorer, *, counted: bool, left_behind:
         drift=scorer.drift(),
         low_confidence=scorer.classifier.low_confidence,
         shift=shift_record(scorer.model, work.specification),
-        set_rule=None if scorer.sets is None else scorer.sets.record,
+        set_rule=scorer.sets and scorer.sets[0],
         left_behind=left_behind,
         sky=None if scorer.survey is None else scorer.survey.sky(),
         doubtful=() if scorer.survey is None else scorer.survey.doubtful(),

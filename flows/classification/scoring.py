@@ -30,7 +30,7 @@ from catalogs.formats import TableChoice
 from catalogs.writing.annotate import copies
 from flows.classification._census import CensusRows, census_table, joined, with_stated_bias, without_questions
 from flows.classification._class_shares import (
-    Selections,
+    SelectedClass,
     chosen_shift,
     prior_shares,
     selection_entries,
@@ -102,73 +102,16 @@ def check_copies(catalog: Catalog, columns: tuple[NewColumn, ...], specification
     copies(catalog, old_columns(catalog, columns, mode, kept_columns(specification)), form, lambda _: None)
 
 
-# Rows of a target whose class is known, since a label of the training is theirs.
-
-
-@dataclass(frozen=True)
-class KnownRows:
-    """The labels of a training, and the column of a target that names the objects."""
-
-    labels: KnownLabels
-    identifier: str
-
-    @classmethod
-    def of(
-        cls, catalog: Catalog, specification: Specification, folder: Path, *, classes: int
-    ) -> KnownRows | None:
-        """Return the labels of the model in `folder`; None where it keeps none, or a catalogue names no objects."""
-        ours = specification.catalog.id
-        theirs = specification.target.columns.get(ours or "", ours)
-        if theirs is None or theirs not in catalog.names:
-            return None
-        labels = _labels(folder, classes)
-        return None if labels is None else cls(labels, theirs)
-
-    def classes(
-        self, batch: pa.RecordBatch, X: NDArray[np.float64], inside: NDArray[np.bool_]
-    ) -> NDArray[np.intp]:
-        """Return the class (n,) of the rows `inside`, -1 where it is not known; X (n, F) are their features."""
-        place = np.flatnonzero(inside)
-
-        def identifiers(rows: NDArray[np.intp]) -> np.ndarray[Any, Any]:
-            return batch_values(batch, (self.identifier,))[self.identifier][place[rows]]
-
-        return self.labels.classes(X, identifiers)
-
-
-@lru_cache(maxsize=2)
-def _labels(folder: Path, classes: int) -> KnownLabels | None:
-    """Return the labels of a model, which are read once: a version never changes."""
-    return KnownLabels.read(folder, classes=classes)
-
-
 # Prediction sets of a classification, learnt from the model's unseen rows, and their description in outputs.
 
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class ConformalSets:
-    """Computes the column of prediction sets; `rule` is None where no share can be stated.
-
-    `classifier` gives the probabilities for the rule, where those in the copies are for other class shares.
-    """
-
-    record: SetRecord
-    rule: SetRule | None
-    classifier: Classifier | None
-
-    def contained(self, probability: Floats) -> NDArray[np.bool_] | None:
-        """Return which classes are in the sets of rows with probabilities (n, K)."""
-        return None if self.rule is None else self.rule.contains(probability)
+Sets = tuple[SetRecord, SetRule | None]
+"""How prediction sets are made, and the rule, which is None where no share can be stated."""
 
 
-def bits_of(contained: NDArray[np.bool_] | None, probability: Floats) -> Array:
-    """Return the column (n,) of sets (n, K), or of rows that have none."""
-    return np.full(len(probability), NO_SET) if contained is None else set_bits(contained, probability)
-
-
-def sets_of(model: Model, specification: Specification) -> ConformalSets | None:
+def sets_of(model: Model, specification: Specification) -> Sets | None:
     """Return the prediction sets that a specification asks for; None where it does not.
 
     UsageError where the model has no rows to learn them from.
@@ -189,16 +132,11 @@ def sets_of(model: Model, specification: Specification) -> ConformalSets | None:
             "probabilities, expected a model in a store, trained by this version; train it again, or remove the key"
         )
     if reason := _why_none(model, specification):
-        return ConformalSets(SetRecord(level=level, source="cannot be said", reason=reason), None, None)
-    moved = model.classifier.log_prior_shift is not None or isinstance(
-        specification.shift.class_prior, Mapping
-    )
-    return ConformalSets(
-        _record(model, rule), rule, replace(model.classifier, log_prior_shift=None) if moved else None
-    )
+        return SetRecord(level=level, source="cannot be said", reason=reason), None
+    return _record(model, rule), rule
 
 
-def _stated(model: Model, level: float, thresholds: Mapping[str, float]) -> ConformalSets:
+def _stated(model: Model, level: float, thresholds: Mapping[str, float]) -> Sets:
     """Return the sets for thresholds that the specification states, which hold for the probabilities in the copies."""
     if set(thresholds) != set(model.classes):
         raise UsageError(
@@ -224,7 +162,7 @@ def _stated(model: Model, level: float, thresholds: Mapping[str, float]) -> Conf
             for k, name in enumerate(model.classes)
         },
     )
-    return ConformalSets(record, SetRule(level, least, np.zeros(K, np.intp), np.zeros(K)), None)
+    return record, SetRule(level, least, np.zeros(K, np.intp), np.zeros(K))
 
 
 def _why_none(model: Model, specification: Specification) -> str | None:
@@ -281,16 +219,19 @@ def _too_few(rule: SetRule, k: int) -> str:
     )
 
 
-def set_entries(sets: ConformalSets | None, classes: tuple[str, ...]) -> dict[str, str]:
+def _set_entries(record: SetRecord, classes: tuple[str, ...]) -> dict[str, str]:
     """Return the entries of a file's metadata on the sets: the level, its source, the class of each bit."""
-    if sets is None:
-        return {}
-    record = sets.record
     always = [name for name, rule in record.classes.items() if rule.least is None]
     entries = {"set_level": f"{record.level:g}", "set_source": record.source, "set_reason": record.reason}
     if always:
         entries["set_always"] = ", ".join(always)
     return entries | {f"set_bit_{k}": name for k, name in enumerate(classes)}
+
+
+@lru_cache(maxsize=2)
+def _labels(folder: Path, classes: int) -> KnownLabels | None:
+    """Return the labels of a model, which are read once: a version never changes."""
+    return KnownLabels.read(folder, classes=classes)
 
 
 # The new columns of a batch of a catalogue; only this module applies a model to rows of a catalogue.
@@ -316,15 +257,15 @@ class Scorer:
     prefix: str = "blr_"
     target: Target = field(default_factory=Target)  # what a specification says of it
     full: bool = False  # whether the columns are the full ones
-    sets: ConformalSets | None = None  # where prediction sets are asked for
-    selections: Selections | None = None  # where columns of selections are asked for
-    # Of the training rows, by feature.
+    sets: Sets | None = None  # where prediction sets are asked for
+    selections: tuple[SelectedClass, ...] = ()  # the columns of selections that are asked for
     tallies: list[Tally] = field(default_factory=list)
     counts: list[FeatureCounts] = field(default_factory=list)
     survey: ObjectSurvey | None = None  # of the objects' names and places; None where nobody asks
     census_step: int = 0  # every n-th classified row is kept for the census; 0 for none
     census: list[CensusRows] = field(default_factory=list)
-    known: KnownRows | None = None  # rows with a label, which the census counts as they are labelled
+    # Labels of the training, by which the census counts rows of the same objects, and the column of identifiers.
+    known: tuple[KnownLabels, str] | None = None
 
     @classmethod
     def of(cls, model: Model, specification: Specification) -> Scorer:
@@ -337,7 +278,7 @@ class Scorer:
         )
         reader = target_reader(specification, model.features)
         output, selections = specification.output, selections_of(model, specification)
-        selected = () if selections is None else selections.classes
+        selected = [one.column.class_name for one in selections]
         prefix = output.prefix
         try:
             columns = standard_columns(
@@ -345,17 +286,15 @@ class Scorer:
             )
         except NameClashError as error:
             raise ModelError(f"the model {model.label}: {error}, and train again") from error
-        full = output.columns == "full"
-        choice = target_table(specification, reader)
         return cls(
             model,
             classifier,
             reader,
-            choice,
+            target_table(specification, reader),
             columns,
             prefix,
             specification.target,
-            full,
+            output.columns == "full",
             sets_of(model, specification),
             selections,
         )
@@ -390,9 +329,25 @@ class Scorer:
     def _counted(self, X: Floats, missing: NDArray[np.bool_]) -> FeatureCounts:
         return feature_counts(X, missing, self.model.training.distribution, self.model.features)
 
-    def kept_for_census(self, step: int, known: KnownRows | None = None) -> Scorer:
-        """Return a scorer that keeps every so many classified rows for the census, with the `known` classes."""
-        return replace(self, census_step=step, census=[], known=known)
+    def kept_for_census(
+        self, step: int, catalog: Catalog, specification: Specification, folder: Path
+    ) -> Scorer:
+        """Return a scorer that keeps every so many classified rows of a catalogue for the census.
+
+        Rows of objects that the labels in the model's `folder` name are kept with their class.
+        """
+        ours = specification.catalog.id
+        theirs = specification.target.columns.get(ours or "", ours)
+        labels = _labels(folder, len(self.model.classes)) if theirs in catalog.names else None
+        known = None if labels is None or theirs is None else (labels, theirs)
+        return replace(self, census_step=max(1, step), census=[], known=known)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns of the catalogue that are read."""
+        named = () if self.known is None else (self.known[1],)
+        surveyed = () if self.survey is None else self.survey.read
+        return tuple(dict.fromkeys((*self.reader.read, *surveyed, *named)))
 
     def census_rows(self) -> CensusRows:
         """Return the rows kept for the census so far, in an order that does not depend on the threads."""
@@ -400,8 +355,15 @@ class Scorer:
         nothing = CensusRows.of(np.empty((0, len(self.model.classes))), np.empty((0, F)), 1)
         return joined([nothing, *self.census]).sorted()
 
-    def _keep_for_census(self, probability: Floats, X: Floats, known: NDArray[np.intp] | None) -> None:
-        """Keep rows with probabilities (n, K) at the class shares of the training, and known classes (n,)."""
+    def _keep_for_census(
+        self, batch: pa.RecordBatch, probability: Floats, X: Floats, inside: NDArray[np.bool_]
+    ) -> None:
+        """Keep some of the rows inside, with probabilities (n, K) at the class shares of the training."""
+        known = None
+        if self.known is not None:
+            labels, column = self.known
+            place = np.flatnonzero(inside)
+            known = labels.classes(X, lambda rows: batch_values(batch, (column,))[column][place[rows]])
         shift = self.classifier.log_prior_shift
         if shift is not None:
             moved = probability * np.exp(-shift)
@@ -427,32 +389,25 @@ class Scorer:
         )
 
     def _at_training_shares(self, scores: Scores, features: FeatureBatch) -> Floats:
-        """Return the probabilities (n, K) that sets and selections are of; those of `scores` where none is moved."""
-        rules = (rule for rule in (self.sets, self.selections) if rule is not None)
-        classifier = next((rule.classifier for rule in rules if rule.classifier is not None), None)
-        return (scores if classifier is None else self._scores(classifier, features)).probability
+        """Return the probabilities (n, K) that learnt sets and selections are of; they are known without a shift."""
+        learnt = self.sets is not None and self.sets[1] is not None and self.sets[0].source != "stated"
+        if self.classifier.log_prior_shift is None or not (learnt or self.selections):
+            return scores.probability
+        return self._scores(replace(self.classifier, log_prior_shift=None), features).probability
 
-    @property
-    def _sets_are_stated(self) -> bool:
-        """Whether the thresholds of sets are of the probabilities in the copies."""
-        return self.sets is not None and self.sets.record.source == "stated"
-
-    def _sets(self, p: Floats, inside: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+    def _sets(self, p: Floats, unmoved: Floats, inside: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
         """Return which classes are in the prediction sets, (n, K) of all rows; None where there are no sets."""
-        contained = None if self.sets is None else self.sets.contained(p)
-        return None if contained is None else _spread(contained, inside, fill=True)
-
-    def _selected(self, p: Floats, X: Floats, inside: NDArray[np.bool_]) -> list[Array]:
-        """Return whether objects are selected, (n,) of all rows for each class that has such a column."""
-        chosen = () if self.selections is None else self.selections.chosen
-        return [_spread(one.contains(p, X, self.model.features), inside, fill=False) for one in chosen]
+        record, rule = self.sets or (None, None)
+        if record is None or rule is None:
+            return None
+        return _spread(rule.contains(p if record.source == "stated" else unmoved), inside, fill=True)
 
     def __call__(self, batch: pa.RecordBatch) -> Mapping[str, Array]:
         """Return the new columns of a batch, and count it."""
         scores, features = self.score(batch, credible=CREDIBLE if self.full else None)
         inside, missing = features.inside, features.missing[features.inside]
         unmoved = self._at_training_shares(scores, features)
-        sets = self._sets(scores.probability if self._sets_are_stated else unmoved, inside)
+        sets = self._sets(scores.probability, unmoved, inside)
         self.counts.append(self._counted(features.X[inside], missing))
         flags = _spread(scores.flags, inside, int(Flag.UNCLASSIFIABLE))
         p = _spread(scores.probability, inside, np.nan)
@@ -462,8 +417,7 @@ class Scorer:
             self.survey.add(batch, p, information, flags, features)
         X = np.where(missing, np.nan, features.X[inside])
         if self.census_step:
-            known = None if self.known is None else self.known.classes(batch, X, inside)
-            self._keep_for_census(scores.probability, X, known)
+            self._keep_for_census(batch, scores.probability, X, inside)
         arrays = [
             self._best(p),
             *p.T,
@@ -472,8 +426,11 @@ class Scorer:
             flags,
             np.full(len(p), self.model.id),
             *(_spread(x, inside, np.nan) for x in (full_arrays(scores) if self.full else [])),
-            *([] if self.sets is None else [bits_of(sets, p)]),
-            *self._selected(unmoved, X, inside),
+            *([] if self.sets is None else [np.full(len(p), NO_SET) if sets is None else set_bits(sets, p)]),
+            *(
+                _spread(one.contains(unmoved, X, self.model.features), inside, fill=False)
+                for one in self.selections
+            ),
         ]
         return {
             column.name: array if array.dtype.kind == "U" else array.astype(column.datatype.to_pandas_dtype())
@@ -490,6 +447,15 @@ def _moments(scores: Scores, inside: NDArray[np.bool_]) -> list[Array]:
     """Return the logit's mean (of two classes), its standard deviation, and the mutual information, (n,) each."""
     moments = (scores.logit_mean, scores.logit_std, scores.mutual_information)
     return [_spread(values, inside, np.nan) for values in moments if values is not None]
+
+
+def scorer_for(model: Model, specification: Specification, catalog: Catalog) -> Scorer:
+    """Return the scorer of a catalogue; a review budget needs a pass over its rows first."""
+    scorer = Scorer.of(model, specification).on(catalog)
+    if specification.flags.budget is None:
+        return scorer
+    with single_threaded_blas():
+        return scorer.with_low_confidence(budget_threshold(scorer, catalog, specification.flags.budget))
 
 
 def _spread(values: Array, inside: NDArray[np.bool_], fill: float) -> Array:
@@ -527,6 +493,7 @@ def provenance(
     model: Model, specification: Specification, input_sha256: str, read: Sequence[str]
 ) -> Provenance:
     """Return the entries on the model for a file's metadata, which are the same in two equal runs."""
+    sets = sets_of(model, specification)
     entries = {
         "model": model.label,
         "model_id": str(model.id),
@@ -534,7 +501,7 @@ def provenance(
         "version": code_version(),
         "input_sha256": input_sha256,
         **_shift_entries(shift_record(model, specification)),
-        **set_entries(sets_of(model, specification), model.classes),
+        **({} if sets is None else _set_entries(sets[0], model.classes)),
         **selection_entries(selections_of(model, specification)),
         "columns_read": ", ".join(read),
     }

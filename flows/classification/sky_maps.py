@@ -596,7 +596,7 @@ def _prepared(request: MapRequest, folder: Path) -> _Work:
             f"--order: got {request.order}, expected at most {FINEST_ORDER}; choose a coarser map"
         )
     # The margins of a HATS catalogue repeat objects of the other files.
-    once = [o for o in manifest.outputs if not o.summary.repeats_rows]
+    once = [o for o in manifest.outputs if o.summary.counted]
     maps = sky_maps(request.sky_map or [])
     copies = []
     for output in once:

@@ -89,7 +89,7 @@ def trial(
                 for batch in first_rows(catalog, here.reader.read, limit):
                     new = here(batch)
                     shown += _rows(new, SHOWN - len(shown))
-    sets = None if scorer.sets is None else scorer.sets.record
+    sets = scorer.sets and scorer.sets[0]
     counts = summarise(scorer.tally(), model.classes, model.features, sets=sets)
     return ClassificationTrial(status="trial", model=model.label, summary=counts, rows=tuple(shown))
 

@@ -508,7 +508,7 @@ def check_summaries(
     for name, counts in by_file.items():
         output = opened.manifest.find(name)
         kept = None if output is None else output.summary
-        if kept is None or not kept.repeats_rows:
+        if kept is None or kept.counted:
             whole.update(counts)
         if kept is None:
             continue

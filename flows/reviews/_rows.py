@@ -177,7 +177,7 @@ def object_tables(folder: Path, manifest: Manifest, identifier: str | None) -> l
     prefix, known = manifest.prefix or "", manifest.position or ObjectColumns()
     tables = []
     for output in manifest.outputs:
-        if output.summary.repeats_rows:
+        if not output.summary.counted:
             continue  # the margins of a HATS catalogue repeat objects of the other files
         catalog = annotated_table(prefix).open(folder / output.name)
         column = identifier_column(catalog, asked=identifier, stated=known.id, option="--id")

@@ -155,11 +155,6 @@ class FileCounts:
     sky: SkyCounts | None = None
     doubtful: tuple[DoubtfulObject, ...] = ()
 
-    @property
-    def repeats_rows(self) -> bool:
-        """Whether other files have the same rows, where they are counted."""
-        return not self.counted
-
 
 # How many objects differ between an annotation and the one before it, for a file or a whole release.
 

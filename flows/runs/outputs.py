@@ -113,6 +113,11 @@ class Quarantined:
     since: str = field(default="", compare=False)
 
 
+def without_margins(outputs: Sequence[Output]) -> Sequence[Output]:
+    """Return the outputs without the margins of HATS, which repeat rows of other files."""
+    return [o for o in outputs if o.summary.counted] or outputs
+
+
 def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, as `sha256sum` prints it."""
     with open_bytes(path) as stream:
