@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 import pyarrow as pa
@@ -27,48 +28,33 @@ from flows.engines.engine import Engine
 from flows.errors import UsageError
 from flows.features.units import unchecked
 from flows.inputs.opening import OpenedFile, find_files
-from flows.inputs.source import Brought, InputCatalogue, InputFile, Known, Origin, copy_name_of
+from flows.inputs.source import Brought, InputCatalogue, InputFile, Known, copy_name_of
 from flows.models.model import Model
 from flows.models.store_folder import StoredModel
 from flows.runs.allowed_roots import OutputFolder
-from flows.runs.counts import CensusAsked, Difference, Summary
+from flows.runs.counts import CensusAsked
 from flows.runs.manifest import Manifest, has_summary
-from flows.runs.outputs import FileState, Output, Quarantined, file_sha256
+from flows.runs.outputs import FileState, Output, Problem, file_sha256
 from flows.runs.progress import tell
 from flows.runs.staging import Staging
 from flows.specification.specification import Specification, specification_hash
 
 # Hashes of inputs whose state differs from the recorded one, since only the content says whether they changed.
 
-Hashes = Callable[[Iterable[Path]], Mapping[Path, str]]
-"""A function that returns the SHA-256 of files by path, without files that are gone."""
 
-
-def hashes_here(paths: Iterable[Path]) -> Mapping[Path, str]:
-    """Return the hashes of files, read one after the other."""
-    found: dict[Path, str] = {}
-    for path in paths:
-        with suppress(FileNotFoundError):
-            found[path] = file_sha256(path)
+def hashed_on(engine: Engine, paths: Iterable[Path]) -> dict[Path, str]:
+    """Return the SHA-256 of files, read by the workers of an engine; without files that are gone."""
+    places = {str(path.absolute()): path for path in paths}
+    found = {
+        places[place]: result
+        for place, result in engine.map(hash_file, places)
+        if isinstance(result, str) and result
+    }
+    for path in places.values():
+        if path not in found:  # deleted, or not reachable from a worker
+            with suppress(FileNotFoundError):
+                found[path] = file_sha256(path)
     return found
-
-
-def hashes_on(engine: Engine) -> Hashes:
-    """Return a function that hashes files on the workers of an engine."""
-
-    def hashes(paths: Iterable[Path]) -> Mapping[Path, str]:
-        places = {str(path.absolute()): path for path in paths}
-        found = {
-            places[place]: result
-            for place, result in engine.map(hash_file, places)
-            if isinstance(result, str) and result
-        }
-        missing = (
-            path for path in places.values() if path not in found
-        )  # Deleted, or not reachable from a worker.
-        return {**found, **hashes_here(missing)}
-
-    return hashes
 
 
 def hash_file(path: str) -> str:
@@ -171,51 +157,17 @@ class Job:
         return replace(output, input=self.state, input_path=self.url or output.input_path)
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Why a file got no record: its content, or a change while it was read; then it `waits` for the next run.
-
-    `input` is its state, None where it is to be tried again although it stays as it is.
-    """
-
-    name: str
-    reason: str
-    input: FileState | None = None
-    waits: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Release:
-    """What is published besides the outputs: the number, what is moved away, and what was left out.
-
-    `repeats` says which files have objects in common.  The rest is known once it is published; `report` and
-    `difference` are None where no release report was asked for.
-    """
-
-    number: int
-    retired: tuple[str, ...]
-    quarantined: tuple[Quarantined, ...]
-    deferred: Mapping[str, str]
-    repeats: tuple[str, ...]
-    summary: Summary | None = None
-    report: Path | None = None
-    difference: Difference | None = None
-
-
 def find_jobs(
     files: Sequence[OpenedFile],
     work: Work,
     before: Manifest | None,
+    engine: Engine,
     *,
     same: bool,
     policy: Policy,
     verify: bool,
-    hashes: Hashes,
 ) -> Iterator[Job]:
-    """Yield the jobs of files, without files that are gone since they were opened.
-
-    `hashes` reads files whose content alone says whether they have changed.
-    """
+    """Yield the jobs of files, without files that are gone since they were opened."""
     states: dict[Path, FileState] = {}
     uncertain: list[Path] = []
     for file in files:
@@ -224,7 +176,7 @@ def find_jobs(
         states[path] = file.file.state(() if verify else known)
         if known and not states[path].sha256:
             uncertain.append(path)
-    found = hashes(uncertain) if uncertain else {}
+    found = hashed_on(engine, uncertain) if uncertain else {}
     gone = set(uncertain) - found.keys()
     catalogues = {catalogue: catalogue.unlisted() for catalogue in {file.catalogue for file in files}}
     for file in files:
@@ -383,7 +335,7 @@ class Plan:
     before: Manifest | None  # All outputs in the folder, of any model and specification.
     same_maker: bool
     policy: Policy = "add"
-    quarantined: tuple[Quarantined, ...] = ()
+    quarantined: tuple[Problem, ...] = ()
     # Files that are being written, and why we think so.
     deferred: Mapping[str, str] = field(default_factory=dict)
     adopted: tuple[Output, ...] = ()  # files with final names of a killed run, not listed yet
@@ -396,21 +348,24 @@ class Plan:
         return self.work.staging.out
 
     @property
+    def ours(self) -> Manifest | None:
+        """The manifest in the folder, where it is of this model and specification."""
+        return self.before if self.same_maker else None
+
+    @property
     def nothing_to_do(self) -> bool:
         """Whether the folder has the output of every file, listed in the manifest, no other outputs, and a summary."""
-        known = self.before.quarantined if self.before and self.same_maker else ()
-        done = all(job.finished and not job.learned for job in self.jobs) and set(self.quarantined) == set(
-            known
-        )
-        whole = done and not self.retired and not self.adopted and self.same_maker
-        return whole and has_summary(self.out)
+        done = all(job.finished and not job.learned for job in self.jobs)
+        whole = done and not self.retired and not self.adopted and self.ours is not None
+        known = {*self.quarantined} == {*(self.ours.quarantined if self.ours else ())}
+        return whole and known and has_summary(self.out)
 
     @property
     def kept(self) -> tuple[Output, ...]:
         """Outputs that stay: those of other inputs, or of files that were not fetched again."""
         if self.policy == "release":
             return tuple(self.brought.unchanged)
-        listed = self.before.outputs if self.before and self.same_maker else ()
+        listed = self.ours.outputs if self.ours else ()
         others, names = {o.name: o for o in (*listed, *self.adopted)}, self.names
         return (*self.brought.unchanged, *(o for name, o in others.items() if name not in names))
 
@@ -430,7 +385,7 @@ class Plan:
 
     def still_good(self, name: str) -> Output | None:
         """Return the output of an earlier state of the input, which stays if a new one cannot be made."""
-        listed = self.before.find(name) if self.before and self.same_maker else None
+        listed = self.ours.find(name) if self.ours else None
         return listed if listed is not None and listed.is_in(self.out / name) else None
 
 
@@ -438,16 +393,16 @@ def make_plan(
     brought: Brought,
     model: Model,
     work: Work,
+    engine: Engine,
     *,
-    policy: Policy = "add",
-    verify: bool = False,
-    deferred: Mapping[Path, str] | None = None,
-    hashes: Hashes = hashes_here,
+    policy: Policy,
+    verify: bool,
+    deferred: Mapping[Path, str] = MappingProxyType({}),
 ) -> Plan:
     """Return what is to be done to classify the catalogues that were brought.
 
-    No data are read, except from files whose state differs from the recorded one: `hashes` reads these.  `verify` asks
-    for the hashes of all other files too.  Files that are `deferred` are left alone.
+    No data are read, except from files whose state differs from the recorded one: the workers of the engine hash these.
+    `verify` asks for the hashes of all other files too.  Files that are `deferred` are left alone.
     """
     specification, out = work.specification, work.staging.out
     scorer = Scorer.of(model, specification)
@@ -461,7 +416,6 @@ def make_plan(
     spec_hash = specification_hash(specification)
     before = Manifest.read(out)
     same = before is not None and before.same_maker(model.label, spec_hash)
-    deferred = deferred or {}
     known = _still_quarantined(catalogues, out, before) if before and same and not verify else {}
     units: dict[str, None] = {}
 
@@ -484,7 +438,7 @@ def make_plan(
     names = {f.name for f in files}
     if before is not None and not same and policy != "release":
         _check_replaceable(before, names, model, out, overwrite=policy == "overwrite")
-    jobs = tuple(find_jobs(files, work, before, same=same, policy=policy, verify=verify, hashes=hashes))
+    jobs = tuple(find_jobs(files, work, before, engine, same=same, policy=policy, verify=verify))
     compared = None
     if policy == "release" and before is not None:
         compared = Annotation(out, before.prefix, tuple(before.classes))
@@ -493,7 +447,7 @@ def make_plan(
         _quarantined(path, copy_name_of(path, catalogues), out, error, before, brought)
         for path, error in failed.items()
     ]
-    fresh += [Quarantined(origin.name, origin.url, reason(error), None) for origin, error in brought.failed]
+    fresh += [Problem(origin.name, origin.url, reason(error), None) for origin, error in brought.failed]
     return _with_adopted(
         Plan(
             replace(work, n_files=len(jobs), before=compared),
@@ -520,27 +474,21 @@ def known_outputs(work: Work, model: Model, *, verify: bool = False) -> Known:
 
 def _quarantined(
     path: Path, name: str, out: Path, error: Exception, before: Manifest | None, brought: Brought
-) -> Quarantined:
+) -> Problem:
     """Return the manifest's entry for a file that could not be annotated."""
     known, origin = before.find_quarantined(name) if before else None, brought.origins.get(path)
-    state = _state(path, origin, known)
+    state = None
+    with suppress(OSError):  # it cannot be read at all
+        state = InputFile.at(path, origin).state([known.input] if known else [])
     if origin is None:
-        return Quarantined(name, os.path.relpath(path, out), reason(error), state)
-    return Quarantined(name, origin.url, brought.spoken(reason(error)), state)
+        return Problem(name, os.path.relpath(path, out), reason(error), state)
+    return Problem(name, origin.url, brought.spoken(reason(error)), state)
 
 
 def reason(error: Exception) -> str:
     """Return an error as one line, with its type if the message was not written for users."""
     text = " ".join(str(error).split())
     return text if isinstance(error, CatalogError) else f"{type(error).__name__}: {text}"
-
-
-def _state(path: Path, origin: Origin | None, known: Quarantined | None) -> FileState | None:
-    """Return the state of a file that failed, None where it cannot be read at all."""
-    try:
-        return InputFile.at(path, origin).state([known.input] if known else [])
-    except OSError:
-        return None
 
 
 def _check(catalog: Catalog, scorer: Scorer, specification: Specification) -> tuple[str, ...]:
@@ -568,7 +516,7 @@ def _said_of(units: Collection[str]) -> str:
 
 def _still_quarantined(
     catalogues: Sequence[InputCatalogue], out: Path, before: Manifest
-) -> dict[Path, Quarantined]:
+) -> dict[Path, Problem]:
     """Return the files that could not be annotated the last time, and have not changed since."""
     known = {q.input_path: q for q in before.quarantined if q.input is not None}
     if not known:

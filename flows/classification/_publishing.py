@@ -13,7 +13,7 @@ from blr.decisions import Flag
 from catalogs.writing.annotate import finish as finish_catalogue
 from flows.classification._census import folder_census
 from flows.classification._class_shares import selections_of, shift_record
-from flows.classification._plan import Plan, Release, Work
+from flows.classification._plan import Plan, Work
 from flows.classification._repeats import sweep_sketches
 from flows.classification._tally import most_doubtful, summarise, total, total_sky
 from flows.classification.explanation import class_examples
@@ -49,8 +49,8 @@ from flows.runs.manifest import (
     ObjectColumns,
     SelectedColumn,
 )
-from flows.runs.outputs import Output, without_margins, write_labelled_names
-from flows.runs.results import ReleaseReference, folder_status
+from flows.runs.outputs import Output, Problem, without_margins, write_labelled_names
+from flows.runs.results import ReleaseResult, folder_status
 from flows.specification.specification import Specification, specification_hash
 from flows.version import code_version
 
@@ -69,7 +69,7 @@ MOST_SHOWN = 100
 
 
 def write_classification_report(
-    model: Model, plan: Plan, release: Release, summary: Summary, manifest: Manifest
+    model: Model, plan: Plan, done: ReleaseResult, summary: Summary, manifest: Manifest
 ) -> None:
     """Write `report.html` beside the annotated files; margins, which repeat rows, are not counted in it."""
     counts = [o.summary for o in without_margins(manifest.outputs)]
@@ -82,8 +82,8 @@ def write_classification_report(
         objects=tuple(_notable(one) for one in doubtful),
         examples=class_examples(model, plan.work.specification, plan.work.model.folder, doubtful),
         quarantined={q.name: q.reason for q in manifest.quarantined},
-        deferred=release.deferred,
-        repeats=release.repeats,
+        deferred=done.deferred,
+        repeats=done.repeats,
         files=status_table(folder_status(plan.out, manifest)),
         release=manifest.release,
         made=Made.now(),
@@ -157,15 +157,22 @@ def _provenance(model: Model, manifest: Manifest) -> dict[str, str]:
 # The end of a classification: final names, `summary.json`, a release's report, and last of all `manifest.json`.
 
 
-def publish(model: Model, plan: Plan, release: Release, outputs: Sequence[Output]) -> Release:
+def publish(
+    model: Model,
+    plan: Plan,
+    done: ReleaseResult,
+    outputs: Sequence[Output],
+    bad: Mapping[str, Problem],
+) -> ReleaseResult:
     """Give all outputs their final names, write summary and manifest, remove the staging; return what was published.
 
-    A run may be killed after any step; the next run repeats the steps.
+    `done` is the result so far, and `bad` has the quarantined files by name.  A run may be killed after any step; the
+    next run repeats the steps.
     """
     work, staging = plan.work, plan.work.staging
     outputs = tuple(sorted(outputs, key=lambda o: o.name))
-    for name in release.retired:
-        staging.retire(name, release.number)
+    for name in done.retired:
+        staging.retire(name, done.release or 1)
     staging.publish_all(outputs)
     _finish_catalogues(model, plan, outputs)
     _keep_labelled_names(model, work)
@@ -180,28 +187,34 @@ def publish(model: Model, plan: Plan, release: Release, outputs: Sequence[Output
     )
     summary = summary_of(model, outputs, census)
     write_document(staging.out / SUMMARY, summary)
-    manifest = _manifest(model, plan, release, outputs, summary.totals)
+    manifest = _manifest(model, plan, done, outputs, summary.totals)
+    manifest = replace(manifest, quarantined=tuple(bad[name] for name in sorted(bad)))
     before = Manifest.read(staging.out)
     if before is not None and before.same_outputs(manifest):  # no row has changed
         manifest = replace(manifest, release=before.release)
-    retired = tuple(staging.retired(manifest.release))
-    release = replace(release, number=manifest.release, retired=retired, summary=summary)
+    done = replace(
+        done,
+        release=manifest.release,
+        retired=tuple(staging.retired(manifest.release)),
+        summary=summary,
+        drifted=tuple(drifted(summary.drift)),
+    )
     if plan.policy == "release":
         report = release_report(
             manifest,
             summary.totals,
             why={job.name: job.why for job in plan.jobs if not job.finished},
-            before=ReleaseReference.of(plan.before),
-            retired=retired,
-            deferred=release.deferred,
+            before=done.before,
+            retired=done.retired,
+            deferred=done.deferred,
         )
         path = write_report(staging.out, report)
-        release = replace(release, report=path, difference=report.difference)
-    write_classification_report(model, plan, release, summary, manifest)
+        done = replace(done, report=path, difference=report.difference)
+    write_classification_report(model, plan, done, summary, manifest)
     manifest.write(staging.out)
     sweep_sketches(staging.out, {o.name: o for o in outputs})
     staging.close()
-    return release
+    return done
 
 
 def _keep_labelled_names(model: Model, work: Work) -> None:
@@ -270,7 +283,7 @@ def summary_of(model: Model, outputs: Sequence[Output], census: Census | None) -
 
 
 def _manifest(
-    model: Model, plan: Plan, release: Release, outputs: tuple[Output, ...], totals: Summary
+    model: Model, plan: Plan, done: ReleaseResult, outputs: tuple[Output, ...], totals: Summary
 ) -> Manifest:
     work, specification = plan.work, plan.work.specification
     catalog, theirs = specification.catalog, specification.target.columns
@@ -285,9 +298,9 @@ def _manifest(
         specification_hash=specification_hash(specification),
         versions={"blr": code_version()},
         outputs=outputs,
-        quarantined=release.quarantined,
+        quarantined=(),
         table=None,
-        release=release.number,
+        release=done.release or 1,
         totals=totals,
         classes=shift_record(model, specification).class_priors,
         columns={c.name: ColumnDetails(str(c.datatype), c.ucd, c.description) for c in columns},

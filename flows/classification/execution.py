@@ -27,8 +27,6 @@ from flows.classification._plan import (
     Group,
     Job,
     Plan,
-    Problem,
-    Release,
     Work,
     groups,
     reason,
@@ -46,11 +44,11 @@ from flows.models.model import Model, read_model
 from flows.models.row_files import read_labelled_identifiers
 from flows.models.store_folder import StoredModel
 from flows.runs.allowed_roots import by_whole_path
-from flows.runs.counts import Difference, FileCounts, Summary, drifted
+from flows.runs.counts import Difference, FileCounts, Summary
 from flows.runs.interrupt import begin_piece, check_terminated, stop_asked, stop_points, terminable
 from flows.runs.lock import LOCK, Owner, acting_for, check_coherent, check_held, exclusive
 from flows.runs.manifest import MANIFEST, Manifest
-from flows.runs.outputs import FileState, LabelledNames, Output, Quarantined, file_sha256
+from flows.runs.outputs import FileState, LabelledNames, Output, Problem, file_sha256
 from flows.runs.progress import Listener, listening, tell
 from flows.runs.results import FileWork, ReleaseReference, ReleaseResult
 from flows.runs.staging import Staging
@@ -142,12 +140,16 @@ def _attempt(annotate_one: AnnotateOne, work: Work, job: Job) -> Output | Proble
         # Otherwise the file would count as faulty because another run removed something.
         check_held(work.staging.out)
         change = _changed(job.path, job.state)
-        return Problem(job.name, change or reason(error), job.state, waits=bool(change))
+        return _problem(work, job, change or reason(error), waits=bool(change))
     if change := _changed(job.path, job.state):
         check_held(work.staging.out)  # otherwise, a worker of an ended run could discard another run's file
         work.staging.discard(job.name)
-        return Problem(job.name, change, job.state, waits=True)
+        return _problem(work, job, change, waits=True)
     return output
+
+
+def _problem(work: Work, job: Job, why: str, *, waits: bool) -> Problem:
+    return Problem(job.name, job.input_path(work.staging.out), why, job.state, waits=waits)
 
 
 def _changed(path: Path, state: FileState) -> str | None:
@@ -271,7 +273,11 @@ def _last_attempt(workers: _Workers, small: Work, groups: Sequence[Group]) -> li
     if len(failed) > 1:
         failed = [again for group, _ in failed for again in workers.take(small, [group])]
     said = "read as a whole and in small batches"
-    return [Problem(group.label, f"{said}: {why.reason}") for group, why in failed]
+    return [
+        Problem(job.name, job.input_path(small.staging.out), f"{said}: {why.reason}", None)
+        for group, why in failed
+        for job in group.jobs
+    ]
 
 
 class _Workers:
@@ -415,7 +421,7 @@ class Steps:
     annotate: AnnotateOne = annotate_file
     together: Callable[[AnnotateOne, Work, Group], list[Output | Problem]] = annotate_each
     spread: Callable[[str, Callable[[], list[Output | Problem]]], list[Output | Problem]] = here
-    finish: Callable[[str, Callable[[], Release]], Release] = here
+    finish: Callable[[str, Callable[[], ReleaseResult]], ReleaseResult] = here
     identify: Callable[[], str | None] = _no_run
     mark_crashed: Callable[[Owner], None] = _note_killed
 
@@ -469,8 +475,9 @@ def carry_out(plan: Plan, model: Model, steps: Steps, engine: Engine) -> Release
     """Do what is planned, and give it its final names; return what was done."""
     plan.work.staging.open()
     outputs, problems = _annotated(plan, steps, engine)
-    deferred = {**plan.deferred, **{r.name: r.reason for r in problems if r.waits}}
-    bad = _dated((*plan.quarantined, *(_quarantined(plan, r) for r in problems if not r.waits)), plan.before)
+    problems = [replace(p, reason=plan.brought.spoken(p.reason)) for p in problems]
+    deferred = {**plan.deferred, **{p.name: p.reason for p in problems if p.waits}}
+    bad = _dated((*plan.quarantined, *(p for p in problems if not p.waits)), plan.before)
     stay = [o for name in (*bad, *deferred) if (o := plan.still_good(name))]
     listed = [*outputs, *plan.kept, *stay]
     if not listed and bad:
@@ -485,30 +492,19 @@ def carry_out(plan: Plan, model: Model, steps: Steps, engine: Engine) -> Release
     away = {*plan.retired, *(j.name for j in plan.jobs if j.in_the_way)}
     if plan.before:
         away |= {*bad, *deferred} - {o.name for o in stay}
-    release = Release(
-        number=plan.before.release + 1 if plan.before else 1,
+    done = replace(
+        _result(model, plan),
+        status="done",
+        release=plan.before.release + 1 if plan.before else 1,
         retired=tuple(sorted(away)),
-        quarantined=tuple(bad[name] for name in sorted(bad)),
+        quarantined={name: problem.reason for name, problem in bad.items()},
+        stale=tuple(sorted(o.name for o in stay)),
         deferred=deferred,
         repeats=repeated,
     )
     check_held(plan.out)
     check_terminated()
-    release = steps.finish(str(release.number), lambda: publish(model, plan, release, listed))
-    return replace(
-        _result(model, plan),
-        status="done",
-        release=release.number,
-        retired=release.retired,
-        quarantined={name: q.reason for name, q in bad.items()},
-        stale=tuple(sorted(o.name for o in stay)),
-        deferred=deferred,
-        repeats=repeated,
-        summary=release.summary,
-        drifted=tuple(drifted(release.summary.drift)) if release.summary else (),
-        report=release.report,
-        difference=release.difference,
-    )
+    return steps.finish(str(done.release), lambda: publish(model, plan, done, listed, bad))
 
 
 def _annotated(plan: Plan, steps: Steps, engine: Engine) -> tuple[list[Output], list[Problem]]:
@@ -534,19 +530,14 @@ def _annotated(plan: Plan, steps: Steps, engine: Engine) -> tuple[list[Output], 
     return outputs, [r for r in results if isinstance(r, Problem)]
 
 
-def _quarantined(plan: Plan, problem: Problem) -> Quarantined:
-    path = next(job.input_path(plan.out) for job in plan.jobs if job.name == problem.name)
-    return Quarantined(problem.name, path, plan.brought.spoken(problem.reason), problem.input)
-
-
-def _dated(bad: Sequence[Quarantined], before: Manifest | None) -> dict[str, Quarantined]:
+def _dated(bad: Sequence[Problem], before: Manifest | None) -> dict[str, Problem]:
     """Return quarantined files by name, with the time since when they are: those of the last manifest keep theirs."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     known = {q.name: q.since or before.created for q in before.quarantined} if before else {}
     return {q.name: replace(q, since=known.get(q.name, now)) for q in bad}
 
 
-def _with_place(bad: Quarantined) -> str:
+def _with_place(bad: Problem) -> str:
     """Return why a file failed, with its name where the reason lacks it."""
     name = bad.input_path.rpartition("/")[2]
     return bad.reason if name in bad.reason else f"{name}: {bad.reason}"

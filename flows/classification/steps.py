@@ -19,7 +19,6 @@ from flows.classification._plan import (
     Plan,
     Policy,
     Work,
-    hashes_on,
     known_outputs,
     make_plan,
 )
@@ -159,7 +158,7 @@ def _classified(
 
         def plan() -> Plan:
             brought = mirror.bring(sources, known_outputs(work, loaded, verify=verify))
-            return make_plan(brought, loaded, work, policy=policy, verify=verify, hashes=hashes_on(engine))
+            return make_plan(brought, loaded, work, engine, policy=policy, verify=verify)
 
         return execute(plan, loaded, steps, engine=engine, dry_run=dry_run)
 
@@ -231,15 +230,7 @@ def _reprocessed(
             unknown = [] if dry_run else _unknown_files(local_sources(sources), before, folder)
             writing = still_written(unknown, quiet=request.quiet_seconds, patience=request.patience)
             brought = mirror.bring(sources, known_outputs(work, loaded, verify=verify))
-            return make_plan(
-                brought,
-                loaded,
-                work,
-                policy="release",
-                verify=verify,
-                deferred=writing,
-                hashes=hashes_on(engine),
-            )
+            return make_plan(brought, loaded, work, engine, policy="release", verify=verify, deferred=writing)
 
         return execute(plan, loaded, steps, engine=engine, dry_run=dry_run)
 

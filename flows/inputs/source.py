@@ -24,7 +24,7 @@ from catalogs.writing.annotate import USUAL, converted_key
 from flows.errors import UsageError
 from flows.runs.allowed_roots import check_inside, check_url
 from flows.runs.manifest import Manifest
-from flows.runs.outputs import FileState, Output, Quarantined
+from flows.runs.outputs import FileState, Output, Problem
 
 # What the user named, as it was found first: a file, a folder or a pattern of this machine, or a URL.
 #
@@ -156,7 +156,7 @@ class Known:
         same = (listed.input_path, listed.input.tag) == (origin.url, origin.tag)
         return listed if same and listed.is_in(self.out / listed.name) else None
 
-    def quarantined(self, origin: Origin) -> Quarantined | None:
+    def quarantined(self, origin: Origin) -> Problem | None:
         """Return why the file, as it is, could not be annotated."""
         known = self.before.find_quarantined(origin.name) if self.before else None
         if known is None or known.input is None or not origin.tag:
@@ -171,7 +171,7 @@ class Brought:
     sources: list[LocalSource] = field(default_factory=list)
     origins: dict[Path, Origin] = field(default_factory=dict)
     unchanged: list[Output] = field(default_factory=list)
-    quarantined: list[Quarantined] = field(default_factory=list)
+    quarantined: list[Problem] = field(default_factory=list)
     failed: list[tuple[Origin, Exception]] = field(default_factory=list)
     deferred: dict[str, str] = field(default_factory=dict)
     shown: dict[str, str] = field(default_factory=dict)  # of folders of fetched files: their URLs

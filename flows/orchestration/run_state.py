@@ -73,7 +73,7 @@ def rename_run(name: str) -> None:
     run.name = _cut(name)
 
 
-QUARANTINED = "Quarantined"
+QUARANTINED = "Problem"
 """Name of the final state of a run that has left files out: a list of runs shows it in the place of "Completed"."""
 
 

@@ -27,7 +27,7 @@ from flows.documents import from_document, read_document, write_document
 from flows.errors import DocumentError, UsageError
 from flows.runs.counts import CensusAsked, Summary
 from flows.runs.model_reference import ModelReference
-from flows.runs.outputs import FileTable, Output, Quarantined, read_table, sweep_tables, write_table
+from flows.runs.outputs import FileTable, Output, Problem, read_table, sweep_tables, write_table
 
 MANIFEST = "manifest.json"
 SUMMARY = "summary.json"
@@ -145,7 +145,7 @@ class Manifest:
     position: ObjectColumns | None = None
     selected: Mapping[str, SelectedColumn] = field(default_factory=dict)
     census_asked: CensusAsked | None = None
-    quarantined: tuple[Quarantined, ...]
+    quarantined: tuple[Problem, ...]
     table: FileTable | None
     files: str = ""
     store: str = ""
@@ -175,7 +175,7 @@ class Manifest:
         (name,) = (name for name, column in self.columns.items() if column.ucd == "src.class")
         return name.removesuffix("class")
 
-    def find_quarantined(self, name: str) -> Quarantined | None:
+    def find_quarantined(self, name: str) -> Problem | None:
         """Return the entry of a file that could not be annotated; None where there is no such file."""
         return next((q for q in self.quarantined if q.name == name), None)
 

@@ -98,12 +98,12 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Quarantined:
+class Problem:
     """A file that could not be annotated because of its content; it is tried again once it has changed.
 
-    `input` is None where even the state of the file could not be read; such a file is always tried again.  The state
+    `input` is None for a file that is always tried again, for example as even its state could not be read.  The state
     has no hash where the file was not read to its end.  `since` is the time of the run that quarantined the file first
-    (ISO 8601, UTC); it stays until the file is mended.
+    (ISO 8601, UTC); it stays until the file is mended.  A file that changed while it was read `waits` for the next run.
     """
 
     name: str
@@ -111,6 +111,7 @@ class Quarantined:
     reason: str
     input: FileState | None
     since: str = field(default="", compare=False)
+    waits: bool = False
 
 
 def without_margins(outputs: Sequence[Output]) -> Sequence[Output]:

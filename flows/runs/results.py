@@ -13,7 +13,7 @@ from blr.census.results import CountChange
 from flows.runs.allowed_roots import check_inside
 from flows.runs.counts import Counts, Difference, Summary
 from flows.runs.manifest import Manifest, annotated_manifest
-from flows.runs.outputs import Output, Quarantined, file_sha256
+from flows.runs.outputs import Output, Problem, file_sha256
 from flows.runs.release_store import published_at
 
 # What a release has changed, as in the file `_releases/0007.json`, and the release that it is compared with.
@@ -82,7 +82,7 @@ class ReleaseReport:
     files: ReleaseFiles
     annotated: Mapping[str, ReleasedFile]
     retired: tuple[str, ...]
-    quarantined: tuple[Quarantined, ...]
+    quarantined: tuple[Problem, ...]
     deferred: Mapping[str, str]
     difference: Difference
     totals: Summary
