@@ -170,7 +170,8 @@ class Classification(Counts):
     @classmethod
     def of(cls, name: str, counts: Counts) -> Classification:
         """Return what a report shows of counts, of one file or of all, which it calls `name`."""
-        return cls(catalogue=name, **{f.name: getattr(counts, f.name) for f in fields(Counts)})
+        shown = {f.name: getattr(counts, f.name) for f in fields(Counts)}
+        return cls(**(shown | {"catalogue": name, "model": "", "left_behind": ()}))
 
 
 @dataclass(frozen=True, kw_only=True)
