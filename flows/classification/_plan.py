@@ -464,11 +464,11 @@ def make_plan(
     )
 
 
-def known_outputs(work: Work, model: Model, *, verify: bool = False) -> Known:
+def known_outputs(work: Work, *, verify: bool = False) -> Known:
     """Return the last run's records of files at URLs; none from another model or specification, or to `verify`."""
     out, specification = work.staging.out, work.specification
     before = Manifest.read(out)
-    same = before is not None and before.same_maker(model.label, specification_hash(specification))
+    same = before is not None and before.same_maker(work.model.label, specification_hash(specification))
     return Known(out, before if same and not verify else None, specification.output.form)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -96,69 +96,6 @@ def sky_maps(texts: Sequence[str]) -> dict[str, HealpixMap]:
     return maps
 
 
-@dataclass(frozen=True)
-class MapColumns:
-    """The columns that are read from one annotated catalogue."""
-
-    identifier: str | None
-    ra: str
-    dec: str
-    unit: PositionUnit
-    p: str
-    assigned: str
-    over: tuple[Expression, ...]
-    maps: Mapping[str, HealpixMap]
-
-    @property
-    def read(self) -> tuple[str, ...]:
-        """The names of the columns."""
-        own = {name for e in self.over for name in e.names}.difference(self.maps)
-        named = [self.identifier] if self.identifier else []
-        return tuple(dict.fromkeys([*named, self.ra, self.dec, self.p, self.assigned, *sorted(own)]))
-
-
-def map_columns(
-    catalog: Catalog,
-    *,
-    prefix: str,
-    class_name: str,
-    identifier: str | None,
-    known: ObjectColumns,
-    over: Sequence[str],
-    maps: Mapping[str, HealpixMap],
-) -> MapColumns:
-    """Return the columns of a catalogue; UsageError where there is no position, or an expression names no column."""
-    place = known.place(catalog)
-    if place is None:
-        raise UsageError(
-            f"{catalog.path}: got no columns of positions, expected right ascension and declination; state "
-            "'catalog.ra' and 'catalog.dec' in the specification, and classify again"
-        )
-    ra, dec = place
-    expressions = tuple(parse(text) for text in over)
-    for expression in expressions:
-        expression.check_names([*catalog.names, *maps])
-    if clash := sorted({*maps} & {*catalog.names}):
-        raise UsageError(
-            f"--sky-map: got '{clash[0]}', which is a column of {catalog.path}; choose another name"
-        )
-    name = identifier or known.id
-    if identifier is not None and identifier not in catalog.names:
-        raise UsageError(
-            f"--id: got '{identifier}', expected a column of {catalog.path}; {nearest(identifier, catalog.names)}"
-        )
-    return MapColumns(
-        identifier=name if name in catalog.names else None,
-        ra=ra,
-        dec=dec,
-        unit=known.unit_of(catalog, place),
-        p=f"{prefix}p_{safe_name(class_name)}",
-        assigned=f"{prefix}class",
-        over=expressions,
-        maps=maps,
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class MapRows:
     """Classified rows with a position.
@@ -181,42 +118,18 @@ class MapRows:
         return len(self.p)
 
 
-def map_rows(
-    catalog: Catalog, columns: MapColumns, *, class_name: str, order: int, threshold: float | None
-) -> Iterator[MapRows]:
-    """Yield the rows of a catalogue, batch by batch."""
-    for batch in catalog.batches(columns.read):
-        values = batch_values(batch, columns.read)
-        place = positions(values[columns.ra], values[columns.dec], columns.unit)
-        p = np.asarray(np.ma.filled(values[columns.p].astype(np.float64), np.nan))
-        pixel = nested_pixels(place.ra, place.dec, order)
-        kept = np.isfinite(p) & (pixel >= 0)
-        seen = {**values, **{name: sky.at(place.ra, place.dec) for name, sky in columns.maps.items()}}
-        X = [np.asarray(e.evaluate(seen), dtype=np.float64) for e in columns.over]
-        wanted = label_texts(values[columns.assigned]) == class_name if threshold is None else p >= threshold
-        names = None if columns.identifier is None else label_texts(values[columns.identifier])[kept]
-        matrix = np.column_stack(X) if X else np.empty((batch.num_rows, 0))
-        yield MapRows(
-            pixel[kept], p[kept], wanted[kept], np.where(np.isfinite(matrix), matrix, np.nan)[kept], names
-        )
+Answers = Mapping[str, tuple[str, float]]
+"""By the identifier of an object its class, and how many objects it stands for."""
 
 
-@dataclass(frozen=True)
-class KnownObjects:
-    """Objects whose class is known: by their identifier, the class and how many objects each stands for.
+def read_answers(
+    path: Path, *, label: str, identifier: str, classes: Sequence[str]
+) -> tuple[Answers, Counter[str]]:
+    """Return the objects of a table whose class is known, and the numbers of rows that are left out.
 
-    `unanswered` rows of the table have no class; `chosen` ones were picked and not drawn, so that they stand for
-    nobody else.
+    `unanswered` rows have no class; `chosen` ones were picked and not drawn, so that they stand for nobody else.
+    UsageError where a column or a class is unknown, or two answers differ.
     """
-
-    classes: Mapping[str, str]
-    weights: Mapping[str, float]
-    unanswered: int
-    chosen: int
-
-
-def read_known(path: Path, *, label: str, identifier: str, classes: Sequence[str]) -> KnownObjects:
-    """Return the objects of a table; UsageError where a column or a class is unknown, or two answers differ."""
     catalog = catalogs.open(path)
     for flag, name in (("--label", label), ("--id", identifier)):
         if name not in catalog.names:
@@ -224,29 +137,26 @@ def read_known(path: Path, *, label: str, identifier: str, classes: Sequence[str
                 f"{flag}: got '{name}', expected a column of {path}; {nearest(name, catalog.names)}"
             )
     optional = [name for name in OPTIONAL if name in catalog.names and name not in (label, identifier)]
-    found: dict[str, str] = {}
-    weights: dict[str, float] = {}
-    counts: Counter[str] = Counter()
+    found: dict[str, tuple[str, float]] = {}
+    left_out: Counter[str] = Counter()
     for batch in catalog.batches([identifier, label, *optional]):
         for name, said, weight, how in _answers(batch, identifier, label, optional):
-            if said in UNDECIDED:
-                counts["unanswered"] += 1
-                continue
-            if how == "top":
-                counts["chosen"] += 1
+            if said in UNDECIDED or how == "top":
+                left_out["unanswered" if said in UNDECIDED else "chosen"] += 1
                 continue
             if said not in (*classes, OTHER):
                 raise UsageError(
                     f"{path}: got the class '{said}' of {name}, expected '{OTHER}' or one of the model's: "
                     f"{', '.join(classes)}; {nearest(said, classes)}"
                 )
-            if found.setdefault(name, said) != said:
+            before = found.get(name, (said, weight))[0]
+            if before != said:
                 raise UsageError(
-                    f"{path}: got '{found[name]}' and '{said}' for {name}, expected one class for each "
-                    "object; correct the table"
+                    f"{path}: got '{before}' and '{said}' for {name}, expected one class for each object; correct the "
+                    "table"
                 )
-            weights[name] = weight
-    return KnownObjects(found, weights, counts["unanswered"], counts["chosen"])
+            found[name] = (said, weight)
+    return found, left_out
 
 
 def _answers(
@@ -276,7 +186,6 @@ def _answers(
 
 Mask = NDArray[np.bool_]
 Pixels = NDArray[np.int64]
-Read = Callable[[], Iterator[MapRows]]
 
 DRAWS = 128
 REGION_ORDER = 1
@@ -288,16 +197,24 @@ ROWS_AT_ONCE = 16_384
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
-    """Rows whose class is known: whether they are of it (n,), and how many objects each stands for (n,)."""
+class Survey:
+    """The results of the first pass: pixels with objects, the edges of each quantity's bins, the labelled rows.
 
-    rows: MapRows
+    `is_class` (n,) says whether the labelled rows are of the class, `weight` (n,) how many objects each stands for.
+    `n_classified` counts the rows with a position, `unmatched` the labels of no row.
+    """
+
+    pixels: Pixels
+    edges: tuple[Floats, ...]
+    n_classified: int
+    labelled: MapRows
     is_class: Mask
     weight: Floats
+    unmatched: int
 
     def counts(self, what: What) -> tuple[Mask, Mask]:
-        """Return which rows count as n in the fraction k of n, and which of these count as k; (n,) each."""
-        selected = self.rows.selected
+        """Return which labelled rows count as n in the fraction k of n, and which of these count as k; (n,) each."""
+        selected = self.labelled.selected
         if what == "completeness":
             return self.is_class, self.is_class & selected
         if what == "contamination":
@@ -305,49 +222,36 @@ class Labelled:
         return np.ones(len(selected), dtype=bool), self.is_class
 
 
-@dataclass(frozen=True, eq=False)
-class Survey:
-    """The results of the first pass: pixels with objects, the edges of each quantity's bins, the labelled rows.
-
-    `n_classified` counts the rows with a position, `unmatched` the labels of no row.
-    """
-
-    pixels: Pixels
-    edges: tuple[Floats, ...]
-    n_classified: int
-    labelled: Labelled
-    unmatched: int
-
-
-def surveyed(
-    read: Read, known: KnownObjects | None, *, class_name: str, what: What, n_rows: int, n_quantities: int
-) -> Survey:
-    """Read all rows once, and return what was found; `n_rows` is their approximate number."""
+def surveyed(work: MapWork) -> Survey:
+    """Read all rows once, and return what was found."""
+    known, what, n_quantities = work.known or {}, work.request.what, len(work.over)
     touched: Pixels = np.empty(0, dtype=np.int64)
     nothing = np.empty(0)
     none = MapRows(
         touched, nothing, nothing.astype(bool), np.empty((0, n_quantities)), nothing.astype(object)
     )
     parts, samples = [none], [[nothing] for _ in range(n_quantities)]
-    step = max(1, math.ceil(n_rows / SAMPLE))
+    step = max(1, math.ceil(sum(copy.catalog.n_rows for copy in work.copies) / SAMPLE))
     n, seen = 0, set[str]()
-    for rows in read():
+    for rows in work.rows():
         use = rows.selected if what == "contamination" else np.ones(len(rows), dtype=bool)
         touched = np.union1d(touched, rows.pixel[use])
         for j, sample in enumerate(samples):
             sample.append(rows.X[use, j][::step])
         n += len(rows)
-        if known is not None and rows.names is not None:
-            parts.append(rows[_first_of(rows.names.tolist(), known.classes, seen)])
+        if known and rows.names is not None:
+            parts.append(rows[_first_of(rows.names.tolist(), known, seen)])
     labelled = _joined(parts)
     names = [] if labelled.names is None else labelled.names.tolist()
-    is_class = np.array(
-        [known is not None and known.classes[name] == class_name for name in names], dtype=bool
+    return Survey(
+        touched,
+        tuple(_edges(np.concatenate(sample)) for sample in samples),
+        n,
+        labelled,
+        np.array([known[name][0] == work.request.class_name for name in names], dtype=bool),
+        np.array([known[name][1] for name in names], dtype=float),
+        len(known) - len(seen),
     )
-    weight = np.array([known.weights[name] if known else 1.0 for name in names], dtype=float)
-    edges = tuple(_edges(np.concatenate(sample)) for sample in samples)
-    unmatched = 0 if known is None else len(known.classes) - len(seen)
-    return Survey(touched, edges, n, Labelled(labelled, is_class, weight), unmatched)
 
 
 def _first_of(names: Sequence[str], known: Collection[str], seen: set[str]) -> NDArray[np.intp]:
@@ -385,51 +289,27 @@ def bin_of(x: Floats, edges: Floats) -> NDArray[np.intp]:
     return np.where((x >= edges[0]) & (x <= edges[-1]), place, -1)
 
 
-@dataclass(frozen=True, eq=False)
-class FractionModel:
-    """The fraction of an object: the design, draws of its weights (S, M), and what it is a fraction of."""
-
-    what: What
-    order: int
-    design: FractionDesign
-    draws: Floats
-
-    def covariates(self, rows: MapRows) -> tuple[Floats, Floats, NDArray[np.intp]]:
-        """Return the classifier's expectation (n,), the quantities with whether a row is selected, and its region."""
-        expected = 1 - rows.p if self.what == "contamination" else rows.p
-        # All rows of a contamination's fit are selected: there the last column is constant and has no effect.
-        X = np.column_stack([rows.X, rows.selected.astype(float)])
-        region = rows.pixel >> (2 * (self.order - min(self.order, REGION_ORDER)))
-        return expected, X, region.astype(np.intp)
-
-    def parts(self, rows: MapRows) -> tuple[Mask, tuple[Floats, Floats], tuple[Floats, Floats]]:
-        """Return which rows count (n,), part and whole by the classifier (n,), and both under each draw (n, S)."""
-        expected, X, region = self.covariates(rows)
-        pi = drawn_fractions(self.design, self.draws, expected, X, region)
-        every, one = np.ones(len(rows), dtype=bool), np.ones(len(rows))
-        if self.what == "completeness":
-            chosen = rows.selected.astype(float)
-            return every, (expected * chosen, expected), (pi * chosen[:, None], pi)
-        use = rows.selected if self.what == "contamination" else every
-        return use, (expected, one), (pi, np.ones_like(pi))
+def _covariates(request: MapRequest, rows: MapRows) -> tuple[Floats, Floats, NDArray[np.intp]]:
+    """Return the classifier's expectation (n,), the quantities with whether a row is selected, and its region."""
+    expected = 1 - rows.p if request.what == "contamination" else rows.p
+    # All rows of a contamination's fit are selected: there the last column is constant and has no effect.
+    X = np.column_stack([rows.X, rows.selected.astype(float)])
+    region = rows.pixel >> (2 * (request.order - min(request.order, REGION_ORDER)))
+    return expected, X, region.astype(np.intp)
 
 
-def fitted(labelled: Labelled, *, what: What, order: int, seed: int) -> FractionModel:
-    """Return the model of the fraction; it has no draws without labelled objects that count."""
-    rows, success, weight = labelled.rows, labelled.is_class, labelled.weight
-    if what == "contamination":
+def fitted(request: MapRequest, survey: Survey) -> tuple[FractionDesign, Floats]:
+    """Return the design of the fraction's model, and draws of its weights (S, M): none without rows that count."""
+    rows, success, weight = survey.labelled, survey.is_class, survey.weight
+    if request.what == "contamination":
         chosen = rows.selected
         rows, success, weight = rows[chosen], ~success[chosen], weight[chosen]
-    n_regions = 12 * 4 ** min(order, REGION_ORDER)
-    bare = FractionModel(
-        what, order, FractionDesign.learn(np.empty((0, rows.X.shape[1] + 1)), n_regions), np.empty(0)
-    )
-    expected, X, region = bare.covariates(rows)
-    design = FractionDesign.learn(X, n_regions)
+    expected, X, region = _covariates(request, rows)
+    design = FractionDesign.learn(X, 12 * 4 ** min(request.order, REGION_ORDER))
     if not len(rows):
-        return FractionModel(what, order, design, np.empty((0, design.n_functions)))
+        return design, np.empty((0, design.n_functions))
     groups = counted(design.matrix(expected, X, region), success, weight)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(request.seed)
     evidence, draws = [], []
     for scale in REGION_SCALES:
         mean, variance = design.prior(scale)
@@ -438,18 +318,34 @@ def fitted(labelled: Labelled, *, what: What, order: int, seed: int) -> Fraction
         )
         evidence.append(q.log_evidence)
         draws.append(q.sample(DRAWS, rng))
-    return FractionModel(what, order, design, mixed_draws(evidence, draws, DRAWS, rng))
+    return design, mixed_draws(evidence, draws, DRAWS, rng)
 
 
-def summed(read: Read, survey: Survey, model: FractionModel) -> tuple[Fractions, Fractions, list[Fractions]]:
+def _parts(
+    request: MapRequest, rows: MapRows, design: FractionDesign, draws: Floats
+) -> tuple[Mask, tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """Return which rows count (n,), part and whole by the classifier (n,), and both under each draw (n, S)."""
+    expected, X, region = _covariates(request, rows)
+    pi = drawn_fractions(design, draws, expected, X, region)
+    every, one = np.ones(len(rows), dtype=bool), np.ones(len(rows))
+    if request.what == "completeness":
+        chosen = rows.selected.astype(float)
+        return every, (expected * chosen, expected), (pi * chosen[:, None], pi)
+    use = rows.selected if request.what == "contamination" else every
+    return use, (expected, one), (pi, np.ones_like(pi))
+
+
+def summed(
+    work: MapWork, survey: Survey, design: FractionDesign, draws: Floats
+) -> tuple[Fractions, Fractions, list[Fractions]]:
     """Read all rows a second time; return the fractions of all together, of the pixels, and of each quantity's bins."""
-    S = len(model.draws)
+    S = len(draws)
     whole, cells = FractionSums(1, S), FractionSums(len(survey.pixels), S)
     bins = [FractionSums(max(len(edges) - 1, 0), S) for edges in survey.edges]
-    for large in read():
+    for large in work.rows():
         for start in range(0, len(large), ROWS_AT_ONCE):
             rows = large[slice(start, start + ROWS_AT_ONCE)]
-            use, expected, drawn = model.parts(rows)
+            use, expected, drawn = _parts(work.request, rows, design, draws)
             whole.add(np.zeros(len(rows), dtype=np.intp), expected, drawn, use)
             cells.add(np.searchsorted(survey.pixels, rows.pixel), expected, drawn, use)
             for j, (edges, sums) in enumerate(zip(survey.edges, bins, strict=True)):
@@ -464,25 +360,17 @@ SKY = 4 * np.pi * np.degrees(1) ** 2
 """The whole sky, in square degrees."""
 
 
-def write_map(
-    fits: Path,
-    hats: Path,
-    survey: Survey,
-    cells: Fractions,
-    *,
-    what: What,
-    class_name: str,
-    order: int,
-    made_by: Mapping[str, str],
-) -> None:
-    """Write the pixels of a survey with their fractions; `made_by` is written into both."""
-    columns = _columns(survey, cells, what, order)
+def write_map(work: MapWork, files: Sequence[Path], survey: Survey, cells: Fractions) -> None:
+    """Write the pixels of a survey with their fractions, as HEALPix FITS and as a HATS table."""
+    request, manifest = work.request, work.manifest
+    made_by = {"model": manifest.model, "model_id": str(manifest.model_id)}
+    columns = _columns(survey, cells, request.what, request.order)
     history = [
-        f"blr map of {what}, class {class_name}",
+        f"blr map of {request.what}, class {request.class_name}",
         *(f"blr {key} = {said}" for key, said in made_by.items()),
     ]
-    write_healpix(fits, survey.pixels, columns, order=order, history=history)
-    ra, dec = centres(survey.pixels, order)
+    write_healpix(files[0], survey.pixels, columns, order=request.order, history=history)
+    ra, dec = centres(survey.pixels, request.order)
     fields = [pa.field(name, pa.float64(), metadata={"unit": "deg"}) for name in ("ra", "dec")]
     arrays = [pa.array(ra), pa.array(dec)]
     for column in columns:
@@ -490,13 +378,15 @@ def write_map(
         said = {"description": column.description} | ({"unit": column.unit} if column.unit else {})
         fields.append(pa.field(column.name.lower(), array.type, metadata=said))
         arrays.append(array)
-    extra = {**{f"blr.{key}": said for key, said in made_by.items()}, "blr.map": f"{what} of {class_name}"}
-    write_hats(hats, pa.table(arrays, schema=pa.schema(fields)), survey.pixels, order=order, extra=extra)
+    extra = {f"blr.{key}": said for key, said in made_by.items()}
+    extra["blr.map"] = f"{request.what} of {request.class_name}"
+    table = pa.table(arrays, schema=pa.schema(fields))
+    write_hats(files[1], table, survey.pixels, order=request.order, extra=extra)
 
 
 def _columns(survey: Survey, cells: Fractions, what: What, order: int) -> list[HealpixColumn]:
-    trial, success = survey.labelled.counts(what)
-    place = np.searchsorted(survey.pixels, survey.labelled.rows.pixel)
+    trial, success = survey.counts(what)
+    place = np.searchsorted(survey.pixels, survey.labelled.pixel)
     n, k = (np.bincount(place[x], minlength=len(survey.pixels)).astype(np.int32) for x in (trial, success))
     area = SKY / (12 * 4**order)
     return [
@@ -515,26 +405,58 @@ FINEST_ORDER = 8
 
 
 @dataclass(frozen=True)
-class _Work:
-    """What is mapped: the request, the folder, the copies with their columns, and the objects whose class is known."""
+class MapCopy:
+    """An annotated copy, with its columns of identifiers and positions."""
+
+    catalog: Catalog
+    identifier: str | None
+    place: tuple[str, str]
+    unit: PositionUnit
+
+
+@dataclass(frozen=True)
+class MapWork:
+    """What is mapped: the request, the copies, the quantities, and the objects whose class is known (None: no table).
+
+    `left_out` counts rows of the table that have no class, or that were chosen (`read_answers`).
+    """
 
     request: MapRequest
     folder: Path
     manifest: Manifest
-    copies: tuple[tuple[Catalog, MapColumns], ...]
-    known: KnownObjects | None
+    copies: tuple[MapCopy, ...]
+    over: tuple[Expression, ...]
+    maps: Mapping[str, HealpixMap]
+    known: Answers | None
+    left_out: Counter[str]
 
     def rows(self) -> Iterator[MapRows]:
-        """Yield the rows of all copies."""
-        request = self.request
-        for catalog, columns in self.copies:
-            yield from map_rows(
-                catalog,
-                columns,
-                class_name=request.class_name,
-                order=request.order,
-                threshold=request.threshold,
-            )
+        """Yield the rows of all copies that have probabilities and a position, batch by batch."""
+        own = {name for e in self.over for name in e.names}.difference(self.maps)
+        prefix, class_name = self.manifest.prefix, self.request.class_name
+        probability, assigned = f"{prefix}p_{safe_name(class_name)}", f"{prefix}class"
+        for copy in self.copies:
+            named = [copy.identifier] if copy.identifier else []
+            read = tuple(dict.fromkeys([*named, *copy.place, probability, assigned, *sorted(own)]))
+            for batch in copy.catalog.batches(read):
+                values = batch_values(batch, read)
+                place = positions(*(values[name] for name in copy.place), copy.unit)
+                p = np.asarray(np.ma.filled(values[probability].astype(np.float64), np.nan))
+                pixel = nested_pixels(place.ra, place.dec, self.request.order)
+                kept = np.isfinite(p) & (pixel >= 0)
+                seen = {**values, **{name: sky.at(place.ra, place.dec) for name, sky in self.maps.items()}}
+                X = [np.asarray(e.evaluate(seen), dtype=np.float64) for e in self.over]
+                least = self.request.threshold
+                wanted = label_texts(values[assigned]) == class_name if least is None else p >= least
+                names = None if copy.identifier is None else label_texts(values[copy.identifier])[kept]
+                matrix = np.column_stack(X) if X else np.empty((batch.num_rows, 0))
+                yield MapRows(
+                    pixel[kept],
+                    p[kept],
+                    wanted[kept],
+                    np.where(np.isfinite(matrix), matrix, np.nan)[kept],
+                    names,
+                )
 
 
 def make_map(request: MapRequest, *, dry_run: bool = False) -> MapResult:
@@ -546,7 +468,7 @@ def make_map(request: MapRequest, *, dry_run: bool = False) -> MapResult:
         return _mapped(_prepared(request, folder), dry_run=dry_run)
 
 
-def _mapped(work: _Work, *, dry_run: bool) -> MapResult:
+def _mapped(work: MapWork, *, dry_run: bool) -> MapResult:
     """Write the map of a folder of this machine."""
     request, files = work.request, _files(work.request, work.folder)
     if not request.overwrite and not dry_run and (there := next((f for f in files if f.exists()), None)):
@@ -554,36 +476,19 @@ def _mapped(work: _Work, *, dry_run: bool) -> MapResult:
             f"{there} exists already; choose another --folder, or replace it with --overwrite"
         )
     with single_threaded_blas():
-        survey = surveyed(
-            work.rows,
-            work.known,
-            class_name=request.class_name,
-            what=request.what,
-            n_rows=sum(catalog.n_rows for catalog, _ in work.copies),
-            n_quantities=len(request.over or []),
-        )
-        model = fitted(survey.labelled, what=request.what, order=request.order, seed=request.seed)
-        whole, cells, bins = summed(work.rows, survey, model)
+        survey = surveyed(work)
+        whole, cells, bins = summed(work, survey, *fitted(request, survey))
     result = _result(work, survey, whole, bins)
     if dry_run:
         return result
     own_folder(files[0].parent, work.folder if request.folder is None else files[0].parent)
-    write_map(
-        files[0],
-        files[1],
-        survey,
-        cells,
-        what=request.what,
-        class_name=request.class_name,
-        order=request.order,
-        made_by={"model": work.manifest.model, "model_id": str(work.manifest.model_id)},
-    )
+    write_map(work, files, survey, cells)
     done = replace(result, status="done", files=files)
     write_document(files[2], done)
     return done
 
 
-def _prepared(request: MapRequest, folder: Path) -> _Work:
+def _prepared(request: MapRequest, folder: Path) -> MapWork:
     manifest = annotated_manifest(folder)
     classes = tuple(manifest.classes)
     if request.class_name not in classes:
@@ -595,33 +500,50 @@ def _prepared(request: MapRequest, folder: Path) -> _Work:
         raise UsageError(
             f"--order: got {request.order}, expected at most {FINEST_ORDER}; choose a coarser map"
         )
-    # The margins of a HATS catalogue repeat objects of the other files.
-    once = [o for o in manifest.outputs if o.summary.counted]
-    maps = sky_maps(request.sky_map or [])
+    maps, over = sky_maps(request.sky_map or []), tuple(parse(text) for text in request.over or [])
     copies = []
-    for output in once:
-        catalog = annotated_table(manifest.prefix).open(folder / output.name)
-        columns = map_columns(
-            catalog,
-            prefix=manifest.prefix,
-            class_name=request.class_name,
-            identifier=request.identifier,
-            known=manifest.position or ObjectColumns(),
-            over=request.over or [],
-            maps=maps,
-        )
-        copies.append((catalog, columns))
-    known = None
+    for output in manifest.outputs:
+        if output.summary.counted:  # the margins of a HATS catalogue repeat objects of the other files
+            catalog = annotated_table(manifest.prefix).open(folder / output.name)
+            copies.append(_copy(catalog, request, manifest.position or ObjectColumns(), over, maps))
+    known, left_out = None, Counter[str]()
     if request.labels is not None:
-        identifier = next((c.identifier for _, c in copies if c.identifier), None)
+        identifier = next((copy.identifier for copy in copies if copy.identifier), None)
         if identifier is None:
             raise UsageError(
                 "--id: got no column that names the objects, expected a column that the copies and the "
                 "labels both have; name it"
             )
         path = check_inside(request.labels, key="--labels")
-        known = read_known(path, label=request.label, identifier=identifier, classes=classes)
-    return _Work(request, folder, manifest, tuple(copies), known)
+        known, left_out = read_answers(path, label=request.label, identifier=identifier, classes=classes)
+    return MapWork(request, folder, manifest, tuple(copies), over, maps, known, left_out)
+
+
+def _copy(
+    catalog: Catalog,
+    request: MapRequest,
+    stated: ObjectColumns,
+    over: Sequence[Expression],
+    maps: Mapping[str, HealpixMap],
+) -> MapCopy:
+    """Return a copy with its columns; UsageError where there is no position, or an expression names no column."""
+    place = stated.place(catalog)
+    if place is None:
+        raise UsageError(
+            f"{catalog.path}: got no columns of positions, expected right ascension and declination; state "
+            "'catalog.ra' and 'catalog.dec' in the specification, and classify again"
+        )
+    for expression in over:
+        expression.check_names([*catalog.names, *maps])
+    if clash := sorted({*maps} & {*catalog.names}):
+        raise UsageError(
+            f"--sky-map: got '{clash[0]}', which is a column of {catalog.path}; choose another name"
+        )
+    asked, names = request.identifier, catalog.names
+    if asked is not None and asked not in names:
+        raise UsageError(f"--id: got '{asked}', expected a column of {catalog.path}; {nearest(asked, names)}")
+    name = asked or stated.id
+    return MapCopy(catalog, name if name in names else None, place, stated.unit_of(catalog, place))
 
 
 def _files(request: MapRequest, folder: Path) -> tuple[Path, ...]:
@@ -631,12 +553,12 @@ def _files(request: MapRequest, folder: Path) -> tuple[Path, ...]:
     return place / f"{name}.fits", place / f"{name}-hats", place / f"{name}.json"
 
 
-def _result(work: _Work, survey: Survey, whole: Fractions, of_bins: Sequence[Fractions]) -> MapResult:
-    request, labelled, known = work.request, survey.labelled, work.known
-    trial, success = labelled.counts(request.what)
+def _result(work: MapWork, survey: Survey, whole: Fractions, of_bins: Sequence[Fractions]) -> MapResult:
+    request = work.request
+    trial, success = survey.counts(request.what)
     over = []
     for j, (text, edges, fractions) in enumerate(zip(request.over or [], survey.edges, of_bins, strict=True)):
-        place = bin_of(labelled.rows.X[:, j], edges)
+        place = bin_of(survey.labelled.X[:, j], edges)
         bins = []
         for b in range(len(edges) - 1):
             inside = place == b
@@ -653,7 +575,7 @@ def _result(work: _Work, survey: Survey, whole: Fractions, of_bins: Sequence[Fra
         n_classified=survey.n_classified,
         cells=len(survey.pixels),
         labelled=len(trial),
-        unanswered=known.unanswered if known else 0,
+        unanswered=work.left_out["unanswered"],
         unmatched=survey.unmatched,
         whole=_fraction(whole, 0, k=success, n=trial),
         over=tuple(over),
@@ -662,11 +584,11 @@ def _result(work: _Work, survey: Survey, whole: Fractions, of_bins: Sequence[Fra
     )
 
 
-def _unit(work: _Work, j: int) -> str | None:
+def _unit(work: MapWork, j: int) -> str | None:
     """Return the unit of a quantity, None where it has none or nobody says."""
-    catalog, columns = work.copies[0]
-    units = {c.name: c.unit for c in catalog.columns} | {name: m.unit for name, m in columns.maps.items()}
-    expression = columns.over[j]
+    columns = work.copies[0].catalog.columns
+    units = {c.name: c.unit for c in columns} | {name: m.unit for name, m in work.maps.items()}
+    expression = work.over[j]
     return expression.unit({name: units.get(name) for name in expression.names})
 
 
@@ -684,20 +606,19 @@ def _fraction(fractions: Fractions, i: int, *, k: NDArray[np.bool_], n: NDArray[
     )
 
 
-def _remarks(work: _Work, survey: Survey) -> Iterator[str]:
-    known = work.known
-    if known is None:
+def _remarks(work: MapWork, survey: Survey) -> Iterator[str]:
+    if work.known is None:
         yield (
             "no labels were given, so the fraction is the classifier's and has no interval; name a table with --labels"
         )
         return
-    if not survey.labelled.counts(work.request.what)[0].any():
+    if not survey.counts(work.request.what)[0].any():
         yield "the fraction has no interval, since none of its objects has a label; label some of them"
-    if known.unanswered:
-        yield f"{known.unanswered} objects of the labels have no class and are left out"
-    if known.chosen:
+    if n := work.left_out["unanswered"]:
+        yield f"{n} objects of the labels have no class and are left out"
+    if n := work.left_out["chosen"]:
         yield (
-            f"{known.chosen} objects were chosen because they are uncertain, and not drawn at random; they "
+            f"{n} objects were chosen because they are uncertain, and not drawn at random; they "
             "do not represent others and are left out"
         )
     if survey.unmatched:

@@ -19,7 +19,7 @@ import catalogs
 from catalogs.errors import CatalogError, ExpressionError, OutputExistsError
 from catalogs.fits.healpix import HealpixColumn, centres, nested_pixels, read_healpix, write_healpix
 from flows.classification.request import MapRequest
-from flows.classification.sky_maps import make_map, map_columns
+from flows.classification.sky_maps import make_map
 from flows.cli._schemas import schema_of
 from flows.cli.app import run as cli
 from flows.errors import UsageError
@@ -109,10 +109,8 @@ def test_the_units_that_columns_do_not_say_are_those_of_the_specification() -> N
     """Radians of columns without units were taken for degrees."""
     catalog = catalogs.open(pa.table({"ra": [1.0], "dec": [0.5]}))
     known = ObjectColumns(ra="ra", dec="dec", unit="rad")
-    found = map_columns(
-        catalog, prefix="blr_", class_name="early", identifier=None, known=known, over=[], maps={}
-    )
-    assert (found.ra, found.dec, found.unit) == ("ra", "dec", "rad")
+    assert known.place(catalog) == ("ra", "dec")
+    assert known.unit_of(catalog, ("ra", "dec")) == "rad"
 
 
 def test_others_read_the_map(mapped: Path, tmp_path: Path) -> None:
