@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,8 @@ from flows.classification._tally import summarise
 from flows.classification.execution import DIRECT, Steps, execute
 from flows.classification.request import ClassifyRequest, ReprocessRequest
 from flows.classification.scoring import Scorer, annotation_settings, check_copies, settled
-from flows.engines.engine import Engine, EngineChoice
-from flows.inputs.fetching import Mirror, fetching
+from flows.engines.engine import EngineChoice
+from flows.inputs.fetching import fetching
 from flows.inputs.opening import first_rows, opened
 from flows.inputs.source import (
     LocalSource,
@@ -41,9 +40,7 @@ from flows.inputs.source import (
 )
 from flows.models.model import Model
 from flows.models.store import Store
-from flows.models.store_folder import StoredModel
 from flows.runs.allowed_roots import OutputFolder, check_scheduler
-from flows.runs.counts import CensusAsked
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import output_folder
 from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult, Value, published
@@ -97,15 +94,12 @@ def trial(
 
 
 def _rows(new: Mapping[str, np.ndarray[Any, Any]], n: int) -> list[Row]:
-    """Return the first rows of new columns, with None for NaN."""
     rows = zip(*(array[:n].tolist() for array in new.values()), strict=True)
-    return [
-        {
-            name: None if isinstance(x, float) and math.isnan(x) else x
-            for name, x in zip(new, row, strict=True)
-        }
-        for row in rows
-    ]
+    return [{name: _plain(value) for name, value in zip(new, row, strict=True)} for row in rows]
+
+
+def _plain(value: Value) -> Value:
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 # The steps of a classification with a stored model, with or without Prefect.
@@ -131,67 +125,42 @@ def _classified(
     request: ClassifyRequest, folder: OutputFolder, *, dry_run: bool, steps: Steps
 ) -> ClassificationResult:
     """Annotate catalogues into a folder of this machine."""
-    stored, loaded = _opened_model(request.store, request.model)
+    place = Store.named(request.store)
+    stored = place.find(request.model)
+    loaded = place.read(stored)
     settings, limit = _wanted(loaded, request), request.limit
     asked = census_asked(loaded, settings)
     sources = resolve_sources([str(c) for c in request.catalogues], Path(), key="CATALOG")
+    policy: Policy = "overwrite" if request.overwrite else "add"
     if limit is None:
         check_no_copies_below(sources, folder)
-    with _ready(request, _stated(request), folder, steps, resumable=not dry_run and limit is None) as (
-        mirror,
-        engine,
-    ):
-        settings = settled(
-            loaded, settings, request.class_prior, sources=lambda: mirror.bring(sources).sources
-        )
-        if limit is not None:
-            return trial(sources, loaded, settings, limit)
-        work = _work(request, stored, settings, asked, folder)
-        policy: Policy = "overwrite" if request.overwrite else "add"
-
-        def plan() -> Plan:
-            brought = mirror.bring(sources, known_outputs(work, verify=request.verify))
-            return make_plan(brought, loaded, work, engine, policy=policy, verify=request.verify)
-
-        return execute(plan, loaded, steps, engine=engine, dry_run=dry_run)
-
-
-def _opened_model(store: Path, name: str) -> tuple[StoredModel, Model]:
-    place = Store.named(store)
-    stored = place.find(name)
-    return stored, place.read(stored)
-
-
-@contextmanager
-def _ready(
-    request: ClassifyRequest | ReprocessRequest,
-    stated: Specification | None,
-    folder: OutputFolder,
-    steps: Steps,
-    *,
-    resumable: bool,
-) -> Iterator[tuple[Mirror, Engine]]:
-    """Give where files from URLs wait, and the engine that the request or the `stated` specification names."""
-    where = chosen_engine(request.engine, stated)
+    resumable = not dry_run and limit is None
+    where = chosen_engine(request.engine, _stated(request))
     with (
         fetching(
             folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=resumable
         ) as mirror,
         where.opened(request.threads or default_threads()) as engine,
     ):
-        yield mirror, engine
+        settings = settled(
+            loaded, settings, request.class_prior, sources=lambda: mirror.bring(sources).sources
+        )
+        if limit is not None:
+            return trial(sources, loaded, settings, limit)
+        verify = request.verify
+        work = Work(
+            model=stored,
+            specification=settings,
+            asked=asked,
+            threads=request.threads,
+            staging=Staging.of(folder, loaded.label, specification_hash(settings)),
+        )
 
+        def plan() -> Plan:
+            brought = mirror.bring(sources, known_outputs(work, verify=verify))
+            return make_plan(brought, loaded, work, engine, policy=policy, verify=verify)
 
-def _work(
-    request: ClassifyRequest | ReprocessRequest,
-    stored: StoredModel,
-    settings: Specification,
-    asked: CensusAsked,
-    folder: OutputFolder,
-) -> Work:
-    """Return what all files have in common, for copies with these settings."""
-    staging = Staging.of(folder, stored.label, specification_hash(settings))
-    return Work(model=stored, specification=settings, asked=asked, threads=request.threads, staging=staging)
+        return execute(plan, loaded, steps, engine=engine, dry_run=dry_run)
 
 
 def _stated(request: ClassifyRequest) -> Specification | None:
@@ -231,12 +200,28 @@ def _reprocessed(
     request: ReprocessRequest, wanted: Specification, folder: OutputFolder, *, dry_run: bool, steps: Steps
 ) -> ReleaseResult:
     """Bring the copies in a folder of this machine up to date."""
-    stored, loaded = _opened_model(request.store, request.model or wanted.name)
-    settings = annotation_settings(loaded, wanted)
-    settings = settings.model_copy(update={"shift": chosen_shift(loaded, wanted.shift)})
+    verify = request.verify
+    place = Store.named(request.store)
+    stored = place.find(request.model or wanted.name)
+    loaded = place.read(stored)
+    settings = annotation_settings(loaded, wanted).model_copy(
+        update={"shift": chosen_shift(loaded, wanted.shift)}
+    )
     settings = with_stated_bias(settings, loaded, wanted)
-    work = _work(request, stored, settings, census_asked(loaded, wanted), folder)
-    with _ready(request, wanted, folder, steps, resumable=not dry_run) as (mirror, engine):
+    work = Work(
+        model=stored,
+        specification=settings,
+        asked=census_asked(loaded, wanted),
+        threads=request.threads,
+        staging=Staging.of(folder, loaded.label, specification_hash(settings)),
+    )
+    where = chosen_engine(request.engine, wanted)
+    with (
+        fetching(
+            folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=not dry_run
+        ) as mirror,
+        where.opened(request.threads or default_threads()) as engine,
+    ):
 
         def plan() -> Plan:
             sources = _inputs(wanted, folder)
@@ -244,10 +229,8 @@ def _reprocessed(
             _check_same_name(before, stored.name, folder)
             unknown = [] if dry_run else _unknown_files(local_sources(sources), before, folder)
             writing = still_written(unknown, quiet=request.quiet_seconds, patience=request.patience)
-            brought = mirror.bring(sources, known_outputs(work, verify=request.verify))
-            return make_plan(
-                brought, loaded, work, engine, policy="release", verify=request.verify, deferred=writing
-            )
+            brought = mirror.bring(sources, known_outputs(work, verify=verify))
+            return make_plan(brought, loaded, work, engine, policy="release", verify=verify, deferred=writing)
 
         return execute(plan, loaded, steps, engine=engine, dry_run=dry_run)
 
@@ -263,8 +246,7 @@ def _inputs(specification: Specification, out: Path) -> tuple[Source, ...]:
     """Return what there is to classify; UsageError where outputs would be inputs of the next run."""
     target = specification.target.paths
     key = "target.paths" if target else "catalog.paths"
-    base = Path(specification.base_folder)
-    sources = resolve_sources(target or specification.catalog.paths, base, key=key)
+    sources = resolve_sources(target or specification.catalog.paths, Path(specification.base_folder), key=key)
     check_apart(sources, out, key=key)
     return sources
 
