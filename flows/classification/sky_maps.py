@@ -440,7 +440,7 @@ class MapWork:
             read = tuple(dict.fromkeys([*named, *copy.place, probability, assigned, *sorted(own)]))
             for batch in copy.catalog.batches(read):
                 values = batch_values(batch, read)
-                place = positions(*(values[name] for name in copy.place), copy.unit)
+                place = positions(values[copy.place[0]], values[copy.place[1]], copy.unit)
                 p = np.asarray(np.ma.filled(values[probability].astype(np.float64), np.nan))
                 pixel = nested_pixels(place.ra, place.dec, self.request.order)
                 kept = np.isfinite(p) & (pixel >= 0)
