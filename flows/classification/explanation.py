@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,7 +26,8 @@ from catalogs.sky.positions import find_position_columns, positions, survey_link
 from flows.classification._class_shares import chosen_shift, with_shares
 from flows.classification.request import ExplainRequest
 from flows.classification.scoring import Scorer, annotation_settings
-from flows.errors import UsageError
+from flows.errors import ModelError, UsageError
+from flows.features.reader import FeatureBatch
 from flows.inputs.opening import ObjectRow, find_object, opened, read_object
 from flows.inputs.source import resolve_sources
 from flows.models.model import Model
@@ -57,22 +58,17 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class FeatureSpace:
-    """The space of a model's features; `novelty` is None where the model keeps no labelled objects."""
+    """The space of a model's features, with the labelled objects that it was fitted to."""
 
     scorer: Scorer
     whitened: WhitenedSpace
-    novelty: Novelty | None
+    novelty: Novelty
     targets: NDArray[np.intp]  # (N,) the class of each labelled object
 
     @property
     def read(self) -> tuple[str, ...]:
         """The catalogue's columns that the features need."""
         return self.scorer.reader.read
-
-    @property
-    def knows_labelled(self) -> bool:
-        """Whether there are labelled objects to compare with."""
-        return self.novelty is not None
 
     def on(self, catalog: Catalog) -> FeatureSpace:
         """Return the space for one catalogue; ColumnNotFoundError where it lacks a column that features need."""
@@ -85,7 +81,6 @@ class FeatureSpace:
 
     def distances(self, points: Floats) -> tuple[Floats, NDArray[np.intp]]:
         """Return how far points (n, D) are from the labelled objects (n,), and the nearest one's class (n,)."""
-        assert self.novelty is not None  # noqa: S101  callers ask `knows_labelled`
         distance, row = self.novelty.distance(points)
         return distance, self.targets[row]
 
@@ -109,26 +104,27 @@ def feature_space(out: Path, store: Path, specification: Path | None = None) -> 
     model = models.read(stored)
     wanted = model.specification if specification is None else read_specification(specification)
     scorer = Scorer.of(model, annotation_settings(model, wanted))
-    whitened = WhitenedSpace(scorer.classifier.moments)
-    labelled = LabelledObjects.read(stored.folder, classes=len(model.classes), features=len(model.features))
-    return FeatureSpace(
-        scorer,
-        whitened,
-        _novelty(whitened, labelled),
-        np.empty(0, dtype=np.intp) if labelled is None else np.asarray(labelled.target),
-    )
+    whitened, labelled = WhitenedSpace(scorer.classifier.moments), _labelled(model, stored.folder)
+    novelty = Novelty.of(whitened.points(np.nan_to_num(labelled.X), ~np.isfinite(labelled.X)))
+    return FeatureSpace(scorer, whitened, novelty, np.asarray(labelled.target))
 
 
-def _novelty(whitened: WhitenedSpace, labelled: LabelledObjects | None) -> Novelty | None:
-    if labelled is None or not len(labelled.target):
-        return None
-    return Novelty.of(whitened.points(np.nan_to_num(labelled.X), ~np.isfinite(labelled.X)))
+def _labelled(model: Model, folder: Path) -> LabelledObjects:
+    """Return the labelled objects of a model; ModelError where its folder has lost them."""
+    found = LabelledObjects.read(folder, classes=len(model.classes), features=len(model.features))
+    if found is None:
+        raise ModelError(
+            f"{folder / LabelledObjects.FILE}: got no such file, expected the labelled objects of {model.label}; "
+            "restore it from a backup, or train the model again"
+        )
+    return found
 
 
 # Contributions and nearest labelled objects of a row, as `explain` and the report show them.  Shapes: F features.
 
 NEAREST = 5
 """Number of labelled objects that are shown."""
+OUTSIDE = "The object does not fulfil the target's condition (target.where), so it gets no class."
 
 
 def feature_contributions(
@@ -193,28 +189,23 @@ def class_examples(
     known = [one for one in objects if len(one.features) == F and any(x is not None for x in one.features)]
     if not known:
         return ()
-    labelled = LabelledObjects.read(folder, classes=len(model.classes), features=F)
+    labelled, classifier = _labelled(model, folder), with_shares(model, specification)
+    examples = []
     with single_threaded_blas():
-        return tuple(_examples(model, with_shares(model, specification), labelled, known))
-
-
-def _examples(
-    model: Model, classifier: Classifier, labelled: LabelledObjects | None, objects: list[DoubtfulObject]
-) -> Iterator[ClassExample]:
-    for one in objects:
-        x = np.array([math.nan if value is None else value for value in one.features])
-        missing = np.isnan(x)
-        of, against = (model.classes.index(name) for name in one.classes)
-        parts = contributions(classifier, np.nan_to_num(x), missing, of=of, against=against)
-        yield ClassExample(
-            identifier=one.id,
-            classes=one.classes,
-            probabilities=one.probabilities,
-            contributions=feature_contributions(model, classifier, parts, x),
-            nearest=()
-            if labelled is None
-            else nearest_objects(model, classifier, x, labelled, identifier=one.id),
-        )
+        for one in known:
+            x = np.array([math.nan if value is None else value for value in one.features])
+            of, against = (model.classes.index(name) for name in one.classes)
+            parts = contributions(classifier, np.nan_to_num(x), np.isnan(x), of=of, against=against)
+            examples.append(
+                ClassExample(
+                    identifier=one.id,
+                    classes=one.classes,
+                    probabilities=one.probabilities,
+                    contributions=feature_contributions(model, classifier, parts, x),
+                    nearest=nearest_objects(model, classifier, x, labelled, identifier=one.id),
+                )
+            )
+    return tuple(examples)
 
 
 # Why one object of a catalogue has its class: its row is found, scored, and taken apart.
@@ -232,15 +223,20 @@ def explain(request: ExplainRequest) -> Explanation:
     store = Store.named(folder)
     stored = store.find(label)
     model = store.read(stored)
-    settings = _settings(model, request.specification)
-    labelled = LabelledObjects.read(stored.folder, classes=len(model.classes), features=len(model.features))
-    scorer = Scorer.of(model, settings)
+    wanted = (
+        model.specification if request.specification is None else read_specification(request.specification)
+    )
+    settings = annotation_settings(model, wanted)
+    settings = settings.model_copy(update={"shift": chosen_shift(model, wanted.shift)})
+    labelled, scorer = _labelled(model, stored.folder), Scorer.of(model, settings)
+    named = settings.catalog.id
+    stated = None if named is None else settings.target.columns.get(named, named)
     sources = resolve_sources([request.catalogue], Path(), key="CATALOG")
     choice = scorer.choice if request.table is None else TableChoice(request.table, scorer.reader.read)
     with opened(sources, choice) as catalogs, single_threaded_blas():
         looked_in = []
         for catalog in catalogs:
-            column = _identifier_column(catalog, settings, request.id_column)
+            column = identifier_column(catalog, asked=request.id_column, stated=stated, option="--id-column")
             place = find_object(catalog, column, request.identifier)
             if place is not None:
                 return _explained(scorer.on(catalog), catalog, settings, column, place, labelled)
@@ -269,26 +265,13 @@ def _maker(request: ExplainRequest) -> tuple[str, Path]:
     )
 
 
-def _settings(model: Model, specification: Path | None) -> Specification:
-    """Return the settings that the object is scored by: the model's, or another specification's target and flags."""
-    wanted = model.specification if specification is None else read_specification(specification)
-    plain = annotation_settings(model, wanted)
-    return plain.model_copy(update={"shift": chosen_shift(model, wanted.shift)})
-
-
-def _identifier_column(catalog: Catalog, settings: Specification, asked: str | None) -> str:
-    named = settings.catalog.id
-    stated = None if named is None else settings.target.columns.get(named, named)
-    return identifier_column(catalog, asked=asked, stated=stated, option="--id-column")
-
-
 def _explained(
     scorer: Scorer,
     catalog: Catalog,
     settings: Specification,
     column: str,
     place: ObjectRow,
-    labelled: LabelledObjects | None,
+    labelled: LabelledObjects,
 ) -> Explanation:
     model = scorer.model
     where = _position_columns(catalog, settings)
@@ -299,18 +282,7 @@ def _explained(
     inside = bool(features.inside[0])
     flags = int(scores.flags[0]) if inside else 0
     missing = features.missing[0]
-    remarks = (
-        []
-        if inside
-        else ["The object does not fulfil the target's condition (target.where), so it gets no class."]
-    )
-    if labelled is None:
-        remarks.append(
-            "The model is of an earlier version and keeps no labelled objects; train it again to see them."
-        )
-    known = inside and not missing.all()
-    parts = _of_class(scorer, scores, features.X[0], missing) if known else None
-    return Explanation(
+    found = Explanation(
         model=model.label,
         file=str(place.partition.path),
         identifier=identifier,
@@ -319,36 +291,47 @@ def _explained(
         n_rows=place.n_rows,
         ra=ra,
         dec=dec,
-        links=_links(ra, dec),
-        name=None if parts is None else model.classes[parts.of],
-        runner_up=None if parts is None else model.classes[parts.against],
-        probabilities=_probabilities(scorer, scores, features.X[0], missing) if known else (),
-        logit=None if parts is None else parts.logit,
-        logit_std=None if parts is None else parts.logit_std,
-        reference=None if parts is None else parts.reference,
-        shift=None if parts is None else parts.shift,
-        contributions=()
-        if parts is None
-        else feature_contributions(model, scorer.classifier, parts, features.X[0]),
+        links={} if ra is None or dec is None else survey_links(ra, dec),
+        name=None,
+        runner_up=None,
+        probabilities=(),
+        logit=None,
+        logit_std=None,
+        reference=None,
+        shift=None,
+        contributions=(),
         missing=tuple(name for name, gone in zip(model.features, missing, strict=True) if gone),
-        flags=tuple(_flags(flags)),
-        nearest=nearest_objects(
-            model,
-            scorer.classifier,
-            np.where(missing, np.nan, features.X[0]),
-            labelled,
-            identifier=identifier,
-        )
-        if known and labelled is not None
-        else (),
-        remarks=tuple(remarks),
+        flags=tuple(
+            RaisedFlag(bit=int(flag.value).bit_length() - 1, name=str(flag.name), meaning=meaning)
+            for flag, meaning in FLAG_MEANINGS.items()
+            if flags & int(flag.value)
+        ),
+        nearest=(),
+        remarks=() if inside else (OUTSIDE,),
     )
+    return _of_class(found, scorer, scores, features, labelled) if inside and not missing.all() else found
 
 
-def _of_class(scorer: Scorer, scores: Scores, x: Floats, missing: NDArray[np.bool_]) -> Contributions:
-    """Return what favours the most probable class over the second one."""
+def _of_class(
+    found: Explanation, scorer: Scorer, scores: Scores, features: FeatureBatch, labelled: LabelledObjects
+) -> Explanation:
+    """Return an explanation with what favours the most probable class over the second one."""
+    model, classifier, x, missing = scorer.model, scorer.classifier, features.X[0], features.missing[0]
     against, of = np.argsort(scores.probability[0], kind="stable")[-2:].tolist()
-    return contributions(scorer.classifier, x, missing, of=of, against=against)
+    parts = contributions(classifier, x, missing, of=of, against=against)
+    known = np.where(missing, np.nan, x)
+    return replace(
+        found,
+        name=model.classes[of],
+        runner_up=model.classes[against],
+        probabilities=_probabilities(scorer, scores, x, missing),
+        logit=parts.logit,
+        logit_std=parts.logit_std,
+        reference=parts.reference,
+        shift=parts.shift,
+        contributions=feature_contributions(model, classifier, parts, x),
+        nearest=nearest_objects(model, classifier, known, labelled, identifier=found.identifier),
+    )
 
 
 def _probabilities(
@@ -365,14 +348,6 @@ def _probabilities(
         )
         for k, name in enumerate(scorer.model.classes)
     )
-
-
-def _flags(bits: int) -> list[RaisedFlag]:
-    return [
-        RaisedFlag(bit=int(flag.value).bit_length() - 1, name=str(flag.name), meaning=meaning)
-        for flag, meaning in FLAG_MEANINGS.items()
-        if bits & int(flag.value)
-    ]
 
 
 def _position_columns(catalog: Catalog, settings: Specification) -> Sequence[str]:
@@ -397,7 +372,3 @@ def _position(
     values = batch_values(batch, columns)
     place = positions(values[columns[0]], values[columns[1]], unit)
     return finite(place.ra[0]), finite(place.dec[0])
-
-
-def _links(ra: float | None, dec: float | None) -> dict[str, str]:
-    return {} if ra is None or dec is None else survey_links(ra, dec)

@@ -48,10 +48,6 @@ class Space(Protocol):
     def read(self) -> tuple[str, ...]:
         """The columns that are needed."""
 
-    @property
-    def knows_labelled(self) -> bool:
-        """Whether there are labelled objects to compare with."""
-
     def on(self, catalog: Catalog) -> Space:
         """Return the space for one catalogue; ColumnNotFoundError where it lacks a column."""
 

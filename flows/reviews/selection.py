@@ -157,12 +157,7 @@ def _budget_drawn(
     spaces, remarks = _spaces(tables, space)
     search = None
     if any(spaces) and request.outliers:
-        if space is not None and space.knows_labelled:
-            search = OutlierSearch(request.outliers, NEAR, rng)
-        else:
-            remarks = (
-                "there is no list of outliers, since the model keeps no labelled objects; train it again",
-            )
+        search = OutlierSearch(request.outliers, NEAR, rng)
     kinds = len(bins.names)
 
     def stratum(rows: ObjectRows) -> Places:
