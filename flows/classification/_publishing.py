@@ -13,7 +13,7 @@ from blr.decisions import Flag
 from catalogs.writing.annotate import finish as finish_catalogue
 from flows.classification._census import folder_census
 from flows.classification._class_shares import selections_of, shift_record
-from flows.classification._plan import Plan, Work
+from flows.classification._plan import Plan
 from flows.classification._repeats import sweep_sketches
 from flows.classification._tally import most_doubtful, summarise, total, total_sky
 from flows.classification.explanation import class_examples
@@ -24,7 +24,7 @@ from flows.features.drift import drift, total_counts
 from flows.inputs.opening import open_source
 from flows.models.description import why_no_error
 from flows.models.model import Model
-from flows.models.row_files import LabelledObjects
+from flows.models.row_files import read_labelled_identifiers
 from flows.orchestration.tables import status_table
 from flows.reports.catalogue_page import (
     ClassificationReport,
@@ -173,9 +173,9 @@ def publish(
     outputs = tuple(sorted(outputs, key=lambda o: o.name))
     for name in done.retired:
         staging.retire(name, done.release or 1)
-    staging.publish_all(outputs)
+    staging.publish(outputs)
     _finish_catalogues(model, plan, outputs)
-    _keep_labelled_names(model, work)
+    write_labelled_names(read_labelled_identifiers(work.model.folder) or (), staging.out)
     census = folder_census(
         model,
         work.model.path.parent,
@@ -215,15 +215,6 @@ def publish(
     sweep_sketches(staging.out, {o.name: o for o in outputs})
     staging.close()
     return done
-
-
-def _keep_labelled_names(model: Model, work: Work) -> None:
-    """Write the names of labelled objects, which reviews leave out."""
-    folder = work.model.folder
-    labelled = LabelledObjects.read(folder, classes=len(model.classes), features=len(model.features))
-    if labelled is not None:
-        names = [name.decode(errors="replace") for name in labelled.identifier.tolist()]
-        write_labelled_names(names, work.staging.out)
 
 
 def _selected(model: Model, specification: Specification) -> Mapping[str, SelectedColumn]:

@@ -32,7 +32,7 @@ from flows.runs.counts import (
     SkyCounts,
     Tally,
 )
-from flows.runs.outputs import LabelledNames
+from flows.runs.outputs import is_labelled
 from flows.specification.specification import Specification
 
 Floats = NDArray[np.float64]
@@ -178,7 +178,7 @@ class ObjectSurvey:
     identifier: str | None
     place: tuple[str, str] | None
     unit: PositionUnit = "deg"
-    labelled: LabelledNames | None = None
+    labelled: pa.Array | None = None
     counted: list[SkyCounts] = field(default_factory=list)
     objects: list[DoubtfulObject] = field(default_factory=list)
 
@@ -188,7 +188,7 @@ class ObjectSurvey:
         catalog: Catalog,
         specification: Specification,
         classes: tuple[str, ...],
-        labelled: LabelledNames | None = None,
+        labelled: pa.Array | None = None,
     ) -> ObjectSurvey:
         """Return the survey of a catalogue; positions whose unit is not known are left out."""
         asked, theirs = specification.catalog, specification.target.columns
@@ -275,7 +275,7 @@ class ObjectSurvey:
         for start in range(0, len(order), CHUNK):
             rows = order[start : start + CHUNK]
             texts = np.array([str(names[i]).strip() for i in rows.tolist()], dtype=object)
-            found.append(rows[~self.labelled.among(texts)])
+            found.append(rows[~is_labelled(texts, self.labelled)])
             if sum(map(len, found)) >= ENOUGH:
                 break
         return np.concatenate([np.empty(0, np.intp), *found])[:ENOUGH]

@@ -14,6 +14,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 
+import pyarrow as pa
+
 from blr.threads import single_threaded_blas
 from catalogs.catalog.catalog import Catalog, verified
 from catalogs.errors import CatalogError
@@ -43,12 +45,12 @@ from flows.inputs.source import InputCatalogue, spoken
 from flows.models.model import Model, read_model
 from flows.models.row_files import read_labelled_identifiers
 from flows.models.store_folder import StoredModel
-from flows.runs.allowed_roots import by_whole_path
+from flows.runs.allowed_roots import OutputFolder
 from flows.runs.counts import Difference, FileCounts, Summary
 from flows.runs.interrupt import begin_piece, check_terminated, stop_asked, stop_points, terminable
 from flows.runs.lock import LOCK, Owner, acting_for, check_coherent, check_held, exclusive
 from flows.runs.manifest import MANIFEST, Manifest
-from flows.runs.outputs import FileState, LabelledNames, Output, Problem, file_sha256
+from flows.runs.outputs import FileState, Output, Problem, distinct_names, file_sha256
 from flows.runs.progress import Listener, listening, tell
 from flows.runs.results import FileWork, ReleaseReference, ReleaseResult
 from flows.runs.staging import Staging
@@ -102,10 +104,9 @@ def annotate_file(work: Work, job: Job) -> Output:
 
 
 @lru_cache(maxsize=2)
-def _labelled_names(folder: Path) -> LabelledNames | None:
-    """Return the names of a model's labelled objects; None of a model of an earlier version."""
-    names = read_labelled_identifiers(folder)
-    return None if names is None else LabelledNames.of(names)
+def _labelled_names(folder: Path) -> pa.Array:
+    """Return the names of a model's labelled objects, which are read once."""
+    return distinct_names(read_labelled_identifiers(folder) or ())
 
 
 def annotate_each(annotate_one: AnnotateOne, work: Work, group: Group) -> list[Output | Problem]:
@@ -325,7 +326,7 @@ class _Workers:
         return replace(
             work,
             model=replace(work.model, folder=self._whole(work.model.folder)),
-            staging=Staging(by_whole_path(work.staging.out), self._whole(work.staging.folder)),
+            staging=Staging(OutputFolder(work.staging.out.absolute()), self._whole(work.staging.folder)),
             threads=work.threads or 1,
         )
 
@@ -384,7 +385,7 @@ class _Notes(Listener):
 def _wait_for(staging: Staging) -> None:
     """Return once a worker sees the staging folder, which a network's file system may show late; else EngineError."""
     end = time.monotonic() + PATIENCE
-    while not staging.is_open:
+    while not staging.folder.is_dir():
         if time.monotonic() > end:
             raise EngineError(
                 f"{platform.node()}: there is no folder {staging.folder}, to which the run writes; mount it "
@@ -458,7 +459,7 @@ def execute(
 
 def _sweep(plan: Plan, steps: Steps) -> None:
     """Remove the files that a killed run left in a folder where nothing is to be done."""
-    if not plan.work.staging.is_left and not (plan.out / LOCK).exists():
+    if not plan.work.staging.folder.parent.exists() and not (plan.out / LOCK).exists():
         return
     with suppress(OutputFolderError), exclusive(plan.out, run=steps.identify()) as killed:
         if killed:

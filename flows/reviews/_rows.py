@@ -27,7 +27,7 @@ from flows.errors import UsageError
 from flows.labels.reader import label_texts, require_exact
 from flows.reviews._files import Chosen, Outlier
 from flows.runs.manifest import Manifest, ObjectColumns
-from flows.runs.outputs import LabelledNames, identifier_column
+from flows.runs.outputs import identifier_column, is_labelled
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -117,7 +117,7 @@ class ObjectTable:
         *,
         by: Expression | None = None,
         space: Space | None = None,
-        labelled: LabelledNames | None = None,
+        labelled: pa.Array | None = None,
     ) -> Iterator[ObjectRows]:
         """Yield the rows that have a class, batch by batch, without those of objects that are `labelled`.
 
@@ -139,7 +139,7 @@ class ObjectTable:
             p = np.column_stack([np.asarray(values[name], dtype=np.float64) for name in chances])
             kept = np.isfinite(p).all(axis=1)
             if labelled is not None:
-                kept &= ~labelled.among(names)
+                kept &= ~is_labelled(names, labelled)
             at = positions(values[place[0]][kept], values[place[1]][kept], self.unit) if place else None
             nowhere = np.full(int(kept.sum()), np.nan)
             classes, information, flags = (values[self.prefix + name][kept] for name in SCORES)

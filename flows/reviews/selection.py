@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import pyarrow as pa
 import scipy
 from numpy.typing import NDArray
 
@@ -28,7 +29,7 @@ from flows.reviews._rows import (
 )
 from flows.reviews.request import ReviewRequest
 from flows.runs.manifest import annotated_manifest
-from flows.runs.outputs import LabelledNames, read_labelled_names
+from flows.runs.outputs import read_labelled_names
 from flows.runs.release_store import output_folder
 
 # Objects that are unlike all labelled ones: possible new types, artefacts, and errors of the photometry.
@@ -145,7 +146,7 @@ class BudgetDraw:
 
 def _budget_drawn(
     tables: Sequence[ObjectTable],
-    labelled: LabelledNames | None,
+    labelled: pa.Array | None,
     classes: Sequence[str],
     request: ReviewRequest,
     space: Space | None,
@@ -213,7 +214,7 @@ def _spaces(
 
 def _bins(
     tables: Sequence[ObjectTable],
-    labelled: LabelledNames | None,
+    labelled: pa.Array | None,
     by: Expression | None,
     request: ReviewRequest,
     rng: np.random.Generator,
@@ -377,9 +378,7 @@ def _short_of_budget(drawn: BudgetDraw, request: ReviewRequest, n_rows: int) -> 
     return [f"the list has {len(drawn.chosen):,} objects, fewer than the budget of {request.budget:,}: {why}"]
 
 
-def _chosen(
-    tables: Sequence[ObjectTable], labelled: LabelledNames | None, request: ReviewRequest
-) -> BudgetDraw:
+def _chosen(tables: Sequence[ObjectTable], labelled: pa.Array | None, request: ReviewRequest) -> BudgetDraw:
     """Return the least certain flagged objects, and those drawn; no outliers."""
     best: list[tuple[float, int, Chosen]] = []
     largest: list[float] = []

@@ -28,7 +28,9 @@ ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:\[[0-9A-Fa-f:.]*\])?[^:]*(?::\d
 def check_inside(path: Path, *, key: str) -> Path:
     """Return the path; UsageError where it leads out of the configured roots.  `key` is the key that named it."""
     roots = _roots()
-    if roots and not any(path.resolve().is_relative_to(root) for root in _folders(roots)):
+    if roots and not any(
+        path.resolve().is_relative_to(Path(root).resolve()) for root in roots if not is_remote(root)
+    ):
         raise UsageError(
             f"{key}: got '{path}', which leads to {path.resolve()}, expected a path inside "
             f"{' or '.join(map(shown, roots))}, since this worker may use no other folder ({ROOTS}); move "
@@ -44,11 +46,6 @@ def check_output(path: str | Path, *, key: str, base: Path = Path()) -> OutputFo
     """
     check_local(path, key=key)
     return OutputFolder(check_inside(base / path, key=key))
-
-
-def by_whole_path(folder: OutputFolder) -> OutputFolder:
-    """Return the same folder with an absolute path, which other processes can use too."""
-    return OutputFolder(folder.absolute())
 
 
 def check_local(path: str | Path, *, key: str) -> None:
@@ -73,26 +70,19 @@ def check_url(url: str, *, key: str) -> str:
     return url
 
 
-def check_address(address: str, *, key: str) -> str:
-    """Return the address of a scheduler; UsageError where roots are configured without it.
+def check_scheduler(file: Path | None, address: str, *, key: str) -> None:
+    """Raise UsageError where this worker may not use a scheduler's file or address.
 
     A scheduler decides what its clients run.  So a form that is open to others accepts no scheduler but these.
     """
+    if file is not None:
+        check_inside(file, key=key)
     roots = _roots()
-    if roots and address not in roots:
+    if address and roots and address not in roots:
         raise UsageError(
             f"{key}: got '{address}', expected one of {' or '.join(map(shown, roots))}, since this worker "
             f"may use no other scheduler ({ROOTS}); leave it out, or ask for the address to be added"
         )
-    return address
-
-
-def check_scheduler(file: Path | None, address: str, *, key: str) -> None:
-    """Raise UsageError where this worker may not use a scheduler's file or address."""
-    if file is not None:
-        check_inside(file, key=key)
-    if address:
-        check_address(address, key=key)
 
 
 def url_roots() -> tuple[str, ...]:
@@ -102,7 +92,3 @@ def url_roots() -> tuple[str, ...]:
 
 def _roots() -> list[str]:
     return ROOT.findall(os.environ.get(ROOTS, ""))
-
-
-def _folders(roots: list[str]) -> list[Path]:
-    return [Path(root).resolve() for root in roots if not is_remote(root)]

@@ -259,40 +259,30 @@ PLACE = ("_labelled", "names.parquet")
 """Path of the names in an output folder."""
 
 
-class LabelledNames:
-    """The names of labelled objects."""
-
-    def __init__(self, names: pa.Array) -> None:
-        self._names = names
-
-    @classmethod
-    def of(cls, names: Iterable[str]) -> LabelledNames:
-        """Return the names without repeats and empty ones."""
-        return cls(pa.array(sorted({name for name in names if name}), pa.string()))
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def among(self, names: NDArray[np.object_]) -> NDArray[np.bool_]:
-        """Return a mask (n,) of the names that belong to labelled objects."""
-        found = pc.is_in(pa.array(names.tolist(), pa.string()), value_set=self._names)
-        return np.asarray(found.to_numpy(zero_copy_only=False), dtype=bool)
+def is_labelled(names: NDArray[np.object_], labelled: pa.Array) -> NDArray[np.bool_]:
+    """Return a mask (n,) of the names that belong to labelled objects."""
+    found = pc.is_in(pa.array(names.tolist(), pa.string()), value_set=labelled)
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=bool)
 
 
-def write_labelled_names(names: list[str], out: Path) -> None:
-    """Write the names into an output folder, whole or not at all; empty ones are left out."""
+def distinct_names(names: Iterable[str]) -> pa.Array:
+    """Return names, sorted, without repeats and empty ones."""
+    return pa.array(sorted({name for name in names if name}), pa.string())
+
+
+def write_labelled_names(names: Iterable[str], out: Path) -> None:
+    """Write the names into an output folder, whole or not at all."""
     path = out.joinpath(*PLACE)
     own_folder(path.parent, out)
     sweep(path.parent)  # removes a half-written file of a killed run
-    known = sorted({name for name in names if name})
     with atomic_path(path) as temporary:
-        pq.write_table(pa.table({"name": pa.array(known, pa.string())}), temporary)
+        pq.write_table(pa.table({"name": distinct_names(names)}), temporary)
 
 
-def read_labelled_names(out: Path) -> LabelledNames | None:
-    """Return the names in an output folder; None if an earlier version classified it, or the model stores no names."""
+def read_labelled_names(out: Path) -> pa.Array | None:
+    """Return the names in an output folder; None where they are lost."""
     path = out.joinpath(*PLACE)
     check_links(path, out)
     if not path.exists():
         return None
-    return LabelledNames(pq.ParquetFile(path).read()["name"].combine_chunks().cast(pa.string()))
+    return pq.ParquetFile(path).read()["name"].combine_chunks().cast(pa.string())

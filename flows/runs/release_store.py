@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -51,49 +51,41 @@ def sending(store: ObjectStore, folder: Path) -> Iterator[None]:
 
     Files that could not be sent are left to the publication, which raises an error if the store does not answer.
     """
-    sender = _Sender(store, folder)
-    thread = threading.Thread(target=sender.run, name="blr-sending", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        sender.ended.set()
-    thread.join()  # only after success: an interrupted run does not wait for the file that is being sent
+    ended, seen = threading.Event(), set[Path]()
 
-
-@dataclass
-class _Sender:
-    store: ObjectStore
-    folder: Path
-    ended: threading.Event = field(default_factory=threading.Event)
-    seen: set[Path] = field(default_factory=set)
-
-    def run(self) -> None:
-        """Send each copy once, until the run has ended or the store does not answer."""
-        pause, there = PAUSE, None
-        with suppress(CatalogError, OSError), ThreadPoolExecutor(SENT_AT_ONCE) as pool:
-            while not self.ended.wait(pause):
-                began = time.monotonic()
-                found = list(staged_copies(self.folder, self.seen))
-                pause = max(PAUSE, (time.monotonic() - began) / SEARCHING)
-                if found and there is None:
-                    there = self.store.sizes(INCOMING)
-                wanted = [(path, o) for path, o in found if (there or {}).get(o.sha256) != o.size]
-                list(pool.map(self._send, wanted))
-
-    def _send(self, copy: tuple[Path, Output]) -> None:
-        """Send a copy by a hard link, since the run may rename or replace the staged file meanwhile."""
+    def send(copy: tuple[Path, Output]) -> None:
         path, output = copy
-        if self.ended.is_set():
+        if ended.is_set():
             return
-        link = self.folder / f".blr-{uuid.uuid4().hex[:16]}.tmp"
+        # By a hard link, since the run may rename or replace the staged file meanwhile.
+        link = folder / f".blr-{uuid.uuid4().hex[:16]}.tmp"
         with suppress(FileNotFoundError):
             os.link(path, link)
             try:
                 if output.is_in(link):
-                    self.store.upload(link, f"{INCOMING}/{output.sha256}")
+                    store.upload(link, f"{INCOMING}/{output.sha256}")
             finally:
                 link.unlink()
+
+    def send_all() -> None:
+        """Send each copy once, until the run has ended or the store does not answer."""
+        pause, there = PAUSE, None
+        with suppress(CatalogError, OSError), ThreadPoolExecutor(SENT_AT_ONCE) as pool:
+            while not ended.wait(pause):
+                began = time.monotonic()
+                found = list(staged_copies(folder, seen))
+                pause = max(PAUSE, (time.monotonic() - began) / SEARCHING)
+                if found and there is None:
+                    there = store.sizes(INCOMING)
+                list(pool.map(send, [(p, o) for p, o in found if (there or {}).get(o.sha256) != o.size]))
+
+    thread = threading.Thread(target=send_all, name="blr-sending", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+    thread.join()  # only after success: an interrupted run does not wait for the file that is being sent
 
 
 # A release in an object store: made in a local folder, then published as a whole.

@@ -59,16 +59,6 @@ class Staging:
         """Return the stagings of other models and specifications, and anything else beside this one."""
         return [path for path in self.folder.parent.glob("*") if path != self.folder]
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the folder exists, as this machine sees it."""
-        return self.folder.is_dir()
-
-    @property
-    def is_left(self) -> bool:
-        """Whether a run of any model and specification has left unfinished work in the output folder."""
-        return self.folder.parent.exists()
-
     def file(self, name: str) -> Path:
         """Return the path of the staged file with that name."""
         return self.folder / name
@@ -109,7 +99,7 @@ class Staging:
         self._record_path(name).unlink(missing_ok=True)
         self.file(name).unlink(missing_ok=True)
 
-    def publish_all(self, outputs: Sequence[Output]) -> None:
+    def publish(self, outputs: Sequence[Output]) -> None:
         """Give staged files their final names, unless they have them already, and wait until the disk has the names.
 
         OutputFolderError where a file is not the one that was written: another machine may have written it.
@@ -120,22 +110,18 @@ class Staging:
         for folder, names in groupby(outputs, key=lambda o: (self.out / o.name).parent):
             own_folder(folder, self.out)
             for output in names:
-                self.publish(output)
+                staged, final = self.file(output.name), self.out / output.name
+                if not self._record_path(output.name).is_file():
+                    continue  # finished by an earlier run
+                there = staged.is_file()
+                if not output.is_in(staged if there else final):
+                    raise OutputFolderError(
+                        f"{staged}: this file was deleted or changed after it was annotated; run the same command "
+                        "again, and check that no other program writes there"
+                    )
+                if there:
+                    staged.replace(final)
             flush_to_disk(folder)
-
-    def publish(self, output: Output) -> None:
-        """Give a staged file its final name, as `publish_all` does."""
-        staged, final = self.file(output.name), self.out / output.name
-        if not self._record_path(output.name).is_file():
-            return  # finished by an earlier run
-        there = staged.is_file()
-        if not output.is_in(staged if there else final):
-            raise OutputFolderError(
-                f"{staged}: this file was deleted or changed after it was annotated; run the same command "
-                "again, and check that no other program writes there"
-            )
-        if there:
-            staged.replace(final)
 
     def retire(self, name: str, release: int) -> None:
         """Move an output to the folder of retired ones; it never replaces another file there."""

@@ -11,7 +11,7 @@ from astropy_healpix import HEALPix
 
 from blr.decisions import Flag
 from flows.classification._tally import ObjectSurvey
-from flows.runs.outputs import LabelledNames
+from flows.runs.outputs import distinct_names
 
 N, K = 500, 3
 RNG = np.random.default_rng(0)
@@ -71,7 +71,7 @@ def test_objects_with_a_label_are_not_worth_a_look() -> None:
     names = [o.id for o in every[:15]] + ["o399"]
     found = []
     for size in (N, 37):
-        survey = replace(ObjectSurvey(("a", "b", "c"), "name", None), labelled=LabelledNames.of(names))
+        survey = replace(ObjectSurvey(("a", "b", "c"), "name", None), labelled=distinct_names(names))
         for start in range(0, N, size):
             rows = slice(start, start + size)
             batch = pa.record_batch({"name": NAMES[rows]})
@@ -80,6 +80,6 @@ def test_objects_with_a_label_are_not_worth_a_look() -> None:
     worth = np.flatnonzero((int(Flag.LOW_CONFIDENCE) == FLAGS) & np.isfinite(INFORMATION))
     ordered = [NAMES[i] for i in worth[np.argsort(-INFORMATION[worth])] if NAMES[i] not in names]
     assert found[0] == found[1] == list(dict.fromkeys(ordered))[:20]
-    nobody = replace(ObjectSurvey(("a", "b", "c"), "name", None), labelled=LabelledNames.of(NAMES))
+    nobody = replace(ObjectSurvey(("a", "b", "c"), "name", None), labelled=distinct_names(NAMES))
     nobody.add(pa.record_batch({"name": NAMES}), P, INFORMATION, FLAGS)
     assert nobody.doubtful() == ()

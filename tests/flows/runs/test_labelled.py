@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from flows.runs.outputs import read_labelled_names, write_labelled_names
+from flows.runs.outputs import is_labelled, read_labelled_names, write_labelled_names
 
 
 def test_names_are_read_as_written_and_remains_of_a_killed_run_go(tmp_path: Path) -> None:
@@ -17,4 +17,4 @@ def test_names_are_read_as_written_and_remains_of_a_killed_run_go(tmp_path: Path
     assert len(list(folder.iterdir())) == 1
     names = read_labelled_names(tmp_path)
     assert names is not None
-    assert names.among(np.array(["a", "b", "c"], dtype=object)).tolist() == [True, False, True]
+    assert is_labelled(np.array(["a", "b", "c"], dtype=object), names).tolist() == [True, False, True]
