@@ -20,7 +20,7 @@ from flows.classification.explanation import class_examples
 from flows.classification.release_changes import release_report, write_report
 from flows.classification.scoring import Scorer, flag_names, kept_columns, provenance
 from flows.documents import write_document
-from flows.features.drift import drift, total_counts
+from flows.features.drift import drift
 from flows.inputs.opening import open_source
 from flows.models.description import why_no_error
 from flows.models.model import Model
@@ -39,6 +39,7 @@ from flows.runs.counts import (
     Summary,
     Tally,
     drifted,
+    summed,
 )
 from flows.runs.manifest import (
     SCHEMA_VERSION,
@@ -88,7 +89,14 @@ def write_classification_report(
         release=manifest.release,
         made=Made.now(),
         units={f.name: (f.expression, f.unit) for f in model.training.features},
-        provenance=_provenance(model, manifest),
+        provenance={
+            "model": model.label,
+            "blr_model": str(model.id),
+            "specification": f"sha256 {manifest.specification_hash}",
+            "blr": manifest.code_version,
+            "release": str(manifest.release),
+            "files": f"{len(manifest.outputs):,}, listed in manifest.json",
+        },
     )
     write_classification(report, plan.out)
 
@@ -104,21 +112,17 @@ def classification_of(
         census=summary.census,
         sky=total_sky([counts.sky for counts in files if counts.sky is not None]),
         features=_features(model, files),
-        label_shares=dict(zip(model.classes, _shares(model.training.training_counts), strict=True)),
+        label_shares={
+            name: n / max(1, sum(model.training.training_counts))
+            for name, n in zip(model.classes, model.training.training_counts, strict=True)
+        },
     )
-
-
-def _shares(counts: Sequence[int]) -> list[float]:
-    total = max(1, sum(counts))
-    return [n / total for n in counts]
 
 
 def _features(model: Model, files: Sequence[FileCounts]) -> tuple[FeatureComparison, ...]:
     """Return the features of which the model kept how they are distributed, in two bins or more."""
-    bins, ranges = (
-        total_counts([counts.drift for counts in files]).bins,
-        {f.name: f for f in model.training.features},
-    )
+    bins = summed([counts.drift for counts in files]).bins
+    ranges = {f.name: f for f in model.training.features}
     return tuple(
         FeatureComparison(
             name=name,
@@ -141,17 +145,6 @@ def _notable(one: DoubtfulObject) -> NotableObject:
     given = f"{class_words(first)} {p:.1%}, {class_words(second)} {q:.1%}"
     why = f"{given}; {flags}"
     return NotableObject(name=one.id, ra=one.ra, dec=one.dec, why=why)
-
-
-def _provenance(model: Model, manifest: Manifest) -> dict[str, str]:
-    return {
-        "model": model.label,
-        "blr_model": str(model.id),
-        "specification": f"sha256 {manifest.specification_hash}",
-        "blr": manifest.code_version,
-        "release": str(manifest.release),
-        "files": f"{len(manifest.outputs):,}, listed in manifest.json",
-    }
 
 
 # The end of a classification: final names, `summary.json`, a release's report, and last of all `manifest.json`.
@@ -262,9 +255,7 @@ def summary_of(model: Model, outputs: Sequence[Output], census: Census | None) -
     summary = Summary(
         **vars(replace(summed(total(counts.tally for counts in once)), model=model.label)),
         shift=shift,
-        drift=drift(
-            total_counts([counts.drift for counts in once]), model.training.distribution, model.features
-        ),
+        drift=drift(summed([counts.drift for counts in once]), model.training.distribution, model.features),
         files={
             name: replace(summed(counts.tally), left_behind=counts.left_behind)
             for name, counts in shown.items()

@@ -31,6 +31,7 @@ from flows.runs.counts import (
     SetRecord,
     SkyCounts,
     Tally,
+    summed,
 )
 from flows.runs.outputs import is_labelled
 from flows.specification.specification import Specification
@@ -70,33 +71,12 @@ def _counted_sets(sets: NDArray[np.bool_]) -> dict[str, tuple[int, ...]]:
 def total(tallies: Iterable[Tally]) -> Tally:
     """Return the sum of tallies, which does not depend on their order."""
     counted = list(tallies)
-    parts = [t for t in counted if t.n_rows] or counted[:1]  # a tally without rows has no draws
-    return Tally(
-        n_rows=sum(t.n_rows for t in parts),
-        n_classified=sum(t.n_classified for t in parts),
-        assigned=tuple(map(sum, zip(*(t.assigned for t in parts), strict=True))),
-        expected=_fsum([t.expected for t in parts]),
-        variance=_fsum([t.variance for t in parts]),
-        draws=tuple(_fsum(rows) for rows in zip(*(t.draws for t in parts), strict=True)),
-        flags={str(flag.name): sum(t.flags[str(flag.name)] for t in parts) for flag in FLAG_MEANINGS},
-        missing=tuple(map(sum, zip(*(t.missing for t in parts), strict=True))),
-        set_sizes=_sum_of_sets([t.set_sizes for t in parts]),
-        in_sets=_sum_of_sets([t.in_sets for t in parts]),
-    )
+    return summed([t for t in counted if t.n_rows] or counted[:1])  # a tally without rows has no draws
 
 
 def with_few_digits(tally: Tally) -> Tally:
     """Return a tally whose draws have seven digits, as many as the record of a file needs."""
     return replace(tally, draws=tuple(tuple(float(f"{n:.7g}") for n in row) for row in tally.draws))
-
-
-def _sum_of_sets(counts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the sum of counts; those of rows without sets are empty, and left out."""
-    return tuple(map(sum, zip(*(c for c in counts if c), strict=True)))
-
-
-def _fsum(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    return tuple(math.fsum(column) for column in zip(*rows, strict=True))
 
 
 def summarise(
@@ -122,7 +102,7 @@ def summarise(
             name: ClassEstimate(
                 tally.assigned[k],
                 tally.expected[k],
-                *_errors(tally.variance[k], float(shared[k]), known=no_error is None),
+                *(_errors(tally.variance[k], float(shared[k])) if no_error is None else (None, None, None)),
             )
             for k, name in enumerate(classes)
         },
@@ -136,15 +116,9 @@ def summarise(
     )
 
 
-def _errors(
-    objects: float, weights: float, *, known: bool
-) -> tuple[float, float, float] | tuple[None, None, None]:
-    """Return the error of a count and its two parts from their variances; None where they are not known."""
-    return (
-        (math.sqrt(objects + weights), math.sqrt(objects), math.sqrt(weights))
-        if known
-        else (None, None, None)
-    )
+def _errors(objects: float, weights: float) -> tuple[float, float, float]:
+    """Return the error of a count and its two parts from their variances."""
+    return math.sqrt(objects + weights), math.sqrt(objects), math.sqrt(weights)
 
 
 # The objects and the sky counts that a classification's report shows, gathered while rows are classified.

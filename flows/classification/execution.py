@@ -17,7 +17,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from blr.threads import single_threaded_blas
-from catalogs.catalog.catalog import Catalog, verified
+from catalogs.catalog.catalog import verified
 from catalogs.errors import CatalogError
 from catalogs.files.atomic import StorageError
 from catalogs.text.table import commented_out
@@ -68,7 +68,9 @@ _THE_MACHINES = frozenset(
 def annotate_file(work: Work, job: Job) -> Output:
     """Annotate one file, whose hash is known, into the staging folder; return its record."""
     model, specification = model_at(work.model), work.specification
-    catalog, _ = verified(_one_file(job), specification.catalog.checksums)
+    whole = open_source(job.catalogue)
+    one = replace(whole, partitions=(copied(whole, job.catalogue.form)[job.name],))
+    catalog, _ = verified(one, specification.catalog.checksums)
     if remark := commented_out(catalog):
         tell().note(f"{job.name}: {remark}")
     step = math.ceil(catalog.n_rows / rows_a_file(work.n_files))
@@ -123,11 +125,6 @@ def annotate_each(annotate_one: AnnotateOne, work: Work, group: Group) -> list[O
     return results
 
 
-def _not_the_files(error: OSError, path: str) -> bool:
-    """Say whether the machine or another file caused an error: then the run ends, and nothing is quarantined."""
-    return error.errno in _THE_MACHINES or error.filename not in (None, path)
-
-
 def _attempt(annotate_one: AnnotateOne, work: Work, job: Job) -> Output | Problem:
     try:
         job = replace(job, state=job.state.hashed(job.path))
@@ -136,8 +133,10 @@ def _attempt(annotate_one: AnnotateOne, work: Work, job: Job) -> Output | Proble
         raise
     except Exception as error:
         check_terminated()
-        if isinstance(error, OSError) and _not_the_files(error, str(job.path)):
-            raise
+        if isinstance(error, OSError) and (
+            error.errno in _THE_MACHINES or error.filename not in (None, str(job.path))
+        ):
+            raise  # the machine or another file is the cause
         # Otherwise the file would count as faulty because another run removed something.
         check_held(work.staging.out)
         change = _changed(job.path, job.state)
@@ -210,12 +209,6 @@ def _difference(work: Work, job: Job, annotated: Path, scorer: Scorer) -> Differ
 def model_at(stored: StoredModel) -> Model:
     """Return a model of the store, which is read once: a version never changes."""
     return read_model(stored.path)
-
-
-def _one_file(job: Job) -> Catalog:
-    """Return the catalogue with one of its files only."""
-    catalog = open_source(job.catalogue)
-    return replace(catalog, partitions=(copied(catalog, job.catalogue.form)[job.name],))
 
 
 # Annotation by the workers of an engine.
@@ -572,12 +565,6 @@ def _result(model: Model, plan: Plan) -> ReleaseResult:
     )
 
 
-def _standing(plan: Plan) -> list[Output]:
-    """Return the outputs that are there and stay, without any work."""
-    finished = (job.finished for job in plan.jobs)
-    return [o for o in (*finished, *plan.kept, *_stale(plan)) if o is not None]
-
-
 def _stale(plan: Plan) -> list[Output]:
     """Return the copies of earlier states of files that cannot be annotated, or not yet."""
     troubled = (*(q.name for q in plan.quarantined), *plan.deferred)
@@ -586,7 +573,9 @@ def _stale(plan: Plan) -> list[Output]:
 
 def _summary(model: Model, plan: Plan) -> Summary | None:
     """Return the summary of the outputs that stay; where all of many do, it is in the manifest."""
-    outputs, before = _standing(plan), None if plan.before is None else plan.before.totals
+    standing = (*(job.finished for job in plan.jobs), *plan.kept, *_stale(plan))
+    outputs = [o for o in standing if o is not None]
+    before = None if plan.before is None else plan.before.totals
     if not outputs or (before is not None and plan.nothing_to_do and len(outputs) > MOST_SHOWN):
         return before if outputs else None
     return summary_of(model, outputs, None if before is None else before.census)

@@ -286,6 +286,9 @@ def release_report(
     """Return what a release has changed since the one `before`; `why` says by name which files were annotated."""
     annotated = [o for o in manifest.outputs if o.name in why]
     compared = {o.name: o.difference for o in annotated if o.difference is not None}
+    new = [o for o in annotated if o.difference is None]
+    moved = [replace(e, file=name) for name, d in compared.items() for e in d.examples]
+    furthest = sorted(moved, key=lambda e: (-e.moved, e.file, e.id))[:MOST_NAMED]
     return ReleaseReport(
         format="blr-release",
         schema_version=SCHEMA_VERSION,
@@ -294,7 +297,11 @@ def release_report(
         model=manifest.model,
         specification_hash=manifest.specification_hash,
         before=before and replace(before, totals=None),
-        files=_files(manifest, annotated, why),
+        files=ReleaseFiles(
+            unchanged=len(manifest.outputs) - len(annotated),
+            annotated=dict(Counter(why[o.name] for o in annotated)),
+            not_compared={"files": len(new), "rows": sum(o.n_rows for o in new)},
+        ),
         annotated={
             o.name: ReleasedFile(
                 why=why[o.name], rows=o.n_rows, difference=o.difference and replace(o.difference, examples=())
@@ -304,7 +311,7 @@ def release_report(
         retired=retired,
         quarantined=manifest.quarantined,
         deferred=deferred,
-        difference=_difference(compared),
+        difference=replace(total_difference(list(compared.values())), examples=tuple(furthest)),
         totals=totals,
         counts=count_changes(
             None if before is None or before.totals is None else before.totals.census, totals.census
@@ -327,22 +334,6 @@ def write_report(folder: Path, report: ReleaseReport) -> Path:
     return path
 
 
-def _files(manifest: Manifest, annotated: list[Output], why: Mapping[str, str]) -> ReleaseFiles:
-    new = [o for o in annotated if o.difference is None]
-    return ReleaseFiles(
-        unchanged=len(manifest.outputs) - len(annotated),
-        annotated=dict(Counter(why[o.name] for o in annotated)),
-        not_compared={"files": len(new), "rows": sum(o.n_rows for o in new)},
-    )
-
-
-def _difference(compared: Mapping[str, Difference]) -> Difference:
-    """Return the differences of all files together, with the objects whose probabilities changed most."""
-    objects = [replace(e, file=name) for name, d in compared.items() for e in d.examples]
-    furthest = sorted(objects, key=lambda e: (-e.moved, e.file, e.id))[:MOST_NAMED]
-    return replace(total_difference(list(compared.values())), examples=tuple(furthest))
-
-
 # What a challenger would change in the last release: both models classify a sample, and nothing is written.
 
 MOST_ROWS = 20_000
@@ -355,14 +346,12 @@ def in_release(request: PromoteRequest, champion: Model, challenger: Model) -> S
 
     That is in the folder which the request names, or in the specification's if that has a release of the name.
     """
-    folder = request.release or _usual_folder(champion)
+    folder = request.release
+    if folder is None:
+        usual = Path(champion.specification.output.folder)
+        manifest = Manifest.read(usual)
+        folder = usual if manifest is not None and manifest.model_name == champion.name else None
     return None if folder is None else sampled_change(champion, challenger, folder)
-
-
-def _usual_folder(champion: Model) -> Path | None:
-    folder = Path(champion.specification.output.folder)
-    manifest = Manifest.read(folder)
-    return folder if manifest is not None and manifest.model_name == champion.name else None
 
 
 def sampled_change(champion: Model, challenger: Model, folder: Path) -> SampledChange | None:
@@ -383,7 +372,8 @@ def sampled_change(champion: Model, challenger: Model, folder: Path) -> SampledC
     troubles: list[str] = []
     for path in inputs:
         try:
-            pairs = list(_classes(champion, challenger, path, MOST_ROWS // len(inputs)))
+            limit = MOST_ROWS // len(inputs)
+            pairs = [*zip(*(_assigned(model, path, limit) for model in (champion, challenger)), strict=True)]
         except CatalogError as error:
             troubles.append(f"{path.name}: {error}")
             continue
@@ -421,13 +411,7 @@ def _input(output: Output, folder: Path) -> Path | None:
     return check_inside(path, key="release")
 
 
-def _classes(champion: Model, challenger: Model, path: Path, limit: int) -> Iterator[tuple[str, str]]:
-    """Yield the class of each row by the champion and by the challenger; '' where it has none."""
-    before, after = (_of(model, path, limit) for model in (champion, challenger))
-    yield from zip(before, after, strict=True)
-
-
-def _of(model: Model, path: Path, limit: int) -> Iterator[str]:
+def _assigned(model: Model, path: Path, limit: int) -> Iterator[str]:
     """Yield the class of each of the first rows of a file, as `reprocess` would write it."""
     settings = annotation_settings(model, model.specification)
     shift = chosen_shift(model, model.specification.shift)

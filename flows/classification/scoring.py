@@ -41,7 +41,7 @@ from flows.classification._class_shares import (
 from flows.classification._tally import ObjectSurvey, tally_of, total
 from flows.errors import ModelError, SpecificationError, UsageError
 from flows.features.columns import ColumnMapping
-from flows.features.drift import feature_counts, total_counts
+from flows.features.drift import feature_counts
 from flows.features.reader import FeatureBatch, FeatureReader, check_target_marks, target_reader, target_table
 from flows.features.units import converted
 from flows.inputs.opening import find_files, open_source, thinned
@@ -49,7 +49,7 @@ from flows.inputs.source import InputCatalogue, LocalSource
 from flows.models.description import ESTIMATED
 from flows.models.model import Model
 from flows.models.row_files import KnownLabels, UnseenRows
-from flows.runs.counts import ClassSetRule, FeatureCounts, SetRecord, ShiftRecord, Tally
+from flows.runs.counts import ClassSetRule, FeatureCounts, SetRecord, ShiftRecord, Tally, summed
 from flows.specification.catalog import Target
 from flows.specification.specification import Output as OutputTable
 from flows.specification.specification import Shift, Specification, specification_hash
@@ -311,20 +311,16 @@ class Scorer:
         survey = None if self.survey is None else self.survey.empty()
         return replace(self, classifier=classifier, tallies=[], counts=[], survey=survey)
 
-    @property
-    def _nothing(self) -> Tally:
-        """The count of no rows."""
-        K, F = len(self.model.classes), len(self.model.features)
-        return tally_of(np.empty((0, K)), np.empty((0, K)), np.empty(0, np.int32), np.empty((0, F), bool))
-
     def tally(self) -> Tally:
         """Return the counts so far."""
-        return total([*self.tallies, self._nothing])
+        K, F = len(self.model.classes), len(self.model.features)
+        nothing = tally_of(np.empty((0, K)), np.empty((0, K)), np.empty(0, np.int32), np.empty((0, F), bool))
+        return total([*self.tallies, nothing])
 
     def drift(self) -> FeatureCounts:
         """Return how the features of the rows so far are distributed, for comparison with the training's."""
         F = len(self.model.features)
-        return total_counts([*self.counts, self._counted(np.empty((0, F)), np.empty((0, F), bool))])
+        return summed([*self.counts, self._counted(np.empty((0, F)), np.empty((0, F), bool))])
 
     def _counted(self, X: Floats, missing: NDArray[np.bool_]) -> FeatureCounts:
         return feature_counts(X, missing, self.model.training.distribution, self.model.features)
@@ -419,10 +415,16 @@ class Scorer:
         if self.census_step:
             self._keep_for_census(batch, scores.probability, X, inside)
         arrays = [
-            self._best(p),
+            np.array(["", *self.model.classes])[
+                np.where(np.isnan(p[:, 0]), 0, np.nan_to_num(p).argmax(axis=1) + 1)
+            ],
             *p.T,
             p.max(axis=1),
-            *_moments(scores, inside),
+            *(
+                _spread(values, inside, np.nan)
+                for values in (scores.logit_mean, scores.logit_std, scores.mutual_information)
+                if values is not None
+            ),
             flags,
             np.full(len(p), self.model.id),
             *(_spread(x, inside, np.nan) for x in (full_arrays(scores) if self.full else [])),
@@ -436,17 +438,6 @@ class Scorer:
             column.name: array if array.dtype.kind == "U" else array.astype(column.datatype.to_pandas_dtype())
             for column, array in zip(self.columns, arrays, strict=True)
         }
-
-    def _best(self, p: Floats) -> Array:
-        """Return the class (n,) of the largest probability, '' where it is missing."""
-        names = np.array(["", *self.model.classes])
-        return np.asarray(names[np.where(np.isnan(p[:, 0]), 0, np.nan_to_num(p).argmax(axis=1) + 1)])
-
-
-def _moments(scores: Scores, inside: NDArray[np.bool_]) -> list[Array]:
-    """Return the logit's mean (of two classes), its standard deviation, and the mutual information, (n,) each."""
-    moments = (scores.logit_mean, scores.logit_std, scores.mutual_information)
-    return [_spread(values, inside, np.nan) for values in moments if values is not None]
 
 
 def scorer_for(model: Model, specification: Specification, catalog: Catalog) -> Scorer:

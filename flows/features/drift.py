@@ -12,7 +12,7 @@ Shapes: n rows, F features, B bins.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -88,21 +88,6 @@ def feature_counts(X: Floats, missing: Mask, reference: Reference, features: Seq
         squares=tuple(float(d @ d) for d in deviations),
         bins=tuple(
             tuple(_binned(x, np.asarray(d.edges)).tolist()) for x, d in zip(columns, trained, strict=True)
-        ),
-    )
-
-
-def total_counts(parts: Iterable[FeatureCounts]) -> FeatureCounts:
-    """Return the sum of one or more counts, the same in whatever order they come."""
-    counts = list(parts)
-    return FeatureCounts(
-        n_rows=sum(c.n_rows for c in counts),
-        known=tuple(map(sum, zip(*(c.known for c in counts), strict=True))),
-        total=tuple(map(math.fsum, zip(*(c.total for c in counts), strict=True))),
-        squares=tuple(map(math.fsum, zip(*(c.squares for c in counts), strict=True))),
-        bins=tuple(
-            tuple(map(sum, zip(*feature, strict=True)))
-            for feature in zip(*(c.bins for c in counts), strict=True)
         ),
     )
 

@@ -5,10 +5,11 @@ Shapes: K classes, F features, S draws of the weights, B bins of a feature.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AliasChoices, Field
 
@@ -54,6 +55,27 @@ class FeatureCounts:
     total: tuple[float, ...]
     squares: tuple[float, ...]
     bins: tuple[tuple[int, ...], ...]
+
+
+Summable = TypeVar("Summable", Tally, FeatureCounts)
+
+
+def summed(parts: Sequence[Summable]) -> Summable:
+    """Return the sum of one or more counts, number by number; it does not depend on their order.
+
+    Tuples that are empty in some parts, as those of sets without rows, are summed over the others.
+    """
+    return type(parts[0])(
+        **{f.name: _sum([getattr(part, f.name) for part in parts]) for f in fields(parts[0])}
+    )
+
+
+def _sum(values: Sequence[Any]) -> Any:
+    if isinstance(values[0], Mapping):
+        return {key: sum(value[key] for value in values) for key in values[0]}
+    if isinstance(values[0], tuple):
+        return tuple(map(_sum, zip(*(value for value in values if value), strict=True)))
+    return sum(values) if isinstance(values[0], int) else math.fsum(values)  # exact
 
 
 @dataclass(frozen=True)

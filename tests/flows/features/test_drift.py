@@ -13,9 +13,8 @@ from flows.features.drift import (
     drift,
     feature_counts,
     feature_distribution,
-    total_counts,
 )
-from flows.runs.counts import DRIFTED, drifted
+from flows.runs.counts import DRIFTED, drifted, summed
 
 NAMES = ("a", "b")
 
@@ -74,7 +73,7 @@ def test_batches_add_up_in_any_order(reference: dict[str, Any]) -> None:
     parts = [
         feature_counts(X[i : i + 700], missing[i : i + 700], reference, NAMES) for i in range(0, 3000, 700)
     ]
-    one, other = total_counts(parts), total_counts(parts[::-1])
+    one, other = summed(parts), summed(parts[::-1])
     assert one == other
     whole = feature_counts(X, missing, reference, NAMES)
     assert (one.known, one.bins) == (whole.known, whole.bins)
