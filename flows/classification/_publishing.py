@@ -248,16 +248,16 @@ def summary_of(model: Model, outputs: Sequence[Output], census: Census | None) -
     no_error = why_no_error(shift.class_priors_source)
     sets = once[0].set_rule
 
-    def summed(tally: Tally) -> Counts:
+    def read(tally: Tally) -> Counts:
         return summarise(tally, model.classes, model.features, no_error=no_error, sets=sets)
 
     shown = {} if len(counted) > MOST_SHOWN else counted
     summary = Summary(
-        **vars(replace(summed(total(counts.tally for counts in once)), model=model.label)),
+        **vars(replace(read(total(counts.tally for counts in once)), model=model.label)),
         shift=shift,
         drift=drift(summed([counts.drift for counts in once]), model.training.distribution, model.features),
         files={
-            name: replace(summed(counts.tally), left_behind=counts.left_behind)
+            name: replace(read(counts.tally), left_behind=counts.left_behind)
             for name, counts in shown.items()
         },
     )
