@@ -39,7 +39,7 @@ from flows.models.row_files import UnseenRows
 from flows.runs.counts import CensusAsked
 from flows.runs.manifest import SelectedColumn
 from flows.runs.outputs import Output, without_margins
-from flows.specification.specification import CensusTable, Flags, Shift, Specification
+from flows.specification.specification import CensusTable, Specification
 
 # Classified rows for the census: a sample taken while files are annotated, the same for any number of threads.
 #
@@ -185,7 +185,7 @@ def read_census_rows(folder: Path, *, classes: int, features: int) -> dict[str, 
     return {str(name): CensusRows(part, classes) for name, part in zip(unique, parts, strict=True)}
 
 
-# The questions of a specification to the census; copies do not depend on them, so the settings of copies lack them.
+# The questions of a specification to the census.
 
 
 Selected = Mapping[str, SelectedColumn]
@@ -224,25 +224,6 @@ def binned(
 def census_table(model: Model, wanted: Specification) -> CensusTable:
     """Return the bins that are wanted, by default those that the model was trained with."""
     return wanted.census if wanted.census.by else model.specification.census
-
-
-def without_questions(settings: Specification) -> Specification:
-    """Return the settings of copies without the questions to the census."""
-    shift: Shift = settings.shift.model_copy(update={"assumes": None})
-    bins = settings.census if settings.output.selected == "bins" else CensusTable()
-    update = {"shift": shift, "census": bins}
-    if settings.output.selected:
-        return settings.model_copy(update=update)
-    flags: Flags = settings.flags.model_copy(update={"purity": {}, "completeness": {}})
-    return settings.model_copy(update=update | {"flags": flags})
-
-
-def with_stated_bias(settings: Specification, model: Model, wanted: Specification) -> Specification:
-    """Return settings of copies that know of labels said to be biased, where a column rests on labels that are not."""
-    stated = wanted.shift.assumes or model.specification.shift.assumes
-    if stated != "features" or (settings.output.sets is None and not settings.output.selected):
-        return settings
-    return settings.model_copy(update={"shift": settings.shift.model_copy(update={"assumes": "features"})})
 
 
 # The census by bins of an expression over features: class counts, purity and completeness of each bin.

@@ -23,9 +23,9 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from catalogs.formats import TableChoice
 from catalogs.sky.positions import find_position_columns, positions, survey_links, unit_of_position
-from flows.classification._class_shares import chosen_shift, with_shares
+from flows.classification._class_shares import with_shares
 from flows.classification.request import ExplainRequest
-from flows.classification.scoring import Scorer, annotation_settings
+from flows.classification.scoring import Scorer, annotation_settings, settled
 from flows.errors import ModelError, UsageError
 from flows.features.reader import FeatureBatch
 from flows.inputs.opening import ObjectRow, find_object, opened, read_object
@@ -226,8 +226,7 @@ def explain(request: ExplainRequest) -> Explanation:
     wanted = (
         model.specification if request.specification is None else read_specification(request.specification)
     )
-    settings = annotation_settings(model, wanted)
-    settings = settings.model_copy(update={"shift": chosen_shift(model, wanted.shift)})
+    settings = settled(model, wanted)
     labelled, scorer = _labelled(model, stored.folder), Scorer.of(model, settings)
     named = settings.catalog.id
     stated = None if named is None else settings.target.columns.get(named, named)

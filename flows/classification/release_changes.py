@@ -24,8 +24,7 @@ from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError
 from catalogs.files.atomic import own_folder, sweep
 from catalogs.formats import annotated_table
-from flows.classification._class_shares import chosen_shift
-from flows.classification.scoring import Scorer, annotation_settings
+from flows.classification.scoring import Scorer, settled
 from flows.documents import write_document
 from flows.inputs.opening import first_rows
 from flows.models.model import Model
@@ -413,9 +412,7 @@ def _input(output: Output, folder: Path) -> Path | None:
 
 def _assigned(model: Model, path: Path, limit: int) -> Iterator[str]:
     """Yield the class of each of the first rows of a file, as `reprocess` would write it."""
-    settings = annotation_settings(model, model.specification)
-    shift = chosen_shift(model, model.specification.shift)
-    scorer = Scorer.of(model, settings.model_copy(update={"shift": shift}))
+    scorer = Scorer.of(model, settled(model, model.specification))
     catalog = scorer.choice.open(path)
     here = scorer.on(catalog)
     for batch in first_rows(catalog, here.reader.read, limit):

@@ -28,7 +28,7 @@ from catalogs.catalog.new_columns import CREDIBLE, NewColumn, Provenance, standa
 from catalogs.errors import DamagedFileError, NameClashError
 from catalogs.formats import TableChoice
 from catalogs.writing.annotate import copies
-from flows.classification._census import CensusRows, census_table, joined, with_stated_bias, without_questions
+from flows.classification._census import CensusRows, census_table, joined
 from flows.classification._class_shares import (
     SelectedClass,
     chosen_shift,
@@ -51,8 +51,8 @@ from flows.models.model import Model
 from flows.models.row_files import KnownLabels, UnseenRows
 from flows.runs.counts import ClassSetRule, FeatureCounts, SetRecord, ShiftRecord, Tally, summed
 from flows.specification.catalog import Target
+from flows.specification.specification import CensusTable, Shift, Specification, specification_hash
 from flows.specification.specification import Output as OutputTable
-from flows.specification.specification import Shift, Specification, specification_hash
 from flows.version import code_version
 
 # The columns that `output.columns = "full"` adds, in their order, and those that a slim copy keeps.
@@ -524,38 +524,47 @@ DIGITS = 8
 def settled(
     model: Model,
     wanted: Specification,
-    class_prior: str | Mapping[str, float] | None,
+    class_prior: str | Mapping[str, float] | None = None,
     *,
-    sources: Callable[[], Sequence[LocalSource]],
+    sources: Callable[[], Sequence[LocalSource]] | None = None,
 ) -> Specification:
-    """Return the settings of a classification, with class shares; `sources` gives what they are estimated from."""
-    plain = annotation_settings(model, wanted)
+    """Return the settings of a classification, with class shares.
+
+    `sources` gives what the shares can be estimated from, where "em" asks for this.  Where the labels are said to be
+    biased and a column rests on labels that are not, the settings say so.
+    """
+    settings = annotation_settings(model, wanted)
 
     def estimate() -> Shift:
         unmoved = replace(model, classifier=replace(model.classifier, log_prior_shift=None))
-        scorer = Scorer.of(unmoved, plain.model_copy(update={"shift": Shift()}))
-        return estimated_shares(model, sources(), scorer)
+        scorer = Scorer.of(unmoved, settings.model_copy(update={"shift": Shift()}))
+        return estimated_shares(model, sources() if sources else (), scorer)
 
-    shift = chosen_shift(model, wanted.shift, asked=class_prior, estimate=estimate)
-    return with_stated_bias(plain.model_copy(update={"shift": shift}), model, wanted)
+    shift = chosen_shift(model, wanted.shift, asked=class_prior, estimate=estimate if sources else None)
+    stated = wanted.shift.assumes or model.specification.shift.assumes
+    if stated == "features" and (settings.output.sets is not None or settings.output.selected):
+        shift = shift.model_copy(update={"assumes": "features"})
+    return settings.model_copy(update={"shift": shift})
 
 
 def annotation_settings(model: Model, wanted: Specification) -> Specification:
     """Return the model's specification, with what another one says of target, checksums, flags, output and bins.
 
     `SpecificationError` where that target is of columns that the model does not know, or contradicts its marks.
-    Class shares are still the model's (`chosen_shift`).
-    Without the places of inputs and outputs: a file's annotation does not depend on what lies beside it.
+    Class shares are still the model's (`chosen_shift`).  A file's annotation does not depend on the places of inputs
+    and outputs, nor on questions to the census that no column answers, so these are left out.
     """
-    checksums = {"checksums": wanted.catalog.checksums}
+    checksums, selected = {"checksums": wanted.catalog.checksums}, wanted.output.selected
+    unasked = wanted.flags.model_copy(update={"purity": {}, "completeness": {}})
     update = {
         "catalog": model.specification.catalog.model_copy(update=checksums),
         "target": wanted.target.model_copy(update={"paths": None}),
-        "flags": wanted.flags,
-        "census": census_table(model, wanted),
+        "flags": wanted.flags if selected else unasked,
+        "census": census_table(model, wanted) if selected == "bins" else CensusTable(),
+        "shift": model.specification.shift.model_copy(update={"assumes": None}),
         "output": wanted.output.model_copy(update={"folder": OutputTable().folder}),
     }
-    settings = without_questions(model.specification.model_copy(update=update))
+    settings = model.specification.model_copy(update=update)
     try:
         settings.check_target()
         settings.check_sets(len(model.classes))

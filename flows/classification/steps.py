@@ -13,8 +13,7 @@ import numpy as np
 
 from blr.threads import default_threads
 from catalogs.errors import OutputExistsError
-from flows.classification._census import census_asked, with_stated_bias
-from flows.classification._class_shares import chosen_shift
+from flows.classification._census import census_asked
 from flows.classification._plan import (
     Plan,
     Policy,
@@ -25,7 +24,7 @@ from flows.classification._plan import (
 from flows.classification._tally import summarise
 from flows.classification.execution import DIRECT, Steps, execute
 from flows.classification.request import ClassifyRequest, ReprocessRequest
-from flows.classification.scoring import Scorer, annotation_settings, check_copies, settled
+from flows.classification.scoring import Scorer, check_copies, settled
 from flows.engines.engine import EngineChoice
 from flows.inputs.fetching import fetching
 from flows.inputs.opening import first_rows, opened
@@ -204,10 +203,7 @@ def _reprocessed(
     place = Store.named(request.store)
     stored = place.find(request.model or wanted.name)
     loaded = place.read(stored)
-    settings = annotation_settings(loaded, wanted).model_copy(
-        update={"shift": chosen_shift(loaded, wanted.shift)}
-    )
-    settings = with_stated_bias(settings, loaded, wanted)
+    settings = settled(loaded, wanted)
     work = Work(
         model=stored,
         specification=settings,
