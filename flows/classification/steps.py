@@ -41,8 +41,8 @@ from flows.models.model import Model
 from flows.models.store import Store
 from flows.runs.allowed_roots import OutputFolder, check_scheduler
 from flows.runs.manifest import Manifest
-from flows.runs.release_store import output_folder
-from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult, Value, published
+from flows.runs.release_store import output_folder, published_at
+from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult, Value
 from flows.runs.staging import Staging
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import read_specification
@@ -117,7 +117,10 @@ def classify(
     """
     publish = not dry_run and request.limit is None
     with output_folder(request.out, key="out", publish=publish) as folder:
-        return published(_classified(request, folder, dry_run=dry_run, steps=steps), request.out)
+        result = _classified(request, folder, dry_run=dry_run, steps=steps)
+        if isinstance(result, ClassificationTrial):
+            return result
+        return replace(result, published=published_at(request.out))
 
 
 def _classified(
@@ -192,7 +195,8 @@ def reprocess(request: ReprocessRequest, *, dry_run: bool = False, steps: Steps 
     wanted = read_specification(request.specification)
     out, base, key = named_folder(request, wanted)
     with output_folder(out, key=key, base=base, publish=not dry_run) as folder:
-        return published(_reprocessed(request, wanted, folder, dry_run=dry_run, steps=steps), out)
+        result = _reprocessed(request, wanted, folder, dry_run=dry_run, steps=steps)
+        return replace(result, published=published_at(out))
 
 
 def _reprocessed(

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 from blr.census.results import CountChange
 from flows.runs.allowed_roots import check_inside
 from flows.runs.counts import Counts, Difference, Summary
 from flows.runs.manifest import Manifest, annotated_manifest
 from flows.runs.outputs import Output, Problem, file_sha256
-from flows.runs.release_store import published_at
 
 # What a release has changed, as in the file `_releases/0007.json`, and the release that it is compared with.
 
@@ -187,16 +186,6 @@ class ClassificationTrial:
 ClassificationResult = ReleaseResult | ClassificationTrial
 """What `classify` returns."""
 
-Result = TypeVar("Result", bound=ClassificationResult)
-
-
-def published(result: Result, out: str | Path) -> Result:
-    """Return the result of work on an output folder, with the URL at which the folder is published, if any."""
-    if isinstance(result, ClassificationTrial):
-        return result
-    return replace(result, published=published_at(out))
-
-
 # The results of `map`: fractions of a class over the sky, in all and by bins of what they may depend on.
 
 What = Literal["fraction", "contamination", "completeness"]
@@ -264,7 +253,7 @@ class MapResult:
 State = Literal["quarantined", "stale", "missing", "current"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class FileStatus:
     """One file of a release: its state, since when (ISO 8601, UTC; '' where that is not known), and why.
 
@@ -303,25 +292,11 @@ def folder_status(out: Path, manifest: Manifest) -> FolderStatus:
     """Return the state of the files in a folder with this manifest; an input is read only where its state differs."""
     bad = {q.name: q for q in manifest.quarantined}
     files = [
-        FileStatus(name=q.name, state="quarantined", since=q.since, why=q.reason)
+        FileStatus(q.name, "quarantined", q.since, q.reason)
         for q in manifest.quarantined
         if manifest.find(q.name) is None
     ]
-    for output in manifest.outputs:
-        if not (out / output.name).is_file() or (out / output.name).stat().st_size != output.size:
-            files.append(
-                FileStatus(
-                    name=output.name,
-                    state="missing",
-                    since="",
-                    why="the copy was deleted, or has another size",
-                )
-            )
-        elif output.name in bad:
-            q = bad[output.name]
-            files.append(FileStatus(name=q.name, state="stale", since=q.since, why=q.reason))
-        else:
-            files.append(_by_input(output, out))
+    files += [_status(output, bad.get(output.name), out) for output in manifest.outputs]
     counts = Counter(file.state for file in files)
     order = get_args(State)
     return FolderStatus(
@@ -335,14 +310,19 @@ def folder_status(out: Path, manifest: Manifest) -> FolderStatus:
     )
 
 
-def _by_input(output: Output, out: Path) -> FileStatus:
-    """Return the state of a copy by its input: a URL counts as unchanged until a run asks its server."""
+def _status(output: Output, problem: Problem | None, out: Path) -> FileStatus:
+    """Return the state of a copy: a URL counts as unchanged until a run asks its server."""
+    copy, path = out / output.name, out / output.input_path
+    if not copy.is_file() or copy.stat().st_size != output.size:
+        return FileStatus(output.name, "missing", "", "the copy was deleted, or has another size")
+    if problem is not None:
+        return FileStatus(output.name, "stale", problem.since, problem.reason)
+    current = FileStatus(output.name, "current", "", "")
     if "://" in output.input_path:
-        return FileStatus(name=output.name, state="current", since="", why="")
-    path = out / output.input_path
+        return current
     if not path.is_file():
-        return FileStatus(name=output.name, state="stale", since="", why="its input is gone")
+        return FileStatus(output.name, "stale", "", "its input is gone")
     if output.input.looks_like(path) or file_sha256(check_inside(path, key="status")) == output.input.sha256:
-        return FileStatus(name=output.name, state="current", since="", why="")
+        return current
     changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    return FileStatus(name=output.name, state="stale", since=changed, why="its input has changed")
+    return FileStatus(output.name, "stale", changed, "its input has changed")
