@@ -8,8 +8,8 @@ import operator
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -291,95 +291,27 @@ def anonymous(tokens: Sequence[Token]) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Number:
-    """A literal: integers stay exact, so that 64-bit identifiers compare exactly."""
+class Node:
+    """A part of an expression: its kind, what it says, and the parts that it is made of.
 
-    value: float
+    =============== ============================== ==========================================
+    kind            value                          parts
+    =============== ============================== ==========================================
+    number, text    the literal; integers exact    none
+    column          its name                       none; `index` of a vector's element, from 0
+    unary, binary   the operator                   one or two operands
+    compare         the operators of `a < b <= c`  operands, one more than operators
+    member          `in` or `not in`               the item, then the literals of the list
+    logical         `and` or `or`                  operands
+    call            the function's name            arguments
+    =============== ============================== ==========================================
+    """
+
+    kind: Literal["number", "text", "column", "unary", "binary", "compare", "member", "logical", "call"]
+    value: Any
+    parts: tuple[Node, ...] = ()
+    index: tuple[int, ...] = ()
     at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True)
-class Text:
-    """A quoted literal."""
-
-    value: str
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True)
-class Name:
-    """A column."""
-
-    name: str
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True)
-class Element:
-    """One element of a vector column, counted from 0."""
-
-    name: str
-    index: tuple[int, ...]
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True)
-class Unary:
-    """`-a`, `+a`, `not a`, `~a`."""
-
-    operator: str
-    operand: Node
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True)
-class Binary:
-    """`a + b` and its like; `&` and `|` too."""
-
-    operator: str
-    left: Node
-    right: Node
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True)
-class Compare:
-    """`a < b <= c`: `operators[i]` stands between `operands[i]` and `operands[i + 1]`."""
-
-    operands: tuple[Node, ...]
-    operators: tuple[str, ...]
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True)
-class Member:
-    """`a in ['E', 'S0']`, or `not in` where `negated`."""
-
-    item: Node
-    choices: tuple[Number | Text, ...]
-    negated: bool = False
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True)
-class Logical:
-    """`a and b and c`, `a or b`."""
-
-    operator: str
-    operands: tuple[Node, ...]
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True)
-class Call:
-    """A function of the language."""
-
-    function: str
-    arguments: tuple[Node, ...]
-    at: int = field(default=0, compare=False)
-
-
-Node = Number | Text | Name | Element | Unary | Binary | Compare | Member | Logical | Call
 
 
 def walk(node: Node, *, but: Callable[[Node], bool] = lambda _: False) -> Iterator[Node]:
@@ -387,24 +319,8 @@ def walk(node: Node, *, but: Callable[[Node], bool] = lambda _: False) -> Iterat
     if but(node):
         return
     yield node
-    for part in _parts(node):
+    for part in node.parts:
         yield from walk(part, but=but)
-
-
-def _parts(node: Node) -> tuple[Node, ...]:
-    match node:
-        case Unary():
-            return (node.operand,)
-        case Binary():
-            return node.left, node.right
-        case Compare() | Logical():
-            return node.operands
-        case Member():
-            return (node.item,)
-        case Call():
-            return node.arguments
-        case _:
-            return ()
 
 
 def complaint(text: str, at: int, message: str) -> ExpressionError:
@@ -549,32 +465,31 @@ class Translator:
             raise self.refuse(node, STRANGERS.get(type(node), type(node).__name__), f"expected {ALLOWED}")
         return translate(node, depth)
 
-    def literal(self, node: ast.Constant, _depth: int = 0) -> Number | Text:
+    def literal(self, node: ast.Constant, _depth: int = 0) -> Node:
         """Translate a number or a text, from the user's own characters."""
         token = self.token(self.place(node))
         if token.kind == "text":
             if self.lead + (node.end_col_offset or 0) != token.end:
                 raise self.refuse(node, "two texts side by side", "put an operator or a comma between them")
             # Catalogue text is compared without trailing blanks, since FITS pads with them.
-            return Text(token.word[1:-1].rstrip(" "), token.at)
+            return Node("text", token.word[1:-1].rstrip(" "), at=token.at)
         value = node.value
-        if isinstance(value, int) and value <= MAX_INTEGER:
-            return Number(value, token.at)
-        if isinstance(value, float) and math.isfinite(value) and value <= MAX_NUMBER:
-            return Number(value, token.at)
+        whole = isinstance(value, int) and value <= MAX_INTEGER
+        if whole or (isinstance(value, float) and math.isfinite(value) and value <= MAX_NUMBER):
+            return Node("number", value, at=token.at)
         raise self.refuse(
             node,
             f"the number {token.word}",
             f"expected at most {MAX_NUMBER}, or {MAX_INTEGER} for an integer",
         )
 
-    def name(self, node: ast.Name, _depth: int = 0) -> Name | Number:
+    def name(self, node: ast.Name, _depth: int = 0) -> Node:
         """Translate the name of a column, or True and False."""
         token = self.token(self.place(node))
         if token.kind == "quoted":
-            return Name(token.word[1:-1], token.at)
+            return Node("column", token.word[1:-1], at=token.at)
         if token.word in {"True", "False"}:
-            return Number(token.word == "True", token.at)
+            return Node("number", token.word == "True", at=token.at)
         if token.word in FUNCTIONS:
             remedy = f"write {FUNCTIONS[token.word].signature}, or back quotes round the name of a column"
             raise self.refuse(node, f"the function '{token.word}' without arguments", remedy)
@@ -585,12 +500,12 @@ class Translator:
         if token.word.startswith("__"):
             remedy = "names may not begin with two underscores; write such a column in back quotes"
             raise self.refuse(node, f"the name '{token.word}'", remedy)
-        return Name(token.word, token.at)
+        return Node("column", token.word, at=token.at)
 
-    def element(self, node: ast.Subscript, _depth: int = 0) -> Element:
+    def element(self, node: ast.Subscript, _depth: int = 0) -> Node:
         """Translate `vector[3]` and `matrix[3, 1]`."""
         base = self.name(node.value) if isinstance(node.value, ast.Name) else None
-        if not isinstance(base, Name):
+        if base is None or base.kind != "column":
             raise self.refuse(node, "an index after something that is not a column", "expected column[0]")
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         index = tuple(p.value for p in parts if isinstance(p, ast.Constant) and type(p.value) is int)
@@ -598,35 +513,37 @@ class Translator:
             raise self.refuse(
                 node.slice, "an index that is not a whole number", "elements count from 0: column[0]"
             )
-        return Element(base.name, index, base.at)
+        return replace(base, index=index)
 
-    def unary(self, node: ast.UnaryOp, depth: int) -> Unary:
+    def unary(self, node: ast.UnaryOp, depth: int) -> Node:
         """Translate an operation with one side."""
         operand = self.node(node.operand, depth + 1)
-        if isinstance(operand, Text):
+        if operand.kind == "text":
             raise self.refuse(node, "text in arithmetic", "compare text with == or in")
-        return Unary(UNARY[type(node.op)], operand, self.place(node))
+        return Node("unary", UNARY[type(node.op)], (operand,), at=self.place(node))
 
-    def binary(self, node: ast.BinOp, depth: int) -> Binary:
+    def binary(self, node: ast.BinOp, depth: int) -> Node:
         """Translate an operation with two sides; exponents stay small."""
         left, right = self.node(node.left, depth + 1), self.node(node.right, depth + 1)
         symbol = BINARY[type(node.op)]
         for side, value in ((node.left, left), (node.right, right)):
-            if isinstance(value, Text):
+            if value.kind == "text":
                 raise self.refuse(side, "text in arithmetic", "compare text with == or in")
-        exponent = right.operand if isinstance(right, Unary) else right
-        if symbol == "**" and isinstance(exponent, Number) and exponent.value > MAX_EXPONENT:
+        exponent = right.parts[0] if right.kind == "unary" else right
+        if symbol == "**" and exponent.kind == "number" and exponent.value > MAX_EXPONENT:
             raise self.refuse(
                 node.right, f"the exponent {exponent.value}", f"expected at most {MAX_EXPONENT}"
             )
-        return Binary(symbol, left, right, self.place(node))
+        return Node("binary", symbol, (left, right), at=self.place(node))
 
-    def logical(self, node: ast.BoolOp, depth: int) -> Logical:
+    def logical(self, node: ast.BoolOp, depth: int) -> Node:
         """Translate `and`, `or`."""
         symbol = "and" if isinstance(node.op, ast.And) else "or"
-        return Logical(symbol, tuple(self.node(v, depth + 1) for v in node.values), self.place(node))
+        return Node(
+            "logical", symbol, tuple(self.node(v, depth + 1) for v in node.values), at=self.place(node)
+        )
 
-    def compare(self, node: ast.Compare, depth: int) -> Compare | Member:
+    def compare(self, node: ast.Compare, depth: int) -> Node:
         """Translate a chain of comparisons, or a membership."""
         sides = [node.left, *node.comparators]
         for side in sides:
@@ -637,7 +554,7 @@ class Translator:
             if type(operation) not in COMPARE:
                 raise self.refuse(side, "'in' within a chain of comparisons", "join the parts with 'and'")
         symbols = tuple(COMPARE[type(operation)] for operation in node.ops)
-        return Compare(tuple(self.node(s, depth + 1) for s in sides), symbols, self.place(node))
+        return Node("compare", symbols, tuple(self.node(s, depth + 1) for s in sides), at=self.place(node))
 
     def check_bits(self, side: ast.expr) -> None:
         """Refuse `a > 1 & b < 2`, where & binds tighter than most readers think."""
@@ -651,29 +568,29 @@ class Translator:
                 side, "& or | beside a comparison", "put parentheses round each side, or write 'and', 'or'"
             )
 
-    def member(self, node: ast.Compare, depth: int) -> Member:
+    def member(self, node: ast.Compare, depth: int) -> Node:
         """Translate `item in ['E', 'S0']`."""
         listed = node.comparators[0]
         if not isinstance(listed, ast.List | ast.Tuple) or not listed.elts:
             raise self.refuse(listed, "'in' without a list", "expected literals, as in hubble in ['E', 'S0']")
         choices = tuple(self.choice(e) for e in listed.elts)
-        if len({isinstance(c, Text) for c in choices}) > 1:
+        if len({c.kind for c in choices}) > 1:
             raise self.refuse(listed, "a list of both texts and numbers", "expected one kind")
-        negated = isinstance(node.ops[0], ast.NotIn)
-        return Member(self.node(node.left, depth + 1), choices, negated, self.place(node))
+        symbol = "not in" if isinstance(node.ops[0], ast.NotIn) else "in"
+        return Node("member", symbol, (self.node(node.left, depth + 1), *choices), at=self.place(node))
 
-    def choice(self, node: ast.expr) -> Number | Text:
+    def choice(self, node: ast.expr) -> Node:
         """Translate one element of a membership's list; numbers may be negative."""
         sign = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
         inner = node.operand if isinstance(node, ast.UnaryOp) and sign else node
         value = self.literal(inner) if isinstance(inner, ast.Constant) else None
-        if value is None or (sign and isinstance(value, Text)):
+        if value is None or (sign and value.kind == "text"):
             raise self.refuse(
                 node, "a list element that is neither a number nor a text", "expected literals only"
             )
-        return Number(-value.value, self.place(node)) if sign and isinstance(value, Number) else value
+        return Node("number", -value.value, at=self.place(node)) if sign else value
 
-    def call(self, node: ast.Call, depth: int) -> Call:
+    def call(self, node: ast.Call, depth: int) -> Node:
         """Translate a call of one of our functions."""
         word = self.token(self.place(node.func)).word if isinstance(node.func, ast.Name) else ""
         if word not in FUNCTIONS:
@@ -686,6 +603,6 @@ class Translator:
             )
         arguments = tuple(self.node(a, depth + 1) for a in node.args)
         for place, argument in zip(node.args, arguments, strict=True):
-            if isinstance(argument, Text):
+            if argument.kind == "text":
                 raise self.refuse(place, f"text in '{word}'", f"expected {function.signature}")
-        return Call(word, arguments, self.place(node))
+        return Node("call", word, arguments, at=self.place(node))

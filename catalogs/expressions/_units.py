@@ -6,12 +6,12 @@ in `bmag - 0.1`; the logarithm of anything has no unit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import astropy  # its modules load when used
 
-from catalogs.expressions._parser import Binary, Call, Element, Name, Node, Number, Unary
+from catalogs.expressions._parser import Node
 
 KEEPING = frozenset({"abs", "hypot", "clip"})
 
@@ -24,49 +24,46 @@ def unit_of(tree: Node, known: Mapping[str, str | None]) -> str | None:
 
 def unit(node: Node, known: Mapping[str, str | None]) -> Any:
     """Return the unit of a node as astropy's, or None."""
-    match node:
-        case Name() | Element():
-            text = known.get(node.name)
+    match node.kind:
+        case "column":
+            text = known.get(node.value)
             return None if text is None else astropy.units.Unit(text, parse_strict="silent")
-        case Unary(operator="-" | "+"):
-            return unit(node.operand, known)
-        case Binary(operator="&" | "|"):
-            return astropy.units.dimensionless_unscaled
-        case Binary():
+        case "unary" if node.value in "+-":
+            return unit(node.parts[0], known)
+        case "binary" if node.value not in "&|":
             return binary(node, known)
-        case Call():
+        case "call":
             return call(node, known)
     return astropy.units.dimensionless_unscaled
 
 
-def call(node: Call, known: Mapping[str, str | None]) -> Any:
+def call(node: Node, known: Mapping[str, str | None]) -> Any:
     """Return the unit of what a function gives."""
-    if node.function in KEEPING:
-        return shared_unit([*node.arguments], known)
-    if node.function == "where":
-        return shared_unit([*node.arguments[1:]], known)
-    if node.function == "sqrt":
-        inner = factor(node.arguments[0], known)
+    if node.value in KEEPING:
+        return shared_unit(node.parts, known)
+    if node.value == "where":
+        return shared_unit(node.parts[1:], known)
+    if node.value == "sqrt":
+        inner = factor(node.parts[0], known)
         return None if inner is None else inner**0.5
     return astropy.units.dimensionless_unscaled
 
 
-def binary(node: Binary, known: Mapping[str, str | None]) -> Any:
+def binary(node: Node, known: Mapping[str, str | None]) -> Any:
     """Return the unit of an operation with two sides."""
-    if node.operator in "+-":
-        return shared_unit([node.left, node.right], known)
-    left, right = factor(node.left, known), factor(node.right, known)
-    if node.operator == "**":
-        sign = -1 if isinstance(node.right, Unary) and node.right.operator == "-" else 1
-        power = node.right.operand if isinstance(node.right, Unary) else node.right
-        if left is None or left == astropy.units.dimensionless_unscaled or not isinstance(power, Number):
-            return (
-                astropy.units.dimensionless_unscaled if left == astropy.units.dimensionless_unscaled else None
-            )
+    if node.value in "+-":
+        return shared_unit(node.parts, known)
+    left, right = (factor(part, known) for part in node.parts)
+    if node.value == "**":
+        power, sign = node.parts[1], 1
+        if power.kind == "unary":
+            power, sign = power.parts[0], -1 if power.value == "-" else 1
+        if left is None or left == astropy.units.dimensionless_unscaled or power.kind != "number":
+            return left if left == astropy.units.dimensionless_unscaled else None
         return left ** (sign * power.value)
     if left is None or right is None:
         return None
-    return left * right if node.operator == "*" else left / right
+    return left * right if node.value == "*" else left / right
 
 
 def factor(node: Node, known: Mapping[str, str | None]) -> Any:
@@ -75,7 +72,7 @@ def factor(node: Node, known: Mapping[str, str | None]) -> Any:
     return None if isinstance(astropy_unit, astropy.units.UnrecognizedUnit) else astropy_unit
 
 
-def shared_unit(nodes: list[Node], known: Mapping[str, str | None]) -> Any:
+def shared_unit(nodes: Sequence[Node], known: Mapping[str, str | None]) -> Any:
     """Return the unit that all have, plain numbers aside; None where they differ."""
     node_units = [unit(n, known) for n in nodes if not is_plain(n)]
     if not node_units:
@@ -85,4 +82,4 @@ def shared_unit(nodes: list[Node], known: Mapping[str, str | None]) -> Any:
 
 def is_plain(node: Node) -> bool:
     """Say whether a node is a number as written, with a sign perhaps."""
-    return isinstance(node, Number) or (isinstance(node, Unary) and is_plain(node.operand))
+    return node.kind == "number" or (node.kind == "unary" and is_plain(node.parts[0]))

@@ -19,18 +19,8 @@ from catalogs.errors import ColumnNotFoundError, nearest
 from catalogs.expressions._parser import (
     ARITHMETIC,
     FUNCTIONS,
-    Binary,
-    Call,
-    Compare,
-    Element,
-    Logical,
-    Member,
     MisfitError,
-    Name,
     Node,
-    Number,
-    Text,
-    Unary,
     Value,
     bitwise,
     compare,
@@ -95,24 +85,23 @@ class Expression:
     @cached_property
     def names(self) -> frozenset[str]:
         """The columns that it needs."""
-        return frozenset(n.name for n in walk(self.tree) if isinstance(n, Name | Element))
+        return frozenset(name for name, _ in self.cells)
 
     @cached_property
     def cells(self) -> frozenset[tuple[str, tuple[int, ...]]]:
         """The columns that it needs, each with the index of the element, () of a whole column."""
-        nodes = (n for n in walk(self.tree) if isinstance(n, Name | Element))
-        return frozenset((n.name, n.index if isinstance(n, Element) else ()) for n in nodes)
+        return frozenset((n.value, n.index) for n in walk(self.tree) if n.kind == "column")
 
     @property
     def is_column(self) -> bool:
         """Whether it is a column as it is, or an element of one."""
-        return isinstance(self.tree, Name | Element)
+        return self.tree.kind == "column"
 
     @cached_property
     def tells_presence(self) -> bool:
         """Whether it asks of its columns only if they have a value: `isfinite(jmag)`, or what is made of that."""
-        seen = walk(self.tree, but=lambda node: isinstance(node, Call) and node.function == "isfinite")
-        return bool(self.names) and not any(isinstance(node, Name | Element) for node in seen)
+        seen = walk(self.tree, but=lambda node: (node.kind, node.value) == ("call", "isfinite"))
+        return bool(self.names) and not any(node.kind == "column" for node in seen)
 
     def unit(self, units: Mapping[str, str | None]) -> str | None:
         """Return the unit of the values from the columns' units: '' where they have none, None if not known."""
@@ -126,8 +115,8 @@ class Expression:
         """Raise `ColumnNotFoundError` where a column is not among the `known`."""
         known = tuple(known)
         for node in walk(self.tree):
-            if isinstance(node, Name | Element) and node.name not in known:
-                message = f"there is no column '{node.name}'; {nearest(node.name, known)}"
+            if node.kind == "column" and node.value not in known:
+                message = f"there is no column '{node.value}'; {nearest(node.value, known)}"
                 raise ColumnNotFoundError(str(complaint(self.text, node.at, message)))
 
     def evaluate(self, columns: Mapping[str, Any]) -> Array:
@@ -174,20 +163,21 @@ class Evaluation:
     def value(self, node: Node) -> Value:
         """Return what a node comes to; a type that does not fit is shown in its place."""
         try:
-            return EVALUATE[type(node)](self, node)
+            return EVALUATE[node.kind](self, node)
         except MisfitError as error:
             remedy = "compare text with quoted text, numbers with numbers; put parentheses round conditions"
             raise complaint(self.text, node.at, f"got {error}; {remedy}") from None
 
-    def literal(self, node: Number | Text) -> Value:
+    def literal(self, node: Node) -> Value:
         """Return a literal; integers stay Python's, which compare with arrays of any type exactly."""
-        return np.asarray(node.value) if isinstance(node.value, bool) else node.value
+        value: Value = np.asarray(node.value) if isinstance(node.value, bool) else node.value
+        return value
 
-    def column(self, node: Name | Element) -> Array:
+    def stored(self, node: Node) -> Array:
         """Return a column as an array; bytes become text, masked text is empty."""
-        column = self.columns[node.name]
+        column = self.columns[node.value]
         arrow = isinstance(column, pa.Array | pa.ChunkedArray)
-        values = column_values(column, name=node.name) if arrow else np.asanyarray(column)
+        values = column_values(column, name=node.value) if arrow else np.asanyarray(column)
         if values.dtype.kind == "S":
             texts = np.ma.filled(values, b"").astype(object)
             values = np.frompyfunc(lambda text: text.decode("utf-8", "replace"), 1, 1)(texts)
@@ -199,25 +189,16 @@ class Evaluation:
             )
         return values
 
-    def scalar(self, node: Name) -> Array:
-        """Return a column with one value a row."""
-        values = self.column(node)
-        if values.ndim != 1:
-            shape = " x ".join(str(n) for n in values.shape[1:])
-            got = f"'{node.name}' holds vectors of {shape} elements"
-            raise complaint(self.text, node.at, f"{got}; name one of them, as in {node.name}[0]")
-        return values
-
-    def element(self, node: Element) -> Array:
-        """Return one element of a vector column."""
-        values = self.column(node)
+    def column(self, node: Node) -> Array:
+        """Return a column with one value a row, or one element of a vector column."""
+        values = self.stored(node)
         sizes = values.shape[1:]
+        got = f"'{node.value}' holds vectors of {' x '.join(map(str, sizes))} elements"
+        if not node.index:
+            if sizes:
+                raise complaint(self.text, node.at, f"{got}; name one of them, as in {node.value}[0]")
+            return values
         if len(sizes) != len(node.index) or any(i >= n for i, n in zip(node.index, sizes, strict=True)):
-            got = (
-                f"'{node.name}' holds vectors of {' x '.join(str(n) for n in sizes)} elements"
-                if sizes
-                else ""
-            )
             expected = ", ".join(f"0 to {n - 1}" for n in sizes)
             message = (
                 f"{got}; expected {expected} in the brackets"
@@ -228,10 +209,10 @@ class Evaluation:
         at: tuple[Any, ...] = (slice(None), *node.index)
         return np.asanyarray(values[at])
 
-    def unary(self, node: Unary) -> Array:
+    def unary(self, node: Node) -> Array:
         """Return `-a`, `+a`, `not a`, `~a`."""
-        value = self.value(node.operand)
-        match node.operator:
+        value = self.value(node.parts[0])
+        match node.value:
             case "not":
                 return ~truth(value)
             case "~":
@@ -240,46 +221,44 @@ class Evaluation:
                 return -number(value)
         return number(value)
 
-    def binary(self, node: Binary) -> Array:
+    def binary(self, node: Node) -> Array:
         """Return the result of an operation with two sides."""
-        left, right = self.value(node.left), self.value(node.right)
-        if node.operator in "&|":
-            return bitwise(node.operator, left, right)
-        return finite(np.asarray(ARITHMETIC[node.operator](number(left), number(right))))
+        left, right = map(self.value, node.parts)
+        if node.value in "&|":
+            return bitwise(node.value, left, right)
+        return finite(np.asarray(ARITHMETIC[node.value](number(left), number(right))))
 
-    def compare(self, node: Compare) -> Array:
+    def compare(self, node: Node) -> Array:
         """Return where every pair of a chain compares so."""
-        sides = [self.value(o) for o in node.operands]
-        pairs = zip(node.operators, sides[:-1], sides[1:], strict=True)
-        return reduce(np.logical_and, [compare(o, a, b) for o, a, b in pairs])
+        pairs = zip(node.value, pairwise(map(self.value, node.parts)), strict=True)
+        return reduce(np.logical_and, [compare(o, a, b) for o, (a, b) in pairs])
 
-    def logical(self, node: Logical) -> Array:
+    def logical(self, node: Node) -> Array:
         """Return `and`, `or`."""
-        combine = np.logical_and if node.operator == "and" else np.logical_or
-        return reduce(combine, [truth(self.value(o)) for o in node.operands])
+        combine = np.logical_and if node.value == "and" else np.logical_or
+        return reduce(combine, [truth(self.value(o)) for o in node.parts])
 
-    def call(self, node: Call) -> Array:
+    def call(self, node: Node) -> Array:
         """Return what a function makes of its arguments."""
-        return FUNCTIONS[node.function].apply(*(self.value(a) for a in node.arguments))
+        return FUNCTIONS[node.value].apply(*map(self.value, node.parts))
 
-    def member(self, node: Member) -> Array:
+    def member(self, node: Node) -> Array:
         """Return where the item is one of the choices; a missing number is neither in nor not in."""
-        item = self.value(node.item)
-        symbol, combine = ("!=", np.logical_and) if node.negated else ("==", np.logical_or)
-        return reduce(combine, [compare(symbol, item, c.value) for c in node.choices])
+        item = self.value(node.parts[0])
+        symbol, combine = ("!=", np.logical_and) if node.value == "not in" else ("==", np.logical_or)
+        return reduce(combine, [compare(symbol, item, c.value) for c in node.parts[1:]])
 
 
-EVALUATE: Mapping[type[Node], Callable[[Evaluation, Any], Value]] = {
-    Number: Evaluation.literal,
-    Text: Evaluation.literal,
-    Name: Evaluation.scalar,
-    Element: Evaluation.element,
-    Unary: Evaluation.unary,
-    Binary: Evaluation.binary,
-    Compare: Evaluation.compare,
-    Member: Evaluation.member,
-    Logical: Evaluation.logical,
-    Call: Evaluation.call,
+EVALUATE: Mapping[str, Callable[[Evaluation, Node], Value]] = {
+    "number": Evaluation.literal,
+    "text": Evaluation.literal,
+    "column": Evaluation.column,
+    "unary": Evaluation.unary,
+    "binary": Evaluation.binary,
+    "compare": Evaluation.compare,
+    "member": Evaluation.member,
+    "logical": Evaluation.logical,
+    "call": Evaluation.call,
 }
 
 
