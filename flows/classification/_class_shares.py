@@ -207,6 +207,11 @@ def of_features(model: Model, by: str, *, key: str) -> Expression:
     return expression
 
 
+def census_table(model: Model, wanted: Specification) -> CensusTable:
+    """Return the bins that are wanted, by default those that the model was trained with."""
+    return wanted.census if wanted.census.by else model.specification.census
+
+
 # Columns that select objects by their probability, with thresholds for a stated purity or completeness.
 #
 # The thresholds are known before the first row is written.  They are learnt from labelled rows that the model has not

@@ -11,11 +11,11 @@ from pathlib import Path
 from blr.census.results import Census
 from blr.decisions import Flag
 from catalogs.writing.annotate import finish as finish_catalogue
-from flows.classification._census import folder_census
 from flows.classification._class_shares import selections_of, shift_record
 from flows.classification._plan import Plan
 from flows.classification._repeats import sweep_sketches
 from flows.classification._tally import most_doubtful, summarise, total, total_sky
+from flows.classification.census_taking import folder_census
 from flows.classification.explanation import class_examples
 from flows.classification.release_changes import release_report, write_report
 from flows.classification.scoring import Scorer, flag_names, kept_columns, provenance

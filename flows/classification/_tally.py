@@ -1,4 +1,4 @@
-"""Counts of an annotated catalogue, gathered while rows are classified: classes, flags, the sky, doubtful objects.
+"""What is gathered while rows are classified: counts of classes and flags, the sky, doubtful objects, census rows.
 
 Threads count batches in any order.  So floating-point numbers are summed by `math.fsum`, which is exact, so that the
 order does not matter.  Shapes: K classes, F features, S draws of the weights.
@@ -6,19 +6,24 @@ order does not matter.  Shapes: K classes, F features, S draws of the weights.
 
 from __future__ import annotations
 
+import base64
 import math
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from blr.decisions import FLAG_MEANINGS, Flag
 from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
+from catalogs.files.atomic import atomic_path, check_links, own_folder, sweep
 from catalogs.profile.split import healpix_pixels
 from catalogs.sky.positions import PositionUnit, positions, unit_of_position
 from flows.features.reader import FeatureBatch
@@ -305,3 +310,147 @@ def _of_columns(pixels: NDArray[np.int64], columns: NDArray[np.int64]) -> SkyCou
         tuple(columns[:, 1].tolist()),
         tuple(map(tuple, columns[:, 2:].tolist())),
     )
+
+
+# Classified rows for the census: a sample taken while files are annotated, the same for any number of threads.
+#
+# Each file gives evenly spaced rows of each batch, which its staged record carries.  With the files' final names, the
+# sample of all files is kept as `_census/rows.parquet` in the output folder: later releases leave most
+# files alone.
+# Shapes: n rows, K classes, F features.
+
+CENSUS_ROWS_FILE = "_census/rows.parquet"
+"""In a separate folder, so that patterns such as `OUT/*.parquet` do not match it."""
+MOST_ROWS = 20_000
+"""Most rows of all files together; more would not change the intervals, since the labelled rows are far fewer."""
+FEWEST_OF_FILE = 20
+
+Singles = NDArray[np.float32]
+
+
+UNKNOWN = -1
+"""Class of a row that has no label."""
+
+
+@dataclass(frozen=True, eq=False)
+class CensusRows:
+    """Rows as a `matrix` (n, 2 + K + F): weight, known class, probabilities of the K `classes`, and features.
+
+    The probabilities are at the training's class shares, and a missing feature is NaN.  The weight is how many
+    classified rows a row stands for.  The known class is the place of the class by the row's label, -1 without one; a
+    row with a label stands for rows with this label.
+    """
+
+    matrix: Singles
+    classes: int
+
+    @classmethod
+    def of(
+        cls,
+        probability: NDArray[np.float64],
+        X: NDArray[np.float64],
+        step: int,
+        known: NDArray[np.intp] | None = None,
+    ) -> CensusRows:
+        """Return every so many rows of a batch, of those that have probabilities; `known` (n,) are classes by label."""
+        labels = np.full(len(probability), UNKNOWN) if known is None else known
+        classified = ~np.isnan(probability[:, 0])
+        groups = [np.flatnonzero(classified & (labels == k)) for k in np.unique(labels[classified])]
+        chosen = [rows[step // 2 :: step] if len(rows) > step // 2 else rows[:1] for rows in groups]
+        each = [np.full(len(some), len(rows) / len(some)) for rows, some in zip(groups, chosen, strict=True)]
+        rows, weight = np.concatenate([np.empty(0, np.intp), *chosen]), np.concatenate([np.empty(0), *each])
+        matrix = np.column_stack([weight, labels[rows], probability[rows], X[rows]])
+        return cls(matrix.astype(np.float32), probability.shape[1])
+
+    @property
+    def weight(self) -> Singles:
+        """How many rows each one stands for, (n,)."""
+        return self.matrix[:, 0]
+
+    @property
+    def known(self) -> Singles:
+        """The classes by label, (n,)."""
+        return self.matrix[:, 1]
+
+    def sorted(self) -> CensusRows:
+        """Return the rows sorted by their values, since threads add batches in any order."""
+        return CensusRows(self.matrix[np.lexsort(self.matrix.T[::-1])], self.classes)
+
+    def thinned(self, most: int) -> CensusRows:
+        """Return about `most` rows at most, evenly spaced, whose weights represent all rows of each known class."""
+        n = len(self.weight)
+        if n <= most:
+            return self
+        parts = []
+        for k in np.unique(self.known):
+            rows = self.matrix[self.known == k]
+            few = max(1, round(most / n * len(rows)))
+            chosen = rows[np.linspace(0, len(rows) - 1, few).round().astype(np.intp)]
+            chosen[:, 0] *= rows[:, 0].sum(dtype=np.float64) / chosen[:, 0].sum(dtype=np.float64)
+            parts.append(chosen)
+        return CensusRows(np.concatenate(parts), self.classes)
+
+    def text(self) -> str:
+        """Return the rows as a text, for a record in JSON."""
+        values = zlib.compress(self.matrix.astype("<f4").tobytes())
+        return base64.b64encode(values).decode("ascii")
+
+    @classmethod
+    def of_text(cls, text: str, *, classes: int, features: int) -> CensusRows | None:
+        """Return the rows of a text; None where it holds no rows of so many classes and features."""
+        width = 2 + classes + features
+        try:
+            values = np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<f4")
+        except (ValueError, zlib.error):
+            return None
+        return None if len(values) % width else cls(values.reshape(-1, width), classes)
+
+
+def rows_a_file(n_files: int) -> int:
+    """Return how many rows each file gives, for a number of files."""
+    return max(FEWEST_OF_FILE, MOST_ROWS // max(n_files, 1))
+
+
+def joined(parts: Sequence[CensusRows]) -> CensusRows:
+    """Return the rows of one part or more together."""
+    return CensusRows(np.concatenate([part.matrix for part in parts]), parts[0].classes)
+
+
+def write_census_rows(folder: Path, rows: Mapping[str, CensusRows]) -> None:
+    """Write the rows of each file, by the hash of its copy; if there are too many rows, fewer of each file."""
+    total = sum(len(part.weight) for part in rows.values())
+    share = min(1.0, MOST_ROWS / max(total, 1))
+    kept = {
+        name: part.thinned(max(1, round(share * len(part.weight)))) for name, part in sorted(rows.items())
+    }
+    names = [name for name, part in kept.items() for _ in range(len(part.weight))]
+    matrix = joined(list(kept.values())).matrix
+    table = pa.table(
+        {
+            "copy_sha256": pa.array(names, pa.string()).dictionary_encode(),
+            "values": pa.FixedSizeListArray.from_arrays(pa.array(matrix.ravel()), matrix.shape[1]),
+        }
+    )
+    path = folder / CENSUS_ROWS_FILE
+    own_folder(path.parent, folder)
+    sweep(path.parent)  # removes a half-written file of a killed run
+    with atomic_path(path) as temporary:
+        pq.write_table(table, temporary)
+
+
+def read_census_rows(folder: Path, *, classes: int, features: int) -> dict[str, CensusRows]:
+    """Return the rows of each copy in a folder by its hash; empty if the file is lost or is of another model."""
+    check_links(folder / CENSUS_ROWS_FILE, folder)
+    try:
+        table = pq.ParquetFile(folder / CENSUS_ROWS_FILE).read()
+        values = table["values"].combine_chunks()
+        matrix = values.flatten().to_numpy(zero_copy_only=False).reshape(len(values), values.type.list_size)
+        names = np.asarray(table["copy_sha256"].to_pylist(), dtype=str)
+    except (OSError, pa.ArrowException, KeyError, ValueError, AttributeError):
+        return {}
+    if matrix.shape[1] != 2 + classes + features:
+        return {}
+    order = np.argsort(names, kind="stable")
+    matrix, (unique, first) = matrix[order], np.unique(names[order], return_index=True)
+    parts = np.split(matrix, first[1:]) if len(unique) else []
+    return {str(name): CensusRows(part, classes) for name, part in zip(unique, parts, strict=True)}

@@ -1,29 +1,445 @@
-"""A new census of an output folder, and the census of a table in memory."""
+"""The census of a release: the questions to it, its counts, by bins where asked for, and a census taken anew."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 import catalogs
-from blr.census.results import Census, StatedAssumption
+from blr.census.bin_selections import bin_selection, bin_taken, bin_threshold, joined_selection
+from blr.census.bins import BinnedRows, BinShares, bin_shares
+from blr.census.counts import Counted, count_with_labels
+from blr.census.purity import Selection, n_selected, selection, threshold_for
+from blr.census.results import (
+    Assumption,
+    BinCensus,
+    BinCount,
+    BinnedSelection,
+    Census,
+    CensusBins,
+    ClassCensus,
+    SelectionCensus,
+    SelectionQuality,
+    StatedAssumption,
+)
+from blr.census.rows import LabelledRows, TargetRows
+from blr.census.shares import LEVEL, Alternative
 from blr.threads import single_threaded_blas
-from flows.classification._census import binned, census_asked, census_of, folder_census, rows_a_file
+from catalogs.expressions.expression import parse
+from flows.classification._class_shares import (
+    Bins,
+    bin_values,
+    census_table,
+    known_labels,
+    of_features,
+    row_thresholds,
+)
+from flows.classification._tally import CensusRows, joined, read_census_rows, rows_a_file, write_census_rows
 from flows.classification.request import CensusRequest
 from flows.classification.scoring import annotation_settings, scorer_for
 from flows.documents import read_document, write_document
-from flows.errors import OutputFolderError, UsageError
+from flows.errors import ModelError, OutputFolderError, SpecificationError, UsageError
 from flows.models.model import Model
+from flows.models.row_files import UnseenRows
 from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
 from flows.runs.counts import CensusAsked, CensusResult, Summary
 from flows.runs.lock import exclusive
-from flows.runs.manifest import SUMMARY, Manifest, annotated_manifest
+from flows.runs.manifest import SUMMARY, Manifest, SelectedColumn, annotated_manifest
+from flows.runs.outputs import Output, without_margins
 from flows.runs.release_store import output_folder
+from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 
 __all__ = ["table_census", "take_census"]
+
+
+# The questions of a specification to the census.
+
+
+Selected = Mapping[str, SelectedColumn]
+"""The columns of selections, by name."""
+
+
+def census_asked(model: Model, wanted: Specification) -> CensusAsked:
+    """Return the questions to a census with a model; SpecificationError for a class that it does not know."""
+    purity, completeness = wanted.flags.purity, wanted.flags.completeness
+    for key, stated in (("purity", purity), ("completeness", completeness)):
+        unknown = [name for name in stated if name not in model.classes]
+        if unknown:
+            raise SpecificationError(
+                f"flags.{key}: got the class '{unknown[0]}', expected one of {', '.join(model.classes)}; correct "
+                "the name"
+            )
+    asked = CensusAsked(
+        assumes=wanted.shift.assumes or model.specification.shift.assumes,
+        purity=dict(purity),
+        completeness=dict(completeness),
+    )
+    table = census_table(model, wanted)
+    if table.by is None:
+        return asked
+    return binned(asked, model, table.by, bins=table.bins, edges=table.edges, key="census.by")
+
+
+def binned(
+    asked: CensusAsked, model: Model, by: str, *, bins: int, edges: Sequence[float] | None, key: str
+) -> CensusAsked:
+    """Return the questions, by bins; SpecificationError for an expression of anything but features."""
+    of_features(model, by, key=key)
+    return replace(asked, by=by, bins=bins, edges=None if edges is None else tuple(edges))
+
+
+# The census by bins of an expression over features: class counts, purity and completeness of each bin.
+#
+# Labelled rows and rows of the target are kept with their features, so that any such expression can be used later.
+# Shapes: n rows, F features.
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+THRESHOLDS = (0.5, 0.8, 0.95)
+"""Probabilities at which purity and completeness of every class are given."""
+REASON = (
+    "under the same assumption as the whole; each bin is shrunk towards the value that the whole predicts for it, so "
+    "the intervals hold in 95 % of all bins on average, but not in each bin; the bins add up to the whole"
+)
+
+
+def census_bins(
+    model: Model,
+    labelled: LabelledRows,
+    target: TargetRows,
+    counted: Counted,
+    asked: CensusAsked,
+    selected: Selected,
+) -> CensusBins | None:
+    """Return the census of each bin; None where no bins were asked for."""
+    if asked.by is None:
+        return None
+    by = parse(asked.by)
+    if counted.of_labels:
+        why = "nearly all objects have labels of the training: count those of each bin"
+        return CensusBins(by=by.text, reason=why, bins=())
+    of_target, of_labelled = (bin_values(by, model.features, rows.X) for rows in (target, labelled))
+    bins = Bins.of(by.text, of_target, bins=asked.bins, edges=asked.edges)
+    if len(bins.names) < 2:
+        return CensusBins(
+            by=by.text, reason=f"'{by.text}' has the same value in all rows, so there are no bins", bins=()
+        )
+    places = BinnedRows(bins.places(of_labelled), bins.places(of_target), len(bins.names))
+    shares = bin_shares(labelled, target, counted, places)
+    if counted.assumes == "features":
+        asked, selected = CensusAsked(), {}
+    stated = {c: list(_stated(shares, k, model, asked, selected)) for k, c in enumerate(model.classes)}
+    return CensusBins(
+        by=by.text,
+        reason=REASON,
+        bins=tuple(
+            _bin(shares, b, name, stated, counted)
+            for b, name in enumerate(bins.names)
+            if shares.n_objects[b] or shares.n_labelled[b]
+        ),
+        selections={
+            c: tuple(_joined(shares, k, bins.names, text, by_bin) for text, by_bin in own)
+            for k, c in enumerate(model.classes)
+            if (
+                own := [(text, by_bin) for text, key, by_bin in stated[c] if not key]
+            )  # a column has its own bins
+        },
+    )
+
+
+_Stated = tuple[str, str, Mapping[int, tuple[float | None, Selection]]]
+"""What is stated, the column of the copies or '', and by bin the threshold (None: the column's) and its selection."""
+
+
+def _stated(
+    shares: BinShares, k: int, model: Model, asked: CensusAsked, selected: Selected
+) -> Iterator[_Stated]:
+    """Yield the columns of class k, then the thresholds of the bins for stated values."""
+    name, every = model.classes[k], range(shares.places.n_bins)
+    for key, column in selected.items():
+        if column.class_name == name:
+            taken = [
+                rows.probability[:, k] >= row_thresholds(column, model.features, rows.X)
+                for rows in (shares.target, shares.labelled)
+            ]
+            found = {b: (column.threshold, bin_taken(shares, b, k, *taken)) for b in every}
+            yield column.stated, key, found
+    for what, by_class in (("purity", asked.purity), ("completeness", asked.completeness)):
+        if name in by_class:
+            tried = {b: bin_threshold(shares, b, k, **{what: by_class[name]}) for b in every}
+            reached = {b: one for b, one in tried.items() if one is not None}
+            yield f"{what} {by_class[name]:g}", "", reached
+
+
+def _bin(
+    shares: BinShares, b: int, name: str, stated: Mapping[str, Sequence[_Stated]], counted: Counted
+) -> BinCensus:
+    n = float(shares.n_objects[b])
+    (low, high), mean = shares.interval(), shares.draws.mean(axis=0)
+    return BinCensus(
+        name=name,
+        objects=round(n),
+        labelled=int(shares.n_labelled[b]),
+        classes={
+            c: BinCount(
+                count=float(mean[b, k] * n),
+                low=float(low[b, k] * n),
+                high=float(high[b, k] * n),
+                selections=()
+                if counted.assumes == "features"  # as in the census of all bins together
+                else tuple(_bin_selections(shares, b, k, of_class)),
+            )
+            for k, (c, of_class) in enumerate(stated.items())
+        },
+    )
+
+
+def _bin_selections(
+    shares: BinShares, b: int, k: int, stated: Sequence[_Stated]
+) -> Iterator[SelectionCensus]:
+    """Yield purity and completeness of class k in a bin at each threshold, then at its threshold for a stated value."""
+    for threshold in THRESHOLDS:
+        found = bin_selection(shares, b, k, threshold)
+        if found.n_selected:
+            yield said_selection(found, threshold)
+    for text, key, by_bin in stated:
+        if b in by_bin and by_bin[b][1].n_selected:
+            least, found = by_bin[b]
+            yield said_selection(found, least, text, key)
+
+
+def _joined(
+    shares: BinShares,
+    k: int,
+    names: Sequence[str],
+    stated: str,
+    by_bin: Mapping[int, tuple[float | None, Selection]],
+) -> BinnedSelection:
+    chosen = {b: found for b, (_, found) in by_bin.items()}
+    return BinnedSelection(
+        stated=stated,
+        thresholds={names[b]: t for b, (t, _) in by_bin.items() if t is not None},
+        **vars(_quality(joined_selection(shares, k, chosen))),
+    )
+
+
+def said_selection(
+    found: Selection, threshold: float | None, stated: str = "", column: str = ""
+) -> SelectionCensus:
+    """Return what is said of a selection."""
+    return SelectionCensus(threshold=threshold, stated=stated, column=column, **vars(_quality(found)))
+
+
+def _quality(found: Selection) -> SelectionQuality:
+    purity, completeness = found.interval(found.purity), found.interval(found.completeness)
+    return SelectionQuality(
+        objects=found.n_selected,
+        purity=float(found.purity.mean()),
+        purity_low=purity[0],
+        purity_high=purity[1],
+        completeness=float(found.completeness.mean()),
+        completeness_low=completeness[0],
+        completeness_high=completeness[1],
+    )
+
+
+# The census of an output folder: class counts, purity and completeness, under an assumption that is named.
+#
+# Where no count is reliable, the census has none, and states the reason.  Shapes: n rows, K classes.
+
+
+def folder_census(
+    model: Model,
+    stored: Path,
+    out: Path,
+    outputs: Sequence[Output],
+    *,
+    asked: CensusAsked,
+    selected: Selected,
+    keep: bool = False,
+) -> Census:
+    """Return the census of the outputs in a folder; `stored` is the model's folder.
+
+    `keep` says whether the rows are to be written, those of staged outputs too.  Margins of HATS are left out, since
+    they repeat rows.
+    """
+    sizes = {"classes": len(model.classes), "features": len(model.features)}
+    counted = [o for o in without_margins(outputs) if o.summary.tally.n_classified]
+    kept = read_census_rows(out, **sizes)
+    rows = {
+        o.sha256: CensusRows.of_text(o.census_rows, **sizes) if o.census_rows else kept.get(o.sha256)
+        for o in counted
+    }
+    known = {name: part for name, part in rows.items() if part is not None}
+    if keep and known:
+        write_census_rows(out, known)
+    n_objects = sum(o.summary.tally.n_classified for o in counted)
+    return census_of(model, stored, list(rows.values()), n_objects=n_objects, asked=asked, selected=selected)
+
+
+def census_of(
+    model: Model,
+    folder: Path,
+    rows: Sequence[CensusRows | None],
+    *,
+    n_objects: int,
+    asked: CensusAsked,
+    selected: Selected,
+) -> Census:
+    """Return the census of `n_objects` classified objects; `rows` are a sample of them, a part for each file.
+
+    `folder` is that of the model, with its unseen rows.  A file has no rows (None) if an earlier version annotated it.
+    """
+    assumes = asked.assumes
+    parts = [part for part in rows if part is not None]
+    if len(parts) < len(rows):
+        return unsaid(
+            model,
+            n_objects,
+            assumes,
+            f"{len(rows) - len(parts)} of {len(rows)} files were classified by an earlier version, which "
+            "kept no rows for a census; classify them again, with --overwrite",
+        )
+    try:
+        unseen = UnseenRows.read(folder, classes=len(model.classes), features=len(model.features))
+    except ModelError as error:
+        return unsaid(model, n_objects, assumes, str(error))
+    lacking = _lacking(model, unseen)
+    if unseen is None or lacking or not parts:
+        return unsaid(model, n_objects, assumes, lacking or "no object was classified")
+    labelled, (target, known) = known_labels(unseen), _target(joined(parts), n_objects)
+    counted = count_with_labels(labelled, target, known, assumes=assumes)
+    if counted.shares is None:
+        said = unsaid(model, n_objects, counted.assumes, counted.reason)
+        return replace(said, contradicted=counted.contradicted)
+    return _census(model, counted, labelled, target, asked, selected)
+
+
+def unsaid(model: Model, n_objects: int, assumes: Assumption | None, reason: str) -> Census:
+    """Return a census without counts, with the reason."""
+    said = ClassCensus(
+        count=None, low=None, high=None, source="cannot be said", assumes=assumes, reason=reason
+    )
+    return Census(
+        n_rows=n_objects,
+        level=LEVEL,
+        classes=dict.fromkeys(model.classes, said),
+        other_labels=model.training.other_labels,
+    )
+
+
+def _lacking(model: Model, unseen: UnseenRows | None) -> str:
+    """Return why no census is possible with this model; '' where it can."""
+    label = model.specification.label
+    if label.votes is not None:
+        return "the model was trained on votes, which do not state the class of any object; audit the output"
+    if label.noise is not None:
+        return "the model's labels may be wrong, so they cannot calibrate counts; audit the output"
+    if unseen is None:
+        return f"{model.label} was trained by an earlier version, which kept no unseen rows; train it again"
+    return ""
+
+
+def _target(rows: CensusRows, n_objects: int) -> tuple[TargetRows, NDArray[np.intp]]:
+    """Return the rows of the target, and their classes (N,) by label, -1 without one."""
+    K = rows.classes
+    values = rows.matrix.astype(np.float64)
+    weight, p, X = values[:, 0], values[:, 2 : 2 + K], values[:, 2 + K :]
+    known = np.isfinite(p).all(axis=1) & (weight > 0)
+    p = np.maximum(p[known], 0.0)
+    target = TargetRows(p / p.sum(axis=1, keepdims=True), weight[known], X[known], n_objects)
+    return target, rows.known[known].astype(np.intp)
+
+
+def _census(
+    model: Model,
+    counted: Counted,
+    labelled: LabelledRows,
+    target: TargetRows,
+    asked: CensusAsked,
+    selected: Selected,
+) -> Census:
+    shares = counted.shares
+    assert shares is not None  # noqa: S101
+    n = target.n_objects
+    low, high = shares.interval()
+    return Census(
+        n_rows=n,
+        level=LEVEL,
+        contradicted=counted.contradicted,
+        other_labels=model.training.other_labels,
+        classes={
+            name: ClassCensus(
+                count=float(shares.mean[k] * n),
+                low=float(low[k] * n),
+                high=float(high[k] * n),
+                source="labels" if counted.of_labels else "model",
+                assumes=counted.assumes,
+                reason=counted.reason,
+                selections=()
+                if counted.assumes
+                == "features"  # The completeness among biased labels is not that of the target.
+                else tuple(_selections(k, model, counted.parts(labelled), target, asked, selected)),
+                labelled=0 if counted.counted is None else int(counted.counted[k]),
+            )
+            for k, name in enumerate(model.classes)
+        },
+        bins=census_bins(model, labelled, target, counted, asked, selected),
+    )
+
+
+def _selections(
+    k: int,
+    model: Model,
+    parts: Sequence[Alternative],
+    target: TargetRows,
+    asked: CensusAsked,
+    selected: Selected,
+) -> Iterator[SelectionCensus]:
+    """Yield purity and completeness of class k: at each threshold, in its column, and for stated values."""
+    name = model.classes[k]
+    labelled, draws, others = parts[0].labelled, parts[0].shares.draws, parts[1:]
+
+    def found(chosen: np.ndarray, n: int) -> Selection:
+        return selection(
+            labelled,
+            chosen,
+            k,
+            draws,
+            n_selected=n,
+            n_objects=target.n_objects,
+            n_seen=target.n_effective,
+            others=others,
+        )
+
+    for threshold in THRESHOLDS:
+        n = n_selected(target, k, threshold)
+        if n:
+            yield said_selection(found(labelled.probability[:, k] >= threshold, n), threshold)
+    for key, column in selected.items():
+        if column.class_name == name:
+            n = n_selected(target, k, row_thresholds(column, model.features, target.X))
+            chosen = labelled.probability[:, k] >= row_thresholds(column, model.features, labelled.X)
+            if n:
+                yield said_selection(found(chosen, n), column.threshold, column.stated, key)
+    for what, stated in (("purity", asked.purity), ("completeness", asked.completeness)):
+        if name in stated:
+            pure, complete = (stated[name] if what == of else None for of in ("purity", "completeness"))
+            best = threshold_for(
+                labelled, target, k, draws, purity=pure, completeness=complete, others=others
+            )
+            if best is not None:
+                yield said_selection(best[1], best[0], f"{what} {stated[name]:g}")
+
+
+# A new census of an output folder, and the census of a table in memory.
 
 
 def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResult:

@@ -22,7 +22,6 @@ from catalogs.errors import CatalogError
 from catalogs.files.atomic import StorageError
 from catalogs.text.table import commented_out
 from catalogs.writing.annotate import annotate, copied
-from flows.classification._census import rows_a_file
 from flows.classification._class_shares import shift_record
 from flows.classification._plan import (
     MOST_ORDERS,
@@ -35,7 +34,7 @@ from flows.classification._plan import (
 )
 from flows.classification._publishing import MOST_SHOWN, publish, summary_of
 from flows.classification._repeats import keep_sketch, repeats, sweep_sketches
-from flows.classification._tally import ObjectSurvey, with_few_digits
+from flows.classification._tally import ObjectSurvey, rows_a_file, with_few_digits
 from flows.classification.release_changes import Annotation, compare
 from flows.classification.scoring import Scorer, kept_columns, provenance, scorer_for
 from flows.engines.engine import Engine, Lost

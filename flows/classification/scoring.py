@@ -28,9 +28,9 @@ from catalogs.catalog.new_columns import CREDIBLE, NewColumn, Provenance, standa
 from catalogs.errors import DamagedFileError, NameClashError
 from catalogs.formats import TableChoice
 from catalogs.writing.annotate import copies
-from flows.classification._census import CensusRows, census_table, joined
 from flows.classification._class_shares import (
     SelectedClass,
+    census_table,
     chosen_shift,
     prior_shares,
     selection_entries,
@@ -38,7 +38,7 @@ from flows.classification._class_shares import (
     shift_record,
     with_shares,
 )
-from flows.classification._tally import ObjectSurvey, tally_of, total
+from flows.classification._tally import CensusRows, ObjectSurvey, joined, tally_of, total
 from flows.errors import ModelError, SpecificationError, UsageError
 from flows.features.columns import ColumnMapping
 from flows.features.drift import feature_counts

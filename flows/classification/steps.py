@@ -13,7 +13,6 @@ import numpy as np
 
 from blr.threads import default_threads
 from catalogs.errors import OutputExistsError
-from flows.classification._census import census_asked
 from flows.classification._plan import (
     Plan,
     Policy,
@@ -22,6 +21,7 @@ from flows.classification._plan import (
     make_plan,
 )
 from flows.classification._tally import summarise
+from flows.classification.census_taking import census_asked
 from flows.classification.execution import DIRECT, Steps, execute
 from flows.classification.request import ClassifyRequest, ReprocessRequest
 from flows.classification.scoring import Scorer, check_copies, settled

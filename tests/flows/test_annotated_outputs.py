@@ -15,7 +15,7 @@ from astropy.table import Table
 import catalogs
 from catalogs.arrays.values import batch_values
 from catalogs.catalog.new_columns import standard_columns
-from flows.classification._census import read_census_rows
+from flows.classification._tally import read_census_rows
 from flows.inputs.source import copy_name
 from flows.runs.manifest import Manifest
 from tests.catalogs.hats_samples import rows as hats_rows

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from blr.census.results import Census, ClassCensus, count_changes
-from flows.classification._census import (
+from flows.classification._tally import (
     CENSUS_ROWS_FILE,
     read_census_rows,
 )

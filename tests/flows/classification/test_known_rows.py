@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flows.classification._census import CensusRows, joined, read_census_rows, write_census_rows
+from flows.classification._tally import CensusRows, joined, read_census_rows, write_census_rows
 from flows.classification.census_taking import table_census, take_census
 from flows.classification.request import CensusRequest
 from tests.flows.verbs import classify
