@@ -45,7 +45,7 @@ from flows.models.model import Model, read_model
 from flows.models.row_files import read_labelled_identifiers
 from flows.models.store_folder import StoredModel
 from flows.runs.allowed_roots import OutputFolder
-from flows.runs.counts import Difference, FileCounts, Summary
+from flows.runs.counts import Difference, FileCounts
 from flows.runs.interrupt import begin_piece, check_terminated, stop_asked, stop_points, terminable
 from flows.runs.lock import LOCK, Owner, acting_for, check_coherent, check_held, exclusive
 from flows.runs.manifest import MANIFEST, Manifest
@@ -323,17 +323,14 @@ class _Workers:
         )
 
     def _whole_group(self, group: Group) -> Group:
-        return Group(tuple(map(self._whole_job, group.jobs)))
-
-    def _whole_job(self, job: Job) -> Job:
-        if job.catalogue not in self._catalogues:
-            source = replace(job.catalogue.source, path=self._whole(job.catalogue.source.path))
-            self._catalogues[job.catalogue] = replace(job.catalogue, source=source)
-        return replace(
-            job,
-            catalogue=self._catalogues[job.catalogue],  # pickled once for all files of a group
-            file=replace(job.file, path=self._whole(job.path)),
-        )
+        jobs = []
+        for job in group.jobs:
+            if job.catalogue not in self._catalogues:
+                source = replace(job.catalogue.source, path=self._whole(job.catalogue.source.path))
+                self._catalogues[job.catalogue] = replace(job.catalogue, source=source)
+            catalogue = self._catalogues[job.catalogue]  # pickled once for all files of a group
+            jobs.append(replace(job, catalogue=catalogue, file=replace(job.file, path=self._whole(job.path))))
+        return Group(tuple(jobs))
 
 
 def annotate_elsewhere(work: Work, owner: Owner, group: Group) -> Report:
@@ -394,10 +391,6 @@ def here(name: str, work: Callable[[], T]) -> T:  # noqa: ARG001 - a task's name
     return work()
 
 
-def _no_run() -> str | None:
-    return None
-
-
 def _note_killed(owner: Owner) -> None:
     tell().note(f"an earlier run was killed ({owner}); its finished files are used")
 
@@ -415,7 +408,7 @@ class Steps:
     together: Callable[[AnnotateOne, Work, Group], list[Output | Problem]] = annotate_each
     spread: Callable[[str, Callable[[], list[Output | Problem]]], list[Output | Problem]] = here
     finish: Callable[[str, Callable[[], ReleaseResult]], ReleaseResult] = here
-    identify: Callable[[], str | None] = _no_run
+    identify: Callable[[], str | None] = lambda: None
     mark_crashed: Callable[[Owner], None] = _note_killed
 
 
@@ -474,8 +467,10 @@ def carry_out(plan: Plan, model: Model, steps: Steps, engine: Engine) -> Release
     stay = [o for name in (*bad, *deferred) if (o := plan.still_good(name))]
     listed = [*outputs, *plan.kept, *stay]
     if not listed and bad:
-        # Every file failed: the first error says why.
-        raise CatalogError(_with_place(next(iter(bad.values()))))
+        # Every file failed: the first error says why, with the file's name where it lacks it.
+        first = next(iter(bad.values()))
+        name = first.input_path.rpartition("/")[2]
+        raise CatalogError(first.reason if name in first.reason else f"{name}: {first.reason}")
     if not listed:
         plan.work.staging.close()
         return replace(_result(model, plan), status="waiting", deferred=deferred)
@@ -530,14 +525,15 @@ def _dated(bad: Sequence[Problem], before: Manifest | None) -> dict[str, Problem
     return {q.name: replace(q, since=known.get(q.name, now)) for q in bad}
 
 
-def _with_place(bad: Problem) -> str:
-    """Return why a file failed, with its name where the reason lacks it."""
-    name = bad.input_path.rpartition("/")[2]
-    return bad.reason if name in bad.reason else f"{name}: {bad.reason}"
-
-
 def _result(model: Model, plan: Plan) -> ReleaseResult:
-    """Return what there is to say of the folder before any work."""
+    """Return what there is to say of the folder before any work; a summary of many files is in the manifest."""
+    before, stale = None if plan.before is None else plan.before.totals, _stale(plan)
+    standing = [*(job.finished for job in plan.jobs if job.finished), *plan.kept, *stale]
+    summary = None
+    if standing and before is not None and plan.nothing_to_do and len(standing) > MOST_SHOWN:
+        summary = before
+    elif standing:
+        summary = summary_of(model, standing, None if before is None else before.census)
     return ReleaseResult(
         status="nothing to do",
         model=model.label,
@@ -556,10 +552,10 @@ def _result(model: Model, plan: Plan) -> ReleaseResult:
         },
         retired=plan.retired,
         quarantined={q.name: q.reason for q in plan.quarantined},
-        stale=tuple(sorted(o.name for o in _stale(plan))),
+        stale=tuple(sorted(o.name for o in stale)),
         deferred=dict(plan.deferred),
         advice=plan.advice,
-        summary=_summary(model, plan),
+        summary=summary,
         before=ReleaseReference.of(plan.before),
     )
 
@@ -568,13 +564,3 @@ def _stale(plan: Plan) -> list[Output]:
     """Return the copies of earlier states of files that cannot be annotated, or not yet."""
     troubled = (*(q.name for q in plan.quarantined), *plan.deferred)
     return [o for name in troubled if (o := plan.still_good(name)) is not None]
-
-
-def _summary(model: Model, plan: Plan) -> Summary | None:
-    """Return the summary of the outputs that stay; where all of many do, it is in the manifest."""
-    standing = (*(job.finished for job in plan.jobs), *plan.kept, *_stale(plan))
-    outputs = [o for o in standing if o is not None]
-    before = None if plan.before is None else plan.before.totals
-    if not outputs or (before is not None and plan.nothing_to_do and len(outputs) > MOST_SHOWN):
-        return before if outputs else None
-    return summary_of(model, outputs, None if before is None else before.census)

@@ -105,19 +105,21 @@ def feature_space(out: Path, store: Path, specification: Path | None = None) -> 
     wanted = model.specification if specification is None else read_specification(specification)
     scorer = Scorer.of(model, annotation_settings(model, wanted))
     whitened, labelled = WhitenedSpace(scorer.classifier.moments), _labelled(model, stored.folder)
+    if not len(labelled.target):
+        raise ModelError(
+            f"{stored.folder / LabelledObjects.FILE}: got no labelled objects of {model.label}, expected those that it "
+            "was fitted to; restore the file from a backup, or train the model again"
+        )
     novelty = Novelty.of(whitened.points(np.nan_to_num(labelled.X), ~np.isfinite(labelled.X)))
     return FeatureSpace(scorer, whitened, novelty, np.asarray(labelled.target))
 
 
 def _labelled(model: Model, folder: Path) -> LabelledObjects:
-    """Return the labelled objects of a model; ModelError where its folder has lost them."""
-    found = LabelledObjects.read(folder, classes=len(model.classes), features=len(model.features))
-    if found is None:
-        raise ModelError(
-            f"{folder / LabelledObjects.FILE}: got no such file, expected the labelled objects of {model.label}; "
-            "restore it from a backup, or train the model again"
-        )
-    return found
+    """Return the labelled objects of a model; none where its folder has lost them."""
+    F = len(model.features)
+    found = LabelledObjects.read(folder, classes=len(model.classes), features=F)
+    nothing = np.empty(0, np.bytes_), np.empty((0, 2)), np.empty(0, np.intp), np.empty((0, F))
+    return LabelledObjects(*nothing) if found is None else found
 
 
 # Contributions and nearest labelled objects of a row, as `explain` and the report show them.  Shapes: F features.

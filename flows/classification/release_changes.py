@@ -365,7 +365,9 @@ def sampled_change(champion: Model, challenger: Model, folder: Path) -> SampledC
         If the folder has no manifest.
     """
     manifest = annotated_manifest(check_inside(folder, key="release"))
-    inputs = [path for o in _spread(manifest.outputs) if (path := _input(o, folder)) is not None]
+    n_files = len(manifest.outputs)
+    spread = np.linspace(0, n_files - 1, min(n_files, MOST_FILES)).round().astype(int)
+    inputs = [path for i in spread if (path := _input(manifest.outputs[i], folder)) is not None]
     transitions: Counter[tuple[str, str]] = Counter()
     compared = files = 0
     troubles: list[str] = []
@@ -384,7 +386,7 @@ def sampled_change(champion: Model, challenger: Model, folder: Path) -> SampledC
     return SampledChange(
         folder=str(folder),
         release=manifest.release,
-        n_files=len(manifest.outputs),
+        n_files=n_files,
         n_rows=sum(o.n_rows for o in manifest.outputs),
         files=files,
         compared=compared,
@@ -392,14 +394,6 @@ def sampled_change(champion: Model, challenger: Model, folder: Path) -> SampledC
         transitions=tuple(Transition(was, now, n) for (was, now), n in transitions.most_common()),
         troubles=tuple(troubles),
     )
-
-
-def _spread(outputs: tuple[Output, ...]) -> list[Output]:
-    """Return up to so many outputs, evenly over their order."""
-    if len(outputs) <= MOST_FILES:
-        return list(outputs)
-    places = np.linspace(0, len(outputs) - 1, MOST_FILES).round().astype(int)
-    return [outputs[i] for i in places]
 
 
 def _input(output: Output, folder: Path) -> Path | None:

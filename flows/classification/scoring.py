@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations_with_replacement
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -107,6 +107,8 @@ def check_copies(catalog: Catalog, columns: tuple[NewColumn, ...], specification
 Floats = NDArray[np.float64]
 
 
+STATED_ZERO = "in every set: the specification states the threshold 0"
+
 Sets = tuple[SetRecord, SetRule | None]
 """How prediction sets are made, and the rule, which is None where no share can be stated."""
 
@@ -121,11 +123,8 @@ def sets_of(model: Model, specification: Specification) -> Sets | None:
         return None
     if thresholds:
         return _stated(model, level, thresholds)
-    rule = (
-        None
-        if model.folder is None
-        else _learnt(model.folder, len(model.classes), len(model.features), level)
-    )
+    K, F = len(model.classes), len(model.features)
+    rule = None if model.folder is None else _learnt(model.folder, K, F, level)
     if rule is None:
         raise UsageError(
             f"output.sets: got {level:g} for {model.label}, whose folder has no labelled rows with left-out "
@@ -133,7 +132,12 @@ def sets_of(model: Model, specification: Specification) -> Sets | None:
         )
     if reason := _why_none(model, specification):
         return SetRecord(level=level, source="cannot be said", reason=reason), None
-    return _record(model, rule), rule
+    source = model.metrics.judged_by
+    reason = (
+        f"learnt class by class from the {source} probabilities of the labelled rows; the share holds where the "
+        "objects of a class look like its labelled objects, for any class shares"
+    )
+    return _record(model, rule, source, reason), rule
 
 
 def _stated(model: Model, level: float, thresholds: Mapping[str, float]) -> Sets:
@@ -145,24 +149,12 @@ def _stated(model: Model, level: float, thresholds: Mapping[str, float]) -> Sets
         )
     K = len(model.classes)
     least = np.array([thresholds[name] for name in model.classes])
-    record = SetRecord(
-        level=level,
-        source="stated",
-        reason="the specification states the thresholds; the share holds if they come from these objects, this "
-        "model and these class shares, for example from an audit",
-        classes={
-            name: ClassSetRule(
-                bit=k,
-                rows=0,
-                effective=0.0,
-                least=float(least[k]) or None,
-                spread=0.0,
-                remark="in every set: the specification states the threshold 0" if not least[k] else "",
-            )
-            for k, name in enumerate(model.classes)
-        },
+    rule = SetRule(level, least, np.zeros(K, np.intp), np.zeros(K))
+    reason = (
+        "the specification states the thresholds; the share holds if they come from these objects, this model and "
+        "these class shares, for example from an audit"
     )
-    return record, SetRule(level, least, np.zeros(K, np.intp), np.zeros(K))
+    return _record(model, rule, "stated", reason), rule
 
 
 def _why_none(model: Model, specification: Specification) -> str | None:
@@ -189,21 +181,22 @@ def _learnt(folder: Path, classes: int, features: int, level: float) -> SetRule 
     return learn_sets(rows.probability, rows.target, level=level, weight=rows.weight)
 
 
-def _record(model: Model, rule: SetRule) -> SetRecord:
-    judged_by = model.metrics.judged_by
+def _record(
+    model: Model, rule: SetRule, source: Literal["left-out", "held-out", "stated"], reason: str
+) -> SetRecord:
+    stated = source == "stated"
     return SetRecord(
         level=rule.level,
-        source=judged_by,
-        reason=f"learnt class by class from the {judged_by} probabilities of the labelled rows; the share holds "
-        "where the objects of a class look like its labelled objects, for any class shares",
+        source=source,
+        reason=reason,
         classes={
             name: ClassSetRule(
                 bit=k,
                 rows=int(rule.rows[k]),
                 effective=float(rule.effective[k]),
                 least=float(rule.least[k]) or None,
-                spread=float(rule.spread[k]),
-                remark="" if rule.least[k] > 0 else _too_few(rule, k),
+                spread=0.0 if stated else float(rule.spread[k]),
+                remark="" if rule.least[k] > 0 else STATED_ZERO if stated else _too_few(rule, k),
             )
             for k, name in enumerate(model.classes)
         },

@@ -265,14 +265,8 @@ def _first_of(names: Sequence[str], known: Collection[str], seen: set[str]) -> N
 
 
 def _joined(parts: Sequence[MapRows]) -> MapRows:
-    names = np.concatenate([part.names for part in parts if part.names is not None])
-    return MapRows(
-        np.concatenate([part.pixel for part in parts]),
-        np.concatenate([part.p for part in parts]),
-        np.concatenate([part.selected for part in parts]),
-        np.concatenate([part.X for part in parts]),
-        names,
-    )
+    columns = zip(*(vars(part).values() for part in parts if part.names is not None), strict=True)
+    return MapRows(*map(np.concatenate, columns))
 
 
 def _edges(values: Floats) -> Floats:

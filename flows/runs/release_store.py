@@ -211,7 +211,9 @@ class ReleaseStore:
             others = {key.partition("/")[0] for key in self.store.sizes("")} - {files}
             if before is None or self._manifest(files) != before.content:
                 self._commit(files, sums, before)
-            self._sweep({name for name in others if FILES.fullmatch(name) or name == INCOMING})
+            # Those of earlier releases, of unpublished ones, and of early copies.
+            for name in sorted(name for name in others if FILES.fullmatch(name) or name == INCOMING):
+                self.store.remove(f"{name}/{key}" for key in self.store.sizes(name))
 
     def _commit(self, files: str, sums: Mapping[str, str], before: Stored | None) -> None:
         """Send the missing files, then replace the manifest `before`, if it is still the published one."""
@@ -315,11 +317,6 @@ class ReleaseStore:
             return {}
         lines = (line.split("  ", 1) for line in listed.content.decode().splitlines())
         return {key: sha256 for sha256, key in lines}
-
-    def _sweep(self, folders: set[str]) -> None:
-        """Remove folders of the store: those of earlier releases, of unpublished ones, and of early copies."""
-        for folder in sorted(folders):
-            self.store.remove(f"{folder}/{key}" for key in self.store.sizes(folder))
 
     def _mark(self) -> str | None:
         """Return the tag of the manifest that the local folder has; None where it is not known."""
