@@ -14,7 +14,7 @@ from catalogs.writing.annotate import finish as finish_catalogue
 from flows.classification._class_shares import selections_of, shift_record
 from flows.classification._plan import Plan
 from flows.classification._repeats import sweep_sketches
-from flows.classification._tally import most_doubtful, summarise, total, total_sky
+from flows.classification._tally import most_doubtful, object_columns, summarise, total, total_sky
 from flows.classification.census_taking import folder_census
 from flows.classification.explanation import class_examples
 from flows.classification.release_changes import release_report, write_report
@@ -47,7 +47,6 @@ from flows.runs.manifest import (
     ColumnDetails,
     FlagDetails,
     Manifest,
-    ObjectColumns,
     SelectedColumn,
 )
 from flows.runs.outputs import Output, Problem, without_margins, write_labelled_names
@@ -268,8 +267,6 @@ def _manifest(
     model: Model, plan: Plan, done: ReleaseResult, outputs: tuple[Output, ...], totals: Summary
 ) -> Manifest:
     work, specification = plan.work, plan.work.specification
-    catalog, theirs = specification.catalog, specification.target.columns
-    place = {"id": catalog.id, "ra": catalog.ra, "dec": catalog.dec}
     columns = Scorer.of(model, specification).columns
     return Manifest(
         format="blr-manifest",
@@ -287,10 +284,7 @@ def _manifest(
         classes=shift_record(model, specification).class_priors,
         columns={c.name: ColumnDetails(str(c.datatype), c.ucd, c.description) for c in columns},
         flags={str(bit): FlagDetails(name, meaning) for bit, (name, meaning) in flag_names().items()},
-        position=ObjectColumns(
-            **{key: theirs.get(name, name) for key, name in place.items() if name},
-            unit=catalog.position_unit or None,
-        ),
+        position=object_columns(specification),
         selected=_selected(model, specification),
         census_asked=work.asked,
         store=Path(os.path.relpath(work.model.folder.parents[1], plan.out)).as_posix(),

@@ -23,6 +23,7 @@ from catalogs.errors import brief
 from catalogs.files.array_file import atomic_write_array
 from catalogs.files.atomic import own_folder, sweep
 from catalogs.formats import annotated_table
+from flows.classification._tally import object_columns
 from flows.labels.reader import label_texts
 from flows.runs.outputs import Output
 from flows.runs.staging import Staging
@@ -73,13 +74,12 @@ def keep_sketch(
 
 def _identifiers(copy: Path, specification: Specification) -> Iterator[tuple[NDArray[np.object_], Hashes]]:
     """Yield the identifiers (n,) in a copy and their hashes (n,), batch by batch; missing ones are left out."""
-    ours = specification.catalog.id
-    theirs = specification.target.columns.get(ours or "", ours)
+    column = object_columns(specification).id
     table = annotated_table(specification.output.prefix).open(copy)
-    if theirs is None or theirs not in table.names:
+    if column is None or column not in table.names:
         return
-    for batch in table.batches([theirs]):
-        names = label_texts(batch_values(batch, [theirs])[theirs])
+    for batch in table.batches([column]):
+        names = label_texts(batch_values(batch, [column])[column])
         names = names[names != ""]
         if len(names):
             yield names, hashed(names)

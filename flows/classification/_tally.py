@@ -38,10 +38,19 @@ from flows.runs.counts import (
     Tally,
     summed,
 )
+from flows.runs.manifest import ObjectColumns
 from flows.runs.outputs import is_labelled
 from flows.specification.specification import Specification
 
 Floats = NDArray[np.float64]
+
+
+def object_columns(specification: Specification) -> ObjectColumns:
+    """Return the target's columns of identifier and position that the specification names, and the position's unit."""
+    catalog, theirs = specification.catalog, specification.target.columns
+    ours = {"id": catalog.id, "ra": catalog.ra, "dec": catalog.dec}
+    named = {key: theirs.get(name, name) for key, name in ours.items() if name}
+    return ObjectColumns(**named, unit=catalog.position_unit or None)
 
 
 def tally_of(
@@ -170,13 +179,12 @@ class ObjectSurvey:
         labelled: pa.Array | None = None,
     ) -> ObjectSurvey:
         """Return the survey of a catalogue; positions whose unit is not known are left out."""
-        asked, theirs = specification.catalog, specification.target.columns
-        identifier, ra, dec = (theirs.get(name or "", name) for name in (asked.id, asked.ra, asked.dec))
-        known = identifier if identifier in catalog.names else None
+        named = object_columns(specification)
+        known, ra, dec = named.id if named.id in catalog.names else None, named.ra, named.dec
         if ra is None or dec is None or not {ra, dec} <= {*catalog.names}:
             return cls(classes, known, None, labelled=labelled)
         try:
-            unit = unit_of_position(catalog, ra, dec, stated=asked.position_unit)
+            unit = unit_of_position(catalog, ra, dec, stated=specification.catalog.position_unit)
         except CatalogError:
             return cls(classes, known, None, labelled=labelled)
         return cls(classes, known, (ra, dec), unit, labelled)

@@ -34,7 +34,7 @@ from flows.classification._plan import (
 )
 from flows.classification._publishing import MOST_SHOWN, publish, summary_of
 from flows.classification._repeats import keep_sketch, repeats, sweep_sketches
-from flows.classification._tally import ObjectSurvey, rows_a_file, with_few_digits
+from flows.classification._tally import ObjectSurvey, object_columns, rows_a_file, with_few_digits
 from flows.classification.release_changes import Annotation, compare
 from flows.classification.scoring import Scorer, kept_columns, provenance, scorer_for
 from flows.engines.engine import Engine, Lost
@@ -195,11 +195,10 @@ def _difference(work: Work, job: Job, annotated: Path, scorer: Scorer) -> Differ
     """Return how the rows differ from those of the output that a release replaces."""
     if work.before is None or job.same_rows is None:
         return None
-    ours = work.specification.catalog.id
     return compare(
         replace(work.before, path=work.staging.out / job.name),
         Annotation(annotated, scorer.prefix, scorer.model.classes),
-        id_column=ours and work.specification.target.columns.get(ours, ours),
+        id_column=object_columns(work.specification).id,
         by_row=job.same_rows,
     )
 

@@ -22,8 +22,9 @@ from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from catalogs.formats import TableChoice
-from catalogs.sky.positions import find_position_columns, positions, survey_links, unit_of_position
+from catalogs.sky.positions import positions, survey_links, unit_of_position
 from flows.classification._class_shares import with_shares
+from flows.classification._tally import object_columns
 from flows.classification.request import ExplainRequest
 from flows.classification.scoring import Scorer, annotation_settings, settled
 from flows.errors import ModelError, UsageError
@@ -230,8 +231,7 @@ def explain(request: ExplainRequest) -> Explanation:
     )
     settings = settled(model, wanted)
     labelled, scorer = _labelled(model, stored.folder), Scorer.of(model, settings)
-    named = settings.catalog.id
-    stated = None if named is None else settings.target.columns.get(named, named)
+    stated = object_columns(settings).id
     sources = resolve_sources([request.catalogue], Path(), key="CATALOG")
     choice = scorer.choice if request.table is None else TableChoice(request.table, scorer.reader.read)
     with opened(sources, choice) as catalogs, single_threaded_blas():
@@ -275,7 +275,7 @@ def _explained(
     labelled: LabelledObjects,
 ) -> Explanation:
     model = scorer.model
-    where = _position_columns(catalog, settings)
+    where = object_columns(settings).place(catalog) or ()
     batch = read_object(place, tuple(dict.fromkeys([column, *where, *scorer.reader.read])))
     identifier = str(batch_values(batch, [column])[column][0]).strip()
     ra, dec = _position(catalog, settings, where, batch)
@@ -348,15 +348,6 @@ def _probabilities(
             sampled_error=float(error[k]),
         )
         for k, name in enumerate(scorer.model.classes)
-    )
-
-
-def _position_columns(catalog: Catalog, settings: Specification) -> Sequence[str]:
-    """Return the columns of right ascension and declination; none where they are not known, or not readable."""
-    theirs = settings.target.columns
-    stated = [theirs.get(name, name) for name in (settings.catalog.ra, settings.catalog.dec) if name]
-    return (
-        stated if len(stated) == 2 and {*stated} <= {*catalog.names} else find_position_columns(catalog) or ()
     )
 
 

@@ -38,7 +38,7 @@ from flows.classification._class_shares import (
     shift_record,
     with_shares,
 )
-from flows.classification._tally import CensusRows, ObjectSurvey, joined, tally_of, total
+from flows.classification._tally import CensusRows, ObjectSurvey, joined, object_columns, tally_of, total
 from flows.errors import ModelError, SpecificationError, UsageError
 from flows.features.columns import ColumnMapping
 from flows.features.drift import feature_counts
@@ -325,10 +325,9 @@ class Scorer:
 
         Rows of objects that the labels in the model's `folder` name are kept with their class.
         """
-        ours = specification.catalog.id
-        theirs = specification.target.columns.get(ours or "", ours)
-        labels = _labels(folder, len(self.model.classes)) if theirs in catalog.names else None
-        known = None if labels is None or theirs is None else (labels, theirs)
+        column = object_columns(specification).id
+        labels = _labels(folder, len(self.model.classes)) if column in catalog.names else None
+        known = None if labels is None or column is None else (labels, column)
         return replace(self, census_step=max(1, step), census=[], known=known)
 
     @property
