@@ -8,7 +8,6 @@ beside the manifest.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -32,8 +31,6 @@ from flows.runs.outputs import FileTable, Output, Problem, read_table, sweep_tab
 MANIFEST = "manifest.json"
 SUMMARY = "summary.json"
 SCHEMA_VERSION = 1
-HEAD = 4096
-"""Characters at the start of a manifest that include the number of its release."""
 
 
 def annotated_manifest(folder: Path) -> Manifest:
@@ -191,13 +188,11 @@ class Manifest:
 
     @staticmethod
     def next_release(folder: Path) -> int:
-        """Return the number of a folder's next release, from the start of its manifest, which may be long."""
-        path = folder / MANIFEST
-        if not path.is_file():
+        """Return the number of a folder's next release; 1 where its manifest cannot be read."""
+        try:
+            return int(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["release"]) + 1
+        except (OSError, ValueError, KeyError, TypeError):
             return 1
-        with path.open(encoding="utf-8") as file:
-            number = re.search(r'"release": *(\d+)', file.read(HEAD))
-        return int(number[1]) + 1 if number else 1
 
     def write(self, folder: Path) -> Path:
         """Write the manifest of a folder, whole or not at all; return its path.
