@@ -1,11 +1,12 @@
 """Twins and problems that the tests of the numerics share.
 
 The twin is plain and dense: all rows at once, all K M weights of a softmax, explicit Kronecker products, its own
-formulae.  Nothing in it comes from `blr`.
+formulae.  Nothing in the twin comes from `blr`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,9 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from blr.arrays import Matrix, Vector
+from blr.likelihood.prior import GaussianPrior
+from blr.posterior.kinds import LaplacePosterior
+from blr.posterior.laplace import fit
 
 CDF = {
     "logistic": (stats.logistic.logcdf, stats.logistic.logsf),
@@ -142,3 +146,31 @@ class Twin:
 def dense() -> Twin:
     """Return the dense twin and the makers of problems."""
     return Twin()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take few draws: the chains' own accuracy is tested elsewhere."""
+    monkeypatch.setattr("blr.posterior.sampling._WORK", 1.0)
+    monkeypatch.setattr("blr.posterior.sampling._ERROR", 1.0)
+
+
+def fitted(reference: Mapping[str, Any]) -> LaplacePosterior:
+    """Return the Laplace fit of a problem of `tests/reference/posteriors.json`."""
+    softmax = reference["likelihood"] == "softmax"
+    return fit(
+        np.array(reference["Phi"]),
+        np.array(reference["t"]),
+        GaussianPrior(reference["prior_mean"], np.array(reference["prior_covariance"])),
+        reference["likelihood"],
+        sample_weight=reference["weight"],
+        classes=range(len(reference["t"][0]) if softmax else 2),
+    )
+
+
+def scaled_covariance(A: np.ndarray, spread: float) -> np.ndarray:
+    """Return the covariances A Aᵀ (n, K, K), scaled to the given largest sd of a contrast."""
+    V = A @ A.transpose(0, 2, 1)
+    d = np.einsum("nkk->nk", V)
+    largest = (d[:, :, None] + d[:, None, :] - 2 * V).reshape(len(V), -1).max(axis=1)
+    return V * (spread**2 / largest)[:, None, None]

@@ -67,27 +67,18 @@ def test_every_kind_is_among_the_instances() -> None:
 
 
 @every
-def test_shapes(name: str) -> None:
-    basis, X = fitted(name), galaxies(7, seed=3)
+@pytest.mark.parametrize("n", [7, 0])
+def test_shapes_and_names_and_the_intercept_first(name: str, n: int) -> None:
+    basis, X = fitted(name), galaxies(7, seed=3)[:n]
     assert basis.n_features == 3
-    assert basis(X).shape == (7, basis.n_functions)
-    assert basis.jacobian(X).shape == (7, basis.n_functions, 3)
+    assert basis(X).shape == (n, basis.n_functions)
+    assert basis.jacobian(X).shape == (n, basis.n_functions, 3)
     assert basis(X).flags.c_contiguous
     assert basis(X).dtype == np.float64
-
-
-@every
-def test_first_column_is_the_intercept(name: str) -> None:
-    basis, X = fitted(name), galaxies(5, seed=3)
     assert np.all(basis(X)[:, 0] == 1)
     assert np.all(basis.jacobian(X)[:, 0] == 0)
-    assert basis.names(NAMES)[0] == "1"
-
-
-@every
-def test_names_are_distinct_and_one_a_function(name: str) -> None:
-    basis = fitted(name)
     names = basis.names(NAMES)
+    assert names[0] == "1"
     assert len(names) == len(set(names)) == basis.n_functions
     with pytest.raises(ValueError, match=r"got 2 feature name\(s\) but .* 3"):
         basis.names(NAMES[:2])
@@ -217,13 +208,6 @@ def test_degenerate_training_sets(name: str, X: Matrix) -> None:
     assert np.all(np.isfinite(basis(new)))
     assert np.all(np.isfinite(basis.jacobian(new)))
     assert basis_from_dict(basis.to_dict()).n_functions == basis.n_functions
-
-
-@every
-def test_no_rows_give_no_rows(name: str) -> None:
-    basis = fitted(name)
-    assert basis(np.empty((0, 3))).shape == (0, basis.n_functions)
-    assert basis.jacobian(np.empty((0, 3))).shape == (0, basis.n_functions, 3)
 
 
 @every

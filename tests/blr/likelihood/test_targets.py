@@ -100,15 +100,9 @@ def test_soft_labels_of_k_classes_have_no_weight() -> None:
 @pytest.mark.parametrize(
     ("t", "binary", "options", "message"),
     [
-        ([], True, {}, r"targets are empty, got shape \(0,\); give at least one row"),
-        ([0.5, 1.2, -1], True, {}, r"must lie in \[0, 1\], got 1.2 at row 1 \(2 such rows\)"),
-        ([0.0, np.nan], True, {}, r"targets holds 1 value\(s\) that are NaN or infinite.*row 1"),
-        ([1, 2], True, {"trials": [2, 1]}, r"between 0 and the trials, got 2.0 of 1.0 at row 1"),
         ([-1, 1], True, {"trials": [2, 1]}, r"between 0 and the trials, got -1.0 of 2.0 at row 0"),
         ([1, 1], True, {"trials": [2, -1]}, r"trials must not be negative, got -1.0 at row 1"),
         ([1, 1], True, {"trials": [2]}, r"trials have 1 rows but the targets have 2"),
-        ([1, 0], True, {"sample_weight": [1, -2]}, r"must not be negative, got -2.0 at row 1"),
-        ([1, 0], True, {"sample_weight": [1]}, r"sample_weight has 1 rows but the targets have 2"),
         (
             np.ma.masked_equal([0, 1, 1], 0),
             True,
@@ -129,8 +123,6 @@ def test_soft_labels_of_k_classes_have_no_weight() -> None:
             r"holds 1e\+300 at row 0; expected absolute values below 1e\+100",
         ),
         ([1, 0], True, {"sample_weight": [1, np.inf]}, r"sample_weight holds 1 value\(s\)"),
-        (["a", "a"], True, {}, r"at least two classes, got \['a'\]; add rows of another class"),
-        (["a", "b", "c"], True, {}, r"needs two classes, got \['a', 'b', 'c'\]; use 'softmax'"),
         ([0, 1], True, {"classes": ("a", "b", "c")}, r"two classes, got 3.*use 'softmax'"),
         ([0, 1], True, {"classes": ("a",)}, r"at least two classes, got \['a'\]"),
         ([[1, 0, 0]], True, {}, r"must be \(N,\) or \(N, 2\), got \(1, 3\); use 'softmax'"),
@@ -139,7 +131,6 @@ def test_soft_labels_of_k_classes_have_no_weight() -> None:
         (["a", "x"], False, {"classes": ("a", "b")}, r"labels \['x'\] are not among the classes"),
         (["a", "a"], False, {}, r"at least two classes, got \['a'\]"),
         ([[1], [2]], False, {}, r"at least two classes, got targets of one column"),
-        ([[1, 0], [2, -1]], False, {}, r"counts must not be negative, got -1.0 at row 1"),
         ([[1, 0], [2, 1]], False, {"classes": ("a", "b", "c")}, r"2 columns but there are 3 classes"),
         ([[1, np.nan]], False, {}, r"targets holds 1 value\(s\).*row 0, column 1"),
         ([1.0, np.nan, 2.0], False, {}, r"labels holds 1 value\(s\).*row 1"),

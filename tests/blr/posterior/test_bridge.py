@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import blr.posterior.sampling
 from blr.gaussian import Gaussian
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior.bridge import bridge_evidence
@@ -31,13 +30,6 @@ def fitted(reference: dict[str, Any]) -> LaplacePosterior:
     prior = GaussianPrior(0.0, variance[: Phi.shape[1]])
     classes = range(len(reference["t"][0]) if softmax else 2)
     return fit(Phi, np.array(reference["t"]), prior, reference["likelihood"], classes=classes)
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take few draws: the chains' own accuracy is tested elsewhere."""
-    monkeypatch.setattr(blr.posterior.sampling, "_WORK", 1.0)
-    monkeypatch.setattr(blr.posterior.sampling, "_ERROR", 1.0)
 
 
 @pytest.mark.long

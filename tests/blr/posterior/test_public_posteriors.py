@@ -42,10 +42,6 @@ def errors(problem: Problem, q: LaplacePosterior | RefinedPosterior) -> Vector:
     return np.maximum(np.abs(p - np.array(known["probability"])) - 3 * known["error"], 0)
 
 
-def test_every_problem_has_its_result() -> None:
-    assert known_problems().keys() == RESULT.keys()
-
-
 @pytest.mark.parametrize("name", RESULT)
 def test_the_data_are_those_of_the_chains(name: str, problem: Problem) -> None:
     assert fingerprint(problem) == RESULT[name]["data"], "python -m tests.reference.public_posteriors"

@@ -18,35 +18,15 @@ from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical
 from blr.likelihood.prior import GaussianPrior
-from blr.posterior.kinds import LaplacePosterior, Posterior
 from blr.posterior.laplace import fit
 from blr.posterior.sampling import sample_posterior
 from blr.sums import Rows, likelihood_terms
 from blr.trust.whitened import draw_terms, log_posterior, single_serves, whitened_density
-from tests.blr.conftest import Twin
+from tests.blr.conftest import Twin, fitted
 
 REFERENCES = json.loads(
     (Path(__file__).parents[2] / "reference" / "posteriors.json").read_text(encoding="utf-8")
 )
-
-
-def fitted(reference: dict[str, Any]) -> LaplacePosterior:
-    softmax = reference["likelihood"] == "softmax"
-    return fit(
-        np.array(reference["Phi"]),
-        np.array(reference["t"]),
-        GaussianPrior(reference["prior_mean"], np.array(reference["prior_covariance"])),
-        reference["likelihood"],
-        sample_weight=reference["weight"],
-        classes=range(len(reference["t"][0]) if softmax else 2),
-    )
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take few draws where their number does not matter."""
-    monkeypatch.setattr(blr.posterior.sampling, "_WORK", 1.0)
-    monkeypatch.setattr(blr.posterior.sampling, "_ERROR", 1.0)
 
 
 QUICKEST = 4  # every so many of the references is tried by `make test`, all by `make long`
@@ -223,18 +203,6 @@ def test_fewer_draws_keep_the_moments_of_all(dense: Twin) -> None:
     assert few.mean == pytest.approx(many.mean, abs=1e-10)
     assert np.cov(few.draws.T) == pytest.approx(np.linalg.inv(few.precision), rel=1e-8)
     assert few.predict_proba(Phi) == pytest.approx(many.predict_proba(Phi), abs=0.01)
-
-
-@pytest.mark.usefixtures("quick")
-def test_survives_its_dictionary(dense: Twin) -> None:
-    Phi, t = dense.softmax(0, N=60, M=3, K=3)
-    s = sample_posterior(fit(Phi, t, GaussianPrior(0.0, 1.0), "softmax"))
-    again = Posterior.from_dict(s.to_dict())
-    assert np.array_equal(again.predict_proba(Phi), s.predict_proba(Phi))
-    assert again.trust == s.trust
-    assert again.kind == "sampled"
-    with pytest.raises(RuntimeError, match="does not hold the training data"):
-        sample_posterior(again)
 
 
 @pytest.mark.usefixtures("quick")

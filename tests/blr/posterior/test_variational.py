@@ -21,7 +21,7 @@ from blr.predictive import expectations
 from blr.predictive.expectations import expected_terms
 from blr.selection.evidence import fit_evidence
 from blr.sums import Rows
-from tests.blr.conftest import Twin
+from tests.blr.conftest import Twin, fitted
 
 REFERENCES = json.loads(
     (Path(__file__).parents[2] / "reference" / "posteriors.json").read_text(encoding="utf-8")
@@ -36,20 +36,6 @@ HARD = {
 }
 
 each = pytest.mark.parametrize("reference", REFERENCES, ids=[r["name"] for r in REFERENCES])
-
-
-def fitted(reference: dict[str, Any]) -> LaplacePosterior:
-    prior = GaussianPrior(reference["prior_mean"], np.array(reference["prior_covariance"]))
-    softmax = reference["likelihood"] == "softmax"
-    K = len(reference["t"][0]) if softmax else 2
-    return fit(
-        np.array(reference["Phi"]),
-        np.array(reference["t"]),
-        prior,
-        reference["likelihood"],
-        sample_weight=reference["weight"],
-        classes=range(K),
-    )
 
 
 def errors(q: RefinedPosterior, reference: dict[str, Any]) -> tuple[float, ...]:

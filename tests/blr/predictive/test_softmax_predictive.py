@@ -20,16 +20,9 @@ from blr.predictive.softmax import (
     softmax_pairwise,
     softmax_plugin,
 )
+from tests.blr.conftest import scaled_covariance
 
 REFERENCE = Path(__file__).parent.parent.parent / "reference" / "softmax_integrals.npz"
-
-
-def scaled_covariance(A: np.ndarray, spread: float) -> np.ndarray:
-    """Return the covariances A Aᵀ (n, K, K), scaled to the given largest sd of a contrast."""
-    V = A @ A.transpose(0, 2, 1)
-    d = np.einsum("nkk->nk", V)
-    largest = (d[:, :, None] + d[:, None, :] - 2 * V).reshape(len(V), -1).max(axis=1)
-    return V * (spread**2 / largest)[:, None, None]
 
 
 def examples(K: int, spread: float, n: int, seed: int = 0) -> tuple[Matrix, np.ndarray]:

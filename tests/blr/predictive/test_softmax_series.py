@@ -11,14 +11,7 @@ from scipy.special import logsumexp, softmax
 from blr.arrays import Matrix, Vector
 from blr.predictive._cubature import normal_nodes
 from blr.predictive.softmax import error_by_class, expanded_derivatives, softmax_series
-
-
-def scaled_covariance(A: np.ndarray, spread: float) -> np.ndarray:
-    """Return the covariances A Aᵀ (n, K, K), scaled to the given largest sd of a contrast."""
-    V = A @ A.transpose(0, 2, 1)
-    d = np.einsum("nkk->nk", V)
-    largest = (d[:, :, None] + d[:, None, :] - 2 * V).reshape(len(V), -1).max(axis=1)
-    return V * (spread**2 / largest)[:, None, None]
+from tests.blr.conftest import scaled_covariance
 
 
 def examples(K: int, spread: float, n: int, seed: int = 0) -> tuple[Matrix, np.ndarray]:
