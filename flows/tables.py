@@ -22,7 +22,7 @@ from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM, default_candidates
 from blr.threads import single_threaded_blas
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.expressions.expression import expression_name, parse
-from catalogs.memory.map_partitions import FrameCompute
+from catalogs.memory.pandas_frame import FrameCompute
 from catalogs.memory.tables import FILE_NAME, in_memory
 from flows.classification.execution import model_at
 from flows.classification.request import ClassifyRequest

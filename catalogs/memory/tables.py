@@ -131,7 +131,7 @@ def in_memory(table: Any) -> InMemory:
         return AstropyTable(table)
     pandas = sys.modules.get("pandas")  # A caller with a frame has imported pandas already.
     if pandas is not None and isinstance(table, pandas.DataFrame):
-        from catalogs.memory._pandas_frame import PandasFrame  # noqa: PLC0415 - pandas takes a second to import
+        from catalogs.memory.pandas_frame import PandasFrame  # noqa: PLC0415 - pandas takes a second to import
 
         return PandasFrame(table)
     if not hasattr(table, "__arrow_c_stream__"):

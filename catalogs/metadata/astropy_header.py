@@ -30,7 +30,6 @@ __all__ = [
     "YamlError",
     "add_entries",
     "arrow_array",
-    "arrow_type",
     "change",
     "ecsv_type",
     "entry_line",
@@ -282,11 +281,6 @@ def is_utf8(text: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def arrow_type(values: Array) -> pa.DataType:
-    """Return the Arrow type that an array becomes."""
-    return arrow_array(values).type
 
 
 # The YAML header that astropy gives ECSV files, and Parquet files as `table_meta_yaml`.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,6 @@ from catalogs.metadata.astropy_header import (
     remove_entries,
 )
 from catalogs.metadata.fits_cards import meta_provenance
-from catalogs.metadata.pandas_metadata import PANDAS, attributes, with_columns
 from catalogs.metadata.votable_fields import (
     Field,
     VOTableError,
@@ -163,7 +164,7 @@ def annotated_key_values(
     changed |= {ASTROPY_LENGTH + c.name: str(c.width) for c in new if pt.is_string(c.datatype) and c.width}
     changed |= provenance_entries({**old, **recorded_provenance(old)}, provenance, dropped)
     if PANDAS in old:
-        changed[PANDAS] = with_columns(old[PANDAS], dropped)
+        changed[PANDAS] = with_pandas(old[PANDAS], dropped)
     if ARROW in old and (schema := with_arrow(old, new, changed, dropped)):
         changed[ARROW] = schema
     return changed
@@ -213,7 +214,9 @@ def recorded_provenance(pairs: Mapping[str, str]) -> dict[str, str]:
     """Return what a file that astropy or pandas wrote says of an annotation before, in their words of the table."""
     if any(map(is_provenance, pairs)):
         return {}
-    provenance = {k: v for k, v in attributes(pairs).items() if is_provenance(k) and isinstance(v, str)}
+    provenance = {
+        k: v for k, v in pandas_attributes(pairs).items() if is_provenance(k) and isinstance(v, str)
+    }
     if "blr" not in pairs.get(ASTROPY, ""):
         return provenance
     try:
@@ -239,6 +242,65 @@ def with_arrow(
     pairs = known | {k.encode(): None if v is None else v.encode() for k, v in changed.items()}
     left = {k: v for k, v in pairs.items() if v is not None}
     return base64.b64encode(pa.schema([*fields, *new_fields(new)], left).serialize()).decode()
+
+
+# What pandas writes about a frame into the metadata of Parquet: its index, its attributes, the types of its columns.
+# https://pandas.pydata.org/docs/development/developer.html#storing-pandas-dataframe-objects-in-apache-parquet-format
+
+PANDAS = "pandas"
+"""Key of the metadata."""
+
+TEXT_NAMES = {"name": None, "field_name": None, "pandas_type": "unicode", "numpy_type": "object"}
+TEXT_TYPES = re.compile(r"unicode|string|empty|mixed.*")
+
+
+def pandas_attributes(pairs: Mapping[str, str]) -> dict[str, Any]:
+    """Return the attributes of a frame that pandas wrote."""
+    try:
+        return dict(json.loads(pairs.get(PANDAS, "{}")).get("attributes") or {})
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def attribute_texts(pairs: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes of a frame that pandas wrote, as texts or as JSON, without our provenance."""
+    return {
+        k: v if isinstance(v, str) else json.dumps(v)
+        for k, v in pandas_attributes(pairs).items()
+        if not is_provenance(k)
+    }
+
+
+def pandas_left(pairs: Mapping[str, str]) -> Iterator[str]:
+    """Yield what pandas says of a frame and no other format does: which columns are its index, the order of classes."""
+    try:
+        described = json.loads(pairs.get(PANDAS, "{}"))
+        index = [name for name in described.get("index_columns", ()) if isinstance(name, str)]
+        ordered = [
+            c["name"] for c in described.get("columns", ()) if (c.get("metadata") or {}).get("ordered")
+        ]
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return
+    if index:
+        yield f"pandas' note that {', '.join(index)} are the index of the frame is left out"
+    if ordered:
+        yield f"the order of the categories of {', '.join(map(str, ordered))} is left out"
+
+
+def with_pandas(text: str, dropped: Collection[str]) -> str:
+    """Return pandas' description of a table without some columns and with new ones; as it is, if it cannot be read."""
+    try:
+        tree = json.loads(text)
+        tree["columns"] = [c for c in tree["columns"] if c.get("field_name", c.get("name")) not in dropped]
+        # A RangeIndex is described by a mapping, any other by its column's name.
+        tree["index_columns"] = [i for i in tree["index_columns"] if isinstance(i, dict) or i not in dropped]
+        # Names that were numbers or tuples are text in the file; ours are no such, so that pandas could read none.
+        levels = tree.get("column_indexes", ())
+        if len(levels) > 1 or not all(TEXT_TYPES.fullmatch(level["pandas_type"]) for level in levels):
+            tree["column_indexes"] = [{**TEXT_NAMES, "metadata": {"encoding": "UTF-8"}}]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return text
+    return text if tree == json.loads(text) else json.dumps(tree)
 
 
 # A new Parquet file from Arrow batches, with all that is known of the columns: streamed, atomic.

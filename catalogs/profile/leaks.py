@@ -298,15 +298,10 @@ def single_gains(columns: Mapping[str, Array], classes: Classes) -> dict[str, fl
     # Few rows of few classes: what tells them surely has its due, where sets of columns are compared more cautiously.
     smoothing, bins = min(SMOOTHING, 0.5 * len(classes.names)), number_of_bins(classes)
     coded = {
-        name: sorted_texts(v) if v.dtype.kind in "OUS" else binned(_floats(v), bins)
+        name: sorted_texts(v) if v.dtype.kind in "OUS" else binned(as_numbers(v), bins)
         for name, v in columns.items()
     }
     return {name: gain(codes, classes, smoothing=smoothing) for name, codes in coded.items()}
-
-
-def _floats(values: Array) -> Floats:
-    numbers = np.ma.filled(np.ma.asanyarray(values).astype(np.float64), np.nan)
-    return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
 def find_leaks(
@@ -336,7 +331,7 @@ def find_leaks(
     ]
     thin = rng.permutation(len(classes.index))[:MOST_ROWS]
     few = Classes(classes.index[thin], classes.names, classes.fold[thin])
-    candidates = (Scaled.of(n, _floats(labelled[n][thin])) for n in names)
+    candidates = (Scaled.of(n, as_numbers(labelled[n][thin])) for n in names)
     scaled = [replace(s, flux=s.name in fluxes) for s in candidates if s is not None]
     scaled = sorted(scaled, key=lambda s: -gains[s.name])[:MOST_COLUMNS]
     sets = sorted(_judged(scaled, few), key=lambda leak: -leak.beyond)

@@ -102,14 +102,6 @@ def asinh_magnitude_error(
     return np.asarray(POGSON * np.abs(floats(flux_error)) / np.hypot(floats(flux), scale))
 
 
-def asinh_magnitude_flux(
-    asinh_mag: ArrayLike, softening: float, zero_point: float = ZERO_POINT["nanomaggy"]
-) -> Floats:
-    """Return the flux of an asinh magnitude, which may be negative."""
-    scale = 2 * checked(softening) * flux_of_magnitude_zero(zero_point)
-    return np.asarray(scale * np.sinh(-floats(asinh_mag) / POGSON - np.log(softening)))
-
-
 def softening_of(flux_error: ArrayLike, zero_point: float = ZERO_POINT["nanomaggy"]) -> float:
     """Return a softening b for a survey without one: the median error of its fluxes, over f0.
 
@@ -151,13 +143,6 @@ def extinction(
         known = nearest(band, coefficients)
         raise CatalogError(f"got the band '{band}', whose extinction coefficient is not known; {known}")
     return coefficients[band] * floats(e_bv)
-
-
-def dereddened_magnitude(
-    mag: ArrayLike, e_bv: ArrayLike, band: str, *, coefficients: Mapping[str, float] = EXTINCTION["decam"]
-) -> Floats:
-    """Return a magnitude without the extinction of the Galaxy, for catalogues that are not corrected yet."""
-    return floats(mag) - extinction(e_bv, band, coefficients=coefficients)
 
 
 def dereddened_flux(flux: ArrayLike, transmission: ArrayLike) -> Floats:

@@ -9,7 +9,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,16 @@ from astropy.io import ascii as astropy_ascii
 from astropy.io.ascii import convert_numpy
 from astropy.table import MaskedColumn, Table
 
-from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Column, Partition, computed_batches
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, Partition
 from catalogs.catalog.earlier_columns import recognised_provenance
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.files.reading import reading
 from catalogs.memory.astropy_table import AstropyTable
 from catalogs.metadata.astropy_header import ASTROPY
-from catalogs.text import ecsv
 from catalogs.text._records import is_data, words_of_line
 from catalogs.text.sniff import ASCII, SUFFIXES, Layout, layout_of
 
-__all__ = ["ASCII", "LARGEST_BYTES", "SUFFIXES", "AsciiPartition", "open", "read_table", "sniff"]
+__all__ = ["ASCII", "LARGEST_BYTES", "SUFFIXES", "AsciiPartition", "open", "read_table"]
 
 # Tables laid out by blanks or places, read through astropy's readers into Arrow: whole, so up to a stated size.
 
@@ -173,20 +172,6 @@ class AsciiPartition(Partition):
             part = table.slice(start, rows)
             yield from part.combine_chunks().to_batches() if columns else [pa.record_batch([], names=[])]
 
-    def write_annotated(self, out: Path, annotation: Annotation) -> None:
-        """Write a copy in ECSV with all old columns and the new ones to `out`, atomic."""
-        read = list(annotation.read)
-        needed = list(dict.fromkeys([*(c.name for c in self.columns), *read]))
-        whole = replace(annotation, read=needed, compute=lambda batch: annotation.compute(batch.select(read)))
-        ecsv.create(
-            out,
-            self.columns,
-            annotation.columns,
-            computed_batches(self, whole),
-            provenance=annotation.provenance,
-            header=self.beside_the_columns()[0][ASTROPY],
-        )
-
     def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
         """Return what astropy says of the table, keywords and comments included; nothing is left behind."""
         return texts_of(self.table()), ()
@@ -200,11 +185,6 @@ class AsciiPartition(Partition):
                 "unchanged; open it again when it is complete"
             )
         return table
-
-
-def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- compressed files are inflated first
-    """Say whether a file is such a table."""
-    return layout_of(path) is not None
 
 
 def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] = ()) -> Catalog:  # noqa: A001 -- every format's verb

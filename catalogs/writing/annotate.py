@@ -44,7 +44,6 @@ from catalogs.files.atomic import StorageError, atomic_folder, check_free_space,
 from catalogs.fits import create as fits_create
 from catalogs.fits.create import Survey, fits_names, kind_of, losses, meta_cards, settled
 from catalogs.fits.rewrite import NewField
-from catalogs.metadata import pandas_metadata as pandas_words
 from catalogs.metadata.astropy_header import ASTROPY
 from catalogs.metadata.fits_cards import block_cards, comment_cards
 from catalogs.parquet import metadata as parquet_create
@@ -347,10 +346,10 @@ class Converting:
         """Return the source's metadata as cards: what has no keyword as COMMENT; tell which are too long for that."""
         names = [c.name for c in self.columns]
         cards = meta_cards(texts[ASTROPY], names, self.old.replaced, self.tell) if ASTROPY in texts else []
-        for sentence in pandas_words.left_behind(texts):
+        for sentence in parquet_create.pandas_left(texts):
             self.tell(sentence)
         own = {k: v for k, v in texts.items() if not DESCRIBING.fullmatch(k) and k != "extname"}
-        for key, value in (own | pandas_words.attribute_texts(texts)).items():
+        for key, value in (own | parquet_create.attribute_texts(texts)).items():
             if len(value) > LONGEST_REMARK:
                 self.tell(f"the metadata '{key}', of {len(value):,} characters, are left out")
             else:

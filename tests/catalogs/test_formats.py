@@ -70,6 +70,20 @@ def test_every_format_is_annotated_through_the_same_call(tmp_path: Path, kind: s
     assert rows_of(again) == EXPECTED
     classes = pa.Table.from_batches(again.batches(["blr_class"]))["blr_class"].to_pylist()
     assert [c or "" for c in classes] == ["early", "late", "", "early"]
+    if kind != "csv":
+        assert again.columns[: len(catalog.columns)] == catalog.columns
+        for new, found in zip(COLUMNS, again.columns[len(catalog.columns) :], strict=True):
+            assert (found.ucd, found.unit, found.description) == (new.ucd, new.unit, new.description)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_table_without_rows_gains_the_columns(tmp_path: Path, kind: str) -> None:
+    path = written(kind, tmp_path / ("a" + SUFFIXES[kind]), {"row": np.zeros(0, int), "x": np.zeros(0)})
+    catalog = catalogs.open(path)
+    assert (catalog.n_rows, list(catalog.batches(["row"]))) == (0, [])
+    (out,) = catalogs.annotate(catalog, tmp_path / "out", COLUMNS, computing(1), read=["row"])
+    again = catalogs.open(out)
+    assert (again.n_rows, again.names) == (0, ("row", "x", *(c.name for c in COLUMNS)))
 
 
 @pytest.mark.parametrize("kind", WRITERS)

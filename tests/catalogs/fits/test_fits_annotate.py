@@ -137,20 +137,6 @@ def test_every_type_of_new_column(tmp_path: Path) -> None:
             assert hdus["CATALOG"].data[c.name].tolist() == expected
 
 
-def test_metadata_of_old_and_new_columns(tmp_path: Path) -> None:
-    path = make(tmp_path / "in.fits")
-    old, new = fits.open(path), fits.open(annotated(path))
-    assert new.columns[: len(old.columns)] == old.columns
-    for wanted, found in zip(COLUMNS, new.columns[len(old.columns) :], strict=True):
-        assert (found.name, found.datatype, found.ucd, found.unit, found.description) == (
-            wanted.name,
-            wanted.datatype,
-            wanted.ucd,
-            wanted.unit,
-            wanted.description,
-        )
-
-
 def test_provenance_is_in_the_history(tmp_path: Path) -> None:
     with astropy_fits.open(annotated(make(tmp_path / "in.fits"))) as hdus:
         history = "".join(hdus["CATALOG"].header["HISTORY"])
@@ -320,14 +306,6 @@ def test_special_records_behind_the_last_hdu_stay(tmp_path: Path) -> None:
     path = make(tmp_path / "in.fits")
     path.write_bytes(path.read_bytes() + b"special".ljust(2880) + b"odd end")
     assert annotated(path).read_bytes().endswith(b"special".ljust(2880) + b"odd end")
-
-
-def test_a_table_without_rows_gains_the_columns(tmp_path: Path) -> None:
-    out = annotated(make(tmp_path / "in.fits", n=0))
-    assert fits.open(out).names[-len(COLUMNS) :] == tuple(c.name for c in COLUMNS)
-    with astropy_fits.open(out, checksum=True) as hdus:
-        assert len(hdus["CATALOG"].data) == 0
-        assert hdus["CATALOG"]._checksum_valid
 
 
 def test_a_gzipped_catalogue_stays_gzipped(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,45 +66,9 @@ def test_catalog(tmp_path: Path) -> None:
     assert [c.datatype for c in catalog.columns] == list(batch.schema.types)
 
 
-def test_no_rows(tmp_path: Path) -> None:
-    for n_groups, path in enumerate([tmp_path / "none.parquet", tmp_path / "empty.parquet"]):
-        with pq.ParquetWriter(path, rich_table(0).schema) as writer:
-            for _ in range(n_groups):
-                writer.write_table(rich_table(0))
-        catalog = parquet.open(path)
-        assert catalog.n_rows == 0
-        assert list(catalog.batches(["row"])) == []
-
-
 def test_a_table_number_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="leave it out"):
         parquet.open(write_rich(tmp_path / "a.parquet"), 1)
-
-
-def test_missing_file_names_the_nearest(tmp_path: Path) -> None:
-    write_rich(tmp_path / "galaxies.parquet", 3)
-    with pytest.raises(CatalogError, match=r"did you mean 'galaxies\.parquet'"):
-        parquet.open(tmp_path / "galaxy.parquet")
-    with pytest.raises(CatalogError, match="no file matches"):
-        parquet.open(tmp_path / "*.parq")
-
-
-def test_folder_and_pattern(tmp_path: Path) -> None:
-    """Files come in the order of their names; `_metadata` and hidden files are none."""
-    for name in ("b/2.parquet", "a/1.parq", "_metadata", ".hidden.parquet", "notes.txt"):
-        path = tmp_path / "root" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_rich(path, 5)
-    folder = parquet.open(tmp_path / "root")
-    assert [p.key for p in folder.partitions] == ["a/1.parq", "b/2.parquet"]
-    assert folder.n_rows == 10
-    pattern = parquet.open(tmp_path / "root" / "*" / "*.parquet")
-    assert pattern.path == tmp_path / "root"
-    assert [p.key for p in pattern.partitions] == ["b/2.parquet"]
-    assert parquet.sniff(tmp_path / "root", b"")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(FormatError, match="no Parquet file"):
-        parquet.open(tmp_path / "empty")
 
 
 OTHERS = {
@@ -126,8 +89,7 @@ OTHERS = {
 DATA_FILES = ["000000_0", "frame.parquet.gzip", "part-00000.snappy.PARQUET"]
 
 
-@pytest.mark.parametrize("opened", [parquet.open, catalogs.open])
-def test_what_of_a_folder_is_data(tmp_path: Path, opened: Callable[..., Any]) -> None:
+def test_what_of_a_folder_is_data(tmp_path: Path) -> None:
     """Suffixes in any case, Hive's files without one; no flags, checksums, summaries or half-done copies."""
     for name, content in OTHERS.items():
         path = tmp_path / name
@@ -136,20 +98,17 @@ def test_what_of_a_folder_is_data(tmp_path: Path, opened: Callable[..., Any]) ->
             write_rich(path, 5)
         else:
             path.write_bytes(content)
-    assert [p.key for p in opened(tmp_path).partitions] == DATA_FILES
-    assert [p.key for p in opened(tmp_path / "0*").partitions] == ["000000_0"]
+    assert [p.key for p in catalogs.open(tmp_path).partitions] == DATA_FILES
+    assert [p.key for p in catalogs.open(tmp_path / "0*").partitions] == ["000000_0"]
     (tmp_path / "empty.parquet").touch()
     with pytest.raises(DamagedFileError, match=r"empty\.parquet \(0 bytes\) is damaged"):
-        opened(tmp_path)
+        catalogs.open(tmp_path)
 
 
 @pytest.mark.parametrize(
     "log", ["_delta_log/0.json", "metadata/v1.metadata.json", ".hoodie/x", "_spark_metadata/0"]
 )
-@pytest.mark.parametrize("opened", [parquet.open, catalogs.open])
-def test_tables_whose_log_says_which_files_count_are_refused(
-    tmp_path: Path, log: str, opened: Callable[..., Any]
-) -> None:
+def test_tables_whose_log_says_which_files_count_are_refused(tmp_path: Path, log: str) -> None:
     """Some of their files are rows that were deleted or replaced."""
     (tmp_path / "data").mkdir()
     write_rich(tmp_path / "data" / "a.parquet", 5)
@@ -157,7 +116,7 @@ def test_tables_whose_log_says_which_files_count_are_refused(
     (tmp_path / log).write_text("{}")
     for path in (tmp_path, tmp_path / "*" / "*.parquet"):
         with pytest.raises(FormatError, match=r"is a table of .* says which files hold the present rows"):
-            opened(path)
+            catalogs.open(path)
 
 
 def test_a_file_compressed_as_a_whole_is_not_left_out_in_silence(tmp_path: Path) -> None:
@@ -179,18 +138,6 @@ def test_hive_folders_are_columns(tmp_path: Path) -> None:
         {"x": 2.0, "field": 8, "band": "r é"},
         {"x": 3.0, "field": 7, "band": None},
     ]
-
-
-def test_files_with_wider_types_widen_the_catalogue(tmp_path: Path) -> None:
-    """int32 beside int64, and a column of nulls beside text, are read as the wider."""
-    pq.write_table(pa.table({"n": pa.array([1], pa.int32()), "s": pa.nulls(1)}), tmp_path / "1.parquet")
-    pq.write_table(pa.table({"s": ["a"], "n": pa.array([2**40])}), tmp_path / "2.parquet")
-    catalog = parquet.open(tmp_path)
-    assert [str(c.datatype) for c in catalog.columns] == ["int64", "string"]
-    assert pa.Table.from_batches(catalog.batches(["n", "s"])).to_pydict() == {
-        "n": [1, 2**40],
-        "s": [None, "a"],
-    }
 
 
 def test_columns_called_the_same_are_refused(tmp_path: Path) -> None:

@@ -148,13 +148,6 @@ def test_a_server_that_falls_silent_is_given_up(
         file.fetch(tmp_path / "a.parquet")
 
 
-def test_nobody_answers() -> None:
-    with pytest.raises(
-        UnreachableError, match=r"http://127.0.0.1:1/a.parquet cannot be read: .*try again later"
-    ):
-        catalogs.open("http://127.0.0.1:1/a.parquet")
-
-
 def test_bytes_are_taken_as_they_are_stored(web: Web, tmp_path: Path) -> None:
     """A server that calls a stored .gz encoded would else have it unpacked on the way."""
     packed = gzip.compress(bytes(100_000))

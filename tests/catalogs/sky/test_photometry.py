@@ -52,11 +52,10 @@ def test_asinh_magnitudes_of_bright_sources_are_magnitudes() -> None:
 def test_asinh_magnitudes_invert(ratio: Any, zero_point: Any) -> None:
     """Flux to asinh magnitude and back, whatever the unit, negative fluxes too."""
     b = 1.2e-10
-    flux = ratio * b * 10 ** (zero_point / 2.5)
-    mag = p.asinh_magnitude(flux, b, zero_point)
-    np.testing.assert_allclose(
-        p.asinh_magnitude_flux(mag, b, zero_point), flux, rtol=1e-9, atol=1e-9 * b * 10 ** (zero_point / 2.5)
-    )
+    unit = b * 10 ** (zero_point / 2.5)
+    mag = p.asinh_magnitude(ratio * unit, b, zero_point)
+    flux = 2 * unit * np.sinh(-mag * np.log(10) / 2.5 - np.log(b))
+    np.testing.assert_allclose(flux, ratio * unit, rtol=1e-9, atol=1e-9 * unit)
 
 
 def test_asinh_errors_are_the_derivative() -> None:
@@ -77,14 +76,12 @@ def test_softening() -> None:
 def test_extinction() -> None:
     """Coefficients of DECam, of SDSS, or one's own; from E(B-V), or from what gets through."""
     np.testing.assert_allclose(p.extinction([0.1, NAN], "r"), [0.2165, NAN])
-    np.testing.assert_allclose(
-        p.dereddened_magnitude(20.0, 0.1, "r", coefficients=p.EXTINCTION["sdss"]), 19.7715
-    )
+    np.testing.assert_allclose(p.extinction(0.1, "r", coefficients=p.EXTINCTION["sdss"]), 0.2285)
     np.testing.assert_allclose(p.extinction(0.5, "K", coefficients={"K": 0.3}), 0.15)
     np.testing.assert_allclose(p.dereddened_flux([8.0, 1.0, 1.0], [0.8, 0.0, NAN]), [10.0, NAN, NAN])
     through = 10 ** (-0.4 * p.extinction(0.1, "g"))
     np.testing.assert_allclose(
-        p.magnitude(p.dereddened_flux(5.0, through)), p.dereddened_magnitude(p.magnitude(5.0), 0.1, "g")
+        p.magnitude(p.dereddened_flux(5.0, through)), p.magnitude(5.0) - p.extinction(0.1, "g")
     )
     with pytest.raises(CatalogError, match=r"band 'R'.*did you mean 'r'"):
         p.extinction(0.1, "R")

@@ -313,13 +313,6 @@ def test_several_formats_of_names(tmp_path: Path) -> None:
         converted(write_rich(tmp_path / "a.parquet", N), tmp_path / "out", "hdf5")
 
 
-def test_slim_and_in_another_format(tmp_path: Path) -> None:
-    (out,) = converted(
-        write_rich(tmp_path / "a.parquet", N), tmp_path / "out", "fits", mode="slim", keep=("id",)
-    )
-    assert fits.open(out).names == ("id", *(c.name for c in COLUMNS))
-
-
 def test_existing_output_of_the_other_name_is_seen(tmp_path: Path) -> None:
     source = write_rich(tmp_path / "a.parquet", N)
     (tmp_path / "out").mkdir()

@@ -1,4 +1,4 @@
-"""A pandas frame in memory: to Arrow with its index and attributes, and a copy of it with new columns.
+"""A pandas frame in memory: to Arrow with its index and attributes, a copy with new columns, and one of LSDB's parts.
 
 Imported only where there is a frame, since pandas takes a second to import.
 """
@@ -15,13 +15,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from catalogs.catalog.catalog import NewValues
+from catalogs.catalog.catalog import CheckedCompute, Compute, NewValues
 from catalogs.catalog.earlier_columns import is_provenance
 from catalogs.catalog.new_columns import NewColumn
-from catalogs.errors import FormatError
+from catalogs.errors import ColumnNotFoundError, FormatError, nearest
 from catalogs.memory.astropy_table import Stored
 from catalogs.metadata.astropy_header import arrow_array, change
-from catalogs.metadata.pandas_metadata import PANDAS
+from catalogs.parquet.metadata import PANDAS
 
 
 @dataclass(frozen=True)
@@ -209,3 +209,30 @@ def is_text(name: object) -> bool:
 def text(name: Any) -> str | None:
     """Return a name as text."""
     return None if name is None else str(name)
+
+
+# The computation of an annotation on pandas frames, as LSDB's and Dask's `map_partitions` hand them out.
+#
+# `catalog.map_partitions(FrameCompute(columns, compute, read))` gives what `annotate` writes.  It is for work that goes
+# on in LSDB; to write an annotated catalogue, `annotate` takes a fifth of the time.
+
+
+@dataclass(frozen=True)
+class FrameCompute:
+    """From a frame to the frame with the new columns; `read` are those that `compute` needs, the index may be one."""
+
+    columns: tuple[NewColumn, ...]
+    compute: Compute
+    read: Sequence[str]
+
+    def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return a copy of the frame with the new columns, as Arrow's types."""
+        flat = frame.reset_index() if set(self.read) & set(frame.index.names) else frame
+        for name in self.read:
+            if name not in flat.columns:
+                known = nearest(name, map(str, flat.columns))
+                raise ColumnNotFoundError(f"the frame has no column '{name}'; {known}")
+        batch = pa.RecordBatch.from_pandas(flat[list(self.read)], preserve_index=False)
+        values = CheckedCompute(tuple(self.columns), self.compute)(batch)
+        new = {c.name: pa.array(values[c.name], c.datatype) for c in self.columns}
+        return frame.assign(**{name: pd.arrays.ArrowExtensionArray(array) for name, array in new.items()})
