@@ -59,6 +59,10 @@ FLAG_MEANINGS: Mapping[Flag, str] = MappingProxyType(
     }
 )
 """Meaning of each bit, as it is written into the outputs."""
+WORTH_A_LOOK = int(
+    Flag.LOW_CONFIDENCE | Flag.CLOSE_CALL | Flag.FLIPPED | Flag.OUT_OF_DOMAIN | Flag.UNCERTAIN_INPUT
+)
+"""Bits of objects that a person should look at."""
 
 
 def entropy(p: ArrayLike) -> Vector:

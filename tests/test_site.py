@@ -21,7 +21,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from flows.cli.app import app
+from flows.cli.app import application
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -53,7 +53,7 @@ def test_commands_and_options_of_a_page_exist(page: Path) -> None:
         for line in block.replace("\\\n", " ").splitlines():
             if not line.startswith("blr "):
                 continue
-            command, words = typer.main.get_command(app), shlex.split(line, comments=True)[1:]
+            command, words = typer.main.get_command(application()), shlex.split(line, comments=True)[1:]
             while words and words[0] in getattr(command, "commands", {}):
                 command = command.commands[words.pop(0)]
             assert not hasattr(command, "commands") or words[0].startswith("-"), f"{page.name}: {line}"

@@ -9,12 +9,12 @@ from typing import Any, get_args
 
 import typer
 
-from flows.cli.app import app
+from flows.cli.app import application
 
 
 def commands(command: Any = None, name: str = "blr") -> Iterator[tuple[str, Any]]:
     """Yield each command that users see after its whole name, a group before its commands."""
-    command = typer.main.get_command(app) if command is None else command
+    command = typer.main.get_command(application()) if command is None else command
     yield name, command
     for word, inner in getattr(command, "commands", {}).items():
         if not inner.hidden:

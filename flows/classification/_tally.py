@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from blr.decisions import FLAG_MEANINGS, Flag
+from blr.decisions import FLAG_MEANINGS, WORTH_A_LOOK
 from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
@@ -150,9 +150,6 @@ CHUNK: Final = 1000
 """Rows whose names are compared with the labelled ones at a time."""
 EXPLAINED: Final = 3
 """Number of objects whose features are kept, so that the report can say why they have their class."""
-WORTH_A_LOOK: Final = int(
-    Flag.LOW_CONFIDENCE | Flag.CLOSE_CALL | Flag.FLIPPED | Flag.OUT_OF_DOMAIN | Flag.UNCERTAIN_INPUT
-)
 
 
 @dataclass(frozen=True)

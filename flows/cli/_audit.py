@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
-from flows.cli._options import WriteOptions
 from flows.cli._printing import files_words, plain_table, print_tables, say, show
 from flows.reports.catalogue_page import REPORT, REPORT_KEPT, rewrite_census
 from flows.reports.tables import ReportTable
-from flows.reviews.audit_draw import draw_audit
-from flows.reviews.audit_estimate import estimate_audit
-from flows.reviews.audits import (
+from flows.reviews.audit_draw import (
     Audit,
     AuditDraw,
     AuditedClass,
@@ -21,21 +17,17 @@ from flows.reviews.audits import (
     AuditedSelection,
     AuditedSets,
 )
-from flows.reviews.request import AuditDrawRequest, AuditEstimateRequest
+from flows.reviews.audit_estimate import estimate_audit
+from flows.reviews.request import AuditEstimateRequest
 
 
-def run_audit_draw(request: AuditDrawRequest, options: WriteOptions) -> None:
-    """Draw an audit."""
-    show(draw_audit(request, dry_run=options.dry_run), _show_drawn, json=options.json)
-
-
-def run_audit_estimate(request: AuditEstimateRequest, options: WriteOptions) -> None:
+def run_audit_estimate(request: AuditEstimateRequest, *, dry_run: bool, json: bool) -> None:
     """Estimate from an audit's answers."""
-    audit = estimate_audit(request, dry_run=options.dry_run, report=rewrite_census)
-    show(audit, _show_audit, json=options.json)
+    show(estimate_audit(request, dry_run=dry_run, report=rewrite_census), _show_audit, json=json)
 
 
-def _show_drawn(result: AuditDraw) -> None:
+def show_drawn(result: AuditDraw) -> None:
+    """Show the strata, and where the list is."""
     rows = [
         (s.class_given, f"{s.low:.4g} to {s.high:.4g}", s.bin, f"{s.n_rows:,}", f"{s.n_drawn:,}")
         for s in result.strata
@@ -56,8 +48,7 @@ def _show_drawn(result: AuditDraw) -> None:
 def _show_audit(audit: Audit) -> None:
     print_tables(_class_table("Classes by the audit, 95 % intervals", audit.classes))
     print_tables(*(_class_table(name, part.classes) for name, part in audit.bins.items()))
-    if audit.selections:
-        print_tables(_selection_table(audit.selections))
+    _show_selections(audit.selections)
     if audit.sets is not None:
         _show_sets(audit.sets)
     say(
@@ -79,12 +70,8 @@ def _show_audit(audit: Audit) -> None:
             say(f"The audit rejects the model's count of {name}: {judged.model.count:,.0f}")
     for remark in audit.remarks:
         say(remark)
-    _say_files(audit.files)
-
-
-def _say_files(files: tuple[Path, ...]) -> None:
-    say(files_words(files) if files else "Nothing written")
-    if files and REPORT not in {path.name for path in files}:
+    say(files_words(audit.files) if audit.files else "Nothing written")
+    if audit.files and REPORT not in {path.name for path in audit.files}:
         say(REPORT_KEPT)
 
 
@@ -122,7 +109,8 @@ def _show_sets(sets: AuditedSets) -> None:
             rows,
         )
     )
-    stated = ", ".join(f"{_key(name)} = {c.least:.9g}" for name, c in sets.classes.items())
+    keys = {n: n if re.fullmatch(r"[A-Za-z0-9_-]+", n) else json.dumps(n) for n in sets.classes}  # of TOML
+    stated = ", ".join(f"{keys[name]} = {c.least:.9g}" for name, c in sets.classes.items())
     say(
         "To write these sets into the copies, classify again with this model and these class shares, and add "
         "to the specification:"
@@ -130,16 +118,13 @@ def _show_sets(sets: AuditedSets) -> None:
     say(f"[output]\nsets = {sets.level:g}\nset_thresholds = {{ {stated} }}")
 
 
-def _key(name: str) -> str:
-    """Return a class as a key of TOML."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
-
-
-def _selection_table(selections: tuple[AuditedSelection, ...]) -> ReportTable:
+def _show_selections(selections: tuple[AuditedSelection, ...]) -> None:
     rows = [
         (s.class_name, f"{s.threshold:g}", _percent(s.purity), _percent(s.completeness)) for s in selections
     ]
-    return plain_table("Selections by probability", ("class", "at least", "purity", "completeness"), rows)
+    if rows:
+        columns = ("class", "at least", "purity", "completeness")
+        print_tables(plain_table("Selections by probability", columns, rows))
 
 
 def _number(interval: AuditedInterval) -> str:

@@ -8,21 +8,15 @@ Each command imports its own work, so that none waits for what another one needs
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from flows.classification.request import (
-    CensusRequest,
-    ClassifyRequest,
-    ExplainRequest,
-    MapRequest,
-    ReprocessRequest,
-)
-from flows.cli._options import PrintOptions, ReviewOptions, RunOptions, StatusOptions, WriteOptions
+from flows.classification.request import ClassifyRequest, ExplainRequest, ReprocessRequest
 from flows.cli._printing import (
     capital,
     files_words,
@@ -49,42 +43,43 @@ TO_LOOK_AT = {"LOW_CONFIDENCE": "of low confidence", "OUT_OF_DOMAIN": "unlike th
 """Flags whose objects a person should look at, in words."""
 
 
-def run_classify(request: ClassifyRequest, options: RunOptions) -> None:
+def run_classify(
+    request: ClassifyRequest, *, dry_run: bool, prefect: bool | None, json: bool, quiet: bool
+) -> None:
     """Classify, as a flow where Prefect is wanted."""
-    from flows.classification import steps
+    from flows.classification.steps import classify
+    from flows.inputs.source import check_parameters
 
     began = time.monotonic()
-    with shown_progress(quiet=options.quiet):
-        if options.dry_run or not runs_as_flow(options.prefect):
-            result = steps.classify(request, dry_run=options.dry_run)
-        else:
-            from flows.inputs.source import check_parameters
-
+    with shown_progress(quiet=quiet):
+        if as_flow := not dry_run and runs_as_flow(prefect):
             check_parameters(request.catalogues)
-            from flows.classify import classify
-
-            result = classify(**vars(request))
+        result = _flow("classify")(request) if as_flow else classify(request, dry_run=dry_run)
     seconds = time.monotonic() - began
-    show(result, _show_classified, json=options.json)
-    _end(result, seconds, request.store, json=options.json)
+    show(result, _show_classified, json=json)
+    _end(result, seconds, request.store, json=json)
 
 
-def run_reprocess(request: ReprocessRequest, options: RunOptions) -> None:
+def run_reprocess(
+    request: ReprocessRequest, *, dry_run: bool, prefect: bool | None, json: bool, quiet: bool
+) -> None:
     """Reprocess, as a flow where Prefect is wanted."""
-    from flows.classification import steps as reprocessing
+    from flows.classification.steps import reprocess, specified
 
-    request = reprocessing.specified(request)
+    request = specified(request)
     began = time.monotonic()
-    with shown_progress(quiet=options.quiet):
-        if options.dry_run or not runs_as_flow(options.prefect):
-            result = reprocessing.reprocess(request, dry_run=options.dry_run)
-        else:
-            from flows.reprocess import reprocess
-
-            result = reprocess(**vars(request))
+    with shown_progress(quiet=quiet):
+        as_flow = not dry_run and runs_as_flow(prefect)
+        result = _flow("reprocess")(request) if as_flow else reprocess(request, dry_run=dry_run)
     seconds = time.monotonic() - began
-    show(result, _show_reprocessed, json=options.json)
-    _end(result, seconds, request.store, json=options.json)
+    show(result, _show_reprocessed, json=json)
+    _end(result, seconds, request.store, json=json)
+
+
+def _flow(name: str) -> Callable[[Any], Any]:
+    """Return what runs a request as the flow of that name."""
+    flow = getattr(import_module(f"flows.{name}"), name)
+    return lambda request: flow(**vars(request))
 
 
 def _show_classified(result: ClassificationResult) -> None:
@@ -167,14 +162,14 @@ def _end(result: ClassificationResult, seconds: float, store: Path, *, json: boo
         raise typer.Exit(PARTLY)
 
 
-def run_status(options: StatusOptions) -> None:
+def run_status(*, folder: Path, json: bool) -> None:
     """Show the state of each file of a release; leave with the status of a run that quarantined some of them."""
     from flows.runs.release_store import output_folder
     from flows.runs.results import read_status
 
-    with output_folder(options.folder, key="FOLDER", publish=False) as folder:
-        status = read_status(folder)
-    show(status, _show_status, json=options.json)
+    with output_folder(folder, key="FOLDER", publish=False) as here:
+        status = read_status(here)
+    show(status, _show_status, json=json)
     if status.quarantined:
         raise typer.Exit(PARTLY)
 
@@ -187,23 +182,21 @@ def _show_status(status: FolderStatus) -> None:
     say(f"{status.out} is at release {status.release}{troubled}, by {status.model}")
 
 
-def run_review(request: ReviewRequest, options: ReviewOptions) -> None:
+def run_review(request: ReviewRequest, *, dry_run: bool, prefect: bool | None, json: bool) -> None:
     """Review, as a flow where Prefect is wanted."""
     from flows.reviews import selection
 
     with shown_progress(quiet=False):
-        if options.dry_run or not runs_as_flow(options.prefect):
+        if not dry_run and runs_as_flow(prefect):
+            result = _flow("review")(request)
+        else:
             space = None
             if request.budget is not None:  # else nothing is drawn
                 from flows.classification.explanation import feature_space
 
                 space = feature_space(request.out, request.store, request.specification)
-            result = selection.review(request, space=space, dry_run=options.dry_run)
-        else:
-            from flows.review import review
-
-            result = review(**vars(request))
-    show(result, show_reviewed, json=options.json)
+            result = selection.review(request, space=space, dry_run=dry_run)
+    show(result, show_reviewed, json=json)
 
 
 def show_reviewed(result: ReviewResult) -> None:
@@ -223,7 +216,7 @@ def show_reviewed(result: ReviewResult) -> None:
         )
 
 
-def run_explain(request: ExplainRequest, options: PrintOptions) -> None:
+def run_explain(request: ExplainRequest, *, json: bool) -> None:
     """Explain an object, on standard output or as a page."""
     from catalogs.files.atomic import atomic_write_text
     from flows.classification.explanation import explain
@@ -233,8 +226,8 @@ def run_explain(request: ExplainRequest, options: PrintOptions) -> None:
         explained = explain(request)
     if request.html is not None:
         atomic_write_text(request.html, explanation_page(explained))
-    show(explained, _show_explanation, json=options.json)
-    if request.html is not None and not options.json:
+    show(explained, _show_explanation, json=json)
+    if request.html is not None and not json:
         say(f"The page is {request.html}")
 
 
@@ -272,17 +265,10 @@ def _show_explanation(explained: Explanation) -> None:
     print_tables(plain_table("Labelled objects that are like it", like, nearest))
 
 
-def run_map(request: MapRequest, options: WriteOptions) -> None:
-    """Map, and show what was found."""
-    from flows.classification import sky_maps
-
-    show(sky_maps.make_map(request, dry_run=options.dry_run), _show_map, json=options.json)
-
-
 MAPPED = ("objects", "k of n", "by the classifier", "by the labels", "95 % interval")
 
 
-def _show_map(result: MapResult) -> None:
+def show_map(result: MapResult) -> None:
     """Show the fraction of all and by bins, and where the maps are."""
     title = f"{result.what.capitalize()} of {result.class_name}"
     print_tables(plain_table(title, MAPPED, [_mapped(result.whole)]))
@@ -301,14 +287,8 @@ def _mapped(part: MappedFraction) -> tuple[str, ...]:
     return (f"{part.objects:,.0f}", f"{part.k:,} of {part.n:,}", *shares, interval)
 
 
-def run_census(request: CensusRequest, options: WriteOptions) -> None:
-    """Take the census of an output folder again."""
-    from flows.classification.census_taking import take_census
-
-    show(take_census(request, dry_run=options.dry_run), _show_census, json=options.json)
-
-
-def _show_census(result: CensusResult) -> None:
+def show_census(result: CensusResult) -> None:
+    """Show the census of an output folder, and where it was written."""
     from flows.reports.catalogue_page import REPORT_KEPT
     from flows.reports.census import census_tables
 

@@ -5,13 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from rich.console import Console
-
 from flows.classification import steps as classification
-from flows.cli._options import DemoOptions
-from flows.cli._printing import connect_or_start, show, shown_progress
+from flows.cli._printing import connect_or_start, show, shown_progress, wide_console
 from flows.demo.steps import Classify, Train, run_demo
 from flows.training import steps as training
 
@@ -19,19 +17,18 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def run_demonstration(options: DemoOptions) -> None:
+def run_demonstration(*, out: Path, prefect: bool | None, json: bool, quiet: bool) -> None:
     """Run the demonstration, its flows as flows of one Prefect server unless it is direct."""
-    quiet = options.quiet
     work: tuple[Train, Classify] = (
-        (training.train, classification.classify) if options.prefect is False else _flows(quiet=quiet)
+        (training.train, classification.classify) if prefect is False else _flows(quiet=quiet)
     )
     result = run_demo(
-        options.out,
+        out,
         train=_shown(work[0], quiet=quiet),
         classify=_shown(work[1], quiet=quiet),
-        show=(lambda _: None) if options.json else _console().print,
+        show=(lambda _: None) if json else wide_console().print,
     )
-    show(result, lambda _: None, json=options.json)
+    show(result, lambda _: None, json=json)
 
 
 def _flows(*, quiet: bool) -> tuple[Train, Classify]:
@@ -51,8 +48,3 @@ def _shown(work: Callable[P, R], *, quiet: bool) -> Callable[P, R]:
             return work(*arguments, **options)
 
     return shown
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=160)  # Lines of a file or a pipe are never cut.

@@ -12,7 +12,6 @@ from catalogs.column_names import column_names, using, with_names_of
 from catalogs.files.atomic import atomic_path
 from catalogs.formats import TableChoice
 from catalogs.profile.leaks import Leak
-from flows.cli._options import PrintOptions
 from flows.cli._printing import plain_table, print_tables, say, say_next, show, shown_progress
 from flows.draft.inspection import (
     CatalogueSummary,
@@ -34,19 +33,19 @@ COLUMNS_FILE = "blr-columns.toml"
 """A team's names of columns, beside the specification that is written."""
 
 
-def run_inspect(request: InspectRequest, options: PrintOptions) -> None:
+def run_inspect(request: InspectRequest, *, json: bool) -> None:
     """Say what a file holds."""
     with shown_progress(quiet=True):
         result = inspect_file(request.file, limit=request.limit, label=request.label, table=request.table)
     if isinstance(result, CatalogueSummary):
-        show(result, _show_catalogue, json=options.json, kind="catalogue")
+        show(result, _show_catalogue, json=json, kind="catalogue")
     else:
         from flows.cli._models import show_model
 
-        show(result, show_model, json=options.json, kind="model")
+        show(result, show_model, json=json, kind="model")
 
 
-def run_init(request: InitRequest, options: PrintOptions) -> None:
+def run_init(request: InitRequest, *, json: bool) -> None:
     """Write a first specification, or print it; names of columns may lie beside it."""
     from flows.draft.specification import starting_specification
 
@@ -78,7 +77,7 @@ def run_init(request: InitRequest, options: PrintOptions) -> None:
     start = replace(start, columns_file=str(columns) if columns else None)
     if out is not None:
         start = replace(start, status="written", path=str(out))
-    show(start, _show_started, json=options.json)
+    show(start, _show_started, json=json)
 
 
 def _show_started(result: StartedSpecification) -> None:
@@ -103,7 +102,11 @@ def _show_catalogue(result: CatalogueSummary) -> None:
     for column in result.columns:
         shown += [column, *column.elements]
     rows = [
-        (*(_cell(getattr(c, key, None)) for key in keys), _share(c.missing), _remark(c, result.files))
+        (
+            *(_cell(getattr(c, key, None)) for key in keys),
+            "" if c.missing is None else f"{c.missing:.1%}",
+            _remark(c, result.files),
+        )
         for c in shown
     ]
     print_tables(plain_table("Columns", (*keys, "missing", "remarks"), rows))
@@ -145,13 +148,7 @@ def _show_label(label: LabelSummary) -> None:
         case = "; spellings that differ in case only are one" if alike else ""
         say(f"Classes that `blr init` makes of them: {', '.join(shown)}{more}{case}")
     leaks = [
-        (
-            ", ".join(leak.columns),
-            f"{leak.gain:.0%}",
-            f"{leak.beyond:.0%}",
-            _kind(leak),
-            leak.combination,
-        )
+        (", ".join(leak.columns), f"{leak.gain:.0%}", f"{leak.beyond:.0%}", _kind(leak), leak.combination)
         for leak in label.leaks
     ]
     if leaks:
@@ -184,7 +181,3 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.1%}"

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from catalogs.files.atomic import StorageError, check_links
 from catalogs.remote.urls import scrubbed
-from flows.cli._options import ListOptions
 from flows.cli._printing import plain_table, print_tables, say, show
 from flows.errors import ModelError
 from flows.models.store_folder import (
@@ -24,16 +24,13 @@ from flows.models.store_folder import (
 )
 
 
-def run_list(options: ListOptions) -> None:
+def run_list(*, store: Path, json: bool) -> None:
     """List a store."""
-    folder, store = StoreFolder.named(options.store), str(options.store)
+    folder = StoreFolder.named(store)
     models = tuple(_listed(folder, stored) for stored in folder.models())
     # Of a store that is not there, the name may be a URL that somebody wrote in its place.
-    show(
-        ModelListing(store=store if models else scrubbed(store), models=models),
-        show_models,
-        json=options.json,
-    )
+    listing = ModelListing(store=str(store) if models else scrubbed(str(store)), models=models)
+    show(listing, show_models, json=json)
 
 
 def _listed(store: StoreFolder, stored: StoredModel) -> ListedModel:
@@ -54,22 +51,21 @@ def _listed(store: StoreFolder, stored: StoredModel) -> ListedModel:
         check_links(stored.folder, store.root, inside=True)
     except StorageError:
         return line
-    found = read_description(stored.folder, stored.label, size=stored.path.stat().st_size) or _described(
-        stored
-    )
+    size = stored.path.stat().st_size
+    found = read_description(stored.folder, stored.label, size=size) or _described(stored)
     if found is None:
         return line
-    return replace(
-        line,
-        has_skill=found.has_skill,
-        skill=found.skill,
-        trust=found.trust,
-        trained=found.trained,
-        log_loss=found.log_loss,
-        log_loss_low=found.log_loss_low,
-        log_loss_high=found.log_loss_high,
-        judged_on=found.judged_on,
+    kept = (
+        "has_skill",
+        "skill",
+        "trust",
+        "trained",
+        "log_loss",
+        "log_loss_low",
+        "log_loss_high",
+        "judged_on",
     )
+    return replace(line, **{name: getattr(found, name) for name in kept})
 
 
 def _described(stored: StoredModel) -> DescriptionFile | None:
@@ -117,8 +113,6 @@ def show_models(listing: ModelListing) -> None:
 
 
 def _loss(model: ListedModel) -> str:
-    if model.log_loss is None:
-        return "–"
     if model.log_loss_low is None or model.log_loss_high is None:
-        return f"{model.log_loss:.4f}"
+        return "–" if model.log_loss is None else f"{model.log_loss:.4f}"
     return f"{model.log_loss:.4f} ({model.log_loss_low:.4f} to {model.log_loss_high:.4f})"

@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 
 from catalogs.remote.urls import is_remote
-from flows.cli._options import PromoteOptions, ShowOptions, TrainOptions
 from flows.cli._printing import plain_table, print_tables, runs_as_flow, say, say_next, show, shown_progress
 from flows.errors import UsageError
+from flows.models import promotion
 from flows.models.description import ModelDescription, noise_words, shift_words
-from flows.models.promotion import DecidedPromotion, RejectedPromotion, UndonePromotion, promote, reject, undo
+from flows.models.promotion import DecidedPromotion, RejectedPromotion, UndonePromotion
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from flows.orchestration.settings import connect
@@ -36,22 +36,24 @@ from flows.training.report import TrainingPlan, TrainingResult, review_words, tr
 from flows.training.request import TrainRequest
 
 
-def run_train(request: TrainRequest, options: TrainOptions) -> None:
+def run_train(
+    request: TrainRequest, *, dry_run: bool, prefect: bool | None, json: bool, quiet: bool, verbose: bool
+) -> None:
     """Train, as a flow where Prefect is wanted."""
     from flows.training import steps as training
 
     typed, request = request, training.specified(request)
-    with shown_progress(quiet=options.quiet):
-        if options.dry_run:
+    with shown_progress(quiet=quiet):
+        if dry_run:
             result: TrainingResult = training.plan(request)
-        elif runs_as_flow(options.prefect):
+        elif runs_as_flow(prefect):
             from flows.train import train
 
             result = train(**vars(request))
         else:
             result = training.train(request)
-    show(result, partial(show_trained, verbose=options.verbose), json=options.json)
-    if not options.json and not isinstance(result, TrainingPlan) and result.path:
+    show(result, partial(show_trained, verbose=verbose), json=json)
+    if not json and not isinstance(result, TrainingPlan) and result.path:
         _say_next(typed, read_specification(request.specification), result)
 
 
@@ -119,45 +121,39 @@ STATUS_WORDS = {
 def _show_plan(plan: TrainingPlan) -> None:
     say(f"{plan.model} would be trained" + (", but is in the store already" if plan.exists else ""))
     counts = zip(plan.classes, plan.training.training_counts, plan.training.held_out_counts, strict=True)
-    print_tables(
-        plain_table(
-            "Labelled objects",
-            ("class", "training", "held out"),
-            [(c, f"{n:,}", f"{h:,}") for c, n, h in counts],
-        )
-    )
+    rows = [(c, f"{n:,}", f"{h:,}") for c, n, h in counts]
+    print_tables(plain_table("Labelled objects", ("class", "training", "held out"), rows))
     say(f"Held out by a salted hash {split_words(plan.training.split)}")
 
 
-def run_show(options: ShowOptions) -> None:
+def run_show(*, reference: str, store: Path, json: bool) -> None:
     """Show a model."""
-    place = Store.named(options.store)
-    model = place.load(options.reference)
+    place = Store.named(store)
+    model = place.load(reference)
     history = tuple(place.history(model.name))
-    show(replace(place.described(model, "stored"), history=history), show_model, json=options.json)
+    show(replace(place.described(model, "stored"), history=history), show_model, json=json)
 
 
-def run_promote(request: PromoteRequest, options: PromoteOptions) -> None:
+def run_promote(
+    request: PromoteRequest, *, if_better: bool, reject: bool, undo: bool, dry_run: bool, json: bool
+) -> None:
     """Promote a model, reject it or undo a promotion; a Prefect server that is configured or runs hears of it."""
-    if options.reject + options.undo + options.if_better > 1:
+    if reject + undo + if_better > 1:
         raise UsageError("got several of --if-better, --reject and --undo, expected one; choose one")
-    result = _decided(request, options)
+    if undo:
+        result: DecidedPromotion = promotion.undo(request, dry_run=dry_run)
+    elif reject:
+        result = promotion.reject(request, dry_run=dry_run)
+    else:
+        from flows.classification.release_changes import in_release
+
+        wanted = replace(request, how="better" if if_better else "now")
+        result = promotion.promote(wanted, dry_run=dry_run, in_release=in_release if dry_run else None)
     if result.status in {"promoted", "undone"} and connect(console_level="CRITICAL") is not None:
         from flows.orchestration.run_page import model_promoted
 
         model_promoted(result.model, previous=result.previous, who=result.who, why=result.why)
-    show(result, _show_promoted, json=options.json)
-
-
-def _decided(request: PromoteRequest, options: PromoteOptions) -> DecidedPromotion:
-    if options.undo:
-        return undo(request, dry_run=options.dry_run)
-    if options.reject:
-        return reject(request, dry_run=options.dry_run)
-    from flows.classification.release_changes import in_release
-
-    request = replace(request, how="better" if options.if_better else "now")
-    return promote(request, dry_run=options.dry_run, in_release=in_release if options.dry_run else None)
+    show(result, _show_promoted, json=json)
 
 
 def _show_promoted(result: DecidedPromotion) -> None:

@@ -1,6 +1,6 @@
 """From what is typed to requests and options, and the options that only the command line has.
 
-Annotations are evaluated here, as in the modules of requests: a command reads the fields of its dataclasses.
+Annotations are evaluated here, as in the modules of requests: a command reads them.
 """
 
 # ruff: noqa: PLC0415 -- `blr --help` is quick: what most commands do not need is imported when it is
@@ -8,58 +8,63 @@ Annotations are evaluated here, as in the modules of requests: a command reads t
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, dataclass, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from flows.runs.parameters import Field, Parameter, request_fields
+from flows.runs.parameters import Field, request_fields
 
 
-def verb(app: typer.Typer, name: str, run: str | Callable[..., None], *parts: type) -> None:
-    """Register a command, which makes each of its parts of what is typed and calls a function with them.
+def verb(app: typer.Typer, name: str, run: str, kind: str, options: str = "") -> None:
+    """Register a command, which makes a request of what is typed, and calls a function with it and with the options.
 
-    A part is a request, or a frozen dataclass of options whose fields are annotated for Typer.  The first part's
-    docstring is the command's help.  `run` is the function, or names one of `flows.cli`, such as "_models.run_train":
-    its module is imported when the command runs.
+    `kind` names a request of a folder of `flows`, such as "training.TrainRequest", whose docstring is the command's
+    help; of a command without a request it is the help.  `options` are names of `Options`.  `run` names a function of
+    `flows.cli`, such as "_models.run_train"; or work of `flows` on the request, then what shows people its result.
+    Their modules are imported when the command runs.
     """
-    typed = {part: list(_typed_fields(part)) for part in parts}
+    request = None if " " in kind else _named(f"flows.{kind.replace('.', '.request.')}")
+    typed, own = [] if request is None else list(_typed_fields(request)), options.split()
 
     def command(**values: Any) -> None:
-        made = [part(**{p.name: parse(values[p.name]) for p, parse in typed[part]}) for part in parts]
-        _function(run)(*made)
+        made = [] if request is None else [request(**{p.name: parse(values[p.name]) for p, parse in typed})]
+        given = {option: values[option] for option in own}
+        work, _, shown = run.partition(" then ")
+        if not shown:
+            _named(f"flows.cli.{run}")(*made, **given)
+            return
+        json = given.pop("json")
+        result = _named(f"flows.{work}")(*made, **given)
+        _named("flows.cli._printing.show")(result, _named(f"flows.cli.{shown}"), json=json)
 
-    parameters = [parameter for some in typed.values() for parameter, _ in some]
+    parameters = [parameter for parameter, _ in typed]
+    for option in own:
+        default = getattr(Options, option, inspect.Parameter.empty)
+        parameters.append(_keyword(option, Options.__annotations__[option], default))
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
-    app.command(name, help=(inspect.getdoc(parts[0]) or "").partition("\n\n")[0])(command)
+    words = kind if request is None else (inspect.getdoc(request) or "").partition("\n\n")[0]
+    app.command(name, help=words)(command)
 
 
-def _function(run: str | Callable[..., None]) -> Callable[..., Any]:
-    if not isinstance(run, str):
-        return run
-    module, _, name = run.partition(".")
-    function: Callable[..., Any] = getattr(import_module(f"flows.cli.{module}"), name)
-    return function
+def _named(path: str) -> Any:
+    """Return what a module has under a name."""
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
 
 
-def _typed_fields(part: Any) -> Iterator[tuple[inspect.Parameter, Callable[[Any], Any]]]:
+def _typed_fields(request: type) -> Iterator[tuple[inspect.Parameter, Callable[[Any], Any]]]:
     """Yield what Typer takes for each field that can be typed, and what makes the field's value of it."""
-    if any(isinstance(m, Parameter) for m in getattr(fields(part)[0].type, "__metadata__", ())):
-        for field in request_fields(part):
-            if field.parameter.flag is not None:
-                default = inspect.Parameter.empty if field.parameter.required else field.default
-                parse = field.parameter.parse
-                yield (
-                    _keyword(field.name, _annotated(field), default),
-                    lambda v, parse=parse: v if parse is None or v is None else parse(v),  # type: ignore[misc]
-                )
-        return
-    for own in fields(part):
-        default = inspect.Parameter.empty if own.default is MISSING else own.default
-        yield _keyword(own.name, own.type, default), lambda value: value
+    for field in request_fields(request):
+        if field.parameter.flag is not None:
+            default = inspect.Parameter.empty if field.parameter.required else field.default
+            parse = field.parameter.parse
+            yield (
+                _keyword(field.name, _annotated(field), default),
+                lambda v, parse=parse: v if parse is None or v is None else parse(v),  # type: ignore[misc]
+            )
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
@@ -112,89 +117,44 @@ def _say_start(context: typer.Context, quiet: bool) -> bool:  # noqa: FBT001  Ty
     return quiet
 
 
-Store = Annotated[
-    Path,
-    typer.Option("--store", metavar="DIR", help="Folder of the model store.", callback=_on_this_machine),
-]
 OutFile = Annotated[
     Path | None,
     typer.Option(
         "--out", metavar="FILE", help="File to write to; default: print it.", callback=_on_this_machine
     ),
 ]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on standard output.")
-]
-Prefect = Annotated[
-    bool | None,
-    typer.Option(
-        "--prefect/--direct",
-        help="Run as a flow of Prefect, or without Prefect: the same work, the same files. Default: as a flow where "
-        "a Prefect server is configured or running.",
-        show_default=False,
-    ),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.")]
-Quiet = Annotated[
-    bool,
-    typer.Option("--quiet", "-q", callback=_say_start, help="Print few lines instead of a progress bar."),
-]
-Port = Annotated[
-    int | None,
-    typer.Option(
-        "--port",
-        metavar="N",
-        min=1,
-        max=65535,
-        help="Port on 127.0.0.1; default: 4200, or another port if that one is in use.",
-    ),
-]
 
 
-@dataclass(frozen=True)
-class PrintOptions:
-    """Options of a command that only reads and prints."""
+class Options:
+    """The options that only the command line has, by the names of the parameters."""
 
-    json: AsJson = False
-
-
-@dataclass(frozen=True)
-class WriteOptions:
-    """Options of a command that writes and is not a flow."""
-
-    dry_run: DryRun = False
-    json: AsJson = False
-
-
-@dataclass(frozen=True)
-class ReviewOptions:
-    """Options of a quick command that may run as a flow."""
-
-    dry_run: DryRun = False
-    prefect: Prefect = None
-    json: AsJson = False
-
-
-@dataclass(frozen=True)
-class RunOptions(ReviewOptions):
-    """Options of a long command that may run as a flow."""
-
-    quiet: Quiet = False
-
-
-@dataclass(frozen=True)
-class TrainOptions(RunOptions):
-    """Options of a training: those of a run, and how much is printed."""
-
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on standard output.")
+    ] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.")] = (
+        False
+    )
+    prefect: Annotated[
+        bool | None,
+        typer.Option(
+            "--prefect/--direct",
+            help="Run as a flow of Prefect, or without Prefect: the same work, the same files. Default: as a flow "
+            "where a Prefect server is configured or running.",
+            show_default=False,
+        ),
+    ] = None
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", callback=_say_start, help="Print few lines instead of a progress bar."),
+    ] = False
+    store: Annotated[
+        Path,
+        typer.Option("--store", metavar="DIR", help="Folder of the model store.", callback=_on_this_machine),
+    ] = Path("models")
+    # Of a training, and of a promotion without a question to a person
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Print the tables of the report too, not only its answers.")
     ] = False
-
-
-@dataclass(frozen=True)
-class PromoteOptions:
-    """Options of a promotion without a question to a person."""
-
     if_better: Annotated[
         bool,
         typer.Option(
@@ -211,17 +171,7 @@ class PromoteOptions:
             "--undo", help="Undo the last promotion of NAME: the previous champion takes its place again."
         ),
     ] = False
-    dry_run: DryRun = False
-    json: AsJson = False
-
-
-# Commands without a request: their options are all that they take.
-
-
-@dataclass(frozen=True)
-class DemoOptions:
-    """Classify the galaxies of OpenNGC: catalogues, two models, reports, annotated copies."""
-
+    # Of commands without a request
     out: Annotated[
         Path,
         typer.Option(
@@ -230,15 +180,6 @@ class DemoOptions:
             callback=_on_this_machine,
         ),
     ] = Path("blr-demo")
-    prefect: Prefect = None
-    json: AsJson = False
-    quiet: Quiet = False
-
-
-@dataclass(frozen=True)
-class StatusOptions:
-    """List the files of a release: which are current, stale or quarantined, since when and why."""
-
     folder: Annotated[
         Path,
         typer.Argument(
@@ -247,30 +188,7 @@ class StatusOptions:
             callback=_here_or_in_a_store,
         ),
     ]
-    json: AsJson = False
-
-
-@dataclass(frozen=True)
-class ListOptions:
-    """List the models of a store, the champion of each name marked."""
-
-    store: Store = Path("models")
-    json: AsJson = False
-
-
-@dataclass(frozen=True)
-class ShowOptions:
-    """Show a model: its candidates, how good it is, where it came from."""
-
     reference: Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="Default version: the champion.")]
-    store: Store = Path("models")
-    json: AsJson = False
-
-
-@dataclass(frozen=True)
-class ServeOptions:
-    """Run the deployments of this folder at their times, with a server and its pages, until Ctrl-C."""
-
     file: Annotated[
         Path,
         typer.Argument(
@@ -279,21 +197,17 @@ class ServeOptions:
         ),
     ] = Path("prefect.yaml")
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Number of runs at the same time.")] = 1
-    port: Port = None
-
-
-@dataclass(frozen=True)
-class UiOptions:
-    """Show runs and their results: Prefect's pages of the database in which `blr` keeps them."""
-
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            metavar="N",
+            min=1,
+            max=65535,
+            help="Port on 127.0.0.1; default: 4200, or another port if that one is in use.",
+        ),
+    ] = None
     opened: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True
-    port: Port = None
-
-
-@dataclass(frozen=True)
-class AutomateOptions:
-    """Alert the team when a scheduled run failed, is late, or released nothing for days."""
-
     notify: Annotated[
         str,
         typer.Option(
@@ -310,14 +224,6 @@ class AutomateOptions:
         list[str] | None,
         typer.Option(metavar="FLOW/NAME", help="Deployment to watch; default: all that have a schedule."),
     ] = None
-    dry_run: DryRun = False
-    json: AsJson = False
-
-
-@dataclass(frozen=True)
-class SchemaOptions:
-    """Print the JSON Schema of what a command prints with --json, or of a file that it leaves."""
-
     name: Annotated[
         str | None,
         typer.Argument(

@@ -51,11 +51,14 @@ def plain_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, 
 
 def print_tables(*tables: ReportTable) -> None:
     """Print tables on standard output."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=160)  # Lines of a file or a pipe are never cut.
     for table in tables:
-        console.print(to_rich(table))
+        wide_console().print(to_rich(table))
+
+
+def wide_console() -> Console:
+    """Return standard output; lines of a file or a pipe are never cut."""
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
 
 
 def say(text: str) -> None:
@@ -217,21 +220,20 @@ def exit_status(error: BaseException) -> int:
         command = context.command_path if context else "blr"
         _line(f"blr: error: {error.format_message()} `{command} --help` shows how to use it.")
         return WRONG_USE
-    status, message = _status_and_message(error)
-    _line(f"blr: {message}")
-    return status
-
-
-def _status_and_message(error: BaseException) -> tuple[int, str]:
     from flows.orchestration.messages import words_of  # noqa: PLC0415 -- it imports pyarrow
 
     words = words_of(error)
     match error:
         case KeyboardInterrupt() | typer.Abort():
-            return INTERRUPTED, "interrupted; run the same command again to continue"
+            status, message = INTERRUPTED, "interrupted; run the same command again to continue"
         case Interrupted() | Terminated():
-            return error.exit_status, str(words)
-    if words is not None:
-        return error.exit_status if isinstance(error, FlowError) else FAILED, f"error: {words}"
-    said = scrubbed(f"{type(error).__name__}: {error}")
-    return FAILED, f"error: {said}\nThis is an error in blr: `blr --debug ...` shows where. Report it."
+            status, message = error.exit_status, str(words)
+        case _ if words is not None:
+            status = error.exit_status if isinstance(error, FlowError) else FAILED
+            message = f"error: {words}"
+        case _:
+            said = scrubbed(f"{type(error).__name__}: {error}")
+            status = FAILED
+            message = f"error: {said}\nThis is an error in blr: `blr --debug ...` shows where. Report it."
+    _line(f"blr: {message}")
+    return status

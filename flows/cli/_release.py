@@ -1,63 +1,50 @@
 """`blr release`: draft, check, sign, publish, rollback, patch, verify, replay."""
 
+# ruff: noqa: PLC0415 -- a signature does not wait for what a check needs
+
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 import typer
 
-from flows.cli._options import PrintOptions
 from flows.cli._printing import plain_table, print_tables, say, show
-from flows.release.check import Checked
-from flows.release.draft import draft, patch
-from flows.release.record import ReleaseState, Verified, check, publish, rollback, sign, verify
-from flows.release.replay import ReplayResult, replay_file
 from flows.release.request import ReleaseRequest, ReplayRequest, VerifyRequest
+
+if TYPE_CHECKING:
+    from flows.release.check import Checked
+    from flows.release.record import ReleaseState, Verified
+    from flows.release.replay import ReplayResult
 
 STOPPED = 1
 
-Request = TypeVar("Request")
 
-
-def _showing(
-    work: Callable[[Request], ReleaseState],
-) -> Callable[[Request, PrintOptions], None]:
-    """Return the command that does a piece of work and shows the state of the release after it."""
-
-    def run(request: Request, options: PrintOptions) -> None:
-        show(work(request), _show_state, json=options.json)
-
-    return run
-
-
-run_draft = _showing(draft)
-run_sign = _showing(sign)
-run_publish = _showing(publish)
-run_rollback = _showing(rollback)
-run_patch = _showing(patch)
-
-
-def run_check(request: ReleaseRequest, options: PrintOptions) -> None:
+def run_check(request: ReleaseRequest, *, json: bool) -> None:
     """Check a draft; leave with status 1 where a check says stop."""
+    from flows.release.record import check
+
     checked = check(request)
-    show(checked, _show_checked, json=options.json)
+    show(checked, _show_checked, json=json)
     if checked.stops:
         raise typer.Exit(STOPPED)
 
 
-def run_verify(request: VerifyRequest, options: PrintOptions) -> None:
+def run_verify(request: VerifyRequest, *, json: bool) -> None:
     """Verify a release's folder; leave with status 1 where something is wrong."""
+    from flows.release.record import verify
+
     verified = verify(request)
-    show(verified, _show_verified, json=options.json)
+    show(verified, _show_verified, json=json)
     if verified.faults:
         raise typer.Exit(STOPPED)
 
 
-def run_replay(request: ReplayRequest, options: PrintOptions) -> None:
+def run_replay(request: ReplayRequest, *, json: bool) -> None:
     """Score rows of a file again; leave with status 1 where they differ."""
+    from flows.release.replay import replay_file
+
     result = replay_file(request)
-    show(result, _show_replayed, json=options.json)
+    show(result, _show_replayed, json=json)
     if not result.agrees:
         raise typer.Exit(STOPPED)
 
@@ -80,7 +67,8 @@ def _show_checked(checked: Checked) -> None:
     )
 
 
-def _show_state(state: ReleaseState) -> None:
+def show_state(state: ReleaseState) -> None:
+    """Show what was done to a release."""
     who = f" by {state.who}" if state.who else ""
     why = f": {state.why}" if state.why else ""
     was = "" if state.status == "is published" else "was "

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from flows.cli._options import SchemaOptions
 from flows.demo.steps import DemoResult
 from flows.documents import json_schema
 from flows.draft.inspection import CatalogueSummary, StartedSpecification
@@ -21,7 +20,7 @@ from flows.release.check import Checked
 from flows.release.record import ReleaseState, Verified
 from flows.release.replay import ReplayResult
 from flows.reports.explanation import Explanation
-from flows.reviews.audits import Audit, AuditDesign, AuditDraw
+from flows.reviews.audit_draw import Audit, AuditDesign, AuditDraw
 from flows.reviews.selection import ReviewResult
 from flows.runs.counts import CensusResult, Summary
 from flows.runs.manifest import Manifest
@@ -85,9 +84,8 @@ def schema_of(name: str) -> dict[str, Any]:
     return head | schema
 
 
-def run_schema(options: SchemaOptions) -> None:
+def run_schema(*, name: str | None) -> None:
     """Print a schema, or the names of those there are."""
-    name = options.name
     if name is None:
         sys.stdout.write("\n".join(DOCUMENTS) + "\n")
     elif name in DOCUMENTS:

@@ -10,7 +10,6 @@ import webbrowser
 from pathlib import Path
 from types import FrameType
 
-from flows.cli._options import AutomateOptions, ServeOptions, UiOptions
 from flows.errors import UsageError
 from flows.orchestration.deployments import FILE, AutomationsResult, deployments, deployments_text
 from flows.orchestration.settings import (
@@ -41,7 +40,9 @@ def run_deployments(out: Path | None) -> None:
     )
 
 
-def run_automate(options: AutomateOptions) -> None:
+def run_automate(
+    *, notify: str, idle_days: int, deployment: list[str] | None, dry_run: bool, json: bool
+) -> None:
     """Create or update the automations that alert a team, on the server that is configured or that `blr serve` runs."""
     if connect(console_level="CRITICAL") is None:
         raise UsageError(
@@ -51,13 +52,9 @@ def run_automate(options: AutomateOptions) -> None:
     from flows.cli._printing import show
     from flows.orchestration.automations import automate
 
-    result = automate(
-        notify=options.notify,
-        idle_days=options.idle_days,
-        deployments=tuple(options.deployment or ()),
-        dry_run=options.dry_run,
-    )
-    show(result, _show_automations, json=options.json)
+    watched = tuple(deployment or ())
+    result = automate(notify=notify, idle_days=idle_days, deployments=watched, dry_run=dry_run)
+    show(result, _show_automations, json=json)
 
 
 def _show_automations(result: AutomationsResult) -> None:
@@ -72,15 +69,14 @@ def _show_automations(result: AutomationsResult) -> None:
         _say(f"missing: {what}")
 
 
-def run_serve(options: ServeOptions) -> None:
+def run_serve(*, file: Path, limit: int, port: int | None) -> None:
     """Serve the deployments until Ctrl-C."""
-    file, limit = options.file, options.limit
     deployments(file)  # Errors in the file are reported before a server starts.
     if configured_server() is not None:
         _say(prefect_environment(console_level="INFO"))
         _serve(file, limit)
         return
-    line, server = start_home_server(options.port, console_level="INFO")
+    line, server = start_home_server(port, console_level="INFO")
     server.wait()
     _say(f"{line}\nits pages: {server.url}  (Ctrl-C ends it; schedules stop until the next `blr serve`)")
     _serve(file, limit)
@@ -94,15 +90,15 @@ def _serve(file: Path, limit: int) -> None:
     serve(file, limit=limit)
 
 
-def run_ui(options: UiOptions) -> None:
+def run_ui(*, opened: bool, port: int | None = None) -> None:
     """Show the pages of the database that runs are kept in, until Ctrl-C; those of a server that is up, at once."""
     line = connect()
     if line is not None:
-        _show(line, str(configured_server()).removesuffix("/api"), opened=options.opened)
+        _show(line, str(configured_server()).removesuffix("/api"), opened=opened)
         return
-    line, server = start_home_server(options.port)
+    line, server = start_home_server(port)
     server.wait()
-    _show(line, str(server.url), opened=options.opened)
+    _show(line, str(server.url), opened=opened)
     _until_stopped(server)
 
 
@@ -118,8 +114,7 @@ def _until_stopped(server: Server) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     try:
-        if server.process is not None:
-            server.process.wait()
+        server.process.wait()
     except KeyboardInterrupt:
         server.stop()
 

@@ -1,7 +1,6 @@
 """The command line: `blr train`, `blr classify`, and what goes with them.
 
-Each line of the table names a command, the function that runs it, and the dataclasses of what it takes.  What a
-command needs is imported when it runs, so that `blr --help` is quick and imports no Prefect.
+What a command needs, its own request too, is imported when it is called: `blr --help` is quick and imports no Prefect.
 """
 
 # ruff: noqa: FBT001, FBT002, PLC0415 -- Typer makes switches of such defaults; imports wait for their command
@@ -16,64 +15,127 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.classification.request import (
-    CensusRequest,
-    ClassifyRequest,
-    ExplainRequest,
-    MapRequest,
-    ReprocessRequest,
-)
-from flows.cli._options import (
-    AutomateOptions,
-    DemoOptions,
-    ListOptions,
-    OutFile,
-    PrintOptions,
-    PromoteOptions,
-    ReviewOptions,
-    RunOptions,
-    SchemaOptions,
-    ServeOptions,
-    ShowOptions,
-    StatusOptions,
-    TrainOptions,
-    UiOptions,
-    WriteOptions,
-    verb,
-)
-from flows.draft.request import InitRequest, InspectRequest
+from flows.cli._options import OutFile, verb
 from flows.errors import UsageError
-from flows.models.request import PromoteRequest
-from flows.release.request import (
-    DraftRequest,
-    PatchRequest,
-    PublishRequest,
-    ReleaseRequest,
-    ReplayRequest,
-    RollbackRequest,
-    SignRequest,
-    VerifyRequest,
-)
-from flows.reviews.request import AuditDrawRequest, AuditEstimateRequest, ReviewRequest
 from flows.runs.interrupt import terminable
-from flows.training.request import TrainRequest
 
 INTERRUPTED = 130
 
-app = typer.Typer(
-    name="blr",
-    help="Classify galaxy catalogues with Bayesian logistic models that know when they do not know.",
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-models = typer.Typer(help="The models of a store.")
-app.add_typer(models, name="models")
-audit = typer.Typer(help="Counts, purity and completeness from objects that people look at.")
-app.add_typer(audit, name="audit")
-release = typer.Typer(help="Releases: drafted, checked, signed, published, rolled back.")
-app.add_typer(release, name="release")
-deployments = typer.Typer()
-app.add_typer(deployments, name="deployments")
+VERBS = {
+    "demo": (
+        "_demo.run_demonstration",
+        "Classify the galaxies of OpenNGC: catalogues, two models, reports, annotated copies.",
+        "out prefect json quiet",
+    ),
+    "train": ("_models.run_train", "training.TrainRequest", "dry_run prefect json quiet verbose"),
+    "classify": (
+        "_classification.run_classify",
+        "classification.ClassifyRequest",
+        "dry_run prefect json quiet",
+    ),
+    "reprocess": (
+        "_classification.run_reprocess",
+        "classification.ReprocessRequest",
+        "dry_run prefect json quiet",
+    ),
+    "status": (
+        "_classification.run_status",
+        "List the files of a release: which are current, stale or quarantined, since when and why.",
+        "folder json",
+    ),
+    "review": ("_classification.run_review", "reviews.ReviewRequest", "dry_run prefect json"),
+    "explain": ("_classification.run_explain", "classification.ExplainRequest", "json"),
+    "audit draw": (
+        "reviews.audit_draw.draw_audit then _audit.show_drawn",
+        "reviews.AuditDrawRequest",
+        "dry_run json",
+    ),
+    "audit estimate": ("_audit.run_audit_estimate", "reviews.AuditEstimateRequest", "dry_run json"),
+    "map": (
+        "classification.sky_maps.make_map then _classification.show_map",
+        "classification.MapRequest",
+        "dry_run json",
+    ),
+    "census": (
+        "classification.census_taking.take_census then _classification.show_census",
+        "classification.CensusRequest",
+        "dry_run json",
+    ),
+    "inspect": ("_inspect.run_inspect", "draft.InspectRequest", "json"),
+    "init": ("_inspect.run_init", "draft.InitRequest", "json"),
+    "models list": (
+        "_list.run_list",
+        "List the models of a store, the champion of each name marked.",
+        "store json",
+    ),
+    "models show": (
+        "_models.run_show",
+        "Show a model: its candidates, how good it is, where it came from.",
+        "reference store json",
+    ),
+    "models promote": ("_models.run_promote", "models.PromoteRequest", "if_better reject undo dry_run json"),
+    "release draft": ("release.draft.draft then _release.show_state", "release.DraftRequest", "json"),
+    "release check": ("_release.run_check", "release.ReleaseRequest", "json"),
+    "release sign": ("release.record.sign then _release.show_state", "release.SignRequest", "json"),
+    "release publish": ("release.record.publish then _release.show_state", "release.PublishRequest", "json"),
+    "release rollback": (
+        "release.record.rollback then _release.show_state",
+        "release.RollbackRequest",
+        "json",
+    ),
+    "release patch": ("release.draft.patch then _release.show_state", "release.PatchRequest", "json"),
+    "release verify": ("_release.run_verify", "release.VerifyRequest", "json"),
+    "release replay": ("_release.run_replay", "release.ReplayRequest", "json"),
+    "serve": (
+        "_serve.run_serve",
+        "Run the deployments of this folder at their times, with a server and its pages, until Ctrl-C.",
+        "file limit port",
+    ),
+    "ui": (
+        "_serve.run_ui",
+        "Show runs and their results: Prefect's pages of the database in which `blr` keeps them.",
+        "opened port",
+    ),
+    "deployments automate": (
+        "_serve.run_automate",
+        "Alert the team when a scheduled run failed, is late, or released nothing for days.",
+        "notify idle_days deployment dry_run json",
+    ),
+    "schema": (
+        "_schemas.run_schema",
+        "Print the JSON Schema of what a command prints with --json, or of a file that it leaves.",
+        "name",
+    ),
+}
+"""What runs each command, its request, or its help without one, and its further options, as of `verb`."""
+GROUPS = {
+    "models": "The models of a store.",
+    "audit": "Counts, purity and completeness from objects that people look at.",
+    "release": "Releases: drafted, checked, signed, published, rolled back.",
+    "deployments": "Print a prefect.yaml for a survey's folder: what `prefect deploy` and `blr serve` read.",
+}
+
+
+def application(arguments: Sequence[str] = ()) -> typer.Typer:
+    """Return the command line: with the one command that is called, or with all where none is, as for `--help`."""
+    app = typer.Typer(
+        name="blr",
+        help="Classify galaxy catalogues with Bayesian logistic models that know when they do not know.",
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(options)
+    called = [word for word in arguments if word != "--debug"]
+    named = [name for name in VERBS if called[: name.count(" ") + 1] == name.split()]
+    groups = {name: typer.Typer(help=words) for name, words in GROUPS.items()}
+    groups["deployments"].callback(invoke_without_command=True)(deployments_text)
+    for name, group in groups.items():
+        if not named or named[0].startswith(f"{name} "):
+            app.add_typer(group, name=name)
+    for name in named or VERBS:
+        before, _, last = name.rpartition(" ")
+        verb(groups.get(before, app), last, *VERBS[name])
+    return app
 
 
 def _show_version(asked: bool) -> None:
@@ -85,7 +147,6 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
@@ -97,39 +158,8 @@ def options(
     del debug, version  # `run` reads `--debug`, since it shows errors; `--version` was handled above.
 
 
-verb(app, "demo", "_demo.run_demonstration", DemoOptions)
-verb(app, "train", "_models.run_train", TrainRequest, TrainOptions)
-verb(app, "classify", "_classification.run_classify", ClassifyRequest, RunOptions)
-verb(app, "reprocess", "_classification.run_reprocess", ReprocessRequest, RunOptions)
-verb(app, "status", "_classification.run_status", StatusOptions)
-verb(app, "review", "_classification.run_review", ReviewRequest, ReviewOptions)
-verb(app, "explain", "_classification.run_explain", ExplainRequest, PrintOptions)
-verb(audit, "draw", "_audit.run_audit_draw", AuditDrawRequest, WriteOptions)
-verb(audit, "estimate", "_audit.run_audit_estimate", AuditEstimateRequest, WriteOptions)
-verb(app, "map", "_classification.run_map", MapRequest, WriteOptions)
-verb(app, "census", "_classification.run_census", CensusRequest, WriteOptions)
-verb(app, "inspect", "_inspect.run_inspect", InspectRequest, PrintOptions)
-verb(app, "init", "_inspect.run_init", InitRequest, PrintOptions)
-verb(models, "list", "_list.run_list", ListOptions)
-verb(models, "show", "_models.run_show", ShowOptions)
-verb(models, "promote", "_models.run_promote", PromoteRequest, PromoteOptions)
-verb(release, "draft", "_release.run_draft", DraftRequest, PrintOptions)
-verb(release, "check", "_release.run_check", ReleaseRequest, PrintOptions)
-verb(release, "sign", "_release.run_sign", SignRequest, PrintOptions)
-verb(release, "publish", "_release.run_publish", PublishRequest, PrintOptions)
-verb(release, "rollback", "_release.run_rollback", RollbackRequest, PrintOptions)
-verb(release, "patch", "_release.run_patch", PatchRequest, PrintOptions)
-verb(release, "verify", "_release.run_verify", VerifyRequest, PrintOptions)
-verb(release, "replay", "_release.run_replay", ReplayRequest, PrintOptions)
-verb(app, "serve", "_serve.run_serve", ServeOptions)
-verb(app, "ui", "_serve.run_ui", UiOptions)
-verb(deployments, "automate", "_serve.run_automate", AutomateOptions)
-verb(app, "schema", "_schemas.run_schema", SchemaOptions)
-
-
-@deployments.callback(invoke_without_command=True)
 def deployments_text(context: typer.Context, out: OutFile = None) -> None:
-    """Print a prefect.yaml for a survey's folder: what `prefect deploy` and `blr serve` read."""
+    """Print our prefect.yaml, or write it."""
     if context.invoked_subcommand is None:
         from flows.cli._serve import run_deployments
 
@@ -193,7 +223,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         check_packages()
         with terminable("run the same command again"):
-            result: Any = app(args=list(arguments), prog_name="blr", standalone_mode=False)
+            result: Any = application(arguments)(args=list(arguments), prog_name="blr", standalone_mode=False)
         if result == INTERRUPTED:
             raise KeyboardInterrupt  # noqa: TRY301  Typer has made a number of it
     except BaseException as error:  # noqa: BLE001  whatever ends a command has an exit status

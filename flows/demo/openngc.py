@@ -144,7 +144,8 @@ def read_openngc(database: Path | None = None) -> pa.Table:
     values = dict(zip((c.name for c in COLUMNS), zip(*rows, strict=True), strict=True)) if rows else {}
     if not values:
         raise DemoDataError(f"{path} holds no galaxies, expected about 10,000; reinstall pyongc")
-    return pa.table([_column(c, values[c.name]) for c in COLUMNS], schema=_schema())
+    schema = pa.schema([pa.field(c.name, c.datatype, metadata=_field_metadata(c)) for c in COLUMNS])
+    return pa.table([_column(c, values[c.name]) for c in COLUMNS], schema=schema)
 
 
 def write_catalogues(folder: Path, database: Path | None = None) -> tuple[Path, Path]:
@@ -231,10 +232,6 @@ def _remarks() -> list[str]:
     ]
 
 
-def _schema() -> pa.Schema:
-    return pa.schema([pa.field(c.name, c.datatype, metadata=_field_metadata(c)) for c in COLUMNS])
-
-
 def _field_metadata(column: Column) -> Mapping[str, str]:
     entries = {"unit": column.unit, "ucd": column.ucd, "description": column.description}
     return {key: value for key, value in entries.items() if value is not None}
@@ -259,7 +256,8 @@ def _fits_column(column: Column, values: pa.ChunkedArray) -> fits.Column:
     return fits.Column(
         column.name,
         _FITS_FORMATS[column.datatype],
-        unit=_fits_unit(column.unit),
+        # Powers as the FITS standard recommends (4.3).
+        unit=column.unit.replace("arcsec2", "arcsec**2") if column.unit else None,
         null=column.null,
         array=filled.to_numpy(),
     )
@@ -269,11 +267,6 @@ def _widths(table: pa.Table) -> dict[str, int]:
     """Return the longest text of each string column, at least 1."""
     texts = (c.name for c in COLUMNS if c.datatype == pa.string())
     return {name: max(1, pc.max(pc.utf8_length(table.column(name))).as_py()) for name in texts}
-
-
-def _fits_unit(unit: str | None) -> str | None:
-    """Return the unit in the form that the FITS standard recommends (4.3): powers as `**`."""
-    return {"mag/arcsec2": "mag/arcsec**2"}.get(unit, unit) if unit else None
 
 
 def _votable(widths: Mapping[str, int]) -> str:

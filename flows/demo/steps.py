@@ -172,7 +172,8 @@ def _run_task(
         classify(ClassifyRequest([str(one)], trained.model, store, folder / COPIES[one.suffix]))
         for one in catalogues
     ]
-    files = {name: counts for result in results for name, counts in _counts_of_files(result).items()}
+    summaries = [None if result.status == "trial" else result.summary for result in results]
+    files = {name: counts for one in summaries if one is not None for name, counts in one.files.items()}
     report = train_report(
         trained,
         parts=ReportParts.read_from(Path(str(trained.path))),
@@ -183,7 +184,7 @@ def _run_task(
     write_report(report, folder / "report.html")
     summary = _summary(report, trained, files)
     write_document(folder / "summary.json", summary)
-    _show_task(task, report, _census_of(results[0]), show)
+    _show_task(task, report, summaries[0].census if summaries[0] else None, show)
     return summary
 
 
@@ -197,16 +198,6 @@ def _specification(task: str, folder: Path) -> Path:
     elif path.read_text(encoding="utf-8") != text:
         tell().note(f"{path} was not written by this version; it is used unchanged")
     return path
-
-
-def _counts_of_files(result: ClassificationResult) -> Mapping[str, Counts]:
-    """Return the counts of the annotated files by their names; none of a trial."""
-    return {} if result.status == "trial" or result.summary is None else result.summary.files
-
-
-def _census_of(result: ClassificationResult) -> Census | None:
-    """Return the counts of classes in a catalogue; none of a trial."""
-    return None if result.status == "trial" or result.summary is None else result.summary.census
 
 
 def _classifications(files: Mapping[str, Counts]) -> tuple[Classification, ...]:

@@ -42,13 +42,7 @@ ALIKE, FEWEST_ROWS = 0.8, 50
 """Correlation of the magnitudes in neighbouring bands, and rows that it takes."""
 
 
-@dataclass(frozen=True)
-class Colour:
-    """The difference of two magnitudes."""
-
-    first: str
-    second: str
-    remark: str = "colour"
+COLOUR = "colour"
 
 
 def magnitudes_among(columns: Sequence[Column], rows: Mapping[str, NDArray[np.float64]]) -> list[str]:
@@ -56,21 +50,17 @@ def magnitudes_among(columns: Sequence[Column], rows: Mapping[str, NDArray[np.fl
     known = {c.name for c in columns if is_magnitude(c, rows[c.name])}
     may_be: dict[str, list[str]] = {}
     for column in columns:
-        kind = band_and_kind(column.name)[1]
-        if kind and _may_be_magnitudes(column, rows[column.name]):
+        kind, values = band_and_kind(column.name)[1], rows[column.name][np.isfinite(rows[column.name])]
+        unitless = not (column.unit or "").strip() and not about_a_flux(column) and is_real(column.datatype)
+        if kind and unitless and values.size and 5 < abs(float(np.median(values))) < 35:
             may_be.setdefault(kind, []).append(column.name)
-    together = {
-        name
-        for kind, group in may_be.items()
-        if most_bands(group) >= FEWEST_BANDS and (_called_so(kind) or _rise_together(group, rows))
-        for name in group
-    }
+    called, together = column_names().bands, set[str]()
+    for kind, group in may_be.items():
+        words = kind.split("_")
+        called_so = all(called.kind.fullmatch(w) or called.instrument.fullmatch(w) for w in words)
+        if most_bands(group) >= FEWEST_BANDS and (called_so or _rise_together(group, rows)):
+            together.update(group)
     return [c.name for c in columns if c.name in known or c.name in together]
-
-
-def _called_so(kind: str) -> bool:
-    known = column_names().bands
-    return all(known.kind.fullmatch(w) or known.instrument.fullmatch(w) for w in kind.split("_"))
 
 
 def _rise_together(names: Sequence[str], rows: Mapping[str, NDArray[np.float64]]) -> bool:
@@ -84,12 +74,6 @@ def _rise_together(names: Sequence[str], rows: Mapping[str, NDArray[np.float64]]
         if both.sum() < FEWEST_ROWS or np.ptp(x) * np.ptp(y) == 0 or float(np.corrcoef(x, y)[0, 1]) < ALIKE:
             return False
     return all(not spans_decades(rows[name]) for name in names)
-
-
-def _may_be_magnitudes(column: Column, values: NDArray[np.float64]) -> bool:
-    known = values[np.isfinite(values)]
-    unitless = not (column.unit or "").strip() and not about_a_flux(column)
-    return unitless and is_real(column.datatype) and known.size > 0 and 5 < abs(float(np.median(known))) < 35
 
 
 def band_and_kind(name: str) -> tuple[str | None, str]:
@@ -182,9 +166,10 @@ def _apart(a: tuple[float, int, str], b: tuple[float, int, str]) -> bool:
     return known and abs(math.log(a[0] / b[0])) > APART
 
 
-def colours(names: Sequence[str], missing: Mapping[str, float]) -> list[Colour]:
-    """Return colours that, with one magnitude, say all that the magnitudes say; `missing` is the share of each column.
+def colours(names: Sequence[str], missing: Mapping[str, float]) -> list[tuple[str, str, str]]:
+    """Return colours that, with one magnitude, say all that the magnitudes say: two magnitudes each, and a remark.
 
+    `missing` is the share of each column.
     They are of neighbours in wavelength among the bands of the first kind, then of each other magnitude with the first
     kind's in its band, which says how extended an object is, or with the one nearest to it.
     """
@@ -193,20 +178,20 @@ def colours(names: Sequence[str], missing: Mapping[str, float]) -> list[Colour]:
         return []
     most = min(missing[n] for n in groups[0]) + MISSING
     first = [n for n in groups[0] if missing[n] <= most]  # its rows have all of these colours, as a rule
-    chain = [Colour(a, b) for a, b in pairwise(first)]
+    chain = [(a, b, COLOUR) for a, b in pairwise(first)]
     rest = [n for n in groups[0] if n not in first]
     rest += [n for group in groups[1:] for n in group]
     return [*chain, *(_beside(first, name, missing[name]) for name in rest)]
 
 
-def _beside(first: Sequence[str], name: str, missing: float) -> Colour:
+def _beside(first: Sequence[str], name: str, missing: float) -> tuple[str, str, str]:
     """Return the difference of a magnitude and the first kind's in its band, or in the nearest."""
     band = band_and_kind(name)[0]
     same = next((n for n in first if band is not None and band_and_kind(n)[0] == band), None)
     if same is not None:
-        return Colour(same, name, "two kinds of magnitude in one band: shows how extended the object is")
+        return same, name, "two kinds of magnitude in one band: shows how extended the object is"
     rare = f"; {name} is missing in {missing:.0%} of the rows" if missing > RARE else ""
-    return Colour(name, _nearest(first, band), f"colour{rare}")
+    return name, _nearest(first, band), f"{COLOUR}{rare}"
 
 
 def _nearest(names: Sequence[str], band: str | None) -> str:
@@ -351,12 +336,7 @@ def _dust(columns: Sequence[Column], band: str) -> str | None:
 
 def _in_band(name: str, band: str | None) -> bool:
     """Say whether the dust is that in a band, or in none: E(B-V) is no extinction in V."""
-    of = None if _is_reddening(name) else band_and_kind(name)[0]
-    return of == band
-
-
-def _is_reddening(name: str) -> bool:
-    return REDDENING.search(name) is not None
+    return (None if REDDENING.search(name) else band_and_kind(name)[0]) == band
 
 
 def _is_transmission(name: str) -> bool:

@@ -27,6 +27,7 @@ from catalogs.profile.columns import Profile, unread_numbers
 from catalogs.profile.leaks import Leak, spans_decades
 from catalogs.profile.quality import about_a_flux, about_an_error
 from flows.draft._bands import (
+    COLOUR,
     FluxBand,
     bare_fluxes,
     colours,
@@ -39,10 +40,6 @@ from flows.draft._bands import (
 )
 from flows.draft._exclusions import Evidence, Reason, suspicion_of
 from flows.specification.label import alike_words, grouped
-
-# Expressions of a first specification: the columns that they use, and their values in the labelled rows.
-#
-# Shapes: n rows, k elements of a vector.
 
 
 def quoted(name: str) -> str:
@@ -128,12 +125,6 @@ def _lines(columns: Mapping[str, Column], names: Sequence[str]) -> dict[str, str
     return found
 
 
-# Features that say whether a value is there: in many catalogues, which objects lack one tells their class.
-#
-# A model without them integrates a missing feature out as if values were missing at random, given the other features.
-# Faint and red galaxies lack infrared magnitudes, though, and then classes differ in how often they do.  Shapes: n
-# rows.
-
 FEWEST_ROWS = 5
 """Rows with a value, and without one, below which its presence is not tested."""
 REMEDY = "Leave it out if values are missing in the target for other reasons"
@@ -144,8 +135,9 @@ SAME = 0.8
 def presence_features(texts: Sequence[str], evidence: Evidence) -> dict[str, tuple[str, str]]:
     """Return features that say whether a value is there, each an expression with a remark.
 
-    `texts` are the other features' expressions.  Asked for are the values of those that use one column, and of the
-    columns of the rest.
+    A model without them integrates a missing feature out as if values were missing at random, given the others.  But
+    faint and red galaxies lack infrared magnitudes, and then classes differ in how often they do.  `texts` are the
+    other features' expressions.  Asked for are the values of those that use one column, and of the columns of the rest.
     """
     sources: dict[str, str] = {}
     for text in texts:
@@ -179,7 +171,8 @@ def telling(missing: Mapping[str, NDArray[np.bool_]], classes: NDArray[np.object
     }
     distinct: list[str] = []
     for name in sorted(gains, key=lambda name: -gains[name]):
-        if not any(_alike(missing[name], missing[other]) for other in distinct):
+        here = missing[name]
+        if not any((here & missing[o]).sum() >= SAME * (here | missing[o]).sum() for o in distinct):
             distinct.append(name)
     return [name for name in distinct if gains[name] > np.log(len(distinct))]
 
@@ -187,23 +180,12 @@ def telling(missing: Mapping[str, NDArray[np.bool_]], classes: NDArray[np.object
 def _gain(missing: NDArray[np.bool_], classes: NDArray[np.object_]) -> float:
     """Return by how much the log likelihood ratio exceeds its number of free parameters, in nats."""
     _, k = np.unique(classes.astype(str), return_inverse=True)
-    counts = np.stack(
-        [np.bincount(k[missing], minlength=k.max() + 1), np.bincount(k[~missing], minlength=k.max() + 1)]
-    )
+    counts = np.stack([np.bincount(k[where], minlength=k.max() + 1) for where in (missing, ~missing)])
     expected = counts.sum(axis=1, keepdims=True) * counts.sum(axis=0) / len(k)
     seen = counts > 0
     ratio = float((counts[seen] * np.log(counts[seen] / expected[seen])).sum())
     return ratio - (counts.shape[1] - 1)
 
-
-def _alike(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> bool:
-    return bool((a & b).sum() >= SAME * (a | b).sum())
-
-
-# What a suspected column is worth: the log loss of a quick linear fit with it and without it.
-#
-# A column that tells much of the class may be the best feature there is, or the class in another form.  Both look
-# alike, so a person should know how much a model loses without it.  Shapes: n rows, F features, K classes.
 
 Floats = NDArray[np.float64]
 
@@ -219,45 +201,27 @@ WIDEST = 8.0
 """Standard deviations at which features are clipped, so that one odd value does not decide."""
 
 
-@dataclass(frozen=True)
-class Suspect:
-    """Why a column that is kept deserves a look, and the log losses, in nats a row, with it and without it."""
-
-    why: str
-    with_it: float | None = None
-    without: float | None = None
-
-    @property
-    def shown(self) -> str:
-        """The reason and the losses in words."""
-        if self.with_it is None:
-            return self.why
-        without = (
-            "no feature is left without it" if self.without is None else f"{self.without:.3f} without it"
-        )
-        return f"{self.why}; log loss of a quick linear fit: {self.with_it:.3f} with it, {without}"
-
-
 def losses_without(
     features: Mapping[str, Floats],
     uses: Mapping[str, set[str]],
     labels: NDArray[Any],
     suspects: Mapping[str, str],
-) -> dict[str, Suspect]:
-    """Return the suspected columns, each with why, and the losses where the work is bounded.
+) -> dict[str, str]:
+    """Return why suspected columns are so, with the losses in nats a row, with and without each, in a few.
 
+    A column that tells much of the class may be the best feature there is, or the class in another form: a person
+    should know how much a model loses without it.
     `features` are values (n,) by name, `uses` the columns that each is made of, `labels` (n,) the classes.
     """
     K = len(set(labels.tolist()))
     bounded = [*suspects][:MOST_SUSPECTS] if (K - 1) * (1 + len(features)) <= MOST_WEIGHTS else []
     whole = quick_loss([*features.values()], labels) if bounded else None
-    result = {}
-    for name, why in suspects.items():
-        if name not in bounded or whole is None:
-            result[name] = Suspect(why)
-            continue
+    result = dict(suspects)
+    for name in bounded if whole is not None else ():
         left = [values for feature, values in features.items() if name not in uses[feature]]
-        result[name] = Suspect(why, whole, quick_loss(left, labels) if left else None)
+        loss = quick_loss(left, labels) if left else None
+        without = "no feature is left without it" if loss is None else f"{loss:.3f} without it"
+        result[name] += f"; log loss of a quick linear fit: {whole:.3f} with it, {without}"
     return result
 
 
@@ -334,15 +298,6 @@ ALIKE, CALLED_ALIKE = 0.5, 0.6
 """Correlation of logarithms, and likeness of names where no unit is known, of two sizes of one thing."""
 
 
-@dataclass(frozen=True)
-class Offered:
-    """A column that is left out, the share of the information on the class that it gives, and lines to use it."""
-
-    name: str
-    gain: float
-    features: dict[str, str]
-
-
 @dataclass
 class Chosen:
     """Features in order, each an expression with a remark, and the columns that are left out, each with a reason.
@@ -355,11 +310,12 @@ class Chosen:
     left_out: dict[str, str] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
     spare: dict[str, tuple[str, str]] = field(default_factory=dict)
-    suspects: dict[str, Suspect] = field(default_factory=dict)
+    suspects: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     bands: list[FluxBand] = field(default_factory=list)
     together: list[Leak] = field(default_factory=list)
-    offers: list[Offered] = field(default_factory=list)
+    # Columns that are left out, the share of the information on the class that each gives, and features to use it.
+    offers: list[tuple[str, float, dict[str, str]]] = field(default_factory=list)
     alike: str = ""
     groups: dict[str, list[str]] = field(default_factory=dict)
     most: int = MOST_FEATURES
@@ -376,14 +332,12 @@ class Chosen:
         while word in self.features or word in self.spare or word in others:
             word = f"{plain}_{next(number)}"
         if plain in others:
-            remark = "; ".join(
-                [remark, f"{plain} is another column"] if remark else [f"{plain} is another column"]
-            )
+            remark = "; ".join(filter(None, (remark, f"{plain} is another column")))
         (self.spare if len(self.features) >= self.most else self.features)[word] = (expression, remark)
 
     def leave_out(self, name: str, reason: Reason) -> None:
         """Leave a column out."""
-        self.left_out[name], self.kinds[name] = str(reason), reason.kind
+        self.left_out[name], self.kinds[name] = reason.text, reason.kind
 
     def columns(self) -> set[str]:
         """Return the columns that features are made of, elements by their own names."""
@@ -394,20 +348,6 @@ class Chosen:
     def counted(self) -> Counter[str]:
         """Return how many columns are left out for reasons of each kind."""
         return Counter(self.kinds.get(name, "others") for name in self.left_out)
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """The candidates for features, with the values of the labelled rows."""
-
-    seen: Profile
-    evidence: Evidence
-
-    def missing(self, name: str) -> float:
-        return 1.0 - float(np.isfinite(self.evidence.rows[name]).mean())
-
-    def gain(self, name: str) -> float:
-        return max(0.0, self.evidence.gains.get(name, 0.0))
 
 
 def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
@@ -423,7 +363,12 @@ def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
             break
         taken = [name for name, reason in reasons.items() if reason is not None and reason.doubt == doubt]
         chosen = _choose(seen, evidence, taken)
-        _say_doubts(chosen, {name: str(reasons[name]) for name in taken})
+        doubts = {
+            name: reason.text for name, reason in reasons.items() if reason is not None and name in taken
+        }
+        for feature, (expression, remark) in chosen.features.items():
+            note = next((doubts[n] for n in sorted(parse(expression).names) if n in doubts), remark)
+            chosen.features[feature] = (expression, f"doubtful, but no other column is left: {note}")
         named = chosen.columns()
         reasons = {name: reason for name, reason in reasons.items() if name not in named}
     for name, reason in reasons.items():
@@ -436,12 +381,6 @@ def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
         if len(leak.columns) > 1 and not leak.derived and not set(leak.columns) & set(chosen.left_out)
     ][:MOST_SETS]
     return chosen
-
-
-def _say_doubts(chosen: Chosen, doubts: Mapping[str, str]) -> None:
-    for feature, (expression, remark) in chosen.features.items():
-        note = next((doubts[name] for name in sorted(parse(expression).names) if name in doubts), remark)
-        chosen.features[feature] = (expression, f"doubtful, but no other column is left: {note}")
 
 
 def _photometry(
@@ -469,24 +408,30 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
     K = len(set(evidence.classes.tolist()))
     most = max(MOST_FEATURES, MOST_WEIGHTS // max(1, K - 1))
     called = frozenset(name.lower() for name in seen.columns)
-    chosen, columns = Chosen(bands=bands, most=most, called=called), _Columns(seen, evidence)
+    chosen = Chosen(bands=bands, most=most, called=called)
     for name, other in said.items():
         chosen.leave_out(name, Reason(f"the flux of {other}: adds no information", "copies"))
     errors = {band.error: band.flux for band in bands if band.error is not None and band.error in names}
     for name, flux in errors.items():
         chosen.leave_out(name, Reason(f"the error of {flux}, under [photometry]", "errors"))
     bare = [] if magnitudes or bands else bare
-    _add_colours(chosen, columns, magnitudes or list(flux_magnitudes))
-    _add_flux_colours(chosen, columns, bare)
+    _add_colours(chosen, evidence, magnitudes or list(flux_magnitudes))
+    missing = evidence.missing(bare)  # the colours of fluxes need no zero point
+    for a, b, remark in colours(bare, missing):
+        note = "colour, of fluxes whose zero point is not known" if remark == COLOUR else remark
+        chosen.add(f"{a}_{b}", f"log10({quoted(a)} / {quoted(b)})", note)
+    if bare:
+        best = _brightness(missing)
+        chosen.add(f"log_{best}", f"log10({quoted(best)})", APPARENT)
     used = {*magnitudes, *bare, *said, *errors, *(band.flux for band in bands)}
-    _add_others(chosen, columns, [n for n in names if n not in used])
+    _add_others(chosen, seen, evidence, [n for n in names if n not in used])
     _drop_empty(chosen, evidence)
     for name, (text, remark) in presence_features(
         [text for text, _ in chosen.features.values()], evidence
     ).items():
         chosen.add(name, text, remark)
     values = {f: evaluated(text, evidence) for f, (text, _) in chosen.features.items()}
-    _put_suspects_first(chosen, columns, values)
+    _put_suspects_first(chosen, seen, evidence, values)
     _account_for(chosen, names)
     if chosen.features and K > 2:
         chosen.alike, chosen.groups = alike([*values.values()], evidence.classes)
@@ -507,28 +452,29 @@ def _account_for(chosen: Chosen, names: Sequence[str]) -> None:
             chosen.leave_out(name, many if name in spare else empty)
 
 
-def _put_suspects_first(chosen: Chosen, columns: _Columns, values: Mapping[str, Floats]) -> None:
+def _put_suspects_first(
+    chosen: Chosen, seen: Profile, evidence: Evidence, values: Mapping[str, Floats]
+) -> None:
     """Find the suspects among the columns of the features, and what is lost without them."""
-    evidence = columns.evidence
     named = chosen.columns()
-    used = [n for n in columns.seen.columns if n in named]
-    why = {n: text for n in used for text in [suspicion_of(columns.seen, n, evidence)] if text is not None}
+    used = [n for n in seen.columns if n in named]
+    why = {n: text for n in used for text in [suspicion_of(seen, n, evidence)] if text is not None}
     if not why:
         return
-    why = dict(sorted(why.items(), key=lambda entry: -columns.gain(entry[0])))
+    why = dict(sorted(why.items(), key=lambda entry: -evidence.gain(entry[0])))
     bands = {band.name: band.flux for band in chosen.bands}
     uses = {f: {bands.get(n, n) for n in columns_of(text)} for f, (text, _) in chosen.features.items()}
     chosen.features = dict(sorted(chosen.features.items(), key=lambda entry: not uses[entry[0]] & {*why}))
     chosen.suspects = losses_without(values, uses, evidence.classes, why)
 
 
-def _add_colours(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None:
+def _add_colours(chosen: Chosen, evidence: Evidence, names: Sequence[str]) -> None:
     """Add the colours, and one magnitude, of apparent magnitudes and of absolute ones."""
-    absolute = [n for n in names if _is_absolute(columns.evidence.rows[n])]
+    absolute = [n for n in names if _is_absolute(evidence.rows[n])]
     for some, remark in (([n for n in names if n not in absolute], APPARENT), (absolute, ABSOLUTE)):
-        missing = {name: columns.missing(name) for name in some}
-        for c in colours(some, missing):
-            chosen.add(f"{c.first}_{c.second}", f"{quoted(c.first)} - {quoted(c.second)}", c.remark)
+        missing = evidence.missing(some)
+        for a, b, note in colours(some, missing):
+            chosen.add(f"{a}_{b}", f"{quoted(a)} - {quoted(b)}", note)
         if some:
             best = _brightness(missing)
             chosen.add(best, quoted(best), remark)
@@ -549,28 +495,16 @@ def _is_absolute(values: NDArray[np.float64]) -> bool:
     return bool(float(np.nanmedian(values)) < BRIGHTEST)
 
 
-def _add_flux_colours(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None:
-    """Add the colours of fluxes in a unit of no known zero point, which they do not need, and one flux."""
-    for c in colours(names, {name: columns.missing(name) for name in names}):
-        note = "colour, of fluxes whose zero point is not known" if c.remark == "colour" else c.remark
-        chosen.add(f"{c.first}_{c.second}", f"log10({quoted(c.first)} / {quoted(c.second)})", note)
-    if names:
-        best = _brightness({name: columns.missing(name) for name in names})
-        chosen.add(f"log_{best}", f"log10({quoted(best)})", APPARENT)
-
-
-def _add_others(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None:
+def _add_others(chosen: Chosen, seen: Profile, evidence: Evidence, names: Sequence[str]) -> None:
     """Add ratios of columns of a kind, logarithms, and the rest, those that tell most by themselves first."""
-    rows = columns.evidence.rows
-    left = sorted(names, key=lambda n: -round(columns.gain(n), 2))
+    rows = evidence.rows
+    left = sorted(names, key=lambda n: -round(evidence.gain(n), 2))
     logs = {n for n in left if spans_decades(rows[n])}
-    for name, (text, used) in line_ratios(
-        {n: c.column for n, c in columns.seen.columns.items()}, left, rows
-    ).items():
+    for name, (text, used) in line_ratios({n: c.column for n, c in seen.columns.items()}, left, rows).items():
         chosen.add(name, text, "ratio of lines: what ionises the gas")
         # The flux of two lines together, or one that may be negative, says more than the ratio.
         left = [n for n in left if len(used) > 1 or n not in used or n not in logs]
-    for smaller, larger in _nested(columns, [n for n in names if n in logs and n in left]):
+    for smaller, larger in _nested(seen, rows, [n for n in names if n in logs and n in left]):
         if smaller in left and larger in left:
             chosen.add(f"{smaller}_{larger}", f"{quoted(smaller)} / {quoted(larger)}", "ratio")
             chosen.add(f"log_{larger}", f"log10({quoted(larger)})", "size")
@@ -582,16 +516,16 @@ def _add_others(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None
             chosen.add(name, quoted(name))
 
 
-def _nested(columns: _Columns, names: Sequence[str]) -> list[tuple[str, str]]:
+def _nested(seen: Profile, rows: Mapping[str, Floats], names: Sequence[str]) -> list[tuple[str, str]]:
     """Return pairs of columns of one unit, of which one is never larger than the other: axes of an ellipse.
 
     Fluxes are no axes, though one line may always be the fainter one.
     """
-    pairs, rows = [], columns.evidence.rows
-    names = [n for n in names if not about_a_flux(columns.seen.columns[n].column)]
+    pairs = []
+    names = [n for n in names if not about_a_flux(seen.columns[n].column)]
     for i, a in enumerate(names):
         for b in names[i + 1 :]:
-            units = {columns.seen.columns[n].column.unit for n in (a, b)}
+            units = {seen.columns[n].column.unit for n in (a, b)}
             called_alike = SequenceMatcher(None, a.lower(), b.lower()).ratio() >= CALLED_ALIKE
             if len(units) > 1 or not (called_alike or all(units)):
                 continue
@@ -603,20 +537,20 @@ def _nested(columns: _Columns, names: Sequence[str]) -> list[tuple[str, str]]:
                 if np.mean(u[both] <= v[both]) > 0.999:
                     pairs.append((small, large))
                     break
-    return sorted(pairs, key=lambda pair: [_from_the_middle(columns, name) for name in pair])
+
+    def from_the_middle(name: str) -> float:
+        """Return how far an element is from its vector's middle, where the deepest bands are; 0 of other columns."""
+        if not isinstance(name, Element):
+            return 0.0
+        places = [e.place for e in seen.columns if isinstance(e, Element) and e.vector == name.vector]
+        return abs(name.place - max(places) / 2)
+
+    return sorted(pairs, key=lambda pair: [from_the_middle(name) for name in pair])
 
 
 def _together(x: NDArray[np.float64], y: NDArray[np.float64]) -> bool:
     """Say whether two columns (n,) rise together; what is the same in every row does not."""
     return bool(np.ptp(x) > 0 and np.ptp(y) > 0 and np.corrcoef(x, y)[0, 1] >= ALIKE)
-
-
-def _from_the_middle(columns: _Columns, name: str) -> float:
-    """Return how far an element is from its vector's middle, where the deepest bands are; 0 of other columns."""
-    if not isinstance(name, Element):
-        return 0.0
-    places = [e.place for e in columns.seen.columns if isinstance(e, Element) and e.vector == name.vector]
-    return abs(name.place - max(places) / 2)
 
 
 def _drop_empty(chosen: Chosen, evidence: Evidence) -> None:

@@ -1,4 +1,8 @@
-"""Columns that are no features, by their names, units and values."""
+"""Columns that are no features, by their names, units and values.
+
+The reasons are physics or bookkeeping; a weak feature is kept.  A column that tells much of the class is a suspect: it
+is kept, and a person decides.
+"""
 
 from __future__ import annotations
 
@@ -181,15 +185,6 @@ def _follows(x: Floats, y: Floats) -> bool:
     return abs(float(np.corrcoef(mid_ranks(x[both]), mid_ranks(y[both]))[0, 1])) > FOLLOWS
 
 
-def is_limit_of(values: Floats, of: Floats) -> bool:
-    """Say whether a column (n,) is never on the other side of another: an end of its interval."""
-    both = np.isfinite(values) & np.isfinite(of)
-    if not both.any():
-        return False
-    above = values[both] >= of[both]
-    return bool(above.mean() > 0.98 or (values[both] <= of[both]).mean() > 0.98)
-
-
 def error_of(
     column: Column, values: Floats, rows: Mapping[str, Floats], columns: Mapping[str, Column]
 ) -> str | None:
@@ -202,7 +197,10 @@ def error_of(
     if (column.ucd or "").lower().startswith("stat.error"):
         return ""
     known = _known(values)
-    known = known[~_few_marks(known)]
+    # Negative marks in place of errors, as SDSS's -1, are few.
+    marks = np.array([mark for mark in column_names().sentinels.numbers if mark < 0], np.float32)
+    marked = np.isin(known.astype(np.float32), marks)
+    known = known[~marked] if marked.size and marked.mean() <= FEW_MARKS else known
     if not known.size or (known.min() < 0 < known.max()):
         return None
     if column_names().position_error.fits(name, [_joined(name)]):
@@ -217,13 +215,6 @@ def error_of(
     return "" if sure and _follows_photometry(column.name, values, rows, columns) else None
 
 
-def _few_marks(known: Floats) -> NDArray[np.bool_]:
-    """Return which values (n,) are negative marks in place of errors, as SDSS's -1; none where they are many."""
-    marks = np.array([mark for mark in column_names().sentinels.numbers if mark < 0])
-    marked = np.isin(known.astype(np.float32), marks.astype(np.float32))
-    return marked if marked.mean() <= FEW_MARKS else np.zeros(len(known), dtype=bool)
-
-
 def _without_error_words(name: str) -> set[str]:
     """Return what a name is without the words that say error, in the ways to read it; nothing of other names."""
     parts, known = words(name), column_names().error_parts
@@ -234,11 +225,6 @@ def _without_error_words(name: str) -> set[str]:
         ways.add("".join(parts[:-1]))
     return ways - {"", "".join(parts)}
 
-
-# Why a column is no feature of a first specification, and why one that is deserves a look.
-#
-# The reasons are physics or bookkeeping; a weak feature is kept. A column that tells much of the class is a suspect: it
-# is kept, and a person decides. A name counts only where the values agree with it.
 
 MISSING = 0.9
 """Share of missing values from which a column is left out."""
@@ -261,10 +247,6 @@ class Reason:
     text: str
     kind: str
     doubt: int = 0
-
-    def __str__(self) -> str:
-        """Return the text."""
-        return self.text
 
 
 @dataclass(frozen=True)
@@ -296,6 +278,14 @@ class Evidence:
     # Why a column is no feature, None where it may be one.
     against: Mapping[str, Reason | None] = field(default_factory=dict)
 
+    def missing(self, names: Collection[str]) -> dict[str, float]:
+        """Return the share of missing values of each column."""
+        return {name: 1.0 - float(np.isfinite(self.rows[name]).mean()) for name in names}
+
+    def gain(self, name: str) -> float:
+        """Return the share of the information on the class that a column gives."""
+        return max(0.0, self.gains.get(name, 0.0))
+
 
 def reason_against(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     """Return why a column is no feature, None where it may be one."""
@@ -303,14 +293,14 @@ def reason_against(seen: Profile, name: str, evidence: Evidence) -> Reason | Non
         _no_number(seen, name, evidence)
         or _of_no_object(seen, name, evidence)
         or _answered(seen, name, evidence)
-        or _said_already(name, evidence)
+        or _said_of_one_class(name, evidence)
     )
 
 
 def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     """Return why a column names the object, or holds no number of it."""
     c = seen.columns[name]
-    known = evidence.rows.get(name)
+    known, odd = evidence.rows.get(name), not_numbers(seen, name)
     missing = 0.0 if known is None else 1.0 - float(np.isfinite(known).mean())
     reasons = {
         ("of an earlier annotation", "of an earlier annotation"): name in evidence.ours,
@@ -318,7 +308,7 @@ def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
         (f"missing in {missing:.0%} of the rows with a class", "empty"): missing > MISSING,
         ("without any value", "empty"): not c.is_number and not is_text(c.column.datatype),
         (ON_THE_SKY, "places on the sky"): name in evidence.on_the_sky,
-        (_text_reason(seen, name), "texts"): known is None and is_text(c.column.datatype),
+        (TEXT if odd is None else f"{TEXT}: {odd}", "texts"): known is None and is_text(c.column.datatype),
         ("its name cannot be written in an expression", "unnamed"): not name or "`" in name,
         ("the same in every row", "constant"): c.constant,
         (f"the same as {evidence.duplicates.get(name)}", "copies"): name in evidence.duplicates,
@@ -332,6 +322,7 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
     column, values, rows = seen.columns[name].column, evidence.rows[name], evidence.rows
     columns = seen.catalogue_columns
     magnitude = about_a_magnitude(column)
+    flag = "yes or no: a flag or a selection" if is_yes_or_no(values) else "whole numbers: a flag or a code"
     of = error_of(column, values, rows, columns)
     limited = _limited(name, evidence)
     place, beside = evidence.places.get(name), _beside_a_coordinate(name, rows)
@@ -347,10 +338,8 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
         (f"a limit of {limited}, not a measurement", "errors"): limited is not None,
         (f"{ON_THE_SKY}: it orders the rows as {place} does", "places on the sky"): place is not None,
         (f"{ON_THE_SKY}, together with {beside}", "places on the sky"): beside is not None,
-        (
-            f"{_kind_of_flag(values)}, by its name not a measurement",
-            "flags and codes",
-        ): not magnitude and is_flag(name, values, column.description),
+        (f"{flag}, by its name not a measurement", "flags and codes"): not magnitude
+        and is_flag(name, values, column.description),
         ("whole numbers, with a name that is usual for bookkeeping", "bookkeeping"): is_bookkeeping(
             column, values
         ),
@@ -359,10 +348,6 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
     if reason is None:
         return None
     return Reason(*reason, doubt=2 if reason[1] in {"flags and codes", "bookkeeping"} else 0)
-
-
-def _kind_of_flag(values: Floats) -> str:
-    return "yes or no: a flag or a selection" if is_yes_or_no(values) else "whole numbers: a flag or a code"
 
 
 def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:
@@ -405,12 +390,10 @@ def _limited(name: str, evidence: Evidence) -> str | None:
     match = None if isinstance(name, Element) else column_names().limits.pattern.fullmatch(name)
     if match is None or match["of"] not in evidence.rows:
         return None
-    return match["of"] if is_limit_of(evidence.rows[name], evidence.rows[match["of"]]) else None
-
-
-def _text_reason(seen: Profile, name: str) -> str:
-    odd = not_numbers(seen, name)
-    return TEXT if odd is None else f"{TEXT}: {odd}"
+    values, of = evidence.rows[name], evidence.rows[match["of"]]
+    both = np.isfinite(values) & np.isfinite(of)
+    sides = ((values[both] >= of[both]), (values[both] <= of[both]))
+    return match["of"] if both.any() and any(side.mean() > 0.98 for side in sides) else None
 
 
 def on_the_sky(seen: Profile) -> set[str]:
@@ -450,7 +433,9 @@ def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     shares = votes(name, seen.columns)
     whole = evidence.shares.get(name)
     scored = is_score(name, values, set(evidence.classes.tolist()))
-    asked = same_question(evidence.label, name) and _share_or_count(values)
+    known = _known(values)
+    counts = known.size and known.min() >= 0 and (known.max() <= 1 or (known == np.trunc(known)).all())
+    asked = same_question(evidence.label, name) and bool(counts)
     reasons = {
         (f"votes, as {shares}: an answer to a question about the object", 0): shares is not None,
         (f"the number of votes of which {evidence.label} is a fraction", 0): name in evidence.totals,
@@ -464,39 +449,25 @@ def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     return None if reason is None else Reason(reason[0], kind, reason[1])
 
 
-def _share_or_count(values: Floats) -> bool:
-    known = values[np.isfinite(values)]
-    return bool(known.size and known.min() >= 0 and (known.max() <= 1 or (known == np.trunc(known)).all()))
-
-
-def _said_already(name: str, evidence: Evidence) -> Reason | None:
-    """Return why a column says nothing that could be learned."""
-    if name in evidence.presence and _measured_in(name, evidence) < 2:
+def _said_of_one_class(name: str, evidence: Evidence) -> Reason | None:
+    """Return why nothing could be learned from a column: it is measured often in fewer than two classes."""
+    known, classes = np.isfinite(evidence.rows[name]), evidence.classes
+    if name in evidence.presence:
+        n = sum(known[classes == c].mean() >= COMPARABLE for c in set(classes.tolist()))
         finding = f"no two classes to compare; {evidence.presence[name].shown}"
-        return Reason(finding, "measured for one class", 1)
+        return Reason(finding, "measured for one class", 1) if n < 2 else None
     return None
 
 
 def reason_against_copy(seen: Profile, name: str, other: str) -> Reason | None:
-    """Return why a column is no feature that orders the rows as another one does; None of two bands."""
-    if _bands_alike(seen, name, other):
-        return None
-    return Reason(f"in the same order as {other}: adds no information", "copies")
-
-
-def _measured_in(name: str, evidence: Evidence) -> int:
-    """Return in how many classes a column is measured often enough to be compared."""
-    known = np.isfinite(evidence.rows[name])
-    return sum(known[evidence.classes == c].mean() >= COMPARABLE for c in set(evidence.classes.tolist()))
-
-
-def _bands_alike(seen: Profile, name: str, other: str) -> bool:
-    """Say whether two columns are both magnitudes, or both fluxes.
+    """Return why a column is no feature that orders the rows as another one does; None of two magnitudes or fluxes.
 
     Two kinds of magnitude order bright rows alike in some bands and not in others: each kind is taken whole, or not.
     """
     a, b = seen.columns[name].column, seen.columns[other].column
-    return (about_a_magnitude(a) and about_a_magnitude(b)) or (about_a_flux(a) and about_a_flux(b))
+    if (about_a_magnitude(a) and about_a_magnitude(b)) or (about_a_flux(a) and about_a_flux(b)):
+        return None
+    return Reason(f"in the same order as {other}: adds no information", "copies")
 
 
 def same_question(label: str, name: str) -> bool:

@@ -32,11 +32,6 @@ from flows.specification.specification import Candidate, Output
 from flows.specification.toml_file import toml_text
 
 
-def inline_table(table: Mapping[str, Any]) -> str:
-    """Return an inline table of TOML."""
-    return f"{{ {', '.join(f'{name} = {_value(value)}' for name, value in table.items())} }}"
-
-
 def _value(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(_value, value))}]"
@@ -46,11 +41,6 @@ def _value(value: Any) -> str:
 def toml_mark(value: float | str) -> str:
     """Return a mark of a missing value as TOML has it."""
     return toml_text(value) if isinstance(value, str) else repr(value)
-
-
-def shown_mark(value: float | str) -> str:
-    """Return a mark of a missing value as a comment shows it."""
-    return value if isinstance(value, str) else f"{value:g}"
 
 
 def toml_texts(texts: tuple[str, ...]) -> str:
@@ -65,20 +55,6 @@ def comment_text(text: str) -> str:
 
 MOST_NAMED = 6
 """Labels that a line names, and suspects."""
-
-
-def summary(classes: StartingClasses, chosen: Chosen, other: Mapping[str, str], n_columns: int) -> list[str]:
-    """Return what is left out, with counts, and the suspects; `n_columns` are all but the label.
-
-    `other` are columns of which no number a row can be taken.
-    """
-    return [
-        *_labels(classes),
-        *([f"{chosen.alike} They stand under [label.classes], ready to use"] if chosen.groups else []),
-        _columns(chosen, other, n_columns),
-        *_offers(chosen),
-        *_suspects(chosen),
-    ]
 
 
 def _labels(classes: StartingClasses) -> Iterator[str]:
@@ -112,29 +88,18 @@ def _columns(chosen: Chosen, other: Mapping[str, str], n_columns: int) -> str:
 
 
 def _offers(chosen: Chosen) -> Iterator[str]:
-    for offer in chosen.offers[:MOST_NAMED]:
-        kind = chosen.kinds[offer.name]
+    for name, gain, _ in chosen.offers[:MOST_NAMED]:
+        kind = chosen.kinds[name]
         yield (
-            f"Left out, but tells {offer.gain:.0%} of the class: {offer.name} ({kind}); lines to use it stand "
-            "under [features]"
+            f"Left out, but tells {gain:.0%} of the class: {name} ({kind}); lines to use it stand under [features]"
         )
     if len(chosen.offers) > MOST_NAMED:
         yield f"Left out, but tell of the class: {len(chosen.offers) - MOST_NAMED} more columns"
 
 
-def offer_lines(chosen: Chosen) -> Iterator[str]:
-    """Yield the lines of the columns that are left out and tell the class, as comments."""
-    if chosen.offers:
-        yield "# Left out, but they tell the class. Remove the # to use them, if the target has them made so too:"
-    for offer in chosen.offers:
-        for name, expression in offer.features.items():
-            share = comment_text(f"{offer.name} tells {offer.gain:.0%} of the class")
-            yield f"# {toml_text(name)} = {toml_text(expression)}  # {share}"
-
-
 def _suspects(chosen: Chosen) -> Iterator[str]:
     for name, suspect in [*chosen.suspects.items()][:MOST_NAMED]:
-        yield f"Suspect, kept: {name}, {suspect.shown}"
+        yield f"Suspect, kept: {name}, {suspect}"
     if len(chosen.suspects) > MOST_NAMED:
         yield f"Suspects, kept: {len(chosen.suspects) - MOST_NAMED} more, which tell less"
 
@@ -193,7 +158,15 @@ class Page:
     def summary(self) -> list[str]:
         """What is left out, with counts, the suspects, and the target where it is the file itself."""
         n_columns = sum(c != self.label for c in self.seen.columns) + len(self.other)
-        lines = summary(self.classes, self.chosen, self.other, n_columns)
+        chosen = self.chosen
+        alike = f"{chosen.alike} They stand under [label.classes], ready to use"
+        lines = [
+            *_labels(self.classes),
+            *([alike] if chosen.groups else []),
+            _columns(chosen, self.other, n_columns),
+            *_offers(chosen),
+            *_suspects(chosen),
+        ]
         if self.seen.repeated_rows:
             lines.append(
                 f"{self.seen.repeated_rows:,} of {self.seen.n_rows:,} rows repeat another row in every column: "
@@ -322,12 +295,11 @@ class Page:
         for name in named:
             some, those = sentinels.get(name, []), texts.get(name, {})
             values = ", ".join([*map(toml_text, those), *(toml_mark(s.value) for s in some)])
-            why = [
-                ": ".join(["; ".join(f"{n:,} rows" for n in those.values()), "a text among numbers"])
-            ] * bool(those)
-            why += [
-                f"{shown_mark(s.value)}: {s.count:,} row{'s' if s.count > 1 else ''}, {s.why}" for s in some
-            ]
+            rows = "; ".join(f"{n:,} rows" for n in those.values())
+            why = [f"{rows}: a text among numbers"] if those else []
+            for s in some:
+                mark = s.value if isinstance(s.value, str) else f"{s.value:g}"
+                why.append(f"{mark}: {s.count:,} row{'s' if s.count > 1 else ''}, {s.why}")
             yield f"{toml_text(name)} = [{values}]  # {'; '.join(why)}"
 
     def _label(self) -> Iterator[str]:
@@ -406,7 +378,7 @@ class Page:
     def _features(self) -> Iterator[str]:
         yield "[features]"
         for name, suspect in self.chosen.suspects.items():
-            yield f"# Suspect: {comment_text(name)}, {comment_text(suspect.shown)}"
+            yield f"# Suspect: {comment_text(name)}, {comment_text(suspect)}"
         for name, (expression, remark) in self.chosen.features.items():
             yield f"{toml_text(name)} = {toml_text(expression)}" + (
                 f"  # {comment_text(remark)}" if remark else ""
@@ -421,6 +393,9 @@ class Page:
         if len(spare) > MOST_SHOWN:
             yield f"# ... and {len(spare) - MOST_SHOWN} more columns"
         yield ""
+        yield from self._left_out()
+
+    def _left_out(self) -> Iterator[str]:
         yield (
             "# Columns left out, and why:"
             if self.chosen.left_out or self.other
@@ -428,7 +403,12 @@ class Page:
         )
         for name, reason in {**reasons_of_vectors(self.chosen.left_out, self.seen), **self.other}.items():
             yield f"#   {comment_text(name)}: {comment_text(reason)}"
-        yield from offer_lines(self.chosen)
+        if self.chosen.offers:
+            yield "# Left out, but they tell the class. Remove the # to use them, if the target has them made so too:"
+        for column, gain, features in self.chosen.offers:
+            for name, expression in features.items():
+                share = comment_text(f"{column} tells {gain:.0%} of the class")
+                yield f"# {toml_text(name)} = {toml_text(expression)}  # {share}"
         if self.chosen.together:
             yield "# Together these tell more than apart, as colours do, but also columns computed with the class:"
             for leak in self.chosen.together:
@@ -447,7 +427,8 @@ class Page:
         n_features, n_classes = len(self.chosen.features), len(self.classes.kept)
         for candidate in map(Candidate.stated, default_candidates(self._rows(), n_features, n_classes)):
             yield "[[candidate]]"
-            yield f"basis = {inline_table(candidate.basis.model_dump(exclude_defaults=True))}"
+            basis = candidate.basis.model_dump(exclude_defaults=True)
+            yield f"basis = {{ {', '.join(f'{key} = {_value(value)}' for key, value in basis.items())} }}"
             if candidate.transform != "none":
                 yield f"transform = {toml_text(candidate.transform)}"
             if candidate.prior_probability != 1.0:

@@ -408,23 +408,17 @@ def _label(catalog: Catalog, seen: Profile, labelled: LabelledRows) -> LabelSumm
 def leaking_column(leaks: list[Leak]) -> dict[str, Leak]:
     """Return the fewest columns without which no derived set is whole, each with the set that speaks against it.
 
-    The one that is in the most sets goes first: it is what was computed from the others.
+    The one that is in the most sets goes first, of several the one whose sets tell most: it is what was computed from
+    the others.
     """
     left, gone = [leak for leak in leaks if leak.derived], {}
     while left:
-        weight = Counter[str]()
-        for leak in left:
-            weight.update(dict.fromkeys(leak.columns, 1))
-        most = max(weight.values())
-        tied = [name for name in weight if weight[name] == most]
-        worst = min(tied, key=lambda name: -_first_power(left, name))
+        weight = Counter(name for leak in left for name in dict.fromkeys(leak.columns))
+        told = {
+            name: sum(k.beyond for k in left if name in k.columns and f"log10({name})" not in k.combination)
+            for name in weight
+        }
+        worst = max(weight, key=lambda name: (weight[name], told[name]))
         gone[worst] = next(leak for leak in left if worst in leak.columns)
         left = [leak for leak in left if worst not in leak.columns]
     return gone
-
-
-def _first_power(leaks: list[Leak], name: str) -> float:
-    """Return how much the sets that a column is in tell: breaks ties."""
-    return sum(
-        leak.beyond for leak in leaks if name in leak.columns and f"log10({name})" not in leak.combination
-    )

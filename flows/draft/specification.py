@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from blr.arrays import mid_ranks
 from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM
 from catalogs.arrays.texts import stripped_texts
-from catalogs.catalog.catalog import Catalog, Column, Element
+from catalogs.catalog.catalog import Catalog, Element
 from catalogs.errors import brief
 from catalogs.formats import annotated_columns
 from catalogs.profile import split
@@ -32,7 +32,7 @@ from catalogs.profile.leaks import is_number_of_votes, label_numbers
 from catalogs.profile.quality import about_a_magnitude, naming_column, repeating_column, suspected_identifiers
 from catalogs.sky.positions import positions
 from flows.draft._classes import StartingClasses, can_name, fewest_rows, starting_classes
-from flows.draft._columns import Chosen, Offered, choose_columns, quoted, telling
+from flows.draft._columns import Chosen, choose_columns, quoted, telling
 from flows.draft._exclusions import LABELS_ALONE, Evidence, on_the_sky, reason_against, reason_against_copy
 from flows.draft._page import Page, Split
 from flows.draft.inspection import (
@@ -48,8 +48,6 @@ from flows.features.leaks import found_leaks, without_sentinels
 from flows.labels.classes import RARE
 from flows.labels.reader import label_texts
 from flows.specification.toml_file import parse_specification
-
-# Columns that order the rows as another one does: they say nothing that it does not say.  Shapes: n rows.
 
 Floats = NDArray[np.float64]
 
@@ -112,11 +110,6 @@ def _centred_ranks(x: Floats) -> Floats:
     return ranks / length if length else ranks
 
 
-# Lines for columns that are left out and tell the class: texts of few values, flags and codes, others' answers.
-#
-# They stand in comments, ready to be used: a person knows whether the target has these columns made in the same way.
-# Shapes: n rows.
-
 TELLS = 0.05
 """Share of the information on the class from which a column is offered."""
 KINDS = frozenset({"texts", "flags and codes", "others' answers"})
@@ -126,18 +119,21 @@ LONGEST = 40
 """Characters of such a text."""
 
 
-def offered(seen: Profile, evidence: Evidence, labelled: NDArray[np.bool_], chosen: Chosen) -> list[Offered]:
-    """Return what is offered of the columns left out, those that tell most first.
+def offered(
+    seen: Profile, evidence: Evidence, labelled: NDArray[np.bool_], chosen: Chosen
+) -> list[tuple[str, float, dict[str, str]]]:
+    """Return which columns left out are offered, what each tells, and its features; those that tell most first.
 
-    `labelled` are the chosen rows (n,) that have a class.
+    The lines stand in comments: a person knows whether the target has these columns made in the same way.  `labelled`
+    are the chosen rows (n,) that have a class.
     """
     some = []
     for name, kind in chosen.kinds.items():
         gain = evidence.gains.get(name, 0.0)
         if kind in KINDS and gain >= TELLS and not isinstance(name, Element):
             features = _features(name, seen.chosen[name][labelled], evidence)
-            some += [Offered(name, gain, features)] if features else []
-    return sorted(some, key=lambda offer: -offer.gain)
+            some += [(name, gain, features)] if features else []
+    return sorted(some, key=lambda offer: -offer[1])
 
 
 def _features(name: str, values: Any, evidence: Evidence) -> dict[str, str]:
@@ -153,7 +149,8 @@ def _features(name: str, values: Any, evidence: Evidence) -> dict[str, str]:
     distinct = sorted(set(texts.tolist()) - {""})
     if not 1 < len(distinct) <= MOST_VALUES or max(map(len, distinct)) > LONGEST:
         return {}
-    where = {text: np.asarray(texts == text) for text in distinct if _can_be_quoted(text)}
+    quotable = [t for t in distinct if t.isprintable() and not set(t) & {"'", "\\"}]
+    where = {text: np.asarray(texts == text) for text in quotable}
     return {_word(f"{name}_{t}"): f"{quoted(name)} == '{t}'" for t in _those_that_tell(where, evidence)}
 
 
@@ -164,15 +161,9 @@ def _those_that_tell(where: dict[str, NDArray[np.bool_]], evidence: Evidence) ->
     return found[:1] if opposite else found
 
 
-def _can_be_quoted(text: str) -> bool:
-    return text.isprintable() and not set(text) & {"'", "\\"}
-
-
 def _word(text: str) -> str:
     return "_".join("".join(c if c.isalnum() else " " for c in text.lower()).split()) or "feature"
 
-
-# It trains as it is, and says in comments what was seen, what was left out, and why; a person edits it from there.
 
 FEWEST = 2
 """Least number of sampled rows of each class on each side of the best split."""
@@ -217,11 +208,12 @@ def starting_specification(
             "expected columns of numbers that carry information but do not give the class away; "
             + _remedy_of_texts(chosen.left_out)
         )
-    notes = {
-        c.name: f"holds {c.datatype}: {_remedy(c)}"
-        for c in catalog.columns
-        if c.name not in seen.columns and f"{c.name}[0]" not in seen.columns
-    }
+    notes = {}
+    for c in catalog.columns:
+        if c.name not in seen.columns and f"{c.name}[0]" not in seen.columns:
+            vector = pt.is_fixed_size_list(c.datatype) or pt.is_list(c.datatype)
+            remedy = f"an element is written {quoted(c.name)}[0]" if vector else "no number of the object"
+            notes[c.name] = f"holds {c.datatype}: {remedy}"
     unlabelled = counts[""] + sum(classes.doubtful.values())
     page = Page(catalog, seen, label, folder, chosen, classes, by, place, notes, table, url, unlabelled)
     text = "\n".join(page.lines()) + "\n"
@@ -235,7 +227,7 @@ def starting_specification(
         groups=page.groups,
         features={name: expression for name, (expression, _) in chosen.features.items()},
         left_out=chosen.left_out,
-        suspects={name: suspect.shown for name, suspect in chosen.suspects.items()},
+        suspects=chosen.suspects,
         summary=tuple(page.summary),
     )
 
@@ -267,13 +259,6 @@ def _some_reasons(left_out: Mapping[str, str]) -> str:
     ]
     more = ["..."] if len(notes) > MOST_TOLD else []
     return "; ".join([*notes[:MOST_TOLD], *more]) or "there is no column beside the label"
-
-
-def _remedy(column: Column) -> str:
-    """Return how a column that is no number a row could be used."""
-    if pt.is_fixed_size_list(column.datatype) or pt.is_list(column.datatype):
-        return f"an element is written {quoted(column.name)}[0]"
-    return "no number of the object"
 
 
 def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> StartingClasses:
@@ -313,7 +298,7 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
         for name, c in seen.columns.items()
         if name != label and (c.is_number or suspected_texts(seen, name))
     ]
-    rows = {name: _numbers(seen, name)[labels != ""] for name in numbers}
+    rows = {name: as_numbers(without_sentinels(seen, name))[labels != ""] for name in numbers}
     numbered = label_numbers(seen.chosen[label][labels != ""])
     sky = on_the_sky(seen)
     evidence = Evidence(
@@ -356,10 +341,6 @@ def _coordinates(
     return found
 
 
-def _numbers(seen: Profile, name: str) -> Any:
-    return as_numbers(without_sentinels(seen, name))
-
-
 def _split(
     seen: Profile, label: str, labels: Any, place: PositionSummary | None, classes: StartingClasses
 ) -> tuple[Split, StartingClasses]:
@@ -368,7 +349,9 @@ def _split(
     if sum(c.rows for c in classes.kept) < HELD_OUT_FROM:  # none is held out
         together: list[tuple[int, Split]] = []
         for option, keys in options:
-            together.append((_in_one_group(labels, keys, classes), option))
+            # Of a class whose rows are all in one group, a fit without it would know nothing.
+            lone = sum(len(np.unique(keys[labels == c.name])) < 2 for c in classes.kept)
+            together.append((lone, option))
             if not together[-1][0]:
                 break
         return min(together, key=lambda one: one[0])[1], classes
@@ -389,11 +372,6 @@ def _split(
             break
     n_missed, option, untaught = min(tried, key=lambda one: one[0])
     return option, classes.without(untaught) if n_missed else classes
-
-
-def _in_one_group(labels: Any, keys: NDArray[np.uint64], classes: StartingClasses) -> int:
-    """Return how many classes have all rows in one group: a fit without it would know nothing of them."""
-    return sum(len(np.unique(keys[labels == c.name])) < 2 for c in classes.kept)
 
 
 def _options(

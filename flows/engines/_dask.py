@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib.metadata import version
 from itertools import chain, islice
 from pathlib import Path
@@ -24,8 +24,6 @@ from blr import compiled
 from flows.engines.engine import Lost, Tree
 from flows.errors import EngineError, FlowError
 from flows.version import code_version
-
-# Which versions of packages decide about the bytes of a result, here and on workers.
 
 PACKAGES = ("numpy", "scipy", "pyarrow", "astropy")
 
@@ -69,22 +67,15 @@ SECONDS = 2.0
 """Seconds of a worker's time for a batch.  Items that take longer are handed over one by one."""
 
 
-@dataclass(frozen=True)
-class Checked(Generic[T, R]):
-    """A function that a worker calls only if its versions are those of the run: it may have joined in mid-run."""
-
-    function: Callable[[T], R]
-    versions: Mapping[str, str]
-
-    def __call__(self, given: T) -> R:
-        """Return the function's result; EngineError where versions differ."""
-        if differs := difference(f"worker on {platform.node()}", installed(), self.versions):
-            raise EngineError(differs)
-        try:
-            return self.function(given)
-        except Exception as error:
-            _shorten(error)
-            raise
+def checked(function: Callable[[T], R], versions: Mapping[str, str], given: T) -> R:
+    """Return a function's result on a worker; EngineError if its versions differ: it may have joined late."""
+    if differs := difference(f"worker on {platform.node()}", installed(), versions):
+        raise EngineError(differs)
+    try:
+        return function(given)
+    except Exception as error:
+        _shorten(error)
+        raise
 
 
 def _shorten(error: BaseException) -> None:
@@ -112,36 +103,15 @@ def _last_frames(trace: TracebackType | None) -> TracebackType | None:
     return frames[-MOST_FRAMES:][0] if frames else None
 
 
-@dataclass(frozen=True)
-class Batch(Generic[T]):
-    """Items that a worker does one after another."""
-
-    items: tuple[T, ...]
-
-
-@dataclass(frozen=True)
-class BatchResult(Generic[R]):
-    """The results of a batch's first items, all of them or fewer, and how long they took."""
-
-    results: tuple[R, ...]
-    seconds: float
-
-
-@dataclass(frozen=True)
-class InBatches(Generic[T, R]):
-    """Does the items of a batch, until its time is up."""
-
-    work: Callable[[T], R]
-
-    def __call__(self, batch: Batch[T]) -> BatchResult[R]:
-        """Return the results of the first item, and of those that follow in the batch's time."""
-        began = time.perf_counter()
-        results: list[R] = []
-        for item in batch.items:
-            results.append(self.work(item))
-            if time.perf_counter() - began > SECONDS:
-                break
-        return BatchResult(tuple(results), time.perf_counter() - began)
+def in_batches(work: Callable[[T], R], batch: Sequence[T]) -> tuple[list[R], float]:
+    """Return the results of a batch's first item and of those that follow in its time, and the seconds they took."""
+    began = time.perf_counter()
+    results: list[R] = []
+    for item in batch:
+        results.append(work(item))
+        if time.perf_counter() - began > SECONDS:
+            break
+    return results, time.perf_counter() - began
 
 
 @dataclass
@@ -154,27 +124,23 @@ class Waiting(Generic[T]):
     _n: float = 0.0
     _seconds: float = 0.0
 
-    def batches(self, n: int) -> list[Batch[T]]:
+    def batches(self, n: int) -> list[list[T]]:
         """Return the next n batches, fewer where no more items wait."""
-        single = [Batch((self._alone.popleft(),)) for _ in range(min(n, len(self._alone)))]
-        size = self._size()
-        items = tuple(islice(chain(_popped(self._again), self.coming), (n - len(single)) * size))
-        return [*single, *(Batch(items[i : i + size]) for i in range(0, len(items), size))]
+        single = [[self._alone.popleft()] for _ in range(min(n, len(self._alone)))]
+        size = LARGEST if not self._seconds else int(SECONDS * self._n / self._seconds)
+        size = max(1, min(LARGEST, size)) if self._n else 1
+        items = list(islice(chain(_popped(self._again), self.coming), (n - len(single)) * size))
+        return [*single, *(items[i : i + size] for i in range(0, len(items), size))]
 
-    def done(self, batch: Batch[T], result: BatchResult[object]) -> None:
-        """Learn how quick items are, the last ones above all; take back those that were not begun."""
-        self._again.extend(batch.items[len(result.results) :])
-        self._n = self._n / 2 + len(result.results)
-        self._seconds = self._seconds / 2 + result.seconds
+    def done(self, batch: Sequence[T], n: int, seconds: float) -> None:
+        """Learn how long a batch's first n items took, the last ones above all; take back those that were not begun."""
+        self._again.extend(batch[n:])
+        self._n = self._n / 2 + n
+        self._seconds = self._seconds / 2 + seconds
 
     def one_by_one(self, items: Iterable[T]) -> None:
         """Take back the items of a batch that no worker outlived: the next time each is alone."""
         self._alone.extend(items)
-
-    def _size(self) -> int:
-        if not self._n:
-            return 1
-        return max(1, min(LARGEST, int(SECONDS * self._n / max(self._seconds, 1e-9))))
 
 
 def _popped(items: deque[T]) -> Iterator[T]:
@@ -204,7 +170,6 @@ GONE = 60.0
 ROUNDS = 10
 """How often workers are asked for their versions, while some of them end."""
 AGAIN = "run the same command again to continue"
-GO_ON = f"start it again, then {AGAIN}"
 
 
 async def dask_setup(worker: object) -> None:  # noqa: ARG001 - the signature of Dask's preloads
@@ -228,8 +193,8 @@ class DaskEngine:
         Quick items go several to a task.  Where no worker outlives a task of several, each is tried by itself.
         """
         client, waiting = self._client, Waiting(iter(items))
-        task = Checked(InBatches(work), installed())
-        pending: dict[Future, Batch[T]] = {}
+        task = partial(checked, partial(in_batches, work), installed())
+        pending: dict[Future, list[T]] = {}
         done = as_completed(loop=client.loop)
         room = self._room()
 
@@ -252,12 +217,13 @@ class DaskEngine:
                 for future, answer in zip(finished, answers, strict=True):
                     batch = pending.pop(future)
                     if not isinstance(answer, Lost):
-                        waiting.done(batch, answer)
-                        received += zip(batch.items, answer.results, strict=False)
-                    elif len(batch.items) == 1:
-                        received.append((batch.items[0], answer))
+                        results, seconds = answer
+                        waiting.done(batch, len(results), seconds)
+                        received += zip(batch, results, strict=False)
+                    elif len(batch) == 1:
+                        received.append((batch[0], answer))
                     else:
-                        waiting.one_by_one(batch.items)
+                        waiting.one_by_one(batch)
                 del finished, future  # the workers forget them
                 hand_over()
                 yield from received
@@ -270,7 +236,7 @@ class DaskEngine:
     def reduce(self, work: Callable[[T], R], items: Iterable[T], *, add: Callable[[Sequence[R]], R]) -> R:
         """Return the sum of the results, as `Engine.reduce` says; the parts stay on the workers."""
         client, versions = self._client, installed()
-        part, sum_of = Checked(work, versions), Checked(add, versions)
+        part, sum_of = (partial(checked, one, versions) for one in (work, add))
 
         def added(parts: Sequence[Future]) -> Future:
             return client.submit(sum_of, list(parts), pure=False)
@@ -359,7 +325,10 @@ class DaskEngine:
         except EngineError:
             raise
         except Exception as lost:
-            raise self._gone() from lost
+            raise EngineError(
+                f"{self.name}: Dask's scheduler stopped answering before the work was done; start it again, "
+                f"then {AGAIN}"
+            ) from lost
         if isinstance(error, MemoryError):
             return Lost(
                 "a worker did not have enough memory; give the workers more, or run without an engine"
@@ -384,11 +353,6 @@ class DaskEngine:
                 room.require_workers()
             else:
                 return error
-
-    def _gone(self) -> EngineError:
-        return EngineError(
-            f"{self.name}: Dask's scheduler stopped answering before the work was done; {GO_ON}"
-        )
 
     def _room(self) -> _Room:
         return _Room(self._client, self.name, own=bool(self._processes))

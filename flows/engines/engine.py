@@ -111,9 +111,6 @@ class Tree(Generic[T]):
         raise ValueError("got no part, expected at least one")
 
 
-# Work on threads of this process.
-
-
 @dataclass(frozen=True)
 class ThreadEngine:
     """An engine on so many threads of this process; one thread is the caller's own."""
@@ -139,9 +136,8 @@ class ThreadEngine:
         return tree.total()
 
 
-# The engine that sums are made on at the moment, which a run sets once for all of its steps.
-
 _engine: ContextVar[Engine | None] = ContextVar("engine", default=None)
+"""The engine that sums are made on at the moment, which a run sets once for all of its steps."""
 
 
 @contextmanager
@@ -165,9 +161,6 @@ def current_engine(threads: int) -> Engine:
     """Return the engine of the moment: workers where a run has named them, else so many threads."""
     engine = _engine.get()
     return engine if engine is not None and engine.is_remote else ThreadEngine(threads)
-
-
-# Results of an engine in the order of the items, for those that need them so.
 
 
 def in_order(
@@ -198,9 +191,6 @@ def in_order(
             while following in waiting:
                 yield items[following], waiting.pop(following)
                 following += 1
-
-
-# Which engine a user has named: threads, processes of this machine, or a scheduler.
 
 
 ADDRESS = re.compile(r"(tcp|tls)://(\[[0-9A-Fa-f:.]+\]|[\w.-]+):\d+")

@@ -37,29 +37,15 @@ from catalogs.sky.photometry import (
 from flows.errors import SpecificationError
 from flows.specification.catalog import ERROR, Band, Marks, as_sentinels, made_by
 
-# Units of the fluxes of [photometry], and of their errors: what the catalogue says, or who states it.
-#
-# An error may be in another unit than its flux: it is brought to the flux's.  One of which nobody can tell the unit is
-# taken to be in the flux's.
-
-FLUX_UNITS: Final = {
-    "nanomaggy": "nanomaggy",
-    "nanomaggies": "nanomaggy",
-    "nmgy": "nanomaggy",
-    "nmaggy": "nanomaggy",
-    "njy": "nJy",
-    "nanojy": "nJy",
-    "ujy": "uJy",
-    "\u00b5jy": "uJy",  # the micro sign
-    "\u03bcjy": "uJy",  # the Greek letter
-    "microjy": "uJy",
-    "microjansky": "uJy",
-    "nanojansky": "nJy",
-    "mjy": "mJy",
-    "millijy": "mJy",
-    "jy": "Jy",
-    "janskys": "Jy",
+SPELLINGS: Final = {
+    "nanomaggy": ("nanomaggy", "nanomaggies", "nmgy", "nmaggy"),
+    "nJy": ("njy", "nanojy", "nanojansky"),
+    "uJy": ("ujy", "microjy", "microjansky", "\u00b5jy", "\u03bcjy"),  # the micro sign, the Greek letter
+    "mJy": ("mjy", "millijy"),
+    "Jy": ("jy", "janskys"),
 }
+"""Units of flux, as catalogues write them in small letters."""
+FLUX_UNITS: Final = {spelling: unit for unit, some in SPELLINGS.items() for spelling in some}
 
 Units = Mapping[str, str | None]
 """Units of columns, by our names."""
@@ -102,7 +88,8 @@ def unit_of_band(
 def error_scale(name: str, text: str, error: Expression, units: Units, flux: str, written: Units) -> float:
     """Return what brings the one-sigma error of a band, or its inverse variance's, to the unit of its flux.
 
-    `text` is the key of the error, `written` are the units of the flux's own columns.
+    An error of which nobody can tell the unit is taken to be in the flux's.  `text` is the key of the error, `written`
+    are the units of the flux's own columns.
     """
     unit_text = written_unit(error, units)
     if not unit_text or unit_text in written.values():

@@ -61,9 +61,8 @@ def _edges(x: Floats) -> Floats:
     tenth = (others - counts - begun) * BINS // len(x)
     cut = own[1:] | own[:-1] | (tenth[1:] != tenth[:-1])
     low, high = values[:-1][cut], values[1:][cut]
-    middle = (
-        low / 2 + high / 2
-    )  # values that were rounded otherwise, as in single precision, stay in their bin
+    # Values that were rounded otherwise, as in single precision, stay in their bin.
+    middle = low / 2 + high / 2
     return np.where(middle > low, middle, high)
 
 
@@ -121,17 +120,13 @@ def _feature_drift(counts: FeatureCounts, j: int, trained: Distribution) -> Feat
     sd = math.sqrt(max(0.0, counts.squares[j] / n - mean**2))
     scale = trained.sd or 1.0
     freedom, rate = len(trained.edges), 1 / n + 1 / m
+    q, p = (np.maximum(np.asarray(c, np.float64), LEAST) for c in (counts.bins[j], trained.counts))
+    q, p = q / q.sum(), p / p.sum()
     return replace(
         unmoved,
-        index=_stability_index(counts.bins[j], trained.counts),
+        index=float(np.sum((q - p) * np.log(q / p))),
         expected_index=freedom * rate,
         index_error=math.sqrt(2 * freedom) * rate,  # it is rate times χ² where nothing has changed
         mean_shift=mean / scale,
         sd_ratio=sd / scale,
     )
-
-
-def _stability_index(seen: Sequence[int], trained: Sequence[int]) -> float:
-    q, p = (np.maximum(np.asarray(c, dtype=np.float64), LEAST) for c in (seen, trained))
-    q, p = q / q.sum(), p / p.sum()
-    return float(np.sum((q - p) * np.log(q / p)))

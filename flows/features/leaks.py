@@ -37,8 +37,17 @@ def found_leaks(
     place = find_position_columns(catalog) or ()
     names = [name for name, _ in suspected_identifiers(seen)]
     columns = {n: without_sentinels(seen, n) for n in seen.chosen if n != label}
-    copies = _copies(columns, seen, label, labels)
-    measured = [n for n in columns if n not in (*place, *names, *copies) and _is_measured(seen, n)]
+    copies: dict[str, str] = {}  # the label in other numbers, unless it is in a table of its own, or votes
+    if label in seen.chosen:
+        here = labels != ""
+        numbers = label_numbers(seen.chosen[label][here])
+        copies = copies_of_label({n: v[here] for n, v in columns.items()}, label, numbers)
+    measured = []
+    for name in columns:
+        column = seen.columns[name].column
+        of_the_survey = bookkeeping(seen, name) or about_an_error(column) or about_the_observation(column)
+        if name not in (*place, *names, *copies) and not of_the_survey:
+            measured.append(name)
     fluxes = [n for n in measured if about_a_flux(seen.columns[n].column)]
     leaks, gains = find_leaks(columns, labels, together=measured, fluxes=fluxes)
     alone = [Leak((name,), 1.0, 1.0, formula) for name, formula in copies.items()]
@@ -46,23 +55,6 @@ def found_leaks(
     derived = [leak for leak in leaks if leak.derived]
     rest = [leak for leak in leaks if len(leak.columns) > 1 and not leak.derived]
     return [*alone, *derived, *rest][: len(alone) + max(MOST_SETS, len(derived))], gains
-
-
-def _copies(
-    columns: dict[str, np.ndarray[Any, Any]], seen: Profile, label: str, labels: Any
-) -> dict[str, str]:
-    """Return the columns that are the label in other numbers, in the rows with a class."""
-    if label not in seen.chosen:  # of a label in a table of its own, or of votes
-        return {}
-    here = labels != ""
-    return copies_of_label(
-        {n: v[here] for n, v in columns.items()}, label, label_numbers(seen.chosen[label][here])
-    )
-
-
-def _is_measured(seen: Profile, name: str) -> bool:
-    column = seen.columns[name].column
-    return not (bookkeeping(seen, name) or about_an_error(column) or about_the_observation(column))
 
 
 def without_sentinels(seen: Profile, name: str) -> Any:

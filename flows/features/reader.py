@@ -105,19 +105,17 @@ class FeatureReader:
         wanted = self._spoken if names is None else frozenset(names)
         needed = wanted.union(*(self.derived.needs(name) for name in wanted))
         raw = self.mapping.values(batch, (name for name in needed if name in self.derived.needs(name)))
-        values = {name: self._scaled(name, self._usable(name, column)) for name, column in raw.items()}
+        values = {name: self._usable(name, column) for name, column in raw.items()}
         computed = {name: self._computed(name, raw, values) for name in needed if name not in raw}
         return {name: column for name, column in (values | computed).items() if name in wanted}
 
     def _usable(self, name: str, values: Array) -> Array:
-        """Return a column without what stands for no value."""
-        sentinels = self.sentinels.get(name, ())
+        """Return a column without what stands for no value, in the unit of the training."""
+        sentinels, factor = self.sentinels.get(name, ()), self.scales.get(name)
         if holds_text(values):
-            return self.derived.read_text(name, values, sentinels)
-        return apply_sentinels(self.derived.observed(name, values), sentinels)
-
-    def _scaled(self, name: str, values: Array) -> Array:
-        factor = self.scales.get(name)
+            values = self.derived.read_text(name, values, sentinels)
+        else:
+            values = apply_sentinels(self.derived.observed(name, values), sentinels)
         return values if factor is None else floats(values) * factor
 
     def _computed(self, name: str, raw: Mapping[str, Array], values: Mapping[str, Array]) -> Array:
@@ -180,7 +178,9 @@ class FeatureReader:
         """
         unmeasured = np.ones(len(missing), dtype=bool)
         for j, expression in enumerate(self.features.values()):
-            unmeasured &= missing[:, j] | (expression.tells_presence & ~_has_value(expression, values))
+            cells: Any = [(name, (slice(None), *index)) for name, index in sorted(expression.cells)]
+            present = np.logical_or.reduce([measured(values[name][cell]) for name, cell in cells])
+            unmeasured &= missing[:, j] | (expression.tells_presence & ~present)
         return unmeasured
 
     def _matrix(
@@ -221,12 +221,6 @@ class FeatureReader:
             self.mapping.check(
                 catalog, name, wanted_by=wanted_by, target=self.stated is not None, read=self.read
             )
-
-
-def _has_value(expression: Expression, values: Mapping[str, Array]) -> NDArray[np.bool_]:
-    """Return which rows (n,) have a value in some column of an expression."""
-    cells: list[tuple[str, Any]] = [(name, (slice(None), *index)) for name, index in sorted(expression.cells)]
-    return np.logical_or.reduce([measured(values[name][cell]) for name, cell in cells])
 
 
 def _evaluated(name: str, expression: Expression, values: Mapping[str, Array]) -> Array:

@@ -16,15 +16,9 @@ from catalogs.sky.photometry import ZERO_POINT, unit_factor
 from flows.features.columns import ColumnMapping, flux_unit
 from flows.features.reader import FeatureReader
 
-PLAIN = {
-    "degrees": "deg",
-    "degree": "deg",
-    "radians": "rad",
-    "radian": "rad",
-    "mags": "mag",
-    "magnitude": "mag",
-}
-PLAIN |= {"magnitudes": "mag", "arcsecs": "arcsec", "arcmins": "arcmin", "seconds of arc": "arcsec"}
+PLAIN = dict.fromkeys(("degrees", "degree"), "deg") | dict.fromkeys(("radians", "radian"), "rad")
+PLAIN |= dict.fromkeys(("mags", "magnitude", "magnitudes"), "mag") | {"arcmins": "arcmin"}
+PLAIN |= dict.fromkeys(("arcsecs", "seconds of arc"), "arcsec")
 
 
 def converted(
@@ -78,14 +72,10 @@ def unchecked(
 def _with_magnitudes(
     trained: Mapping[str, ColumnMetadata], reader: FeatureReader
 ) -> dict[str, ColumnMetadata]:
-    known = reader.derived.magnitudes
-    return {name: _in_magnitudes(column, magnitude=name in known) for name, column in trained.items()}
-
-
-def _in_magnitudes(column: ColumnMetadata, *, magnitude: bool) -> ColumnMetadata:
-    """Return what a catalogue says of a column, with the unit that a magnitude has where it states none."""
-    magnitude = magnitude or (column.ucd or "").lower().startswith("phot.mag")
-    return replace(column, unit="mag") if magnitude and not column.unit else column
+    """Return what the training's catalogue said of columns, with the unit that a magnitude has where it stated none."""
+    known = {n for n, c in trained.items() if (c.ucd or "").lower().startswith("phot.mag")}
+    known |= reader.derived.magnitudes
+    return {n: replace(c, unit="mag") if n in known and not c.unit else c for n, c in trained.items()}
 
 
 def in_units_of_the_first(reader: FeatureReader, catalog: Catalog, first: Catalog) -> FeatureReader:

@@ -11,7 +11,7 @@ import re
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -65,13 +65,22 @@ class Mirror:
             return brought
         self._hold()
         asked = [self._asked(s, known, brought) if isinstance(s, RemoteSource) else s for s in sources]
-        wanted = [w for a in asked if isinstance(a, Asked) for w in a.wanted]
-        _check_names([*(w.origin.name for w in wanted), *brought.left_out()])
+        wanted = [w for a in asked if isinstance(a, tuple) for w in a[1]]
+        names = Counter([*(w.origin.name for w in wanted), *brought.left_out()])
+        if twice := [name for name, n in names.items() if n > 1]:
+            raise UsageError(
+                f"got several URLs whose outputs would have the name {twice[0]}, expected different names; classify "
+                "them into different folders"
+            )
         _fetch([w for w in wanted if not w.is_here()], brought)
-        here = [w for w in wanted if w.local.is_file()]
-        brought.origins = {w.local: w.origin for w in here}
+        brought.origins = {w.local: w.origin for w in wanted if w.local.is_file()}
         for a in asked:
-            brought.sources += a.sources(brought.origins) if isinstance(a, Asked) else [a]
+            if isinstance(a, LocalSource):
+                brought.sources.append(a)
+                continue
+            files = [w.local for w in a[1] if w.local in brought.origins]
+            places = files if a[0] is None else [a[0]] if files else []
+            brought.sources += [LocalSource.at(place, fetched=True) for place in places]
         return brought
 
     def spoken(self, text: str) -> str:
@@ -101,8 +110,13 @@ class Mirror:
         if killed and self.mark_crashed:
             self.mark_crashed(killed)
 
-    def _asked(self, source: RemoteSource, known: Known, brought: Brought) -> Asked:
-        """Return what there is at a URL that is to be fetched; what was fetched of another state of it goes."""
+    def _asked(
+        self, source: RemoteSource, known: Known, brought: Brought
+    ) -> tuple[Path | None, list[Wanted]]:
+        """Return the files to fetch from a URL, and their folder where they are one source, not a source each.
+
+        What was fetched of another state of the URL goes.
+        """
         url, listing = source.url, source.listing or listing_of(source.url)
         base = self.folder / hashlib.sha256(shown(url).encode()).hexdigest()[:16]
         top = base if listing.kind == "file" else base / (UNSAFE.sub("_", file_name(listing.url)) or "files")
@@ -120,7 +134,7 @@ class Mirror:
         for path in base.rglob("*"):
             if path.is_file() and path not in stay:
                 path.unlink()  # of a state that the URL was in before
-        return Asked(top if listing.kind in {"folder", "hats"} else None, wanted)
+        return top if listing.kind in {"folder", "hats"} else None, wanted
 
 
 @dataclass(frozen=True)
@@ -141,39 +155,6 @@ class Wanted:
         tag = self.origin.tag
         return (
             bool(tag) and self.local.is_file() and self.mark.is_file() and self.mark.read_text("utf-8") == tag
-        )
-
-    def fetch(self, progress: Callable[[int], None]) -> None:
-        """Fetch the file."""
-        self.local.parent.mkdir(parents=True, exist_ok=True)
-        self.mark.unlink(missing_ok=True)
-        self.file.fetch(self.local, progress)
-        atomic_write_text(self.mark, self.origin.tag)
-
-    def has_changed(self) -> bool:
-        """Say whether the file is another than when its fetching began."""
-        return not as_it_is_now(self.file).state.agrees_with(self.file.state)
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What is wanted of a URL: files of a folder, which are one source, or each a source of its own."""
-
-    folder: Path | None
-    wanted: list[Wanted]
-
-    def sources(self, here: Collection[Path]) -> list[LocalSource]:
-        """Return the sources, as far as their files are here."""
-        files = [w.local for w in self.wanted if w.local in here]
-        places = files if self.folder is None else [self.folder] if files else []
-        return [LocalSource.at(place, fetched=True) for place in places]
-
-
-def _check_names(names: Sequence[str]) -> None:
-    for name in [name for name, n in Counter(names).items() if n > 1]:
-        raise UsageError(
-            f"got several URLs whose outputs would have the name {name}, expected different names; classify "
-            "them into different folders"
         )
 
 
@@ -226,8 +207,11 @@ def _fetch(missing: Sequence[Wanted], brought: Brought) -> None:
     tell().start("fetching", n_bytes, "bytes")
     for w in missing:
         try:
-            w.fetch(tell().advance)
-            changed = w.has_changed()
+            w.local.parent.mkdir(parents=True, exist_ok=True)
+            w.mark.unlink(missing_ok=True)
+            w.file.fetch(w.local, tell().advance)
+            atomic_write_text(w.mark, w.origin.tag)
+            changed = not as_it_is_now(w.file).state.agrees_with(w.file.state)
         except StorageError:
             raise
         except CatalogError as error:
@@ -282,13 +266,6 @@ def fetching(
         if is_new and not keep:
             with suppress(OSError):  # Another process has created it.
                 out.rmdir()
-
-
-@contextmanager
-def fetched(sources: Sequence[Source]) -> Iterator[list[Path]]:
-    """Give all sources as paths of this machine, as `fetched_sources` does."""
-    with fetched_sources(sources) as here:
-        yield [source.path for source in here]
 
 
 @contextmanager

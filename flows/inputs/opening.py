@@ -150,20 +150,16 @@ def open_source(catalogue: InputCatalogue) -> Catalog:
 def _unlike_most(names: Mapping[Path, frozenset[str]]) -> dict[Path, Exception]:
     """Return the files that have other columns than most."""
     usual, _ = Counter(names.values()).most_common(1)[0]
-    return {file: _odd(file, columns, usual) for file, columns in names.items() if columns != usual}
-
-
-def _odd(file: Path, names: frozenset[str], usual: frozenset[str]) -> CatalogError:
-    lacks, more = sorted(usual - names), sorted(names - usual)
-    what = " and ".join([f"lacks {lacks}"] * bool(lacks) + [f"has also {more}"] * bool(more))
-    return FormatError(
-        f"{file} {what}, but the other files of its folder do not, expected the same columns in all; correct the file"
-    )
-
-
-# Catalogues opened to be read, wherever they are: Parquet at a URL in its place, other formats fetched.
-#
-# What is classified or trained on is read whole, and fetched whole (`flows.inputs.fetching`).
+    odd: dict[Path, Exception] = {}
+    for file, columns in names.items():
+        lacks, more = sorted(usual - columns), sorted(columns - usual)
+        what = " and ".join([f"lacks {lacks}"] * bool(lacks) + [f"has also {more}"] * bool(more))
+        if what:
+            odd[file] = FormatError(
+                f"{file} {what}, but the other files of its folder do not, expected the same columns in all; correct "
+                "the file"
+            )
+    return odd
 
 
 @contextmanager
@@ -172,13 +168,19 @@ def opened(
 ) -> Iterator[list[Catalog]]:
     """Give the catalogues at sources, as long as the block lasts; of a pattern each file is one.
 
+    Parquet at a URL is read where it is; other formats are fetched.
+
     `key` says in errors who named them.
     """
     with ExitStack() as stack:
         catalogs: list[Catalog] = []
         for source in map(_asked, sources):
-            if isinstance(source, RemoteSource) and (listings := _parquet(source)):
-                catalogs += [open_listing(listing, choice.table) for listing in listings]
+            listing = source.listing if isinstance(source, RemoteSource) else None
+            if listing is not None and _is_parquet(listing):
+                each = [listing]
+                if listing.kind == "pattern":
+                    each = [Listing(p.path.rpartition("/")[0], (p,), "file") for p in listing.places]
+                catalogs += [open_listing(one, choice.table) for one in each]
             else:
                 catalogs += stack.enter_context(opened_whole([source], choice, key=key))
         yield catalogs
@@ -216,16 +218,6 @@ def _asked(source: Source) -> Source:
     return replace(source, listing=listing_of(source.url)) if isinstance(source, RemoteSource) else source
 
 
-def _parquet(source: RemoteSource) -> list[Listing]:
-    """Return the catalogues of Parquet files that a URL means, none where it means others."""
-    listing = source.listing
-    if listing is None or not _is_parquet(listing):
-        return []
-    if listing.kind != "pattern":
-        return [listing]
-    return [Listing(place.path.rpartition("/")[0], (place,), "file") for place in listing.places]
-
-
 def _is_parquet(listing: Listing) -> bool:
     """Say whether all files of a listing are Parquet."""
     return all(place.key.lower().endswith(parquet.SUFFIXES) for place in listing.places)
@@ -255,11 +247,6 @@ def thinned(batches: Iterable[pa.RecordBatch], step: int, *, start: int = 0) -> 
     for batch in batches:
         yield batch if step == 1 else batch.take(pa.array(np.arange(first, batch.num_rows, step)))
         first = (first - batch.num_rows) % step
-
-
-# One object of a catalogue by its identifier: where its row is.
-#
-# A catalogue of ten million rows is read once, this column alone.
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,18 +294,13 @@ def _holds(column: pa.Array, wanted: str) -> np.ndarray[tuple[int], np.dtype[np.
 
 def read_object(place: ObjectRow, columns: tuple[str, ...]) -> pa.RecordBatch:
     """Return the row of an object, as a batch of one row."""
-    return next(_from_row(place, columns)).slice(0, 1)
-
-
-def _from_row(place: ObjectRow, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    first = 0
+    left = place.row
     for batch in place.partition.batches(columns, BATCH_ROWS):
-        if first <= place.row < first + batch.num_rows:
-            yield batch.slice(place.row - first)
-        first += batch.num_rows
+        if left < batch.num_rows:
+            return batch.slice(left, 1)
+        left -= batch.num_rows
+    raise CatalogError(f"{place.partition.path} has lost rows since it was opened, expected all; try again")
 
-
-# Pieces of catalogues, each read by one worker: a file, or a part of a large one.
 
 R = TypeVar("R")
 
@@ -364,18 +346,10 @@ def pieces_of(catalogs: Sequence[Catalog], choice: TableChoice) -> tuple[Piece, 
     pieces: list[Piece] = []
     first = 0
     for number, catalog in enumerate(catalogs):
-        for part in _parts(_with_absolute_path(catalog, choice)):
-            pieces.append(Piece(len(pieces), number, part, first))
-            first += part.n_rows
+        # A worker may run in another folder.
+        here = catalog if catalog.path.is_absolute() else choice.open(catalog.path.absolute())
+        for file in (file for file in here.partitions if file.counted):
+            for part in file.divided(PIECE_ROWS):
+                pieces.append(Piece(len(pieces), number, part, first))
+                first += part.n_rows
     return tuple(pieces)
-
-
-def _parts(catalog: Catalog) -> Iterator[Partition]:
-    for partition in catalog.partitions:
-        if partition.counted:
-            yield from partition.divided(PIECE_ROWS)
-
-
-def _with_absolute_path(catalog: Catalog, choice: TableChoice) -> Catalog:
-    """Return the catalogue with absolute paths, since a worker may run in another folder."""
-    return catalog if catalog.path.is_absolute() else choice.open(catalog.path.absolute())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -96,8 +97,11 @@ class LocalSource:
 
         Files that have gone since they were listed are left out.
         """
-        paths = tables_of(self.path)[1] if self.is_folder else [self.path]
-        return tuple(_there(paths, origins))
+        found = []
+        for path in tables_of(self.path)[1] if self.is_folder else [self.path]:
+            with suppress(FileNotFoundError):
+                found.append(InputFile.at(path, origins.get(path)))
+        return tuple(found)
 
     def name_of(self, file: Path) -> str:
         """Return what a file of the source is called: its partition's key."""
@@ -125,17 +129,6 @@ Source = LocalSource | RemoteSource
 def local_sources(sources: Iterable[Source]) -> list[LocalSource]:
     """Return the sources of this machine."""
     return [source for source in sources if isinstance(source, LocalSource)]
-
-
-def _there(paths: Iterable[Path], origins: Mapping[Path, Origin]) -> Iterable[InputFile]:
-    for path in paths:
-        try:
-            yield InputFile.at(path, origins.get(path))
-        except FileNotFoundError:
-            continue
-
-
-# Inputs at URLs, as a plan sees them: fetched files, and what need not, could not or should not be fetched.
 
 
 @dataclass(frozen=True)
@@ -195,15 +188,9 @@ def spoken(text: str, places: Mapping[str, str]) -> str:
     return text
 
 
-# A catalogue that is an input, resolved once: where it is, its files and their states, its table, its copies' format.
-#
-# All later code uses an `InputCatalogue` unchanged. A task gets it without the list of its files, and opens it without
-# looking for files again.
-
-
 @dataclass(frozen=True)
 class InputCatalogue:
-    """A source, with what of it is read and how; equal to another one of the same state.
+    """A source, resolved once, with what of it is read and how; equal to another one of the same state.
 
     `stamp` tells one state of the files from another.  `left_out` are files that are not read, and why: somebody is
     still writing them, or they are known to be damaged.  The copies are to be in the format `form`, None for the same.
@@ -294,8 +281,6 @@ def check_links(catalog: Catalog, source: LocalSource, *, key: str | None = None
         check_inside(partition.path, key=key or str(source.path))
     return catalog
 
-
-# Files and URLs named by the user: globs and relative paths resolved, and a clear error where there is nothing.
 
 WILD = frozenset("*?[")
 
@@ -416,32 +401,24 @@ def _check_told_apart(urls: Sequence[str], key: str) -> None:
 BETWEEN_LOOKS = 0.2
 
 
-@dataclass(frozen=True)
-class _Look:
-    """What a file looked like, and when (by a clock that is never set) it was first seen so."""
-
-    size: int
-    mtime_ns: int
-    since: float
-
-    def quiet_for(self) -> float:
-        """Return for how many seconds nothing was written, as far as is known."""
-        by_its_time = time.time() - self.mtime_ns / 1e9
-        return max(by_its_time, time.monotonic() - self.since)
-
-
 def still_written(files: Sequence[Path], *, quiet: float, patience: float) -> dict[Path, str]:
     """Return the files that somebody is still writing to, and what is said of each; waits for them before.
 
     A file without a change for `quiet` seconds counts as whole; the run waits `patience` seconds for that.
     Files that go away while they are waited for do not count.
     """
-    looks: dict[Path, _Look] = {}
+    looks: dict[Path, tuple[int, int, float]] = {}  # size, time, and since when both are so
     for file in files:
         _look(file, looks)
+
+    def quiet_for(file: Path) -> float:
+        """Return for how many seconds nothing was written, as far as is known."""
+        _, mtime_ns, since = looks[file]
+        return max(time.time() - mtime_ns / 1e9, time.monotonic() - since)
+
     end = time.monotonic() + max(patience, quiet)
     while True:
-        writing = [file for file, look in looks.items() if look.quiet_for() < quiet]
+        writing = [file for file in looks if quiet_for(file) < quiet]
         if not writing or time.monotonic() >= end:
             return dict.fromkeys(
                 writing, f"it changed less than {quiet:g} s ago, so it is left for the next run"
@@ -451,12 +428,12 @@ def still_written(files: Sequence[Path], *, quiet: float, patience: float) -> di
             _look(file, looks)
 
 
-def _look(file: Path, looks: dict[Path, _Look]) -> None:
+def _look(file: Path, looks: dict[Path, tuple[int, int, float]]) -> None:
     try:
         seen = file.stat()
     except FileNotFoundError:
         looks.pop(file, None)
         return
-    known = looks.get(file)
-    if known is None or (known.size, known.mtime_ns) != (seen.st_size, seen.st_mtime_ns):
-        looks[file] = _Look(seen.st_size, seen.st_mtime_ns, time.monotonic())
+    now = (seen.st_size, seen.st_mtime_ns)
+    if file not in looks or looks[file][:2] != now:
+        looks[file] = (*now, time.monotonic())

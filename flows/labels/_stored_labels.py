@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,24 +22,12 @@ from numpy.typing import NDArray
 from catalogs.files.atomic import StorageError
 from catalogs.profile.split import healpix_pixels, with_neighbouring_pixels
 from catalogs.sky.positions import match_positions, near_others
+from flows.labels.reader import Conflicts, plain_number
 
 Array = np.ndarray[Any, Any]
 
 SHOWN = 20
 """Objects in conflict that are named."""
-
-
-@dataclass(frozen=True)
-class Conflicts:
-    """How many objects have labels in conflict, and the labels of some of them, by name or place."""
-
-    n: int = 0
-    shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-def plain_number(name: str) -> str:
-    """Return a whole number without the zeros in front, by which texts are made as long as each other."""
-    return name.lstrip("0") or "0" if name.isdecimal() else name
 
 
 def place_conflicts(ra: Array, dec: Array, texts: Array, radius: float) -> dict[int, tuple[str, ...]]:

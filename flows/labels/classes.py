@@ -24,28 +24,15 @@ from flows.features.reader import FeatureReader, label_columns_reader
 from flows.features.split import position_unit
 from flows.features.units import in_units_of_the_first
 from flows.inputs.opening import Piece, Workers
-from flows.labels.reader import LabelReader, label_texts
+from flows.labels.reader import Conflicts, LabelReader, label_texts
 from flows.labels.source import LabelSource
 from flows.specification.specification import Specification
-
-# Objects of which several labelled rows are of different classes, found by hashes of their names.
-#
-# Their rows stay: they may be several observations, or two objects whose names were rounded to one.
-# Shapes: N labelled rows.
 
 Array = np.ndarray[Any, Any]
 SHOWN = 20
 """Objects that are named."""
 MOST_KNOWN = 10_000
 """Objects of several classes whose names are looked for: the first of them in the catalogue are named."""
-
-
-@dataclass(frozen=True)
-class RepeatedNames:
-    """How many names have rows of several classes, and the classes of some of them by name."""
-
-    n: int
-    classes: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +87,10 @@ def repeated_in_conflict(
     pieces: Iterable[tuple[NDArray[np.uint64], NDArray[np.integer]]],
     classes: Sequence[str],
     search: Callable[[NDArray[np.uint64]], Mapping[str, int]],
-) -> RepeatedNames:
+) -> Conflicts:
     """Return the names that have rows of several classes, some of them by name.
+
+    The rows stay: they may be several observations, or two objects whose names were rounded to one.
 
     `pieces` are hashes of names and class indices of rows, (n,) each; all rows of a name are in one piece.  `search` is
     asked only where there are such names: it returns the first names that have one of these hashes.
@@ -118,7 +107,7 @@ def repeated_in_conflict(
         for one, (first, last) in zip(some.tolist(), rows, strict=True):
             known[one] = tuple(classes[k] for k in np.unique(index[first:last]).tolist())
     found = search(np.array(sorted(known), dtype=np.uint64)) if known else {}
-    return RepeatedNames(n, {name: known[its_hash] for name, its_hash in found.items()})
+    return Conflicts(n, {name: known[its_hash] for name, its_hash in found.items()})
 
 
 def conflict_words(repeated: int, repeating: Mapping[str, tuple[str, ...]]) -> str:
@@ -126,11 +115,6 @@ def conflict_words(repeated: int, repeating: Mapping[str, tuple[str, ...]]) -> s
     shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in repeating.items())
     return f"{repeated:,} identifiers have rows of several classes, which were kept: {shown}."
 
-
-# The classes of a training whose specification lists none: each label is one, met in a pass over the labels alone.
-#
-# So names that columns cannot hold beside each other are refused before any other work.  Workers that read the rows
-# make this pass, too.
 
 RARE = 20
 """Rows below which a class may have none that is held out: the other classes' judge the model."""
@@ -144,7 +128,10 @@ def label_reader(
     limit: int | None = None,
     workers: Workers | None = None,
 ) -> LabelReader:
-    """Return the classes that the specification lists, or those met; `TrainingError` where two clash as columns."""
+    """Return the classes that the specification lists, or those met; `TrainingError` where two clash as columns.
+
+    Those met come of a pass over the labels alone, so that names that clash are refused before any other work.
+    """
     label = specification.label
     if label.classes or label.votes:
         return LabelReader.of(label, Counter())

@@ -106,6 +106,14 @@ class LabelReader:
         return np.asarray(index[inverse]) if len(texts) else np.empty(0, dtype=np.intp)
 
 
+@dataclass(frozen=True)
+class Conflicts:
+    """How many objects have labels of several classes, and the labels of some of them, by name or place."""
+
+    n: int = 0
+    shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
 @dataclass
 class LabelledRows:
     """Chooses, of the rows that go by, those whose label names a class; `counts` are of all labels, '' being none."""
@@ -142,6 +150,11 @@ def label_texts(values: Array) -> Array:
     return np.where(gone, "", np.array(texts, dtype=object))
 
 
+def plain_number(name: str) -> str:
+    """Return a whole number without the zeros in front, by which texts are made as long as each other."""
+    return name.lstrip("0") or "0" if name.isdecimal() else name
+
+
 def require_exact(names: Array, who: str, column: str) -> None:
     """Raise `TrainingError` where identifiers (n,) are in floating point, and so large that they were rounded."""
     if names.dtype.kind == "f" and np.nanmax(np.abs(names), initial=0.0) > EXACT_INTEGER:
@@ -174,10 +187,6 @@ def check_classes(label: Label, reader: LabelReader, seen: Counter[str], counts:
                 f"'{label.column}', expected some; there are {shown}; {hint}"
             )
 
-
-# Who labelled each row, by the column that names the annotators; those with few labels are treated as one.
-#
-# Shapes: n rows of a batch, A annotators.
 
 FEWEST = 20
 """Training rows below which an annotator is joined with others, since too little is known of one alone."""
@@ -222,54 +231,38 @@ def annotator_groups(
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class VoteReader:
-    """The columns of votes, and whether they are fractions of a total."""
-
-    columns: tuple[str, ...]
-    total: str | None
-    fewest: float
-
-    @classmethod
-    def of(cls, label: Label) -> VoteReader:
-        """Return the reader that a specification asks for."""
-        return cls(tuple((label.votes or {}).values()), label.total, label.fewest_votes)
-
-    def counts(self, values: Mapping[str, Array]) -> Floats:
-        """Return the votes (n, K), those of rows with too few or missing ones zero."""
-        raw = np.stack([_numbers(name, values[name]) for name in self.columns], axis=1)
-        bad = (raw < 0).any(axis=1)
-        if bad.any():
+def vote_counts(label: Label, values: Mapping[str, Array]) -> Floats:
+    """Return the votes (n, K) that a specification asks for, those of rows with too few or missing ones zero."""
+    raw = np.stack([_numbers(name, values[name]) for name in (label.votes or {}).values()], axis=1)
+    bad = (raw < 0).any(axis=1)
+    if bad.any():
+        raise TrainingError(
+            f"label.votes: got negative votes in {int(bad.sum())} rows, expected counts or fractions; "
+            "state the numbers that mean 'no value' under [catalog.sentinels]"
+        )
+    if label.total is not None:
+        if np.nanmax(raw, initial=0.0) > 1 + 1e-6:
             raise TrainingError(
-                f"label.votes: got negative votes in {int(bad.sum())} rows, expected counts or fractions; "
-                "state the numbers that mean 'no value' under [catalog.sentinels]"
+                f"label.votes: got {np.nanmax(raw):g} with a total, expected fractions up to 1; name the "
+                "columns of the fractions, or remove total"
             )
-        if self.total is not None:
-            if np.nanmax(raw, initial=0.0) > 1 + 1e-6:
-                raise TrainingError(
-                    f"label.votes: got {np.nanmax(raw):g} with a total, expected fractions up to 1; name the "
-                    "columns of the fractions, or remove total"
-                )
-            raw = raw * _numbers(self.total, values[self.total])[:, None]
-        elif self.fewest > 0 and _are_fractions(raw):
-            raise TrainingError(
-                "label.votes: got fractions up to 1 without a total, expected numbers of votes, since read "
-                "as numbers most rows have fewer than fewest_votes; add the column of the number of votes, "
-                'total = "..." under [label], or set fewest_votes = 0, so that each row counts as one vote'
-            )
-        usable = np.isfinite(raw).all(axis=1) & (np.nan_to_num(raw).sum(axis=1) >= max(self.fewest, 1e-9))
-        return np.where(usable[:, None], raw, 0.0)
+        raw = raw * _numbers(label.total, values[label.total])[:, None]
+    known = raw[np.isfinite(raw)]
+    fractions = known.size and known.max() <= 1 and (known != np.trunc(known)).any()
+    if label.total is None and label.fewest_votes > 0 and fractions:
+        raise TrainingError(
+            "label.votes: got fractions up to 1 without a total, expected numbers of votes, since read "
+            "as numbers most rows have fewer than fewest_votes; add the column of the number of votes, "
+            'total = "..." under [label], or set fewest_votes = 0, so that each row counts as one vote'
+        )
+    usable = np.isfinite(raw).all(axis=1) & (np.nan_to_num(raw).sum(axis=1) >= max(label.fewest_votes, 1e-9))
+    return np.where(usable[:, None], raw, 0.0)
 
 
 def most_voted(votes: Floats, classes: Sequence[str]) -> NDArray[np.object_]:
     """Return the class (n,) of the most votes (n, K), '' where it is missing."""
     names = np.array(["", *classes], dtype=object)
     return np.asarray(names[np.where(votes.sum(axis=1) > 0, votes.argmax(axis=1) + 1, 0)])
-
-
-def _are_fractions(votes: Floats) -> bool:
-    known = votes[np.isfinite(votes)]
-    return bool(known.size and known.max() <= 1 and (known != np.trunc(known)).any())
 
 
 def _numbers(name: str, values: Array) -> Floats:

@@ -99,7 +99,10 @@ def read_reviews(paths: Sequence[Path], identifier: str | None, label: Label) ->
     """
     answers: dict[str, list[str]] = {}
     weights: dict[str, list[float]] = {}
-    named = _class_names(label)
+    # Who reviews sees the names of classes, and may answer by them.
+    classes = label.classes or {}
+    spelled = {text for texts in classes.values() for text in texts}
+    named = {name: label_of(texts) for name, texts in classes.items() if name not in spelled}
     for path in paths:
         table = catalogs.open(path, columns=[identifier] if identifier else ())
         rows = _rows(table, path, identifier, label)
@@ -110,13 +113,6 @@ def read_reviews(paths: Sequence[Path], identifier: str | None, label: Label) ->
                 weights.setdefault(name, []).append(weight / float(np.mean(drawn)))
     labels, votes = _counted(answers, _same(label))
     return Reviews(labels, votes, {name: float(np.mean(some)) for name, some in weights.items()})
-
-
-def _class_names(label: Label) -> dict[str, str]:
-    """Return a label for each name of a class: who reviews sees these names, and may answer by them."""
-    classes = label.classes or {}
-    spelled = {text for texts in classes.values() for text in texts}
-    return {name: label_of(texts) for name, texts in classes.items() if name not in spelled}
 
 
 def _same(label: Label) -> Callable[[str], str | int]:

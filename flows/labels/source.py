@@ -26,10 +26,10 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.errors import brief, nearest
 from catalogs.sky.positions import PositionUnit, positions, unit_of_position
 from flows.errors import SpecificationError, TrainingError
-from flows.inputs.fetching import fetched
+from flows.inputs.fetching import fetched_sources
 from flows.inputs.source import resolve_sources
-from flows.labels._stored_labels import Conflicts, LabelNames, LabelPlaces
-from flows.labels.reader import label_texts, require_exact
+from flows.labels._stored_labels import LabelNames, LabelPlaces
+from flows.labels.reader import Conflicts, label_texts, require_exact
 from flows.labels.reviews import Reviews, read_reviews
 from flows.specification.specification import Specification
 
@@ -68,16 +68,21 @@ class LabelSource:
         if label.table is not None:
             places = resolve_sources([label.table.path], base, key="label.table.path")
             named = (label.table.id, label.table.ra, label.table.dec, label.column)
-            with fetched(places[:1]) as (path, *_):
-                table = catalogs.open(path, columns=[name for name in named if name])
-                file = (_temporary(source) if folder is None else folder().absolute()) / FILE
+            with fetched_sources(places[:1]) as (here, *_):
+                table = catalogs.open(here.path, columns=[name for name in named if name])
+                if folder is None:
+                    below = Path(mkdtemp(prefix="blr-labels-"))
+                    finalize(source, rmtree, below, ignore_errors=True)
+                else:
+                    below = folder().absolute()
+                file = below / "labels.sqlite"
                 if label.table.id is not None:
                     source._join_by_id(table, label.table.id, file)
                 else:
                     source._join_by_place(specification, table, file)
         if label.extra:
-            with fetched(resolve_sources(label.extra, base, key="label.extra")) as paths:
-                source.reviews = read_reviews(paths, catalog.id, label)
+            with fetched_sources(resolve_sources(label.extra, base, key="label.extra")) as lists:
+                source.reviews = read_reviews([one.path for one in lists], catalog.id, label)
         return source
 
     def compare_with(self, opened: Sequence[Catalog]) -> None:
@@ -103,7 +108,10 @@ class LabelSource:
             labels = self.by_id.texts(names)
             self.n_joined += int(np.count_nonzero(labels != ""))
         elif self.by_place is not None and self.place:
-            labels = self._nearest(self.by_place, self.place, values, unit)
+            ra, dec = (values[name] for name in self.place)
+            here = positions(ra, dec, unit)
+            labels, numbers = self.by_place.nearest(here.ra, here.dec)
+            self._take(self.by_place, *np.unique(numbers[numbers >= 0], return_counts=True))
             self.n_joined += int(np.count_nonzero(labels != ""))
         else:
             labels = label_texts(values[self.column])
@@ -163,18 +171,6 @@ class LabelSource:
             if name != last or name not in reviewed:  # of a review and a table, the review counts
                 yield name, reviewed.get(name, text)
             last = name
-
-    def _nearest(
-        self,
-        table: LabelPlaces,
-        place: tuple[str, str],
-        values: Mapping[str, Array],
-        unit: PositionUnit,
-    ) -> Array:
-        here = positions(values[place[0]], values[place[1]], unit)
-        texts, numbers = table.nearest(here.ra, here.dec)
-        self._take(table, *np.unique(numbers[numbers >= 0], return_counts=True))
-        return texts
 
     def _take(self, table: LabelPlaces, numbers: Array, rows: Array) -> None:
         """Count that so many rows have the labels of these numbers; counts end at 2, and copies keep theirs."""
@@ -237,16 +233,6 @@ class LabelSource:
         """The objects that a table labels twice, differently."""
         table = self.by_id if self.by_id is not None else self.by_place
         return Conflicts() if table is None else table.conflicts
-
-
-FILE = "labels.sqlite"
-
-
-def _temporary(source: LabelSource) -> Path:
-    """Return a folder that goes when the source does."""
-    folder = mkdtemp(prefix="blr-labels-")
-    finalize(source, rmtree, folder, ignore_errors=True)
-    return Path(folder)
 
 
 def _columns(table: Catalog, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:

@@ -57,7 +57,13 @@ def automate(
     with get_client(sync_client=True) as client:
         watched, absent = _watched(client, deployments)
         block = _block(client, notify)
-        missing = [*absent, *([] if block else [_no_block(notify)])]
+        if block is None:
+            absent.append(
+                f"--notify: got no block '{notify}' that notifies, expected one, such as Slack, e-mail or a webhook; "
+                f"create it on the server's page Blocks, or by {MAKE_BLOCK.format(name=notify)}, which asks for the "
+                "address"
+            )
+        missing = absent
         if missing and not dry_run:
             raise UsageError("; ".join(missing))
         alerts = [alert for label, d in watched.items() for alert in _of_deployment(label, d, idle_days)]
@@ -112,22 +118,12 @@ def _watched(
 def _block(client: SyncPrefectClient, name: str) -> BlockDocument | None:
     """Return the block of that name which can send alerts; the first, where several kinds have it."""
     named = [b for b in client.read_block_documents(include_secrets=False) if b.name == name]
-    return next((b for b in named if _notifies(b) or _is_webhook(b)), None)
-
-
-def _notifies(block: BlockDocument) -> bool:
-    return block.block_schema is not None and "notify" in block.block_schema.capabilities
+    notify = [b for b in named if b.block_schema is not None and "notify" in b.block_schema.capabilities]
+    return next((b for b in named if b in notify or _is_webhook(b)), None)
 
 
 def _is_webhook(block: BlockDocument) -> bool:
     return block.block_type is not None and block.block_type.slug == "webhook"
-
-
-def _no_block(name: str) -> str:
-    return (
-        f"--notify: got no block '{name}' that notifies, expected one, such as Slack, e-mail or a webhook; create it "
-        f"on the server's page Blocks, or by {MAKE_BLOCK.format(name=name)}, which asks for the address"
-    )
 
 
 def _teller(block: BlockDocument | None) -> Callable[[str, Sequence[str]], ActionTypes]:

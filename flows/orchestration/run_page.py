@@ -47,8 +47,6 @@ from flows.runs.results import (
     read_status,
 )
 
-# Addresses of files on people's pages: a report lies on the worker's machine, its reader at another one.
-
 PAGES = "BLR_PAGES"
 """Environment variable: FOLDER=URL, a folder and the address at which a web server of the team serves it."""
 
@@ -73,10 +71,6 @@ def page_of(path: Path) -> str:
             return f"{url.rstrip('/')}/{quote(below)}"
     return path.as_uri()
 
-
-# Events for Prefect's automations: a release is done, features have drifted, a file is quarantined, a model promoted.
-#
-# Small payloads, names and numbers only.  docs/reprocessing.md has automations that listen.
 
 DAY = timedelta(hours=20)
 """Time after which a file that is still quarantined is reported again: runs of a daily schedule differ by minutes."""
@@ -152,10 +146,6 @@ def _emit(event: str, resource: str, payload: Mapping[str, object]) -> None:
     emit_event(event=event, resource={"prefect.resource.id": resource}, payload=dict(payload))
 
 
-# Lines of a run in Prefect's log: what begins, how fast it went, what was left out and why, and what came of it.
-#
-# Few of them: a line at the begin and the end of a piece of work, and one every five minutes between.
-
 SECONDS_BETWEEN_LINES, SECONDS_BETWEEN_UPDATES = 300.0, 5.0
 Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
 MOST_NOTES = 50
@@ -165,7 +155,10 @@ MOST_LEFT_OUT = 10
 
 
 class _Log(Listener):
-    """A listener that logs, keeps a progress artifact, and passes on what it hears to who listened before."""
+    """A listener that logs, keeps a progress artifact, and passes on what it hears to who listened before.
+
+    Few lines: at the begin and the end of a piece of work, and one every five minutes between.
+    """
 
     def __init__(self, logger: Logger, before: Listener, artifact: str = "") -> None:
         self._logger, self._before, self._key = logger, before, artifact

@@ -26,8 +26,6 @@ from flows.errors import FlowError
 from flows.orchestration.messages import words_of
 from flows.runs.parameters import Parameter, request_fields
 
-# What a run is called, and what its final state says: a list of runs is then read without opening any of them.
-
 Request = TypeVar("Request")
 T = TypeVar("T")
 Answer = TypeVar("Answer", bound=RunInput)
@@ -94,10 +92,16 @@ def failing_in_words(work: Callable[[], T]) -> T:
     context = FlowRunContext.get()
     if context is None:
         return work()
+
+    def is_ours(record: logging.LogRecord) -> bool:
+        """Say whether a record is not the traceback of an error that the user can correct."""
+        error = record.exc_info[1] if record.exc_info else None
+        return error is None or words_of(error) is None
+
     for name in ("prefect.flow_runs", "prefect.task_runs"):
         for handler in logging.getLogger(name).handlers:
             if isinstance(handler, APILogHandler):
-                handler.addFilter(_is_no_users_traceback)
+                handler.addFilter(is_ours)
     try:
         return work()
     except Exception as error:
@@ -106,12 +110,6 @@ def failing_in_words(work: Callable[[], T]) -> T:
             raise
         rename_run(f"{context.flow.name if context.flow else ''}: {words}")
         return cast("T", Failed(message=words, data=error))
-
-
-def _is_no_users_traceback(record: logging.LogRecord) -> bool:
-    """Say whether a record is not the traceback of an error that the user can correct."""
-    error = record.exc_info[1] if record.exc_info else None
-    return error is None or words_of(error) is None
 
 
 def _cut(name: str) -> str:
@@ -124,8 +122,6 @@ def answer_of(asked: type[Answer], timeout: int) -> Answer:
         return pause_flow_run(wait_for_input=asked, timeout=timeout, poll_interval=BETWEEN_LOOKS)
     return suspend_flow_run(wait_for_input=asked, timeout=timeout)
 
-
-# The signature of a flow, built from the fields of a request; Prefect draws the form of the flow from it.
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -28,10 +28,8 @@ def serve(file: Path, *, limit: int) -> None:
 
     While nobody serves them, their schedules rest: what was missed is not made up for.
     """
-    for category in (
-        ResourceWarning,
-        RuntimeWarning,
-    ):  # Prefect's runner does not await its end, nor close its client
+    for category in (ResourceWarning, RuntimeWarning):
+        # Prefect's runner does not await its end, nor close its client.
         warnings.filterwarnings("ignore", category=category)
     prefect.serve(*served(file), limit=limit, print_starting_message=False)
 
@@ -48,7 +46,10 @@ def _served(deployment: Mapping[str, Any], file: Path) -> RunnerDeployment:
             deployment["name"],
             parameters=dict(deployment.get("parameters") or {}),
             schedules=[_schedule(entry) for entry in deployment.get("schedules") or ()],
-            triggers=[_trigger(deployment["name"], entry) for entry in deployment.get("triggers") or ()],
+            triggers=[
+                _TRIGGER.validate_python({"name": f"{deployment['name']} {t.get('expect', '')}"} | dict(t))
+                for t in deployment.get("triggers") or ()
+            ],
             tags=list(deployment.get("tags") or ()),
             description=deployment.get("description"),
             paused=False,  # the runner pauses them when it ends
@@ -65,7 +66,3 @@ def _schedule(entry: Any) -> Schedule:
     if "interval" in known:
         known["interval"] = timedelta(seconds=known["interval"])
     return Schedule(**known)
-
-
-def _trigger(name: str, entry: Any) -> Any:
-    return _TRIGGER.validate_python({"name": f"{name} {entry.get('expect', '')}"} | dict(entry))

@@ -31,12 +31,6 @@ import platformdirs
 
 from flows.errors import FlowError, UsageError
 
-# Which Prefect server is used, where its database is, and the settings whose defaults are wrong for us.
-#
-# Prefect reads its settings from the environment when it is imported.  So `prefect_environment` comes before
-# that import, and nothing here imports Prefect.  What the user has configured, in the environment, a profile,
-# `prefect.toml` or `.env`, always wins.  The settings: https://docs.prefect.io/v3/api-ref/settings-ref.
-
 _EVERYWHERE = {
     "DO_NOT_TRACK": "1",  # Prefect's client reports to Amplitude otherwise
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # and its server to its makers
@@ -167,6 +161,9 @@ def configured_server() -> str | None:
     return _configured().get("PREFECT_API_URL")
 
 
+DOTENV = r"^\s*(?:export\s+)?(PREFECT_\w+)\s*=\s*[\"']?([^\"'\s]*)"
+
+
 def _configured() -> dict[str, str]:
     """Return what the user has set, by environment variable, from Prefect's sources in Prefect's order."""
     here = Path()
@@ -175,7 +172,7 @@ def _configured() -> dict[str, str]:
         **_profile(),
         **_flat(project, "PREFECT"),
         **_flat(_toml(here / "prefect.toml"), "PREFECT"),
-        **_dotenv(here / ".env"),
+        **dict(re.findall(DOTENV, _text(here / ".env"), flags=re.MULTILINE)),
         **os.environ,
     }
 
@@ -193,11 +190,6 @@ def _toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(_text(path))
     except tomllib.TOMLDecodeError:  # Prefect reads the file next, and its error names the fault.
         return {}
-
-
-def _dotenv(path: Path) -> dict[str, str]:
-    line = r"^\s*(?:export\s+)?(PREFECT_\w+)\s*=\s*[\"']?([^\"'\s]*)"
-    return dict(re.findall(line, _text(path), flags=re.MULTILINE))
 
 
 def _text(path: Path) -> str:
@@ -232,8 +224,6 @@ def _make(folder: Path) -> None:
         ) from error
 
 
-# The user's Prefect server, one at a time on a database: who runs it, at which address, and who is at work there.
-#
 # Two schedulers on one SQLite file would plan runs twice and block each other.  The lock is the system's, so that a
 # server that was killed leaves none behind.
 #

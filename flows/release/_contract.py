@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -118,9 +119,10 @@ class Findings:
         """Note a finding; of many places only the first are named."""
         self.counts[name, verdict] += 1
         if self.counts[name, verdict] <= MOST_PLACES:
-            numbers = (None if x is None else float(x) for x in (number, limit))
-            where = dict(zip(("number", "limit"), numbers, strict=True), rows=tuple(rows)[:MOST_ROWS])
-            self.found.append(check_of(name, verdict, found, file=file, field=field, source=source, **where))
+            numbers = {"number": number, "limit": limit}
+            where: dict[str, Any] = {k: None if x is None else float(x) for k, x in numbers.items()}
+            where |= {"file": file, "field": field, "source": source, "rows": tuple(rows)[:MOST_ROWS]}
+            self.found.append(check_of(name, verdict, found, **where))
 
     def stop(self, name: str, found: str, *where: Any, rows: Iterable[int] = ()) -> None:
         """Note a fault, with file, field, number, limit and the limit's source as in `add`."""
@@ -227,12 +229,16 @@ def derived_contract(
     """
     manifest, model, scorer = opened.manifest, opened.model, Scorer.of(opened.model, opened.settings)
     names = annotated_table(scorer.prefix).open(opened.data / manifest.outputs[0].name).names
-    inputs = {c.name: c for c in _input_columns(opened, scorer)}
+    inputs: dict[str, Column] = {}
+    for output in opened.manifest.outputs:  # of the first input that is still there
+        with suppress(CatalogError, OSError):
+            inputs = {c.name: c for c in scorer.choice.open(opened.data / output.input_path).columns}
+            break
     if opened.settings.output.mode == "slim":
         inputs = {name: column for name, column in inputs.items() if name in names}
     made = {c.name: _ranged(_contract_column(c, f"model {model.label}")) for c in scorer.columns}
-    before = None if last is None else last.contract()
-    seen = {} if last is None else last.profile().columns
+    before = None if last is None else last.contract
+    seen = {} if last is None else last.profile.columns
     promised = {c.name: c for c in before.columns if c.name not in before.made} if before else {}
     columns = []
     for name in dict.fromkeys([*names, *inputs, *promised]):
@@ -260,14 +266,6 @@ def derived_contract(
         companions=tuple(companions),
         last=last.version if last else None,
     )
-
-
-def _input_columns(opened: Opened, scorer: Scorer) -> Sequence[Column]:
-    """Return the columns of the first input that is still there."""
-    for output in opened.manifest.outputs:
-        with suppress(CatalogError, OSError):
-            return scorer.choice.open(opened.data / output.input_path).columns
-    return ()
 
 
 def _promised(
@@ -375,12 +373,14 @@ class Opened:
         """Rows of all files, as the manifest says."""
         return sum(output.n_rows for output in self.manifest.outputs)
 
+    @cached_property
     def contract(self) -> Contract:
-        """Read the contract."""
+        """The contract."""
         return read_document(Contract, self.folder / CONTRACT)
 
+    @cached_property
     def profile(self) -> Profile:
-        """Read what the release holds, which its check has found."""
+        """What the release holds, which its check has found."""
         return read_document(Profile, self.folder / PROFILE)
 
 
@@ -406,20 +406,14 @@ class Profile:
     cells: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
-# What a release's files, headers and summaries say, compared with what its rows are.
-
 COUNTS_OF_ROWS = re.compile(
     r"(?:^|[._ -])(?:n_?rows|num_?rows|nrec|nobj|n_?objects|row_?count|rowcount|total_?rows|hats_nrows|nsources)$",
     re.IGNORECASE,
 )
-
-
 STRUCTURAL = re.compile(
     r"(?:NAXIS\d?|TFIELDS|PCOUNT|GCOUNT|THEAP|CHECKSUM|DATASUM|XTENSION|SIMPLE|BITPIX|EXTEND|END|COMMENT|"
     r"(?:TTYPE|TFORM|TUNIT|TNULL|TSCAL|TZERO|TDISP|TDIM|TUCD|TCOMM|TBCOL)\d+)?$"
 )
-
-
 REWRITTEN = re.compile(r"pandas|ARROW:schema|IVOA\.|table_meta_yaml")
 """Keys of metadata that list the columns, and so differ in a copy."""
 OWN_FILES = re.compile(
@@ -519,20 +513,15 @@ def check_summaries(
             if abs(expected - counts[f"expected {c}"]) > 1 + 1e-4 * kept.tally.n_rows:
                 said = f"{MANIFEST} expects {expected:,.1f} of {c}, the rows give {counts[f'expected {c}']:,}"
                 findings.stop("summaries", said, name, c, expected, counts[f"expected {c}"], "the rows")
-    if opened.manifest.totals is not None:
-        _compare_counts(_said(opened.manifest.totals), whole, MANIFEST, findings, MANIFEST)
+    stated = [] if opened.manifest.totals is None else [(MANIFEST, opened.manifest.totals)]
     try:
-        _compare_counts(
-            _said(read_document(Summary, opened.data / SUMMARY)), whole, SUMMARY, findings, SUMMARY
-        )
+        stated.append((SUMMARY, read_document(Summary, opened.data / SUMMARY)))
     except (OSError, DocumentError) as error:
         findings.stop("summaries", f"{SUMMARY} cannot be read: {error!s:.200}", SUMMARY)
-
-
-def _said(totals: Summary) -> dict[str, int]:
-    """Return the counts that a summary states."""
-    classes = {f"class {name}": c.assigned for name, c in totals.classes.items()}
-    return {"rows": totals.n_rows, **classes, **{f"flag {name}": f.count for name, f in totals.flags.items()}}
+    for source, totals in stated:
+        of_classes = {f"class {c}": n.assigned for c, n in totals.classes.items()}
+        of_flags = {f"flag {flag}": n.count for flag, n in totals.flags.items()}
+        _compare_counts({"rows": totals.n_rows, **of_classes, **of_flags}, whole, source, findings, source)
 
 
 def _compare_counts(

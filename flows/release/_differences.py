@@ -1,4 +1,9 @@
-"""Differences from the last release, and from objects whose class is known."""
+"""Differences from the last release, by field, and from objects whose class is known.
+
+Rows are matched through their identifiers' hashes, in buckets that lie on the disk, so that memory does not grow with
+the catalogue.  Values are compared on a sample, the same objects of both releases.  Limits are robust and allow for the
+number of tests.  Shapes: n rows, G groups (files or HEALPix cells).
+"""
 
 from __future__ import annotations
 
@@ -23,10 +28,6 @@ from catalogs.formats import TableChoice
 from flows.errors import UsageError
 from flows.models.model import Model
 from flows.release._contract import Findings, Profile
-
-# Objects whose class is known, given at check time: purity, completeness and calibration of a release.
-#
-# Shapes: n rows.
 
 Array = np.ndarray[Any, Any]
 
@@ -105,11 +106,8 @@ class Truth:
         if len(before) >= 10:
             was, right = (float((x[:, 0] == x[:, 1]).mean()) for x in (before, now))
             spread = float(np.sqrt(0.25 / len(now) + 0.25 / len(before)))
-            quality["right since the last release"] = (
-                right - was,
-                right - was - 1.96 * spread,
-                right - was + 1.96 * spread,
-            )
+            gain = right - was
+            quality["right since the last release"] = (gain, gain - 1.96 * spread, gain + 1.96 * spread)
             said = f"{right:.1%} of known objects have their class, {was:.1%} in release {last}"
             findings.graded("truth", said, "", "", max(0.0, was - right), (0.02, max(0.1, 3 * spread)), known)
         return quality
@@ -139,12 +137,6 @@ def places_of(hashes: Array, known: Array) -> tuple[Array, Array]:
     place = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
     return place, known[place] == hashes
 
-
-# Differences from the last release: objects matched by identifier, values, classes, flags and positions, by field.
-#
-# Rows are matched through their identifiers' hashes, in buckets that lie on the disk, so that memory does not grow with
-# the catalogue.  Values are compared on a sample, the same objects of both releases: those with the smallest hashes.
-# Limits are robust and allow for the number of tests.  Shapes: n rows, G groups (files or HEALPix cells).
 
 Floats = NDArray[np.float64]
 
@@ -438,7 +430,7 @@ def report_matched(
     for name, column, counts, words, floor in kinds:
         shares, seen = counts[known] / found.seen[known], found.seen[known]
         errors = np.sqrt(np.maximum(shares * (1 - shares), 1 / seen) / seen)
-        middle = float(np.median(shares)) if len(shares) else 0.0
+        middle = _median(shares)
         far = outlying(shares, errors, tests=len(known) * len(kinds), floor=floor) & (shares > middle)
         for g in np.flatnonzero(far).tolist():
             said = f"{shares[g]:.1%} of the {seen[g]:,.0f} {words}, elsewhere {middle:.1%}"
@@ -480,7 +472,7 @@ class Comparison:
         self.findings.graded(check, f"{share:.1%} {lost}", "", name, share, (0.02, 0.1), self.source)
         for what, codes in groups.items():
             values, n, labels = _group_means(net, codes)
-            errors, middle = np.sqrt(np.maximum(np.abs(values), 1 / n) / n), _middle(values)
+            errors, middle = np.sqrt(np.maximum(np.abs(values), 1 / n) / n), _median(values)
             far = outlying(values, errors, tests=tests, floor=0.05) & (values > middle)
             for g in np.flatnonzero(far).tolist():
                 said = f"{values[g]:.1%} {lost}, elsewhere {middle:.1%}"
@@ -571,7 +563,7 @@ def report_shares(profile: Profile, before: Profile, findings: Findings, source:
             findings.graded(name, said, f"HEALPix cell {cells[g]}", of, float(change[g]), (0.25, 0.5), source)
 
 
-def _middle(values: Floats) -> float:
+def _median(values: Floats) -> float:
     return float(np.median(values)) if len(values) else 0.0
 
 

@@ -14,7 +14,7 @@ from catalogs.files.atomic import atomic_write_text
 from flows.plots.axes import new_axes
 from flows.plots.catalogue import plot_sky
 from flows.plots.style import CLASSES
-from flows.release._contract import Check, Contract, Opened, Profile
+from flows.release._contract import Contract, Opened, Profile
 from flows.release.check import CELL_ORDER, Checked, check_table
 from flows.reports.answers import Answer, Finding, Level
 from flows.reports.data import Made
@@ -29,11 +29,9 @@ QUESTIONS = {
 }
 
 
-def write_release_documents(
-    opened: Opened, contract: Contract, checked: Checked, profile: Profile, last: Opened | None
-) -> None:
+def write_release_documents(opened: Opened, checked: Checked, profile: Profile, last: Opened | None) -> None:
     """Write the report and the documents that a reader of the release needs, without knowing blr."""
-    before = None if last is None else last.profile()
+    before, contract = None if last is None else last.profile, opened.contract
     provenance = json.dumps(_provenance(opened, checked), indent=1) + "\n"
     for name, text in {
         "report.html": render_release(checked, profile, before, opened),
@@ -102,13 +100,11 @@ def _answer(checked: Checked, kind: str) -> Answer:
         short = f"{checked.class_changed:,} of {checked.compared:,} objects have another class."
     else:
         short = "Yes."
-    findings = tuple(_finding(c) for c in (bad or found)[:4])
-    return Answer(question=QUESTIONS[kind], short=short, level=level, findings=findings)
-
-
-def _finding(check: Check) -> Finding:
-    place = f" ({check.place})" if check.place else ""
-    return Finding(what=f"{check.name}: {check.found}{place}".rstrip("."), level=LEVELS[check.verdict])
+    findings = []
+    for c in (bad or found)[:4]:
+        place = f" ({c.place})" if c.place else ""
+        findings.append(Finding(what=f"{c.name}: {c.found}{place}".rstrip("."), level=LEVELS[c.verdict]))
+    return Answer(question=QUESTIONS[kind], short=short, level=level, findings=tuple(findings))
 
 
 def _pictures(profile: Profile, before: Profile | None) -> Iterator[Picture]:
@@ -207,11 +203,8 @@ def _columns(contract: Contract, profile: Profile) -> str:
 def _issues(checked: Checked) -> str:
     found = [c for c in checked.checks if c.verdict != "pass"]
     lines = [f"- **{c.verdict}**, {c.name}: {c.found}" + (f" ({c.place})" if c.place else "") for c in found]
-    return (
-        f"# Known issues of {checked.name} {checked.version}\n\n"
-        + ("\n".join(lines) or "The checks found none.")
-        + "\n"
-    )
+    said = "\n".join(lines) or "The checks found none."
+    return f"# Known issues of {checked.name} {checked.version}\n\n{said}\n"
 
 
 def _citation(checked: Checked) -> str:

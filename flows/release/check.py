@@ -130,7 +130,6 @@ def check_table(checked: Checked) -> ReportTable:
 
 def check_release(
     opened: Opened,
-    contract: Contract,
     last: Opened | None,
     *,
     name: str,
@@ -143,12 +142,12 @@ def check_release(
 
     Return the checks, what the release holds, and the SHA-256 of the files that were read.
     """
-    findings = Findings()
+    findings, contract = Findings(), opened.contract
     version = None if last is None else last.version
     check_edits(contract, promised, findings)
     check_files(opened, findings)
     with tempfile.TemporaryDirectory(prefix="blr-release-") as scratch:
-        work = _Pass(opened, contract, last, Path(scratch), findings, truth, seed)
+        work = _Pass(opened, last, Path(scratch), findings, truth, seed)
         for number, output in enumerate(opened.manifest.outputs):
             work.file(number, output)
         profile = work.profile()
@@ -162,7 +161,7 @@ def check_release(
         found, causes = work.compare()
         controls = work.controls()
     if last is not None:
-        differences.report_shares(profile, last.profile(), findings, f"release {version}")
+        differences.report_shares(profile, last.profile, findings, f"release {version}")
     names = ("", *contract.classes)
     checked = Checked(
         name=name,
@@ -174,10 +173,9 @@ def check_release(
         compared=found.compared if found else 0,
         class_changed=found.class_changed if found else 0,
         transitions=tuple(
-            Transition(names[was], names[now], n) for (was, now), n in found.transitions.most_common()
-        )
-        if found
-        else (),
+            Transition(names[was], names[now], n)
+            for (was, now), n in (found.transitions.most_common() if found else ())
+        ),
         attributed=causes,
         examples=tuple(
             MovedObject(file=work.files[file], id=f"row {row}", was=names[was], now=names[now], moved=moved)
@@ -196,14 +194,14 @@ class _Pass:
     def __init__(
         self,
         opened: Opened,
-        contract: Contract,
         last: Opened | None,
         scratch: Path,
         findings: Findings,
         truth: Truth | None,
         seed: int,
     ) -> None:
-        self.opened, self.contract, self.last, self.scratch = opened, contract, last, scratch
+        self.opened, self.last, self.scratch = opened, last, scratch
+        self.contract = contract = opened.contract
         self.findings, self.truth, self.seed = findings, truth, seed
         self.files = [o.name for o in opened.manifest.outputs]
         self.n_replayed = 0
@@ -319,9 +317,7 @@ class _Pass:
         shared: list[str] = []
         if source is not None and source.n_rows == catalog.n_rows:
             shared = [column for column in catalog.names if column in source.names and column not in new]
-            further = [
-                column for column in self.read if column in source.names and column not in catalog.names
-            ]
+            further = [c for c in self.read if c in source.names and c not in catalog.names]
             beside = chain(source.batches([*shared, *further], BATCH_ROWS), repeat(None))
         if source is not None and self.inputs_known and id_ is not None and id_ not in shared:
             self.inputs.add_identifiers(source, id_, rows.number)

@@ -79,10 +79,8 @@ def draft(request: DraftRequest) -> ReleaseState:
         if request.run is not None:
             manifest = _adopted(check_inside(request.run, key="--run"), folder / DATA)
         else:
-            assert request.specification is not None  # noqa: S101  checked above
-            reprocess(
-                ReprocessRequest(request.specification, request.store, request.model, out=folder / DATA)
-            )
+            wanted = request.specification or Path()  # one of the two is there
+            reprocess(ReprocessRequest(wanted, request.store, request.model, out=folder / DATA))
             manifest = finished_run(folder / DATA)
         opened = _with_model(folder, manifest, request.store, stated, version)
         last = series.base(log, log.latest)
@@ -194,7 +192,7 @@ def patch(request: PatchRequest) -> ReleaseState:
             raise UsageError(
                 f"NAME: got '{request.name}' without a release to be patched, expected a published one"
             )
-        contract = base.contract()
+        contract = base.contract
         if contract.id is None:
             raise UsageError(
                 f"NAME: got release {base.version} without a column of identifiers, expected one to patch by"
@@ -249,7 +247,7 @@ def patch(request: PatchRequest) -> ReleaseState:
         )
         none = dict.fromkeys(opened.model.classes, 0)
         profile = Profile(n_rows=n, columns={}, files={PATCH: {"rows": n}}, classes=none, flags={})
-        write_checks(opened, contract, checked, profile, base, {})
+        write_checks(opened, checked, profile, base, {})
     said = f"{n:,} rows change in {len(columns) - 1} columns: {names}"
     remarks = (said, f"{changed:,} objects have another class")
     return series.state(version, "drafted", folder, latest=log.latest, remarks=remarks)

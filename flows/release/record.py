@@ -40,13 +40,11 @@ from flows.release._contract import (
     MODEL,
     PROFILE,
     SETTINGS,
-    Contract,
     Opened,
     Profile,
     derived_contract,
 )
 from flows.release._differences import Truth
-from flows.release._report import write_release_documents
 from flows.release.check import Checked, check_release
 from flows.runs.allowed_roots import check_inside, check_output
 from flows.runs.lock import LOCK, exclusive
@@ -261,9 +259,7 @@ class Series:
         here = self.folder / event.folder  # of a store, with the digest: another's bytes are elsewhere
         if self.store is None or (here / SUMS).is_file():
             return here
-        for name in sorted(
-            self.store.sizes(event.folder), key=lambda n: n == SUMS
-        ):  # the list of hashes last
+        for name in sorted(self.store.sizes(event.folder), key=lambda n: n == SUMS):  # that list last
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts:
                 raise CatalogError(
@@ -406,13 +402,12 @@ def check(request: requests.ReleaseRequest) -> Checked:
             (folder / name).unlink(missing_ok=True)
         log, _ = series.read_log()
         opened, last = Opened.of(folder, request.version), series.base(log, record.last)
-        contract, truth = opened.contract(), None
+        contract, truth = opened.contract, None
         if request.truth is not None:
             path = check_inside(request.truth, key="--truth")
             truth = Truth.read(path, contract.id or "", request.truth_column, contract.classes)
         checked, profile, sums = check_release(
             opened,
-            contract,
             last,
             name=series.name,
             promised=derived_contract(opened, last, companions=record.companions, id_column=contract.id),
@@ -420,28 +415,26 @@ def check(request: requests.ReleaseRequest) -> Checked:
             seed=request.seed,
             truth=truth,
         )
-        return write_checks(opened, contract, checked, profile, last, sums)
+        return write_checks(opened, checked, profile, last, sums)
 
 
 def write_checks(
-    opened: Opened,
-    contract: Contract,
-    checked: Checked,
-    profile: Profile,
-    last: Opened | None,
-    sums: Mapping[str, str],
+    opened: Opened, checked: Checked, profile: Profile, last: Opened | None, sums: Mapping[str, str]
 ) -> Checked:
     """Write the checks, with the digest of what they are about, the documents, and at last the list of hashes.
 
     `sums` has the hashes of files as they were checked.
     """
+    # It draws maps: a signature waits for no plots.
+    from flows.release._report import write_release_documents  # noqa: PLC0415
+
     folder = opened.folder
     content = sums_of(folder, only=CONTENT, known=sums)
     digest = hashlib.sha256(sums_text(content).encode()).hexdigest()
     checked = replace(checked, checked=utc_now(), digest=digest)
     write_document(folder / PROFILE, profile)
     write_document(folder / CHECKS, checked)
-    write_release_documents(opened, contract, checked, profile, last)
+    write_release_documents(opened, checked, profile, last)
     atomic_write_text(folder / SUMS, sums_text(sums_of(folder, known=content)))
     return checked
 

@@ -7,6 +7,7 @@ Shapes: n rows, K classes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,15 +49,12 @@ def settings_of(model: Model, manifest: Manifest, stated: Specification | None) 
 
     UsageError where neither the model's specification nor the `stated` one gives that hash.
     """
-    wanted = stated or model.specification
     given = {} if manifest.totals is None else dict(manifest.totals.shift.class_priors)
     for class_prior in (None, given or None):
-        try:
-            settings = settled(model, wanted, class_prior, sources=tuple)
-        except UsageError:
-            continue
-        if specification_hash(settings) == manifest.specification_hash:
-            return settings
+        with suppress(UsageError):
+            settings = settled(model, stated or model.specification, class_prior, sources=tuple)
+            if specification_hash(settings) == manifest.specification_hash:
+                return settings
     raise UsageError(
         f"--spec: got {'no specification' if stated is None else 'one'} that does not give the run's settings "
         f"({manifest.specification_hash[:12]}), expected the specification that the run used; name it with --spec"
@@ -178,8 +176,12 @@ def negative_controls(scorer: Scorer, sample: pa.RecordBatch, findings: Findings
             best, flags = computed[f"{scorer.prefix}p_max"], computed[f"{scorer.prefix}flags"]
             rates[name] = _sure(best, flags)
         features = scorer.reader.evaluate(sample)
-        nothing_missing = np.zeros_like(features.missing)
-        scores = scorer.classifier.score(_far(scorer.model, features.X), nothing_missing, None)
+        far, trained = features.X.copy(), scorer.model.training.distribution
+        for k, feature in enumerate(scorer.model.features):
+            edges = trained[feature].edges if feature in trained else ()
+            low, high = (min(edges), max(edges)) if edges else (-1.0, 1.0)
+            far[:, k] = high + 20 * ((high - low) or abs(high) or 1.0)
+        scores = scorer.classifier.score(far, np.zeros_like(features.missing), None)
         rates["out of range"] = _sure(scores.probability.max(axis=1), scores.flags)
     name, source = "negative controls", "made rows"
     said = ", ".join(f"{k} {rate:.0%}" for k, rate in rates.items())
@@ -202,16 +204,6 @@ def negative_controls(scorer: Scorer, sample: pa.RecordBatch, findings: Findings
 def _sure(best: Array, flags: Array) -> float:
     """Return the share of rows with a confident class and no flag."""
     return float(np.mean((np.nan_to_num(best, nan=0.0) >= SURE) & (flags == 0)))
-
-
-def _far(model: Model, X: Array) -> Array:
-    """Return features (n, M) far outside the training range."""
-    far = X.copy()
-    for k, name in enumerate(model.features):
-        known = model.training.distribution[name].edges if name in model.training.distribution else ()
-        low, high = (min(known), max(known)) if known else (-1.0, 1.0)
-        far[:, k] = high + 20 * ((high - low) or abs(high) or 1.0)
-    return far
 
 
 def _changed(batch: pa.RecordBatch, change: Any, *, null: bool = False) -> pa.RecordBatch:
@@ -255,7 +247,15 @@ def replay_file(request: ReplayRequest) -> ReplayResult:
     entries = (levels(open_catalog(path).metadata) or [{}])[0]
     model = _named_model(request, entries)
     stated = None if request.specification is None else read_specification(request.specification)
-    scorer = Scorer.of(model, _file_settings(model, entries, stated))
+    text = entries.get("class_priors", "")
+    given = {name: float(share) for name, share in (part.rsplit(" ", 1) for part in text.split(", ") if part)}
+    # The settings whose hash the file has, or else the nearest that its metadata allow.
+    wanted = stated or model.specification
+    settings = settled(model, wanted, None, sources=tuple)
+    if given and specification_hash(settings) != entries.get("specification_hash"):
+        with suppress(UsageError):
+            settings = settled(model, wanted, given, sources=tuple)
+    scorer = Scorer.of(model, settings)
     catalog = annotated_table(scorer.prefix).open(path)
     scorer, read = scorer.on(catalog), list(scorer.reader.read)
     names = dict.fromkeys([*read, *(c.name for c in scorer.columns if c.name in catalog.names)])
@@ -290,17 +290,3 @@ def _named_model(request: ReplayRequest, entries: Mapping[str, str]) -> Model:
             f"{request.file}: got a file that names no model, expected an annotated one; name a model with --model"
         )
     return Store.named(request.store).load(reference)
-
-
-def _file_settings(model: Model, entries: Mapping[str, str], stated: Specification | None) -> Specification:
-    """Return the settings of a file: those whose hash it has, or else the nearest that its metadata allow."""
-    wanted = stated or model.specification
-    text = entries.get("class_priors", "")
-    given = {name: float(share) for name, share in (part.rsplit(" ", 1) for part in text.split(", ") if part)}
-    first = settled(model, wanted, None, sources=tuple)
-    if specification_hash(first) == entries.get("specification_hash") or not given:
-        return first
-    try:
-        return settled(model, wanted, given, sources=tuple)
-    except UsageError:
-        return first

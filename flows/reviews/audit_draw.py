@@ -1,41 +1,239 @@
-"""An audit is drawn: objects by stratum, at random, for a person to classify; and the answers are read."""
+"""An audit: what it leaves, how its objects are drawn by stratum, at random, and the answers of people.
+
+`audit_design.json` has the design, and `audit.json` the estimates.  Classes and bins are named; a stratum is known by
+its place in the design.  Intervals have the stated level.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import heapq
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 import catalogs
+from blr.census.results import Census
 from blr.census.strata import allocated, cut_levels, level_edges, uncertainty
 from catalogs.arrays.values import batch_values
 from catalogs.errors import brief, nearest
 from catalogs.expressions.expression import Expression, parse
 from flows.documents import write_document
 from flows.errors import UsageError
-from flows.labels.reader import is_doubtful, label_texts, require_exact
+from flows.labels.reader import is_doubtful, label_texts, plain_number, require_exact
 from flows.labels.reviews import MARK, listed_name, plain
-from flows.reviews._files import AUDIT_NAME, Listed, audit_title, check_unanswered, write_list
-from flows.reviews._rows import (
+from flows.reviews._lists import (
+    AUDIT_LIST,
     Bins,
+    ListedObject,
     ObjectRows,
     ObjectTable,
     ValueSample,
+    audit_title,
+    check_unanswered,
     object_tables,
+    write_list,
 )
-from flows.reviews.audits import DESIGN, AuditDesign, AuditDraw, AuditStratum, DrawnObject, Selection
 from flows.reviews.request import AuditDrawRequest
 from flows.runs.lock import exclusive
 from flows.runs.manifest import Manifest, annotated_manifest
 from flows.runs.release_store import output_folder
 
-# Answers of people to the objects of a list, by the object's name.
+DESIGN: Final = "audit_design.json"
+AUDIT: Final = "audit.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditStratum:
+    """A stratum: objects of one class, the most probable one, whose probability is in [low, high), in one bin.
+
+    `n_drawn` of its `n_rows` objects were drawn.  `bin` is '' where the audit has no bins.
+    """
+
+    class_given: str
+    low: float
+    high: float
+    bin: str
+    n_rows: int
+    n_drawn: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnObject:
+    """A drawn object: its name, its stratum's place in the design, its probabilities in the order of the classes."""
+
+    id: str
+    stratum: int
+    probabilities: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The objects whose probability of a class is `threshold` or more."""
+
+    class_name: str
+    threshold: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditDesign:
+    """From what and how the objects were drawn.
+
+    `outputs` is a hash of the annotated copies' bytes: other copies are another population.  `id` is the column that
+    names an object, `by` the expression of the bins.
+    """
+
+    format: Literal["blr-audit"]
+    model: str
+    release: int
+    outputs: str
+    id: str
+    seed: int
+    by: str | None
+    bins: tuple[str, ...]
+    classes: tuple[str, ...]
+    n_rows: int
+    selections: tuple[Selection, ...]
+    strata: tuple[AuditStratum, ...]
+    objects: tuple[DrawnObject, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditDraw:
+    """What was drawn, and where the lists are; `files` is empty where nothing was written.
+
+    `n_labelled` of the `n_drawn` objects had a label already.
+    """
+
+    status: Literal["planned", "done"]
+    model: str
+    out: Path
+    id: str
+    n_rows: int
+    n_drawn: int
+    n_labelled: int
+    bins: tuple[str, ...]
+    strata: tuple[AuditStratum, ...]
+    remarks: tuple[str, ...]
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedInterval:
+    """An estimate with its interval; the estimate is None where no object was seen that could tell."""
+
+    value: float | None
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelComparison:
+    """The model's count of a class, with its interval where it has one, and whether the audit rejects it.
+
+    `differs` is None where the model gives no interval.
+    """
+
+    count: float
+    low: float | None
+    high: float | None
+    differs: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedClass:
+    """A class: its count, the purity and the completeness of the objects that it was given to, by intervals.
+
+    `assigned` is how many that are.  `if_all` and `if_none` are the count if all objects without an answer were of the
+    class, and if none were; None where all have answers.  `model` is what the model says of the count, None of a bin.
+    """
+
+    assigned: int
+    count: AuditedInterval
+    purity: AuditedInterval
+    completeness: AuditedInterval
+    if_all: AuditedInterval | None = None
+    if_none: AuditedInterval | None = None
+    model: ModelComparison | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedBin:
+    """The classes of the objects of a bin; `n_answered` of them were looked at."""
+
+    n_rows: int
+    n_answered: int
+    classes: Mapping[str, AuditedClass]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedSelection(Selection):
+    """The purity and the completeness of a selection."""
+
+    purity: AuditedInterval
+    completeness: AuditedInterval
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedSetRule:
+    """When a class is in a prediction set: where its probability is at least `least`, 0 for always.
+
+    `rows` answers are of the class, and count as `effective` ones with their weights.  `spread` is the standard
+    deviation of the share of the class's objects that keep it, from one audit to another.
+    """
+
+    least: float
+    rows: int
+    effective: float
+    spread: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedSets:
+    """Prediction sets learnt from the answers: `level` is the share of a class's objects that keep it, on average."""
+
+    level: float
+    classes: Mapping[str, AuditedSetRule]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """What an audit says of a release.
+
+    Of the `n_drawn` objects, `n_answered` have an answer, `n_undecided` one that says that nobody can tell, and
+    `n_unanswered` none.  `n_other` of the answered ones are of no class of the model.  `joined` counts strata that had
+    too few answers, and were joined with a neighbour.  `model_census` is the census of the model, which the audit's
+    replaces in `summary.json`.  `sets` is None where no prediction sets were asked for.
+    """
+
+    status: Literal["planned", "done"]
+    model: str
+    release: int
+    outputs: str
+    out: Path
+    level: float
+    n_rows: int
+    n_drawn: int
+    n_answered: int
+    n_undecided: int
+    n_unanswered: int
+    n_other: int
+    joined: int
+    classes: Mapping[str, AuditedClass]
+    by: str | None
+    bins: Mapping[str, AuditedBin]
+    selections: tuple[AuditedSelection, ...]
+    census: Census
+    model_census: Census | None
+    sets: AuditedSets | None = None
+    remarks: tuple[str, ...]
+    files: tuple[Path, ...]
+
 
 OTHER = -1
 """The place of the answer "other": of no class of the model."""
@@ -132,7 +330,7 @@ def _texts(
         )
     texts: list[tuple[str, str]] = []
     # A program that read 007 as a number has written 7.
-    by_number = {_number(name): name for name in reversed(drawn)}
+    by_number = {plain_number(name): name for name in reversed(drawn)}
     marked = [MARK] if MARK in table.names else []
     for batch in table.batches([key, column, *marked]):
         values = batch_values(batch, [key, column, *marked])
@@ -143,7 +341,7 @@ def _texts(
         for read, text, mark in zip(names, label_texts(values[column]).tolist(), marks, strict=True):
             if not (read and text):
                 continue
-            known = by_number.get(_number(read), read) if numbered else read
+            known = by_number.get(plain_number(read), read) if numbered else read
             name = listed_name(known, mark) if marked else known
             if name is None or (mark and asked and not mark.startswith(f"{asked}-")):
                 raise UsageError(
@@ -152,10 +350,6 @@ def _texts(
                 )
             texts.append((name, plain(text) if marked else text))
     return texts
-
-
-def _number(name: str) -> str:
-    return name.lstrip("0") or "0" if name.isdecimal() else name
 
 
 # A stratified random sample of annotated catalogues, in two passes and bounded memory.
@@ -285,9 +479,8 @@ class _Lowest:
     """The rows with the smallest random numbers of each place, `n` at most: a random sample of any smaller size."""
 
     def __init__(self, n: int, places: int) -> None:
-        self._n = n
+        self._n, self._largest = n, np.full(places, np.inf)
         self._heaps: list[list[tuple[float, DrawnRow]]] = [[] for _ in range(places)]
-        self._largest = np.full(places, np.inf)
 
     def add(self, rows: ObjectRows, place: Places, key: Floats) -> None:
         """Take the rows of a batch, their places and random numbers (n,)."""
@@ -305,9 +498,6 @@ class _Lowest:
     def rows(self, place: int, size: int) -> list[DrawnRow]:
         """Return that many rows of a place."""
         return [row for _, row in sorted(self._heaps[place], reverse=True)[:size]]
-
-
-# Draw an audit: a stratified random sample of annotated catalogues, written as a list that people fill in.
 
 
 def draw_audit(request: AuditDrawRequest, *, dry_run: bool = False) -> AuditDraw:
@@ -331,8 +521,8 @@ def _drawn(request: AuditDrawRequest, folder: Path, *, dry_run: bool) -> AuditDr
             f"{folder}: got a folder without annotated catalogues; classify a catalogue into it first"
         )
     by = parse(request.by) if request.by is not None else None
-    cuts, share = _cuts(tables, request, by, selections)
-    strata, drawn = _drawn_rows(tables, request.n, request.seed, by, cuts, share)
+    cuts, shares = _cuts(tables, request, by, selections)
+    strata, drawn = _drawn_rows(tables, request.n, request.seed, by, cuts, shares)
     identifier, names = tables[0].identifier, [name for _, (name, *_) in drawn]
     labels = read_labels(request.labels, identifier, classes, names) if request.labels else {}
     design = AuditDesign(
@@ -352,14 +542,15 @@ def _drawn(request: AuditDrawRequest, folder: Path, *, dry_run: bool) -> AuditDr
     )
     files: list[Path] = []
     if not dry_run:
-        listed = []
+        listed: list[ListedObject] = []
         for h, (name, ra, dec, _) in drawn:
-            drawn_share = strata[h].n_drawn / strata[h].n_rows
-            listed.append(Listed(name, ra, dec, h, drawn_share, 1 / drawn_share, labels.get(name, "")))
+            share = strata[h].n_drawn / strata[h].n_rows
+            row = {"name": name, "ra": ra, "dec": dec, "stratum": h, "label": labels.get(name, "")}
+            listed.append(row | {"inclusion_probability": share, "weight": 1 / share})
         with exclusive(folder):
             _check_free(folder, overwrite=request.overwrite)
             write_document(folder / DESIGN, design)
-            files = write_list(Listed, listed, folder, identifier, classes, audit_title(manifest.model))
+            files = write_list(AUDIT_LIST, listed, folder, identifier, classes, audit_title(manifest.model))
             files.append(folder / DESIGN)
     return AuditDraw(
         status="planned" if dry_run else "done",
@@ -393,10 +584,10 @@ def outputs_hash(manifest: Manifest) -> str:
 
 def _check_free(folder: Path, *, overwrite: bool) -> None:
     """Raise UsageError where a list would be lost: an earlier one, or one with answers whatever the options."""
-    there = [folder / name for name in (f"{AUDIT_NAME}.csv", DESIGN) if (folder / name).exists()]
+    there = [folder / name for name in (f"{AUDIT_LIST}.csv", DESIGN) if (folder / name).exists()]
     if there and not overwrite:
         raise UsageError(
             f"{there[0]}: an audit was drawn here already; estimate from it (`blr audit estimate`), "
             "or draw another with --overwrite, after which the answers to this one no longer count"
         )
-    check_unanswered(folder, AUDIT_NAME)
+    check_unanswered(folder, AUDIT_LIST)

@@ -1,4 +1,7 @@
-"""What an audit's answers say: purity, completeness and class shares of the annotated files, with intervals."""
+"""What an audit's answers say: purity, completeness and class shares of the annotated files, with intervals.
+
+Shapes: n objects with an answer, H strata of the design, J groups of them, K classes.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,12 @@ from blr.census.results import Census, ClassCensus, SelectionQuality
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError, UsageError
 from flows.labels.reviews import list_hash
-from flows.reviews._files import audit_title
-from flows.reviews.audit_draw import OTHER, UNDECIDED, outputs_hash, read_answers, selections_of
-from flows.reviews.audits import (
+from flows.reviews._lists import audit_title
+from flows.reviews.audit_draw import (
     AUDIT,
     DESIGN,
+    OTHER,
+    UNDECIDED,
     Audit,
     AuditDesign,
     AuditedBin,
@@ -33,16 +37,15 @@ from flows.reviews.audits import (
     AuditedSets,
     ModelComparison,
     Selection,
+    outputs_hash,
+    read_answers,
+    selections_of,
 )
 from flows.reviews.request import AuditEstimateRequest
 from flows.runs.counts import Summary
 from flows.runs.lock import exclusive
 from flows.runs.manifest import SUMMARY, Manifest
 from flows.runs.release_store import output_folder
-
-# Estimates of an audit: classes, bins and selections, from the answers and the design.
-#
-# Shapes: n objects with an answer, H strata of the design, J groups of them, K classes.
 
 Bools = NDArray[np.bool_]
 Places = NDArray[np.intp]
@@ -106,23 +109,18 @@ class Sample:
         J = len(self.strata.n_rows)
         place = self.group[self.stratum]
         counts = [np.bincount(place[rows], minlength=J) for rows in (hits, misses)]
-        grouped = Possible(*(self._any(rows) for rows in (possible.hit, possible.miss, possible.neither)))
+        kinds = (possible.hit, possible.miss, possible.neither)
+        grouped = Possible(*(np.bincount(self.group, weights=rows) > 0 for rows in kinds))
         result = audited_share(counts[0], counts[1], self.strata, possible=grouped, level=level)
         share = float(result.share)
         return AuditedInterval(
             value=share if np.isfinite(share) else None, low=float(result.low), high=float(result.high)
         )
 
-    def _any(self, strata: Bools) -> Bools:
-        return np.bincount(self.group, weights=strata) > 0
-
     def count(self, k: int, domain: Bools, level: float = LEVEL) -> AuditedInterval:
         """Return the number of objects of a class in the strata (H,) of a domain."""
-        inside, rows = (
-            domain[self.stratum],
-            sum(s.n_rows for s, d in zip(self.design.strata, domain, strict=True) if d),
-        )
-        is_class = self.answer == k
+        inside, is_class = domain[self.stratum], self.answer == k
+        rows = sum(s.n_rows for s, d in zip(self.design.strata, domain, strict=True) if d)
         share = self.share(inside & is_class, inside & ~is_class, Possible(domain, domain, ~domain), level)
         return AuditedInterval(
             value=None if share.value is None else share.value * rows,
@@ -135,14 +133,9 @@ class Sample:
         inside, selected = domain[self.stratum], self.given[self.stratum] == k
         chosen, others = domain & (self.given == k), domain & (self.given != k)
         of_class = self.answer == k
-        purity = self.share(
-            inside & selected & of_class, inside & selected & ~of_class, Possible(chosen, chosen, ~chosen)
-        )
-        completeness = self.share(
-            inside & selected & of_class,
-            inside & ~selected & of_class,
-            Possible(chosen, others, np.ones_like(chosen)),
-        )
+        right, every = inside & selected & of_class, np.ones_like(chosen)
+        purity = self.share(right, inside & selected & ~of_class, Possible(chosen, chosen, ~chosen))
+        completeness = self.share(right, inside & ~selected & of_class, Possible(chosen, others, every))
         return AuditedClass(
             assigned=sum(s.n_rows for s, c in zip(self.design.strata, chosen, strict=True) if c),
             count=self.count(k, domain),
@@ -194,8 +187,6 @@ class Sample:
         )
 
 
-# Estimate counts, purity and completeness from an audit's answers, and quote the counts in the folder's summary.
-
 WriteReport = Callable[[Path, Census], Path | None]
 """Writes a census into the report of a folder; returns where that is, None where it cannot be written again."""
 
@@ -222,7 +213,11 @@ def _estimated(
         raise UsageError(
             f"--sets: got {request.sets:g}, expected a share of at least 0.5 and below 1, as in 0.9"
         )
-    design = _design(folder)
+    if not (folder / DESIGN).exists():
+        raise UsageError(
+            f"{folder / DESIGN}: there is no such file, expected the design of an audit; run `blr audit draw` first"
+        )
+    design = read_document(AuditDesign, folder / DESIGN)
     manifest = Manifest.read(folder)
     if manifest is None or outputs_hash(manifest) != design.outputs:
         raise UsageError(
@@ -273,15 +268,6 @@ def _estimated(
         with exclusive(folder):
             audit = _write(folder, audit, summary, manifest, report)
     return audit
-
-
-def _design(folder: Path) -> AuditDesign:
-    path = folder / DESIGN
-    if not path.exists():
-        raise UsageError(
-            f"{path}: there is no such file, expected the design of an audit; run `blr audit draw` first"
-        )
-    return read_document(AuditDesign, path)
 
 
 def _summary(folder: Path) -> tuple[Summary | None, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -14,18 +14,22 @@ import scipy
 from numpy.typing import NDArray
 
 from blr.census.spread import informed_sizes, spread_sample
-from blr.decisions import Flag
+from blr.decisions import WORTH_A_LOOK
 from blr.explanation.novelty import MOST_COMPARED, relative
 from catalogs.errors import ColumnNotFoundError
 from catalogs.expressions.expression import Expression, parse
-from flows.reviews._files import NAME, OUTLIERS_NAME, Chosen, Outlier, check_unanswered, write_list
-from flows.reviews._rows import (
+from flows.reviews._lists import (
+    OUTLIERS,
+    REVIEW,
     Bins,
+    ListedObject,
     ObjectRows,
     ObjectTable,
     Space,
     ValueSample,
+    check_unanswered,
     object_tables,
+    write_list,
 )
 from flows.reviews.request import ReviewRequest
 from flows.runs.manifest import annotated_manifest
@@ -51,7 +55,7 @@ class OutlierSearch:
 
     def __init__(self, n: int, radius: float, rng: np.random.Generator) -> None:
         self._n, self._most, self._radius, self._rng = n, n * SPARE, radius, rng
-        self._rows: list[tuple[float, int, Outlier]] = []
+        self._rows: list[ListedObject] = []
         self._points = np.empty((0, 0))
         self._keys, self._sampled = np.empty(0), np.empty((0, 0))
         self._tree: scipy.spatial.cKDTree | None = None
@@ -74,32 +78,33 @@ class OutlierSearch:
         points = points[looked_at]
         distance, nearest = space.distances(points)
         novelty = relative(distance, points, self._tree)
-        least = self._rows[-1][0] if len(self._rows) == self._most else -np.inf
+        least = self._rows[-1]["novelty"] if len(self._rows) == self._most else -np.inf
         order = np.argsort(-novelty, kind="stable")
         order = order[novelty[order] > least]
         picked = order[apart(points[order], self._radius, self._most)]
+        of = np.array([*rows.classes, ""])[np.minimum(nearest, len(rows.classes))]
         found = [
-            (
-                float(novelty[i]),
-                int(nearest[i]),
-                rows.outlier(int(looked_at[i]), float(novelty[i]), float(distance[i])),
+            rows.listed(
+                int(looked_at[i]),
+                novelty=float(novelty[i]),
+                distance=float(distance[i]),
+                nearest_class=str(of[i]),
             )
             for i in picked.tolist()
         ]
         points = points[picked]
         both = [*self._rows, *found]
         joined = np.concatenate([self._points.reshape(-1, points.shape[1]), points])
-        ranked = np.argsort([-entry[0] for entry in both], kind="stable")
+        ranked = np.argsort([-row["novelty"] for row in both], kind="stable")
         kept = ranked[apart(joined[ranked], self._radius, self._most)]
         self._rows, self._points = [both[i] for i in kept.tolist()], joined[kept]
 
-    def found(self, classes: Sequence[str], listed: set[str]) -> list[Outlier]:
+    def found(self, listed: set[str]) -> list[ListedObject]:
         """Return the outliers, the most unlike first, each object once; those that are `listed` are left out."""
-        once: dict[str, Outlier] = {}
-        for _, nearest, row in self._rows:
-            if row.name not in listed:
-                of = classes[nearest] if nearest < len(classes) else ""
-                once.setdefault(row.name, replace(row, nearest_class=of))
+        once: dict[str, ListedObject] = {}
+        for row in self._rows:
+            if row["name"] not in listed:
+                once.setdefault(row["name"], row)
         return [*once.values()][: self._n]
 
 
@@ -134,14 +139,8 @@ NO_SPACE = (
 )
 
 
-@dataclass(frozen=True)
-class BudgetDraw:
-    """The list in random order, the outliers, the farthest first, rows to choose from, and what is to be said."""
-
-    chosen: list[Chosen]
-    outliers: list[Outlier]
-    n_rows: int
-    remarks: tuple[str, ...]
+Drawn = tuple[list[ListedObject], list[ListedObject], int, tuple[str, ...]]
+"""The list in random order, the outliers, the farthest first, the number of rows to choose from, and remarks."""
 
 
 def _budget_drawn(
@@ -150,7 +149,7 @@ def _budget_drawn(
     classes: Sequence[str],
     request: ReviewRequest,
     space: Space | None,
-) -> BudgetDraw:
+) -> Drawn:
     """Return the objects of a budget, and the outliers."""
     budget, rng = request.budget or 0, np.random.default_rng([request.seed, 2])
     by = None if request.by is None else parse(request.by)
@@ -179,7 +178,7 @@ def _budget_drawn(
     most = max(POOL, POOL_OF_ONE * budget) / max(int(np.count_nonzero(count)), 1)
     rate = np.where(count > most, most / np.maximum(count, 1), np.inf)  # of a row of mean size
     passed = rng.random(n_strata)
-    pool: list[Chosen] = []
+    pool: list[ListedObject] = []
     parts: list[
         tuple[Floats, Floats, Floats, Places]
     ] = []  # of the pool: size, first probability, point, stratum
@@ -189,14 +188,14 @@ def _budget_drawn(
             size = informed_sizes(rows.information, mean[place])
             first = np.minimum(1.0, size * rate[place])
             index = np.flatnonzero(_taken(place, first, passed))
-            pool += [rows.chosen(int(i), "drawn", 1.0) for i in index]
+            pool += [rows.listed(int(i), how="drawn") for i in index]
             points = np.log(np.maximum(rows.probability, LEAST_P)) if rows.points is None else rows.points
             parts.append((size[index], first[index], points[index], place[index]))
             if search is not None and there is not None:
                 search.add(rows, points, there)
     chosen = _drawn_within(pool, parts, shared_out(budget, count), rng)
-    outliers = [] if search is None else search.found(classes, {c.name for c in chosen})
-    return BudgetDraw(chosen, outliers, int(count.sum()), remarks)
+    outliers = [] if search is None else search.found({row["name"] for row in chosen})
+    return chosen, outliers, int(count.sum()), remarks
 
 
 def _spaces(
@@ -260,21 +259,21 @@ def _taken(place: Places, first: Floats, passed: Floats) -> NDArray[np.bool_]:
 
 
 def _drawn_within(
-    pool: Sequence[Chosen],
+    pool: Sequence[ListedObject],
     parts: Sequence[tuple[Floats, Floats, Floats, Places]],
     quota: Places,
     rng: np.random.Generator,
-) -> list[Chosen]:
+) -> list[ListedObject]:
     """Return the objects of the list in random order, so that its beginning is a random sample too."""
     if not pool:
         return []
     size, first, points, stratum = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     # Rows without a name are objects of their own.
-    _, groups = np.unique([row.name or f"\0{i}" for i, row in enumerate(pool)], return_inverse=True)
+    _, groups = np.unique([row["name"] or f"\0{i}" for i, row in enumerate(pool)], return_inverse=True)
     sample = spread_sample(size, first, points, groups, stratum, quota, radius=NEAR, rng=rng)
     order = rng.permutation(len(sample.row))
     return [
-        replace(pool[i], weight=1 / p)
+        pool[i] | {"weight": 1 / p}
         for i, p in zip(sample.row[order].tolist(), sample.probability[order].tolist(), strict=True)
     ]
 
@@ -284,9 +283,6 @@ def _drawn_within(
 # The highest mutual information alone collects outliers and noise; a draw in proportion to it, whose inclusion
 # probability is written down as a weight, stands for the whole catalogue.  Shapes: n rows.
 
-WORTH_A_LOOK = int(
-    Flag.LOW_CONFIDENCE | Flag.CLOSE_CALL | Flag.FLIPPED | Flag.OUT_OF_DOMAIN | Flag.UNCERTAIN_INPUT
-)
 UNKNOWN = (
     "the list may contain objects that have a label, since the folder has no names of labelled objects; "
     "train and classify again with id under [catalog]"
@@ -333,54 +329,54 @@ def review(request: ReviewRequest, *, space: Space | None = None, dry_run: bool 
 
 def _reviewed(request: ReviewRequest, folder: Path, *, space: Space | None, dry_run: bool) -> ReviewResult:
     """Write the review list of a folder of this machine."""
-    for name in (NAME, OUTLIERS_NAME) if request.budget is not None else (NAME,):
+    for name in (REVIEW, OUTLIERS) if request.budget is not None else (REVIEW,):
         check_unanswered(folder, name)
     manifest = annotated_manifest(folder)
     tables, classes = object_tables(folder, manifest, request.identifier), tuple(manifest.classes)
     labelled = read_labelled_names(folder)
     if request.budget is None:
-        drawn = _chosen(tables, labelled, request)
+        chosen, outliers, n_rows, remarks = _chosen(tables, labelled, request)
     else:
-        drawn = _budget_drawn(tables, labelled, classes, request, space)
+        chosen, outliers, n_rows, remarks = _budget_drawn(tables, labelled, classes, request, space)
     identity = tables[0].identifier if tables else None
     files: list[Path] = []
     if not dry_run:
         key, model = identity or "id", manifest.model
-        files = write_list(Chosen, drawn.chosen, folder, key, classes, f"Review of {model}")
+        files = write_list(REVIEW, chosen, folder, key, classes, f"Review of {model}")
         if request.budget is not None:
-            files += write_list(Outlier, drawn.outliers, folder, key, classes, f"Outliers of {model}")
+            files += write_list(OUTLIERS, outliers, folder, key, classes, f"Outliers of {model}")
     return ReviewResult(
         status="planned" if dry_run else "done",
         model=manifest.model,
         out=folder,
         id=identity,
-        n_classified=drawn.n_rows,
-        top=sum(c.how == "top" for c in drawn.chosen),
-        drawn=sum(c.how == "drawn" for c in drawn.chosen),
-        outliers=len(drawn.outliers),
+        n_classified=n_rows,
+        top=sum(row["how"] == "top" for row in chosen),
+        drawn=sum(row["how"] == "drawn" for row in chosen),
+        outliers=len(outliers),
         remarks=(
             *(t.remark for t in tables if t.remark),
-            *drawn.remarks,
-            *_short_of_budget(drawn, request, sum(t.catalog.n_rows for t in tables)),
+            *remarks,
+            *_short_of_budget(len(chosen), n_rows, request, sum(t.catalog.n_rows for t in tables)),
             *([] if labelled else [UNKNOWN]),
         ),
         files=tuple(files),
     )
 
 
-def _short_of_budget(drawn: BudgetDraw, request: ReviewRequest, n_rows: int) -> list[str]:
-    """Return why the list has fewer objects than were asked for, of `n_rows` in the folder; nothing if it has all."""
-    if request.budget is None or len(drawn.chosen) >= request.budget:
+def _short_of_budget(n: int, n_rows: int, request: ReviewRequest, n_all: int) -> list[str]:
+    """Return why a list has n objects, fewer than were asked for; nothing if it has all."""
+    if request.budget is None or n >= request.budget:
         return []
-    why = f"{n_rows - drawn.n_rows:,} of {n_rows:,} objects are left out, since the model was trained on them"
-    if drawn.n_rows > len(drawn.chosen):
+    why = f"{n_all - n_rows:,} of {n_all:,} objects are left out, since the model was trained on them"
+    if n_rows > n:
         why += "; of repeats and near-duplicates one is listed"
-    return [f"the list has {len(drawn.chosen):,} objects, fewer than the budget of {request.budget:,}: {why}"]
+    return [f"the list has {n:,} objects, fewer than the budget of {request.budget:,}: {why}"]
 
 
-def _chosen(tables: Sequence[ObjectTable], labelled: pa.Array | None, request: ReviewRequest) -> BudgetDraw:
+def _chosen(tables: Sequence[ObjectTable], labelled: pa.Array | None, request: ReviewRequest) -> Drawn:
     """Return the least certain flagged objects, and those drawn; no outliers."""
-    best: list[tuple[float, int, Chosen]] = []
+    best: list[tuple[float, int, ListedObject]] = []
     largest: list[float] = []
     n, total = 0, 0.0
     for table in tables:
@@ -390,11 +386,11 @@ def _chosen(tables: Sequence[ObjectTable], labelled: pa.Array | None, request: R
             flagged, p_max = np.flatnonzero(rows.flags & WORTH_A_LOOK), rows.probability.max(axis=1)
             order = flagged[np.argsort(p_max[flagged], kind="stable")]
             first = order[_first_of_each(rows.names[order], request.n_top)]
-            best += [(float(p_max[i]), n + int(i), rows.chosen(int(i), "top", 1.0)) for i in first]
+            best += [(float(p_max[i]), n + int(i), rows.listed(int(i), how="top", weight=1.0)) for i in first]
             best.sort(key=lambda entry: entry[:2])
-            best = [best[i] for i in _first_of_each([entry[2].name for entry in best], request.n_top)]
+            best = [best[i] for i in _first_of_each([entry[2]["name"] for entry in best], request.n_top)]
             n += len(p_max)
-    drawn: list[Chosen] = []
+    drawn: list[ListedObject] = []
     if request.draw:
         scale, passed = _scale(largest, total, request.draw), np.random.default_rng(request.seed).random(1)
         for table in tables:
@@ -402,10 +398,10 @@ def _chosen(tables: Sequence[ObjectTable], labelled: pa.Array | None, request: R
                 m = rows.information
                 share = np.minimum(1.0, m / scale) if scale > 0 else (m > 0).astype(float)
                 index = np.flatnonzero(_taken(np.zeros(len(m), np.intp), share, passed))
-                drawn += [rows.chosen(int(i), "drawn", float(share[i])) for i in index]
+                drawn += [rows.listed(int(i), how="drawn", weight=1.0 / float(share[i])) for i in index]
     # With their weight, top or not: without it the drawn ones stand for nothing.
-    weighted = {c.name for c in drawn}
-    return BudgetDraw([*(c for _, _, c in best if c.name not in weighted), *drawn], [], n, ())
+    weighted = {row["name"] for row in drawn}
+    return [*(row for _, _, row in best if row["name"] not in weighted), *drawn], [], n, ()
 
 
 def _first_of_each(names: Iterable[str], most: int) -> list[int]:

@@ -71,12 +71,11 @@ def number_range(text: str) -> tuple[float, float] | None:
 
 def as_sentinels(marks: Iterable[float | str]) -> list[Sentinel]:
     """Return marks; a range among them becomes a pair of float64, which both belong to it."""
-    return [_as_sentinel(mark) for mark in marks]
-
-
-def _as_sentinel(mark: float | str) -> Sentinel:
-    ends = number_range(mark) if isinstance(mark, str) else None
-    return mark if ends is None else (np.float64(ends[0]), np.nextafter(ends[1], -np.inf))
+    sentinels: list[Sentinel] = []
+    for mark in marks:
+        ends = number_range(mark) if isinstance(mark, str) else None
+        sentinels.append(mark if ends is None else (np.float64(ends[0]), np.nextafter(ends[1], -np.inf)))
+    return sentinels
 
 
 @dataclass(frozen=True)
@@ -119,8 +118,6 @@ def overlapping(ranges: Sequence[LabelRange]) -> tuple[LabelRange, LabelRange] |
     pairs = ((a, b) for i, a in enumerate(ranges) for b in ranges[i + 1 :] if a.k != b.k)
     return next(((a, b) for a, b in pairs if max(a.low, b.low) < min(a.high, b.high)), None)
 
-
-# The tables [photometry.NAME]: magnitudes from fluxes, or corrected for extinction, for use in expressions.
 
 ERROR: Final = "_err"
 """End of the name of a magnitude's error."""

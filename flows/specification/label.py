@@ -19,8 +19,6 @@ from flows.specification.catalog import (
     overlapping,
 )
 
-# The key label.noise: shares of wrong labels by class, as a matrix, or to be estimated.
-
 EXPECTED = (
     "expected a share above 0 and below 0.5, as noise = 0.02, a table of them by true class, a table of tables by true "
     'and recorded class, or "estimated"'
@@ -269,8 +267,6 @@ def _check_classes(classes: Mapping[str, tuple[str, ...]] | None, *, case_sensit
                     f"'{spelling}' is in class '{other}' and in '{name}'; keep it in one of them"
                 )
 
-
-# Classes that cannot be told apart: the sentence, and groups of them by name.
 
 MOST_PAIRS = 3
 """Pairs of classes that the sentence names."""

@@ -124,18 +124,12 @@ def _lines(error: ValidationError) -> Iterator[str]:
     for detail in details:
         if any(d["loc"][: len(detail["loc"])] == detail["loc"] for d in details if d is not detail):
             continue  # the error of a key inside this one says more
-        location = [part for part in detail["loc"] if part not in _union_tags(detail["loc"])]
+        # Pydantic adds the `kind` of a basis, which is no key of the file.
+        tag = next((following for here, following in pairwise(detail["loc"]) if here == "basis"), None)
+        location = [part for part in detail["loc"] if tag is None or part != str(tag)]
         key = ".".join(str(part) for part in location)
         problem = _problem(detail, location)
         yield f"{key}: {problem}" if key else problem
-
-
-def _union_tags(location: Location) -> tuple[str, ...]:
-    """Return the part of a location that is not a key of the file: pydantic adds the `kind` of a basis."""
-    for here, following in pairwise(location):
-        if here == "basis":
-            return (str(following),)
-    return ()
 
 
 def _problem(detail: ErrorDetails, location: Location) -> str:
@@ -143,7 +137,8 @@ def _problem(detail: ErrorDetails, location: Location) -> str:
     if kind == "value_error":
         return str(detail["ctx"]["error"])
     if kind == "extra_forbidden":
-        known = _keys_beside(detail["loc"])
+        model = _model_at(detail["loc"][:-1])
+        known = sorted(set(model.model_fields) - {"base_folder"}) if model else []
         return f"got an unknown key, expected one of {', '.join(known)}; {nearest(str(location[-1]), known)}"
     if kind == "missing":
         return f"this key is missing, expected {_expected(detail)}; add it"
@@ -157,21 +152,14 @@ def _problem(detail: ErrorDetails, location: Location) -> str:
 
 
 def _expected(detail: ErrorDetails) -> str:
-    said = detail["msg"].removeprefix("Input should be ").removeprefix("Field required")
-    field = _field(detail["loc"])
-    return " - ".join(text for text in (said, (field or "").lower()) if text) or "a value"
-
-
-def _keys_beside(location: Location) -> list[str]:
-    model = _model_at(location[:-1])
-    return sorted(set(model.model_fields) - {"base_folder"}) if model else []
-
-
-def _field(location: Location) -> str | None:
-    """Return the description of the field at `location`, where it has one."""
+    said, location = (
+        detail["msg"].removeprefix("Input should be ").removeprefix("Field required"),
+        detail["loc"],
+    )
     model = _model_at(location[:-1])
     info = model.model_fields.get(str(location[-1])) if model and location else None
-    return (info.description or f"the table [{location[-1]}]") if info else None
+    field = (info.description or f"the table [{location[-1]}]").lower() if info else ""
+    return " - ".join(text for text in (said, field) if text) or "a value"
 
 
 def _model_at(location: Location) -> type[BaseModel] | None:

@@ -30,12 +30,11 @@ from flows.inputs.opening import Piece, Workers, first_rows, pieces_of, thinned
 from flows.labels.classes import (
     RARE,
     NameSearch,
-    RepeatedNames,
     first_batches,
     label_reader,
     repeated_in_conflict,
 )
-from flows.labels.reader import AnnotatorNames, LabelReader, annotator_groups, check_classes
+from flows.labels.reader import AnnotatorNames, Conflicts, LabelReader, annotator_groups, check_classes
 from flows.labels.source import LabelSource
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
@@ -68,7 +67,7 @@ class Gathered:
     n_selected: int
     seen: Counter[str]  # labels in no class, of the selected rows; '' counts rows without a label
     source: LabelSource  # where the labels came from; its tables are read
-    repeated: RepeatedNames | None  # names with rows of several classes; None where objects have no names
+    repeated: Conflicts | None  # names with rows of several classes; None where objects have no names
     states: Mapping[tuple[str, State], int]  # numbers of labelled rows by column and state of its value
     split: SplitSummary
     annotators: tuple[str, ...]
@@ -176,7 +175,7 @@ def _repeated(
     pieces: Iterable[NamedRows] | None,
     labels: LabelReader,
     workers: Workers | None,
-) -> RepeatedNames | None:
+) -> Conflicts | None:
     """Return which objects have rows of several classes, by the hashes of their names; None without names."""
     name = specification.catalog.id
     if name is None or pieces is None:

@@ -20,7 +20,7 @@ from catalogs.text.table import commented_out
 from flows.features.leaks import found_leaks, without_sentinels
 from flows.features.reader import apply_sentinels, label_columns_reader
 from flows.features.split import position_unit
-from flows.labels.reader import LabelReader, VoteReader, most_voted
+from flows.labels.reader import LabelReader, most_voted, vote_counts
 from flows.labels.source import LabelSource
 from flows.models.description import CatalogueQuality, SuspectedLeak
 from flows.specification.specification import Specification
@@ -99,9 +99,9 @@ def _class_reader(
     if not all(name in catalog.names and readable(catalog.column(name)) for name in needed):
         return None
     if label.votes is not None:
-        votes, marks, names = VoteReader.of(label), specification.catalog.sentinels, tuple(label.votes)
+        marks, names = specification.catalog.sentinels, tuple(label.votes)
         return lambda values: most_voted(
-            votes.counts({n: apply_sentinels(values[n], marks.get(n, ())) for n in needed}), names
+            vote_counts(label, {n: apply_sentinels(values[n], marks.get(n, ())) for n in needed}), names
         )
     unit = position_unit(specification, catalog)
     if label.classes is None:

@@ -37,7 +37,7 @@ from flows.features.split import position_unit, split_columns, split_places
 from flows.features.units import in_units_of_the_first
 from flows.inputs.opening import Piece, Workers
 from flows.labels.classes import name_hashes
-from flows.labels.reader import LabelReader, VoteReader, label_texts, most_voted
+from flows.labels.reader import LabelReader, label_texts, most_voted, vote_counts
 from flows.labels.reviews import Reviews
 from flows.labels.source import LabelSource
 from flows.specification.specification import Specification
@@ -168,7 +168,7 @@ class RowReading:
         specification, label = self.specification, self.specification.label
         selected = self.reader.select(batch)
         values = self.reader.values(batch)
-        counts = VoteReader.of(label).counts(values) if label.votes else None
+        counts = vote_counts(label, values) if label.votes else None
         texts = (
             source.texts(values, self.unit)
             if counts is None

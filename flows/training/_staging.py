@@ -381,7 +381,7 @@ def label_summary(gathered: Gathered) -> LabelSummary:
         reviewed=source.n_reviewed,
         answered=len(source.reviews.labels),
         repeated=None if repeated is None else repeated.n,
-        repeating=None if repeated is None else repeated.classes,
+        repeating=None if repeated is None else repeated.shown,
         disputed=len(source.reviews.votes),
         disputing=source.reviews.shown_disputes,
         weighted=len(weights),

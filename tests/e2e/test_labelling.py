@@ -12,9 +12,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from flows.labels.reviews import read_reviews
-from flows.reviews._files import Chosen, Listed, write_list
+from flows.reviews._lists import AUDIT_LIST, REVIEW, write_list
 from flows.specification.label import Label
 from tests.e2e.browser import Browser, browser, missing
+from tests.flows.verbs import listed
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(missing() is not None, reason=str(missing()))]
 
@@ -57,10 +58,10 @@ def reload_until(window: Browser, text: str) -> None:
 
 def test_labels_by_keyboard_are_the_list_with_its_answers(window: Browser, tmp_path: Path) -> None:
     rows = [
-        Chosen(name, 10.0, 2.0, "early", 0.6, "late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
+        listed(REVIEW, name, 10.0, 2.0, "early", 0.6, "late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
         for name in NAMES
     ]
-    paths = write_list(Chosen, rows, tmp_path, "name", ["early", "late"], "Review of m@1")
+    paths = write_list(REVIEW, rows, tmp_path, "name", ["early", "late"], "Review of m@1")
     window.open(paths[2].as_uri())
     window.shows("0 of 3 answered", "low confidence")
     body = window.driver.find_element(By.TAG_NAME, "body")
@@ -84,10 +85,10 @@ def test_answers_stay_with_their_list_and_their_object(window: Browser, tmp_path
 
     def opened(*names: str) -> Path:
         rows = [
-            Chosen(name, 10.0, 2.0, "early", 0.6, "late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
+            listed(REVIEW, name, 10.0, 2.0, "early", 0.6, "late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
             for name in names
         ]
-        csv_file, _, page = write_list(Chosen, rows, tmp_path, "name", ["early", "late"], "Review of m@2")
+        csv_file, _, page = write_list(REVIEW, rows, tmp_path, "name", ["early", "late"], "Review of m@2")
         window.open(page.as_uri())
         return csv_file
 
@@ -105,10 +106,10 @@ def test_answers_stay_with_their_list_and_their_object(window: Browser, tmp_path
 def test_a_label_that_is_a_formula_is_harmless_and_comes_back(window: Browser, tmp_path: Path) -> None:
     names = ("=1+1", "-2+3", "'tis", "a\rb", '@"x"')
     rows = [
-        Chosen(name, 10.0, -2.0, "=early", 0.6, "+late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
+        listed(REVIEW, name, 10.0, -2.0, "=early", 0.6, "+late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
         for name in names
     ]
-    paths = write_list(Chosen, rows, tmp_path, "name", ["=early", "+late"], "Review of m@3")
+    paths = write_list(REVIEW, rows, tmp_path, "name", ["=early", "+late"], "Review of m@3")
     window.open(paths[2].as_uri())
     for _ in names:
         window.driver.switch_to.active_element.send_keys("2")
@@ -127,8 +128,10 @@ def test_a_label_that_is_a_formula_is_harmless_and_comes_back(window: Browser, t
 
 def test_a_list_fits_a_window_of_1200_pixels(window: Browser, tmp_path: Path) -> None:
     flags = "LOW_CONFIDENCE, CLOSE_CALL, OUT_OF_DOMAIN, BEYOND_LABELS"
-    row = Chosen("5000000000000017645", 10.0, 2.0, "galaxy", 0.6, "quasar", 0.4, 0.1, 1, flags, "drawn", 1228)
-    paths = write_list(Chosen, [row], tmp_path, "objid", ["galaxy", "quasar", "star"], "Review of m@1")
+    row = listed(
+        REVIEW, "5000000000000017645", 10.0, 2.0, "galaxy", 0.6, "quasar", 0.4, 0.1, 1, flags, "drawn", 1228
+    )
+    paths = write_list(REVIEW, [row], tmp_path, "objid", ["galaxy", "quasar", "star"], "Review of m@1")
     before = window.driver.get_window_size()
     window.driver.set_window_size(1200, 900)
     window.open(paths[2].as_uri())
@@ -140,8 +143,8 @@ def test_a_list_fits_a_window_of_1200_pixels(window: Browser, tmp_path: Path) ->
 
 
 def test_an_audit_offers_what_is_no_class(window: Browser, tmp_path: Path) -> None:
-    rows = [Listed(name, 10.0, 2.0, 0, 0.5, 2.0) for name in NAMES]
-    paths = write_list(Listed, rows, tmp_path, "name", ["early", "late"], "Audit of m@1")
+    rows = [listed(AUDIT_LIST, name, 10.0, 2.0, 0, 0.5, 2.0) for name in NAMES]
+    paths = write_list(AUDIT_LIST, rows, tmp_path, "name", ["early", "late"], "Audit of m@1")
     window.open(paths[2].as_uri())
     window.shows("0 of 3 answered")
     window.driver.find_element(By.TAG_NAME, "body").send_keys("3")
@@ -151,8 +154,8 @@ def test_an_audit_offers_what_is_no_class(window: Browser, tmp_path: Path) -> No
 
 
 def test_a_browser_that_keeps_nothing_is_told(window: Browser, tmp_path: Path) -> None:
-    rows = [Listed(name, 10.0, 2.0, 0, 0.5, 2.0) for name in NAMES]
-    paths = write_list(Listed, rows, tmp_path, "name", ["early", "late"], "Audit of nobody")
+    rows = [listed(AUDIT_LIST, name, 10.0, 2.0, 0, 0.5, 2.0) for name in NAMES]
+    paths = write_list(AUDIT_LIST, rows, tmp_path, "name", ["early", "late"], "Audit of nobody")
     refusing = "Object.defineProperty(window, 'localStorage', { get() { throw new Error('denied'); } });"
     added = window.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": refusing})
     try:
@@ -169,8 +172,8 @@ def test_a_browser_that_keeps_nothing_is_told(window: Browser, tmp_path: Path) -
 
 def test_loading_a_page_erases_no_answers(window: Browser, tmp_path: Path) -> None:
     """What a page could not read for the moment is still there when it is loaded again."""
-    rows = [Listed(name, 10.0, 2.0, 0, 0.5, 2.0) for name in NAMES]
-    paths = write_list(Listed, rows, tmp_path, "name", ["early", "late"], "Audit read twice")
+    rows = [listed(AUDIT_LIST, name, 10.0, 2.0, 0, 0.5, 2.0) for name in NAMES]
+    paths = write_list(AUDIT_LIST, rows, tmp_path, "name", ["early", "late"], "Audit read twice")
     window.open(paths[2].as_uri())
     window.driver.find_element(By.TAG_NAME, "body").send_keys("1")
     window.shows("1 of 3 answered")

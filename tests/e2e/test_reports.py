@@ -20,11 +20,12 @@ from flows.reports.catalogue_page import render_classification
 from flows.reports.data import FeatureComparison, NotableObject, StoredPictures
 from flows.reports.explanation import ClassExample, FeatureContribution, LikeObject
 from flows.reports.html import render_report
-from flows.reviews._files import Chosen, Listed, Outlier, write_list
+from flows.reviews._lists import AUDIT_LIST, OUTLIERS, REVIEW, write_list
 from flows.runs.counts import SkyCounts
 from tests.e2e.browser import Browser, browser, missing
 from tests.flows.reports.test_answers import classified, report
 from tests.flows.reports.test_report import HOSTILE, changed, make_report
+from tests.flows.verbs import listed
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(missing() is not None, reason=str(missing()))]
 
@@ -106,11 +107,11 @@ def lists(folder: Path) -> None:
         "LOW_CONFIDENCE, FLIPPED",
     )
     place = (HOSTILE, 10.5, -2.25)
-    chosen = Chosen(*place, "early", 0.5, "late", 0.3, 0.1, 1, flags, "drawn", 123.456)
-    outlier = Outlier(*place, "early", 0.5, "late", 0.3, 1, flags, 12.0, 1.5, "late")
-    write_list(Chosen, [chosen, chosen], folder, "name", classes, title)
-    write_list(Outlier, [outlier], folder, "name", classes, title)
-    write_list(Listed, [Listed(*place, 0, 0.1, 10.0)], folder, "name", classes, title)
+    chosen = listed(REVIEW, *place, "early", 0.5, "late", 0.3, 0.1, 1, flags, "drawn", 123.456)
+    outlier = listed(OUTLIERS, *place, "early", 0.5, "late", 0.3, 1, flags, 12.0, 1.5, "late")
+    write_list(REVIEW, [chosen, chosen], folder, "name", classes, title)
+    write_list(OUTLIERS, [outlier], folder, "name", classes, title)
+    write_list(AUDIT_LIST, [listed(AUDIT_LIST, *place, 0, 0.1, 10.0)], folder, "name", classes, title)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from prefect.utilities.callables import parameter_schema
 
 from flows.classification.request import ClassifyRequest, ExplainRequest, MapRequest, ReprocessRequest
 from flows.classify import classify
-from flows.cli.app import app
+from flows.cli.app import application
 from flows.draft.request import InitRequest, InspectRequest
 from flows.models.request import PromoteRequest
 from flows.promote import promote
@@ -40,7 +40,7 @@ COMMANDS = {name: request for name, (request, _) in FLOWS.items()} | {
 
 
 def command(name: str) -> Any:
-    group = typer.main.get_command(app)
+    group = typer.main.get_command(application())
     return (group.commands["models"] if name == "promote" else group).commands[name]
 
 

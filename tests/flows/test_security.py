@@ -25,7 +25,6 @@ from prefect.serializers import JSONSerializer
 
 from flows.classify import classify
 from flows.cli import _serve as cli_serve
-from flows.cli._options import UiOptions
 from flows.cli.app import run
 from flows.errors import FlowError, ModelError, UsageError
 from flows.models.description import InputFile
@@ -391,7 +390,7 @@ def test_a_servers_address_is_told_without_its_password(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PREFECT_API_URL", "http://blr:secret@127.0.0.1:1/api")
-    cli_serve.run_ui(UiOptions(opened=False))
+    cli_serve.run_ui(opened=False)
     said = capsys.readouterr()
     assert "http://127.0.0.1:1" in said.out
     assert "secret" not in said.out + said.err

@@ -12,11 +12,17 @@ from flows.classification.request import ClassifyRequest, ReprocessRequest
 from flows.models import promotion
 from flows.models.request import PromoteRequest
 from flows.reviews import selection
+from flows.reviews._lists import COLUMNS
 from flows.reviews.request import ReviewRequest
 from flows.training import steps as training
 from flows.training.request import TrainRequest
 
-__all__ = ["classify", "promote", "reprocess", "review", "train"]
+__all__ = ["classify", "listed", "promote", "reprocess", "review", "train"]
+
+
+def listed(name: str, *values: Any) -> dict[str, Any]:
+    """Return a row of a list of objects, of its name and of the list's columns."""
+    return dict(zip(("name", *COLUMNS[name]), values, strict=True))
 
 
 def verb(request: type, work: Callable[..., Any]) -> Callable[..., Any]:

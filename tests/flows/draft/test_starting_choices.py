@@ -14,7 +14,6 @@ from astropy.table import Table
 import catalogs
 from catalogs.profile.columns import uneven_presence
 from flows.cli._inspect import run_inspect
-from flows.cli._options import PrintOptions
 from flows.draft._bands import band_and_kind, colours, kinds
 from flows.draft._classes import starting_classes
 from flows.draft.inspection import StartedSpecification, inspect_catalog
@@ -402,7 +401,7 @@ def test_classes_that_differ_in_case_only_are_shown_with_their_counts(
     drafted = inspect_catalog(catalogs.open(tmp_path / "t.fits"), label="kind").label.drafted
     assert {name: c.rows for name, c in drafted.items()} == start.classes
     assert drafted["bll"].spellings == ("bll", "BLL")
-    run_inspect(InspectRequest(str(tmp_path / "t.fits"), label="kind"), PrintOptions())
+    run_inspect(InspectRequest(str(tmp_path / "t.fits"), label="kind"), json=False)
     said = "Sbc (90 rows), SBc 2 (60 rows), bll (57 rows); spellings that differ in case only are one"
     assert f"Classes that `blr init` makes of them: {said}" in capsys.readouterr().out.replace("\n", " ")
     assert (

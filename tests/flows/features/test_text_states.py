@@ -12,7 +12,8 @@ from catalogs.sky.photometry import State
 from flows.errors import SpecificationError, TrainingError
 from flows.features.columns import DerivedColumns
 from flows.features.reader import FeatureReader, training_reader
-from flows.labels.reader import VoteReader, label_texts
+from flows.labels.reader import label_texts, vote_counts
+from flows.specification.label import Label
 from flows.specification.specification import Specification
 from flows.specification.toml_file import parse_specification
 from tests.flows.verbs import train
@@ -117,13 +118,13 @@ def test_a_text_has_one_meaning(state: str) -> None:
 
 def test_votes_among_which_are_texts() -> None:
     """Numbers where the texts are stated, said by name where they are not, and none where there is no value at all."""
-    reader = VoteReader(("n_e", "n_s"), None, 1.0)
+    label = Label(votes={"early": "n_e", "late": "n_s"})
     numbers = np.array([1.0, 2.0])
     with pytest.raises(TrainingError, match="texts in column 'n_s', expected numbers"):
-        reader.counts({"n_e": numbers, "n_s": np.array(["3", "-"], dtype=object)})
+        vote_counts(label, {"n_e": numbers, "n_s": np.array(["3", "-"], dtype=object)})
     stated = DerivedColumns().read_text("n_s", np.array(["3", "-"], dtype=object), ["-"])
-    assert reader.counts({"n_e": numbers, "n_s": stated}).tolist() == [[1, 3], [0, 0]]
-    assert reader.counts({"n_e": numbers, "n_s": np.zeros(2, NO_VALUES)}).tolist() == [[0, 0], [0, 0]]
+    assert vote_counts(label, {"n_e": numbers, "n_s": stated}).tolist() == [[1, 3], [0, 0]]
+    assert vote_counts(label, {"n_e": numbers, "n_s": np.zeros(2, NO_VALUES)}).tolist() == [[0, 0], [0, 0]]
 
 
 def test_labels_of_a_batch_without_any() -> None:

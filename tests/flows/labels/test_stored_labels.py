@@ -21,7 +21,8 @@ from catalogs.hats.catalog import write_hats
 from catalogs.profile.split import healpix_pixels
 from catalogs.sky.positions import match_positions
 from flows.labels import _stored_labels
-from flows.labels._stored_labels import LabelNames, LabelPlaces, place_conflicts, plain_number
+from flows.labels._stored_labels import LabelNames, LabelPlaces, place_conflicts
+from flows.labels.reader import plain_number
 from flows.labels.source import LabelSource
 from flows.specification.toml_file import parse_specification
 from tests.flows.verbs import train

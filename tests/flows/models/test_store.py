@@ -20,7 +20,6 @@ import pytest
 
 from blr.selection.skill import paired_gain
 from flows.cli._list import run_list
-from flows.cli._options import ListOptions
 from flows.cli.app import run
 from flows.documents import from_document, to_document
 from flows.errors import ModelError, UsageError
@@ -376,7 +375,7 @@ def test_a_list_says_of_a_described_model_what_its_file_says(
     """The fast path against the slow one: the model's file, opened."""
 
     def listed() -> dict[str, object]:
-        run_list(ListOptions(store.root, json=True))
+        run_list(store=store.root, json=True)
         (line,) = json.loads(capsys.readouterr().out)["models"]
         return line
 
@@ -399,7 +398,7 @@ def test_a_damaged_description_is_ignored(
     store: Store, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     (store.find("morphology").folder / "description.json").write_text(text)
-    run_list(ListOptions(store.root, json=False))
+    run_list(store=store.root, json=False)
     assert "better than the class shares" in capsys.readouterr().out
 
 
@@ -407,7 +406,7 @@ def test_a_list_shows_who_rejected_a_model(store: Store, capsys: pytest.CaptureF
     second = replace(store.load("morphology"), version="0123456789ab")
     store.save(second, card="")
     store.reject(store.find("morphology@0123456789ab"), why="loses the dwarfs", who="C. Critic")
-    run_list(ListOptions(store.root, json=False))
+    run_list(store=store.root, json=False)
     said = capsys.readouterr().out
     assert "morphology@0123456789ab: C. Critic rejected it on 20" in said
     assert "loses the dwarfs" in said

@@ -15,7 +15,6 @@ import pytest
 from blr.selection.skill import Skill
 from flows.cli._list import run_list, show_models
 from flows.cli._models import show_trained
-from flows.cli._options import ListOptions
 from flows.documents import from_document, to_document
 from flows.models.promotion import compare
 from flows.models.request import PromoteRequest
@@ -64,7 +63,7 @@ def test_no_skill_is_said_first_and_in_words(useless: Any, capsys: pytest.Captur
     assert "No: it is not known" in page[: page.index("<b>Reliability")]
     rows = tables.candidate_table(report).rows
     assert "green, no skill" in rows[tables.candidate_table(report).marked]
-    run_list(ListOptions(store.root, json=True))
+    run_list(store=store.root, json=True)
     listed = json.loads(capsys.readouterr().out)
     assert listed["models"][0]["has_skill"] is False
     show_models(from_document(ModelListing, listed, source="list"))

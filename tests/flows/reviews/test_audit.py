@@ -20,8 +20,8 @@ from blr.census.results import Census, ClassCensus
 from flows.cli.app import run
 from flows.documents import from_document, read_document, write_document
 from flows.errors import UsageError
-from flows.reviews._rows import Bins, ValueSample
-from flows.reviews.audits import Audit, AuditDesign, AuditDraw
+from flows.reviews._lists import Bins, ValueSample
+from flows.reviews.audit_draw import Audit, AuditDesign, AuditDraw
 from flows.runs.counts import Summary
 from flows.runs.manifest import Manifest
 from tests.flows.verbs import classify

@@ -21,10 +21,10 @@ from flows.errors import SpecificationError, TrainingError, UsageError
 from flows.labels.reviews import read_reviews
 from flows.models.row_files import LabelledObjects
 from flows.models.store import Store
-from flows.reviews._files import Chosen, write_list
+from flows.reviews._lists import REVIEW, write_list
 from flows.reviews.selection import ReviewResult
 from flows.specification.label import Label
-from tests.flows.verbs import classify, review
+from tests.flows.verbs import classify, listed, review
 
 
 @pytest.fixture(scope="module")
@@ -121,10 +121,10 @@ FORMULAS = (
 def formula_list(folder: Path, names: Sequence[str] = FORMULAS) -> Path:
     """Write a list of objects whose names a spreadsheet may take for formulas; return the CSV file."""
     rows = [
-        Chosen(name, 10.0, -2.5, "=E", 0.6, "late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
+        listed(REVIEW, name, 10.0, -2.5, "=E", 0.6, "late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
         for name in names
     ]
-    path, votable, _ = write_list(Chosen, rows, folder, "name", ["=E", "late"], "Review of m@1")
+    path, votable, _ = write_list(REVIEW, rows, folder, "name", ["=E", "late"], "Review of m@1")
     assert [str(name) for name in Table.read(votable)["name"]] == list(names)
     return path
 
@@ -192,15 +192,17 @@ def test_identifiers_that_were_rounded_are_refused(
 
 
 def test_texts_are_escaped_and_positions_linked(tmp_path: Path) -> None:
-    row = Chosen("<script>x", 10.5, -2.25, "a&b", 0.5, "'c'", 0.3, 0.1, 1, "LOW_CONFIDENCE", "top", 1.0)
-    write_list(Chosen, [row], tmp_path, "name", ["a&b", "'c'"], "Review of <b>")
+    row = listed(
+        REVIEW, "<script>x", 10.5, -2.25, "a&b", 0.5, "'c'", 0.3, 0.1, 1, "LOW_CONFIDENCE", "top", 1.0
+    )
+    write_list(REVIEW, [row], tmp_path, "name", ["a&b", "'c'"], "Review of <b>")
     page = (tmp_path / "review.html").read_text(encoding="utf-8")
     assert page.count("<script") == 1  # our own
     assert "&lt;script&gt;x" in page
     assert "Review of <b>" not in page
     assert "ra=10.500000&amp;dec=-2.250000" in page
     assert survey_links(np.nan, 1.0) == {}
-    write_list(Chosen, [], tmp_path, "name", ["a"], "none")
+    write_list(REVIEW, [], tmp_path, "name", ["a"], "none")
     assert len(Table.read(tmp_path / "review.vot")) == 0
 
 

@@ -1,0 +1,417 @@
+"""The objects of annotated files as reviews and audits read them, and the lists of some of them that people fill in.
+
+A list is a VOTable and a CSV file with an empty column for the answer, and a page with links to sky surveys.
+Shapes: n rows, K classes, D dimensions.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import math
+import struct
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final, Protocol
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+import pyarrow as pa
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from blr.decisions import FLAG_MEANINGS
+from catalogs.arrays.values import batch_values
+from catalogs.catalog.catalog import Catalog
+from catalogs.catalog.new_columns import safe_name
+from catalogs.errors import CatalogError, ColumnNotFoundError
+from catalogs.expressions.expression import Expression, even_edges, names_between, places_between
+from catalogs.files.atomic import atomic_write_text
+from catalogs.formats import annotated_table
+from catalogs.sky.positions import PositionUnit, positions, survey_links
+from flows.errors import UsageError
+from flows.labels.reader import label_texts, require_exact
+from flows.labels.reviews import MARK, harmless, list_hash, list_mark
+from flows.runs.manifest import Manifest, ObjectColumns
+from flows.runs.outputs import identifier_column, is_labelled
+
+REVIEW: Final = "review"
+AUDIT_LIST: Final = "audit"
+OUTLIERS: Final = "outliers"
+FIRST: Final = ("ra", "dec", "class_given", "p_max", "runner_up", "p_runner_up")
+COLUMNS: Final = {
+    REVIEW: (*FIRST, "mutual_info", "flags", "flag_names", "how", "weight"),
+    OUTLIERS: (*FIRST, "flags", "flag_names", "novelty", "distance", "nearest_class"),
+    # Without the model's class, with which people agree too often.
+    AUDIT_LIST: ("ra", "dec", "stratum", "inclusion_probability", "weight"),
+}
+"""Columns of each list, by its name, between the object's name and the answer; positions are in degrees."""
+KINDS: Final = {"flags": int, "stratum": int} | dict.fromkeys(
+    ("class_given", "runner_up", "flag_names", "how", "nearest_class"), str
+)
+"""Types of the columns; others are numbers."""
+NO_CLASS: Final = {REVIEW: ("?",), OUTLIERS: ("other?", "?"), AUDIT_LIST: ("other", "?")}
+"""Answers that are no class of the model; with its question mark, trainings take "other?" for no label."""
+ListedObject = dict[str, Any]
+"""One row: `name`, the columns of its list, and `label`, the answer, where it is known already."""
+MEANINGS: Final = {
+    "ra": "right ascension, degrees",
+    "dec": "declination, degrees",
+    "class_given": "class of the largest moderated probability",
+    "p_max": "the largest moderated probability",
+    "runner_up": "class of the second largest moderated probability",
+    "p_runner_up": "that probability",
+    "mutual_info": "epistemic part of the entropy, in nats",
+    "flags": "bits, as in the annotated catalogue",
+    "flag_names": "names of these bits",
+    "how": "top: among the least certain flagged objects; drawn: by chance, where labels help most",
+    "novelty": "distance divided by that of the 30th nearest object of the catalogue: large where many objects have "
+    "no label",
+    "distance": "distance from the third nearest labelled object; 1 is the distance between two random labelled "
+    "objects",
+    "nearest_class": "class of the nearest labelled object",
+    "stratum": "place of the stratum in audit_design.json",
+    "inclusion_probability": "share of the objects of the stratum that were drawn",
+    "weight": "1 / (probability of being drawn): how many objects this one represents; 1 for top",
+    MARK: "list and object to which the answer belongs",
+    "label": "the answer, to be filled in",
+}
+
+
+def audit_title(model: str) -> str:
+    """Return the title of the list of a model's audit."""
+    return f"Audit of {model}"
+
+
+def check_unanswered(folder: Path, name: str) -> None:
+    """Raise UsageError where a list of that name has answers, which another list would overwrite."""
+    path = folder / f"{name}.csv"
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", errors="replace", newline="") as stream:
+        answered = sum(bool((row.get("label") or "").strip()) for row in csv.DictReader(stream))
+    if answered:
+        raise UsageError(
+            f"{path}: got a list with {answered} answers, which would be overwritten; move it to another folder first"
+        )
+
+
+def write_list(
+    name: str,
+    rows: Sequence[ListedObject],
+    folder: Path,
+    identifier: str,
+    classes: Sequence[str],
+    title: str,
+) -> list[Path]:
+    """Write a list as CSV, VOTable and HTML, each whole or not at all; return where they are."""
+    columns = COLUMNS[name]
+    key = "id" if identifier in {*columns, "label"} else identifier
+    names = [key, *columns, MARK, "label"]
+    asked = list_hash(title, [row["name"] for row in rows])
+    values = [
+        [row["name"], *(row[c] for c in columns), list_mark(asked, row["name"]), row.get("label", "")]
+        for row in rows
+    ]
+    cells = [[_cell(value) for value in row] for row in values]
+    paths = [folder / f"{name}.{ending}" for ending in ("csv", "vot", "html")]
+    lines = (",".join(map(_quoted, line)) for line in (names, *cells))
+    atomic_write_text(paths[0], "".join(f"{line}\n" for line in lines))
+    described = zip(names, [str, *(KINDS.get(column, float) for column in columns), str, str], strict=True)
+    atomic_write_text(paths[1], _votable([*described], values))
+    script = resources.files("flows").joinpath("templates", "labelling.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    page = Environment(
+        loader=PackageLoader("flows", "templates"), autoescape=True, undefined=StrictUndefined
+    ).get_template(f"{name}.html.j2")
+    html = page.render(
+        title=title,
+        key=key,
+        list=asked,
+        columns=names,
+        file=f"{name}-answers.csv",
+        classes=classes,
+        options=[*classes, *NO_CLASS[name]],
+        rows=[(r, c, survey_links(r["ra"], r["dec"])) for r, c in zip(rows, cells, strict=True)],
+        script=Markup(script),  # noqa: S704  our own file
+        script_hash=f"sha256-{digest}",
+    )
+    atomic_write_text(paths[2], html)
+    return paths
+
+
+TYPES: Final = {
+    float: 'datatype="double"',
+    int: 'datatype="long"',
+    str: 'datatype="unicodeChar" arraysize="*"',
+}
+
+
+def _votable(columns: Sequence[tuple[str, type]], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a VOTable of columns, each with name and type, in BINARY2: astropy's writer is slow to import."""
+
+    def stored(value: Any, of: type) -> bytes:
+        if of is not str:
+            return struct.pack(">d" if of is float else ">q", value)
+        text = value.encode("utf-16-be", "replace")
+        return struct.pack(">I", len(text) // 2) + text
+
+    fields = "".join(
+        f"<FIELD name={quoteattr(name)} {TYPES[of]}>"
+        + (f"<DESCRIPTION>{escape(MEANINGS[name])}</DESCRIPTION>" if name in MEANINGS else "")
+        + "</FIELD>\n"
+        for name, of in columns
+    )
+    no_nulls = bytes(-(-len(columns) // 8))
+    cells = (
+        no_nulls + b"".join(stored(value, of) for value, (_, of) in zip(row, columns, strict=True))
+        for row in rows
+    )
+    stream = base64.b64encode(b"".join(cells)).decode()
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        '<VOTABLE version="1.3" xmlns="http://www.ivoa.net/xml/VOTable/v1.3">\n<RESOURCE type="results">\n'
+        f'<TABLE nrows="{len(rows)}">\n{fields}<DATA><BINARY2><STREAM encoding="base64">{stream}</STREAM></BINARY2>'
+        "</DATA>\n</TABLE>\n</RESOURCE>\n</VOTABLE>\n"
+    )
+
+
+def _cell(value: object) -> str:
+    """Return a value as CSV has it; a text is made harmless, a number that is not known is blank."""
+    if isinstance(value, str):
+        return harmless(value)
+    return "" if isinstance(value, float) and math.isnan(value) else str(value)
+
+
+def _quoted(cell: str) -> str:
+    """Return a cell in quotation marks where it needs them; `csv` leaves a CR alone, which ends a line elsewhere."""
+    return '"' + cell.replace('"', '""') + '"' if any(c in cell for c in ',"\r\n') else cell
+
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+SCORES = ("class", "mutual_info", "flags")
+MISSING = "missing"
+"""The bin of the rows where the expression has no value."""
+MOST_KINDS = 20
+"""Most bins of an expression whose values are texts or conditions."""
+SAMPLED = 100_000
+"""Values from which the edges between bins of as many objects are estimated."""
+
+
+class Space(Protocol):
+    """Rows as points, in which 1 is a typical difference; `flows.classification.explanation` has one."""
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns that are needed."""
+
+    def on(self, catalog: Catalog) -> Space:
+        """Return the space for one catalogue; ColumnNotFoundError where it lacks a column."""
+
+    def points(self, batch: pa.RecordBatch) -> Floats:
+        """Return the points (n, D) of a batch's rows."""
+
+    def distances(self, points: Floats) -> tuple[Floats, NDArray[np.intp]]:
+        """Return how far points (n, D) are from the labelled objects (n,), and the nearest one's class (n,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectRows:
+    """Classified rows of a batch: texts and numbers, (n,) each, probabilities (n, K), and the place of the class given.
+
+    `by` has the values of an expression and `points` (n, D) those of a space, where they were asked for.
+    """
+
+    classes: tuple[str, ...]
+    names: NDArray[Any]
+    ra: Floats
+    dec: Floats
+    given: Places
+    probability: Floats
+    information: Floats
+    flags: NDArray[np.int64]
+    by: NDArray[Any] | None
+    points: Floats | None
+
+    def listed(self, i: int, **more: Any) -> ListedObject:
+        """Return what lists say of a row."""
+        p, flags = self.probability[i], int(self.flags[i])
+        second = int(np.argsort(p, kind="stable")[-2])
+        return {
+            "name": str(self.names[i]),
+            "ra": float(self.ra[i]),
+            "dec": float(self.dec[i]),
+            "class_given": self.classes[self.given[i]],
+            "p_max": float(p.max()),
+            "runner_up": self.classes[second],
+            "p_runner_up": float(p[second]),
+            "mutual_info": float(self.information[i]),
+            "flags": flags,
+            "flag_names": ", ".join(str(flag.name) for flag in FLAG_MEANINGS if flags & int(flag.value)),
+            **more,
+        }
+
+
+@dataclass(frozen=True)
+class ObjectTable:
+    """An annotated catalogue, with the names of the columns that say which object a row is of, and where it is.
+
+    `remark` says why there are no positions.
+    """
+
+    catalog: Catalog
+    classes: tuple[str, ...]
+    prefix: str
+    identifier: str
+    place: tuple[str, str] | None = None
+    unit: PositionUnit = "deg"
+    remark: str = ""
+
+    def rows(
+        self,
+        *,
+        by: Expression | None = None,
+        space: Space | None = None,
+        labelled: pa.Array | None = None,
+    ) -> Iterator[ObjectRows]:
+        """Yield the rows that have a class, batch by batch, without those of objects that are `labelled`.
+
+        UsageError where a column of the expression is not there.
+        """
+        if by is not None:
+            try:
+                by.check_names(self.catalog.names)
+            except ColumnNotFoundError as error:
+                raise UsageError(
+                    f"--by: {self.catalog.path}: {error}; slim copies have identifier, position and new columns only; "
+                    'write full copies with mode = "annotated" under [output]'
+                ) from error
+        chances = [f"{self.prefix}p_{safe_name(name)}" for name in self.classes]
+        place = self.place
+        plain = dict.fromkeys(
+            [self.identifier, *(place or ()), *(self.prefix + name for name in SCORES), *chances]
+        )
+        wanted = [*plain, *(by.names if by else ()), *(space.read if space else ())]
+        index = {name: k for k, name in enumerate(self.classes)}
+        for batch in self.catalog.batches(list(dict.fromkeys(wanted))):
+            values = batch_values(batch, plain)
+            require_exact(values[self.identifier], f"{self.catalog.path}: --id", self.identifier)
+            names = label_texts(values[self.identifier])
+            p = np.column_stack([np.asarray(values[name], dtype=np.float64) for name in chances])
+            kept = np.isfinite(p).all(axis=1)
+            if labelled is not None:
+                kept &= ~is_labelled(names, labelled)
+            at = positions(values[place[0]][kept], values[place[1]][kept], self.unit) if place else None
+            nowhere = np.full(int(kept.sum()), np.nan)
+            classes, information, flags = (values[self.prefix + name][kept] for name in SCORES)
+            given = np.array([index.get(name, -1) for name in label_texts(classes).tolist()], dtype=np.intp)
+            rest = batch.filter(pa.array(kept))
+            yield ObjectRows(
+                self.classes,
+                names[kept],
+                at.ra if at else nowhere,
+                at.dec if at else nowhere,
+                np.where(given < 0, p[kept].argmax(axis=1), given),
+                p[kept],
+                np.maximum(np.asarray(information, dtype=np.float64), 0.0),
+                np.asarray(flags, dtype=np.int64),
+                by.evaluate_batch(rest) if by else None,
+                space.points(rest) if space else None,
+            )
+
+
+def object_tables(folder: Path, manifest: Manifest, identifier: str | None) -> list[ObjectTable]:
+    """Return the catalogues of a folder, each row once; UsageError where no column names an object."""
+    prefix, known = manifest.prefix or "", manifest.position or ObjectColumns()
+    tables = []
+    for output in manifest.outputs:
+        if not output.summary.counted:
+            continue  # the margins of a HATS catalogue repeat objects of the other files
+        catalog = annotated_table(prefix).open(folder / output.name)
+        column = identifier_column(catalog, asked=identifier, stated=known.id, option="--id")
+        place, remark = known.place(catalog), ""
+        unit: PositionUnit = "deg"
+        try:
+            unit = unit if place is None else known.unit_of(catalog, place)
+        except CatalogError:
+            # A list without links is useful; a link to the wrong place is not.
+            ra, dec = (f"'{name}' in '{catalog.column(name).unit or 'no unit'}'" for name in place or ())
+            place = None
+            remark = (
+                f"no links: {catalog.path}: got {ra} and {dec}, expected both in degrees, radians or sexagesimal text; "
+                "correct their units, or train and classify with position_unit under [catalog]"
+            )
+        if place is None and not remark:
+            remark = f"{catalog.path}: no columns of positions, so no links"
+        tables.append(ObjectTable(catalog, tuple(manifest.classes), prefix, column, place, unit, remark))
+    return tables
+
+
+@dataclass
+class ValueSample:
+    """Values of an expression that went by: how often each text, or a random sample of the numbers."""
+
+    rng: np.random.Generator
+    keys: Floats = field(default_factory=lambda: np.empty(0))
+    numbers: Floats = field(default_factory=lambda: np.empty(0))
+    kinds: Counter[str] = field(default_factory=Counter)
+    n_missing: int = 0
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Take the values of a batch (n,)."""
+        if values.dtype.kind in "fiu":
+            numbers = np.asarray(values, dtype=np.float64)
+            known = np.isfinite(numbers)
+            self.n_missing += int(np.count_nonzero(~known))
+            keys = np.concatenate([self.keys, self.rng.random(int(known.sum()))])
+            both = np.concatenate([self.numbers, numbers[known]])
+            kept = np.argsort(keys, kind="stable")[:SAMPLED]
+            self.keys, self.numbers = keys[kept], both[kept]
+            return
+        self.kinds.update(text or MISSING for text in label_texts(values).tolist())
+        if len(self.kinds) > MOST_KINDS:
+            raise UsageError(
+                f"--by: got an expression with more than {MOST_KINDS} different texts, expected a number, a "
+                "condition, or a few texts; group them in a condition such as field in ['A', 'B']"
+            )
+
+
+@dataclass(frozen=True)
+class Bins:
+    """The bins of an expression: by `edges` between numbers, or one for each of the `kinds`; `names` in order."""
+
+    names: tuple[str, ...] = ("",)
+    edges: tuple[float, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, text: str, sample: ValueSample, n: int, edges: Sequence[float] | None) -> Bins:
+        """Return `n` bins of about as many objects each, or those between the edges; UsageError where there is one."""
+        if sample.kinds:
+            kinds = tuple(sorted(sample.kinds))
+            return cls(tuple(f"{text}: {kind}" for kind in kinds), (), kinds)
+        edges = even_edges(sample.numbers, n) if edges is None else tuple(edges)
+        names = names_between(edges, text)
+        if len(set(names)) < 2:
+            raise UsageError(
+                f"--by: got '{text}', which has the same value in all rows, expected an expression that "
+                "varies; leave --by out"
+            )
+        return cls((*names, *([f"{text}: {MISSING}"] if sample.n_missing else [])), edges)
+
+    def places(self, values: NDArray[Any] | None, n: int) -> Places:
+        """Return the bin (n,) of each value."""
+        if values is None:
+            return np.zeros(n, dtype=np.intp)
+        if self.kinds:
+            index = {kind: i for i, kind in enumerate(self.kinds)}
+            return np.array([index[text or MISSING] for text in label_texts(values).tolist()], dtype=np.intp)
+        numbers = np.asarray(values, dtype=np.float64)
+        return places_between(self.edges, numbers, missing=len(self.names) - 1)
