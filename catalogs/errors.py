@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 
 LONGEST_SHOWN = 60
 """Characters of a catalogue's text that a message shows, so that its end, which says what to do, stays visible."""
@@ -89,6 +89,13 @@ def nearest(name: str, known: Iterable[str], *, others: Container[str] = ()) -> 
         return f"did you mean '{brief(match)}'?"
     shown = ", ".join(map(brief, names[:8])) + (", ..." if len(names) > 8 else "")
     return f"known are: {shown or 'none'}"
+
+
+def require_columns(where: object, wanted: Iterable[str], known: Collection[str]) -> None:
+    """Raise ColumnNotFoundError for the first of the wanted names that is none of the known ones."""
+    for name in wanted:
+        if name not in known:
+            raise ColumnNotFoundError(f"{where} has no column '{name}'; {nearest(name, known)}")
 
 
 def _of_another_band(name: str, other: str) -> bool:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from catalogs.catalog.new_columns import NewColumn, Provenance
-from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
+from catalogs.errors import DamagedFileError, FormatError, require_columns
 
 # The elements of vector columns, as columns of their own: SDSS keeps the magnitudes of five bands in one.
 #
@@ -382,14 +382,12 @@ class Catalog:
 
     def column(self, name: str) -> Column:
         """Return the column of that name; `ColumnNotFoundError` names the nearest."""
-        if name not in self._by_name:
-            raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {nearest(name, self.names)}")
+        require_columns(self.path, [name], self._by_name)
         return self._by_name[name]
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns of all counted partitions, in order."""
-        for name in columns:
-            self.column(name)
+        require_columns(self.path, columns, self._by_name)
         for partition in self.partitions:
             if partition.counted:
                 yield from partition.batches(columns, rows)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Partition
-from catalogs.errors import CatalogError, ColumnNotFoundError, FormatError, nearest
+from catalogs.errors import CatalogError, FormatError, require_columns
 from catalogs.files.reading import Stamp, stamp
 from catalogs.fits._restored import ASCII_TABLE, is_plain, open_tables
 from catalogs.fits.columns import MAX_FIELDS, FitsColumn, Table, cells, field_type, heap_cells, table_of
@@ -148,10 +148,8 @@ class FitsPartition(Partition):
         return open_tables(self.path, self.stamp, self.restored)
 
     def _column(self, name: str) -> FitsColumn:
+        require_columns(self.path, [name], [c.name for c in self.table.columns])
         named = [c for c in self.table.columns if c.name == name]
-        if not named:
-            names = (c.name for c in self.table.columns)
-            raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {nearest(name, names)}")
         if len(named) > 1:
             raise FormatError(
                 f"{self.path} has {len(named)} columns named '{name}'; rename them, or read another column"

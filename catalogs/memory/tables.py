@@ -25,7 +25,7 @@ from catalogs.catalog.earlier_columns import (
     with_user_bits,
 )
 from catalogs.catalog.new_columns import NewColumn, Provenance, check_names
-from catalogs.errors import ColumnNotFoundError, FormatError, nearest
+from catalogs.errors import FormatError, require_columns
 from catalogs.memory.astropy_table import AstropyTable, Stored
 from catalogs.parquet import dataset as parquet
 from catalogs.parquet.writer import new_table
@@ -219,10 +219,7 @@ def annotate_table(
     [3.5, 3.0]
     """
     source = in_memory(table)
-    for name in read:
-        if name not in source.names:
-            known = nearest(name, source.names)
-            raise ColumnNotFoundError(f"the {type(table).__name__} has no column '{name}'; {known}")
+    require_columns(f"the {type(table).__name__}", read, source.names)
     recorded = provenance_of(source)
     replaced = replaced_columns(source.names, recorded, columns)
     check_names([name for name in source.names if name not in replaced], columns)

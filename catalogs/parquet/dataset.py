@@ -28,7 +28,7 @@ from catalogs.catalog.catalog import (
     require_same_units,
 )
 from catalogs.catalog.earlier_columns import annotated_names
-from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError, nearest
+from catalogs.errors import CatalogError, DamagedFileError, FormatError, require_columns
 from catalogs.files.reading import (
     HiveValue,
     expand,
@@ -90,11 +90,7 @@ class ParquetPartition(Partition):
         with opened(self.remote or self.path, checked=self.checked) as file:
             schema = file.schema_arrow  # made anew each time it is asked for
             known = dict(zip(schema.names, schema.types, strict=True))
-            for name in stored:
-                if name not in known:
-                    raise ColumnNotFoundError(
-                        f"{self.remote or self.path} has no column '{name}'; {nearest(name, list(known))}"
-                    )
+            require_columns(self.remote or self.path, stored, known)
             text = (file.metadata.metadata or {}).get(ASTROPY.encode(), b"").decode("utf-8", "replace")
             masks = {name: mask for name, mask in masks_of(text).items() if name in stored and mask in known}
             # Without any stored column there is nothing to count rows by.

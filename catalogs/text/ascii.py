@@ -21,7 +21,7 @@ from astropy.table import MaskedColumn, Table
 
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, Partition
 from catalogs.catalog.earlier_columns import recognised_provenance
-from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
+from catalogs.errors import DamagedFileError, FormatError, require_columns
 from catalogs.files.reading import reading
 from catalogs.memory.astropy_table import AstropyTable
 from catalogs.metadata.astropy_header import ASTROPY
@@ -163,10 +163,7 @@ class AsciiPartition(Partition):
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, exactly `rows` rows at a time (fewer in the last)."""
-        names = [c.name for c in self.columns]
-        for name in columns:
-            if name not in names:
-                raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {nearest(name, names)}")
+        require_columns(self.path, columns, [c.name for c in self.columns])
         table = self.table().select(list(columns)).replace_schema_metadata(None)
         for start in range(0, self.n_rows, rows):
             part = table.slice(start, rows)

@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Column, Partition, each_batch, exactly
 from catalogs.catalog.earlier_columns import recognised_provenance
-from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
+from catalogs.errors import DamagedFileError, FormatError, require_columns
 from catalogs.files.reading import COMPRESSED_SUFFIXES, reading
+from catalogs.metadata.astropy_header import is_utf8
 from catalogs.text._records import COMMENT, Dialect, append_values, blocks, find_dialect, is_data, value_lines
 from catalogs.text.ecsv import (
     ECSV_MARK,
@@ -67,10 +68,7 @@ class TextPartition(Partition):
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, exactly `rows` rows at a time (fewer in the last)."""
-        for name in columns:
-            if name not in self.dialect.names:
-                known = nearest(name, self.dialect.names)
-                raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {known}")
+        require_columns(self.path, columns, self.dialect.names)
         with explained(self.path):
             yield from exactly(self.pieces(columns), rows)
 
@@ -252,12 +250,3 @@ def require_comments(path: Path, dialect: Dialect, head: Sequence[bytes]) -> Non
             f"{path}: all lines below the names are comments such as '{shown}', with as many fields as there "
             "are names; expected rows: put fields that begin with # into quotation marks"
         )
-
-
-def is_utf8(data: bytes) -> bool:
-    """Say whether bytes are UTF-8."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

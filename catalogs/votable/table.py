@@ -32,7 +32,7 @@ from catalogs.catalog.catalog import (
     each_batch,
     exactly,
 )
-from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError, nearest
+from catalogs.errors import CatalogError, DamagedFileError, FormatError, require_columns
 from catalogs.files.atomic import atomic_path
 from catalogs.files.reading import Stamp, check_unchanged, first_bytes, stamp, writing_like
 from catalogs.votable._document import (
@@ -326,9 +326,8 @@ class VOTablePartition(Partition):
         """Return the numbers of the fields of those names; of none, that by which rows are counted."""
         numbers = {name: number for number, name in enumerate(self.names)}
         times = Counter(self.names)
+        require_columns(self.path, columns, self.names)
         for name in columns:
-            if name not in numbers:
-                raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {nearest(name, self.names)}")
             if times[name] > 1:
                 raise FormatError(f"{self.path} has several columns called '{name}'; rename them")
         return [numbers[name] for name in columns or self.names[:1]]
