@@ -108,7 +108,6 @@ MECHANISMS = (
     Mechanism("candidate: Gaussian process", left_out=begins("nystroem"), code=("blr/basis/rbf.py",)),
     Mechanism("candidate: steps", left_out=begins("sigmoid"), code=("blr/basis/sigmoid.py",)),
     Mechanism("candidate: forest, random thresholds", left_out=lambda basis: basis == "forest, trees 64"),
-    Mechanism("candidate: forest, best thresholds", left_out=lambda basis: "split best" in basis),
     Mechanism("candidate: boosted trees", left_out=lambda basis: "boosted" in basis),
     Mechanism("all trees", left_out=begins("forest"), code=("blr/basis/_forest.py",)),
     Mechanism("all candidates but linear", left_out=lambda basis: basis != "linear"),
@@ -125,7 +124,7 @@ MECHANISMS = (
     Mechanism(
         "integral over missing features",
         changed=lambda c: replace(c, integrated=np.zeros(len(c.features))),
-        code=("blr/missing/nodes.py", "blr/missing/active_subspace.py", "blr/missing/nodes.py"),
+        code=("blr/missing/nodes.py", "blr/missing/active_subspace.py"),
     ),
     Mechanism("refined posterior", selected("posterior", "laplace"), code=("blr/posterior/variational.py",)),
     Mechanism(
@@ -133,7 +132,6 @@ MECHANISMS = (
     ),
     Mechanism("a second scale served", constants={"blr.candidates.fits:MOST_PARTS": 1}),
     Mechanism("arcsinh", no_key("candidate", "transform")),
-    Mechanism("heights of steps", no_key("basis", "height"), code=("blr/selection/prior_scale.py",)),
     Mechanism(
         "checks of the posterior",
         constants={"blr.candidates.fits:CHECK_WORK": 0.0},

@@ -9,15 +9,13 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-import scipy
 from numpy.random import Generator
-from numpy.typing import ArrayLike
 
 from blr import compiled
-from blr.arrays import Matrix, Vector, as_matrix, as_vector
+from blr.arrays import Matrix, Vector, as_matrix
 from blr.basis._polynomial import directions
 from blr.basis.base import Basis, positive, whole
 from blr.basis.standardisation import Standardisation
@@ -39,6 +37,17 @@ def squared_distances(Z: Matrix, centres: Matrix) -> Matrix:
     return np.maximum(squares, 0, out=squares)  # Rounding errors of the expansion may be negative.
 
 
+def city_block(Z: Matrix, centres: Matrix) -> Matrix:
+    """Return Σ_f |z_nf − c_kf|, shape (N, K)."""
+    distance = np.zeros((len(Z), len(centres)))
+    if compiled.loops is None:
+        for z, c in zip(Z.T, centres.T, strict=True):
+            distance += np.abs(z[:, None] - c)
+    else:
+        compiled.loops.city_blocks(np.ascontiguousarray(Z), np.ascontiguousarray(centres.T), distance)
+    return distance
+
+
 def median_distance(Z: Matrix, rng: Generator) -> float:
     """Return the median distance between distinct rows of Z, shape (N, F); 1 where there is only one row."""
     Z = _sample(Z, _DISTANCE_SAMPLE, rng)
@@ -48,7 +57,8 @@ def median_distance(Z: Matrix, rng: Generator) -> float:
 
 def median_city_block(Z: Matrix, rng: Generator) -> float:
     """Return the median city-block distance between distinct rows of Z, shape (N, F); 1 where there is only one."""
-    return _median_of_distinct(scipy.spatial.distance.pdist(_sample(Z, _DISTANCE_SAMPLE, rng), "cityblock"))
+    Z = _sample(Z, _DISTANCE_SAMPLE, rng)
+    return _median_of_distinct(city_block(Z, Z)[np.triu_indices(len(Z), k=1)])
 
 
 def _median_of_distinct(distance: Vector) -> float:
@@ -103,22 +113,18 @@ LEAST_EXPONENT = -345.0
 class Centred(Basis):
     """K functions, one around each row of `centres`, shape (K, F).
 
-    `width` is one number, or one for each feature, shape (F,), where the subclass takes those.  With `linear`, the
-    standardised features come after the K functions, so that the logit keeps a slope far from the data.
+    `width` is in standard deviations.  With `linear`, the standardised features come after the K functions, so that the
+    logit keeps a slope far from the data.
     M = 1 + K (+ F).
     """
 
     centres: Matrix
-    width: float | Vector
+    width: float
     linear: bool
 
     def __post_init__(self) -> None:
         self._keep_points("centres", self.centres)
-        width = self._checked_width(self.width, self.n_features)
-        if isinstance(width, float):
-            object.__setattr__(self, "width", width)
-        else:
-            self._keep("width", width)
+        object.__setattr__(self, "width", positive(self.width, "width"))
         object.__setattr__(self, "linear", bool(self.linear))
 
     @classmethod
@@ -129,7 +135,7 @@ class Centred(Basis):
         rng: Generator,
         weight: Vector | None = None,
         centres: int = 40,
-        width: float | ArrayLike | None = None,
+        width: float | None = None,
         linear: bool = False,
     ) -> Self:
         """Return the basis with up to `centres` centres among rows like X, shape (N, F).
@@ -138,7 +144,7 @@ class Centred(Basis):
         rows.
         """
         count = whole(centres, "centres")
-        stated = None if width is None else cls._checked_width(width, X.shape[1])
+        stated = None if width is None else positive(width, "width")
         standardisation = Standardisation.learn(X, weight)
         Z = standardisation(X)
         places = spread_centres(Z, count, rng)
@@ -153,11 +159,6 @@ class Centred(Basis):
     def bounded(self) -> bool:
         """A local function is bounded; a linear term is not."""
         return not self.linear
-
-    @staticmethod
-    @abstractmethod
-    def _checked_width(width: Any, n_features: int) -> float | Vector:
-        """Return the width, one number or one for each feature; raise ValueError where it is neither."""
 
     @staticmethod
     @abstractmethod
@@ -202,13 +203,12 @@ class Centred(Basis):
 
 # Gaussian radial basis functions about centres spread over the training set.
 #
-# φ_k(x) = exp(−Σ_f (z_f − c_kf)² / 2s_f²) of the standardised features z (Bishop 2006, PRML, 3.4), with one width s
-# for all features or one for each ("automatic relevance determination": a feature of very large width has no effect).
+# φ_k(x) = exp(−|z − c_k|² / 2s²) of the standardised features z, with one width s (Bishop 2006, PRML, 3.4).
 
 
 @dataclass(frozen=True, eq=False)
 class RBF(Centred):
-    """K Gaussian bumps at `centres`, shape (K, F), of one `width`, or of one a feature (F,), in standard deviations."""
+    """K Gaussian bumps at `centres`, shape (K, F), of one `width` in standard deviations."""
 
     kind = "rbf"
 
@@ -216,18 +216,6 @@ class RBF(Centred):
     def _default_width(Z: Matrix, rng: Generator) -> float:
         # Over a range of problems in one to six dimensions its log loss was near the best of ten rules.
         return median_distance(Z, rng) / 2
-
-    @staticmethod
-    def _checked_width(width: Any, n_features: int) -> float | Vector:
-        if np.ndim(width) == 0:
-            return positive(np.asarray(width).item(), "width")
-        widths = as_vector(width, "width")
-        if widths.shape != (n_features,) or not np.all(widths > 0):
-            raise ValueError(
-                f"width must be a positive number, or one for each of {n_features} feature(s), in standard deviations, "
-                f"got {widths}"
-            )
-        return widths
 
     @cached_property
     def _exponent(self) -> Matrix:
@@ -246,7 +234,7 @@ class RBF(Centred):
         out[:] = exponent
 
     def _slopes(self, Z: Matrix, values: Matrix) -> Matrix:
-        return values[:, :, None] * (self.centres - Z[:, None, :]) / np.square(self.width)
+        return values[:, :, None] * (self.centres - Z[:, None, :]) / self.width**2
 
 
 # Laplacian kernel functions about centres spread over the training set, with a sharp peak at each centre.
@@ -263,22 +251,14 @@ class Laplacian(Centred):
     Each falls by a factor of e over a city-block distance of `width`.
     """
 
-    width: float
-
     kind = "laplacian"
 
     @staticmethod
     def _default_width(Z: Matrix, rng: Generator) -> float:
         return median_city_block(Z, rng)
 
-    @staticmethod
-    def _checked_width(width: Any, n_features: int) -> float:
-        if np.ndim(width) != 0:
-            raise ValueError(f"width must be one number for all of {n_features} feature(s), got {width}")
-        return positive(np.asarray(width).item(), "width")
-
     def _values(self, Z: Matrix, out: Matrix) -> None:
-        exponent = scipy.spatial.distance.cdist(Z, self.centres, "cityblock")
+        exponent = city_block(Z, self.centres)
         exponent *= -1.0 / self.width
         np.maximum(exponent, LEAST_EXPONENT, out=exponent)
         compiled.exponentials(exponent)
@@ -350,7 +330,7 @@ class Nystroem(Basis):
         between = local.values(local.centres)
         variance, direction = directions((between + between.T) / 2, _LEAST_EIGENVALUE)
         components = direction / np.sqrt(variance)
-        return cls(local.standardisation, local.centres, components, positive(local.width, "width"), kernel)
+        return cls(local.standardisation, local.centres, components, local.width, kernel)
 
     @property
     def n_functions(self) -> int:

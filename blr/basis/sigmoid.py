@@ -8,12 +8,12 @@ deviation of their weights were h_f times as large.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from blr import compiled
 from blr.arrays import Matrix, Vector
@@ -29,13 +29,12 @@ _FARTHEST, _OVER = 300.0, 350.0
 class Sigmoid(Basis):
     """Step k, of K, rises at `location[k]` over `width[k]` standard deviations of the feature `feature[k]`.
 
-    All three are of shape (K,), and M = 1 + K.  `height` (F,) is that of each feature's steps; empty: 1 for all.
+    All three are of shape (K,), and M = 1 + K.
     """
 
     feature: NDArray[np.int64]
     location: Vector
     width: Vector
-    height: Vector = field(default_factory=lambda: np.empty(0))
 
     kind = "sigmoid"
     bounded = True
@@ -44,12 +43,6 @@ class Sigmoid(Basis):
         self._keep("feature", self.feature, np.int64)
         self._keep("location", self.location)
         self._keep("width", self.width)
-        self._keep("height", self.height if np.size(self.height) else np.ones(self.n_features))
-        if self.height.shape != (self.n_features,) or not np.all(self.height > 0):
-            raise ValueError(
-                f"expected a positive height for each of {self.n_features} feature(s), got {self.height}; "
-                "correct it, or leave height out for steps from 0 to 1"
-            )
         alike = self.feature.shape == self.location.shape == self.width.shape
         known = np.all((self.feature >= 0) & (self.feature < self.n_features))
         ordered = np.all(np.diff(self.feature) >= 0)
@@ -69,12 +62,11 @@ class Sigmoid(Basis):
         weight: Vector | None = None,
         centres: int = 5,
         width: float | None = None,
-        height: ArrayLike | None = None,
     ) -> Sigmoid:
         """Return the basis with up to `centres` steps a feature, at quantiles of X, shape (N, F).
 
         The default width is the mean distance between a feature's steps.  A feature of few values has fewer
-        steps, and a constant one has none.  `height` (F,) is that of each feature's steps, by default 1.
+        steps, and a constant one has none.
         """
         count = whole(centres, "centres")
         width = None if width is None else positive(width, "width")
@@ -84,8 +76,7 @@ class Sigmoid(Basis):
         steps = [_steps(z, level) for z in Z.T]
         widths = [np.full(len(s), width or _spacing(s)) for s in steps]
         feature = np.repeat(np.arange(len(steps)), [len(s) for s in steps])
-        location, heights = np.concatenate(steps), np.empty(0) if height is None else np.asarray(height)
-        return cls(standardisation, feature, location, np.concatenate(widths), heights)
+        return cls(standardisation, feature, np.concatenate(steps), np.concatenate(widths))
 
     @property
     def n_functions(self) -> int:
@@ -109,7 +100,6 @@ class Sigmoid(Basis):
         feature, middle, width, ramp, above = self._ramps
         if np.abs(above).max(initial=0.0) > _FARTHEST:
             scipy.special.expit((Z[:, self.feature] - self.location) / self.width, out=out)
-            out *= self.height[self.feature]
             return
         # σ((z - μ)/s) = 1 / (1 + e^((μ - m)/s) e^((m - z)/s)): one exponential for all steps of a feature.
         falling = (middle - np.take(Z, feature, axis=1)) / width
@@ -118,7 +108,7 @@ class Sigmoid(Basis):
         odds = np.take(falling, ramp, axis=1)
         odds *= np.exp(above)
         odds += 1
-        np.divide(self.height[self.feature], odds, out=out)
+        np.divide(1.0, odds, out=out)
 
     def _evaluate(self, Z: Matrix, out: Matrix) -> None:
         self._steps(Z, out[:, 1:])
@@ -127,7 +117,7 @@ class Sigmoid(Basis):
         steps = np.empty((len(Z), len(self.feature)))
         self._steps(Z, steps)
         step = np.arange(len(self.feature))
-        rise = 1 - steps / self.height[self.feature]
+        rise = 1 - steps
         out[:, 1 + step, self.feature] = steps * rise / self.width
 
     def _names(self, features: Sequence[str]) -> Sequence[str]:

@@ -20,11 +20,6 @@ KERNEL_WIDTH = 0.7
 """Width of the Laplacian kernel is this times F: the median city-block distance of rows is 1.1 F."""
 STEPS = 12
 """Steps along each feature: a period or an amplitude may cut a class off sharply."""
-SEARCHED_ROWS, SEARCHED_FEATURES = 1000, 12
-"""Most rows and features for a height of the steps of each feature.
-
-With more rows the search takes long; with more features the rows do not tell a gain from chance.
-"""
 HELD_OUT_FROM, HELD_OUT = 100_000, 0.2
 """Labelled rows from which a share is held out; of fewer, left-out rows judge: all train, in one fit."""
 FEWEST_CENTRES = 20
@@ -32,7 +27,7 @@ FEWEST_CENTRES = 20
 KERNEL_WORK = 2.5e9
 """Rows times squared weights of a Gaussian process, at most: a Hessian takes some tenths of a second."""
 BOOSTED_FROM, BOOSTED_TREES = 2000, 320
-"""Rows from which boosted trees take the place of the forest of best thresholds, and their number."""
+"""Rows from which there are boosted trees too, and their number."""
 MOST_IN_MEMORY = 200_000
 """Rows above which forests are not tried: fits then read the rows from the disk."""
 
@@ -78,8 +73,7 @@ class Candidate:
 def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Candidate, ...]:
     """Return the default candidates for that many labelled rows, features and classes.
 
-    Linear, quadratic, a Gaussian process, steps along each feature, and two forests, of which the second is boosted
-    where rows are many.
+    Linear, quadratic, a Gaussian process, steps along each feature, a forest, and boosted trees where rows are many.
     """
     outputs = max(n_classes - 1, 1)
     candidates = [Candidate()]
@@ -93,12 +87,11 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
         width = round(KERNEL_WIDTH * n_features, 2)
         candidates.append(Candidate("nystroem", {"centres": centres, "width": width}, soften=True))
     if (STEPS * n_features + 1) * outputs <= MOST_WEIGHTS:
-        searched = n_rows <= SEARCHED_ROWS and 2 <= n_features <= SEARCHED_FEATURES
-        candidates.append(Candidate("sigmoid", {"centres": STEPS} | ({"height": "each"} if searched else {})))
+        candidates.append(Candidate("sigmoid", {"centres": STEPS}))
     if n_rows <= MOST_IN_MEMORY and (n_classes + 1) * outputs <= MOST_TREE_WEIGHTS:
-        boosted = {"boosted": True, "trees": BOOSTED_TREES}
-        second = boosted if n_rows >= BOOSTED_FROM else {"split": "best"}
-        candidates += [Candidate("forest"), Candidate("forest", second)]
+        candidates.append(Candidate("forest"))
+        if n_rows >= BOOSTED_FROM:
+            candidates.append(Candidate("forest", {"boosted": True, "trees": BOOSTED_TREES}))
     return tuple(candidates)
 
 
@@ -116,8 +109,6 @@ class CandidatePart:
     scale: float | None  # standard deviation of the prior; None for that of the highest evidence
     weight: float  # share of the candidate
     width: int  # index into the widths of the basis that are tried
-    widths: tuple[float, ...] | None = None  # (F,), where each feature has its own
-    heights: tuple[float, ...] | None = None  # (F,) of the steps, where each feature has its own
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,8 +23,6 @@ from scipy.special import logsumexp
 from blr.arrays import Matrix, Vector
 from blr.basis.base import Basis
 from blr.basis.kinds import fit_basis, known_kind
-from blr.basis.rbf import RBF
-from blr.basis.sigmoid import Sigmoid
 from blr.candidates.candidate import Candidate, CandidatePart, JudgedCandidate, PosteriorCheck
 from blr.candidates.choice import LeftOut, Selection
 from blr.candidates.rows import TrainingSet
@@ -42,15 +40,13 @@ from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
 from blr.selection.compare import leave_one_out_probability, recorded_shares
 from blr.selection.evidence import fit_evidence
-from blr.selection.prior_scale import fit_scales, with_relevant_heights, with_relevant_widths
+from blr.selection.prior_scale import fit_scales
 from blr.sums import Rows
 from blr.trust.verdict import named_reasons
 
 MOST_PARTS = 2
 LEAST_PART = 0.1
 """Smallest share of a part, relative to the best one: every part costs the same time in each prediction."""
-COMMON_WIDTH = 0.7
-"""Width at which the search for one width a feature starts, divided by the square root of the number of features."""
 SAMPLED_AT_ONCE = 16_384
 """Rows of a sample whose design matrix is held in memory at once."""
 MOST_INCOMPLETE, FEWEST_INCOMPLETE, INCOMPLETE_WORK = 5000, 1000, 15_000
@@ -184,18 +180,9 @@ class Problem:
         shown = (name if x is True else f"{name} {_value_words(x)}" for name, x in options.items())
         return ", ".join([self.candidate.kind, *shown, *(["arcsinh"] if self.candidate.soften else [])])
 
-    def basis(
-        self, width: int, *, known: Sequence[float] | None = None, on_step: Step | None = None
-    ) -> Basis:
-        """Return the basis with one of the widths.
-
-        Where the width of bumps or the height of steps is "each", every feature has its own.  These are the `known`
-        values (F,) of an earlier fit, or else those of the highest evidence.
-        """
+    def basis(self, width: int) -> Basis:
+        """Return the basis with one of the widths."""
         keywords = self.candidate.choices[width]
-        each = keywords.pop("height", None) == "each" or keywords.get("width") == "each"
-        if keywords.get("width") == "each":
-            keywords["width"] = COMMON_WIDTH * np.sqrt(self.X.shape[1])
         if self.candidate.kind == "forest":
             keywords |= {"labels": self.response["t"], "group": self.group}
         basis = fit_basis(
@@ -206,19 +193,10 @@ class Problem:
             soften=self.candidate.soften,
             **keywords,
         )
-        if self.data.streamed is not None:
-            standardisation = self.data.streamed.standardised(basis, self.columns, self.X)
-            basis = replace(basis, standardisation=standardisation)
-        found = None if known is None else np.asarray(known, dtype=np.float64)
-        if each and isinstance(basis, RBF):
-            if found is not None:
-                return replace(basis, width=found)
-            return with_relevant_widths(basis, self.X, threads=self.threads, on_step=on_step, **self.response)
-        if each and isinstance(basis, Sigmoid):
-            if found is not None:
-                return replace(basis, height=found)
-            return with_relevant_heights(basis, self.X, threads=self.threads, **self.response)
-        return basis
+        if self.data.streamed is None:
+            return basis
+        standardisation = self.data.streamed.standardised(basis, self.columns, self.X)
+        return replace(basis, standardisation=standardisation)
 
     def design(self, basis: Basis) -> Any:
         """Return the design matrix: an array, or one of streamed rows that is computed part by part."""
@@ -280,15 +258,8 @@ class Part:
 
     @property
     def described(self) -> CandidatePart:
-        """What a later fit of the same part needs; with `widths` or `heights` if each feature has its own."""
-        widths = heights = None
-        if isinstance(self.basis, RBF) and np.ndim(self.basis.width) == 1:
-            widths = tuple(np.asarray(self.basis.width).tolist())
-        if isinstance(self.basis, Sigmoid) and np.any(self.basis.height != 1):
-            heights = tuple(self.basis.height.tolist())
-        return CandidatePart(
-            scale=self.scale, weight=self.weight, width=self.width, widths=widths, heights=heights
-        )
+        """What a later fit of the same part needs."""
+        return CandidatePart(scale=self.scale, weight=self.weight, width=self.width)
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,7 +338,7 @@ def fitted_parts(
     """
     parts: list[Part] = []
     for width in range(len(problem.candidate.choices)):
-        basis = problem.basis(width, on_step=on_step)
+        basis = problem.basis(width)
         if not integrated:
             q = problem.at_scale(basis, None)
             parts.append(Part(width, None, basis, q, q, q.log_evidence))
@@ -524,7 +495,7 @@ def refit_candidate(
         if in_memory:
             basis, laplace, q = in_memory[number].basis, in_memory[number].laplace, in_memory[number].served
         else:
-            basis = problem.basis(part.width, known=part.widths or part.heights)
+            basis = problem.basis(part.width)
             laplace = q = problem.at_scale(basis, part.scale)
         (rng,) = problem.generator().spawn(1)
         if q.kind != kind:

@@ -331,6 +331,15 @@ static PyObject *logistic_rows(PyObject *self, PyObject *args)
     return none(&got);
 }
 
+static PyObject *city_blocks(PyObject *self, PyObject *args)
+{
+    TAKE({"Z", "nF", 'd', READ}, {"centres", "FM", 'd', READ}, {"distance", "nM", 'd', WRITTEN});
+    Py_BEGIN_ALLOW_THREADS
+    CALL(city_blocks, got.array[0], got.array[1], got.size['n'], got.size['F'], got.size['M'], got.array[2]);
+    Py_END_ALLOW_THREADS
+    return none(&got);
+}
+
 static PyObject *exponentials(PyObject *self, PyObject *args)
 {
     TAKE({"x", "nM", 'd', WRITTEN});
@@ -482,6 +491,7 @@ static PyObject *grow_tree(PyObject *self, PyObject *args)
 static PyMethodDef methods[] = {
     {"add_squares", add_squares, METH_VARARGS, NULL},
     {"arcsinhs", arcsinhs, METH_VARARGS, NULL},
+    {"city_blocks", city_blocks, METH_VARARGS, NULL},
     {"exponentials", exponentials, METH_VARARGS, NULL},
     {"forest_sums", forest_sums, METH_VARARGS, NULL},
     {"grow_tree", grow_tree, METH_VARARGS, NULL},

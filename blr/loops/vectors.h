@@ -237,6 +237,29 @@ static inline double TN(total)(v8f x) { return FN(totalf)(x); }
 #undef TN
 
 /* e^x and arcsinh x in the place of x (n,). */
+/* The sums over F features of |z - c|: of n rows Z from M centres c (F, M). */
+static void FN(city_blocks)(const double *Z, const double *c, long n, long F, long M, double *out)
+{
+    for (long i = 0; i < n; i++, Z += F, out += M) {
+        long j = 0;
+        for (; j + 8 <= M; j += 8) {
+            v4d one = FN(splat)(0), two = one;
+            for (long f = 0; f < F; f++) {
+                v4d z = FN(splat)(Z[f]);
+                one += (v4d)((v4l)(z - FN(load)(c + f * M + j)) & 0x7fffffffffffffffLL);
+                two += (v4d)((v4l)(z - FN(load)(c + f * M + j + 4)) & 0x7fffffffffffffffLL);
+            }
+            FN(store)(out + j, one);
+            FN(store)(out + j + 4, two);
+        }
+        for (; j < M; j++) {
+            out[j] = 0;
+            for (long f = 0; f < F; f++)
+                out[j] += fabs(Z[f] - c[f * M + j]);
+        }
+    }
+}
+
 static void FN(exponentials)(double *x, long n)
 {
     for (long i = 0; i < n; i += 4)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.fft import irfft, next_fast_len, rfft
+import scipy  # its modules load when used
 from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 
@@ -128,12 +128,12 @@ def effective_size(x: Matrix) -> Vector:
 def _mean_autocovariance(x: Matrix) -> Matrix:
     """Return the autocovariance at lags 0 to n - 1, its mean over the chains, (n, D)."""
     C, n, _ = x.shape
-    size = next_fast_len(2 * n, real=True)
+    size = scipy.fft.next_fast_len(2 * n, real=True)
     power = np.zeros((size // 2 + 1, x.shape[2]))
     for chain in x:  # the transform back is linear: one of the mean serves for all chains
-        spectrum = rfft(chain - chain.mean(axis=0), size, axis=0)
+        spectrum = scipy.fft.rfft(chain - chain.mean(axis=0), size, axis=0)
         power += spectrum.real**2 + spectrum.imag**2
-    return np.asarray(irfft(power, size, axis=0)[:n]) / (n * C)
+    return np.asarray(scipy.fft.irfft(power, size, axis=0)[:n]) / (n * C)
 
 
 # Hamiltonian Monte Carlo of several chains at once, each of which leaves the density exactly invariant.

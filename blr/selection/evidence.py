@@ -42,8 +42,6 @@ class Groups:
     low: Vector | float = _RANGE[0]
     high: Vector | float = _RANGE[1]
     least: float = -np.inf  # ln α below which no group's range reaches
-    centre: float = 0.0  # of the normal prior on each ln α, where the ascent starts
-    spread: float = np.inf
 
     def scaled(self, curvature: Vector) -> tuple[Groups, Vector]:
         """Return the groups with the range of ln α that columns of any scale need, and where to start (G,).
@@ -57,7 +55,7 @@ class Groups:
                 low[g], high[g] = np.log(group_curvature.min()), np.log(group_curvature.max())
         lowest = np.maximum(_RANGE[0] + np.minimum(low, 0), self.least)
         ranged = replace(self, low=lowest, high=_RANGE[1] + np.maximum(high, 0))
-        return ranged, np.clip(self.centre, low - _START, high + _START)
+        return ranged, np.clip(0.0, low - _START, high + _START)
 
     @property
     def sizes(self) -> Vector:
@@ -67,11 +65,6 @@ class Groups:
     def precision(self, log_alpha: Vector) -> Vector:
         """Return the prior precision of each weight, (D,)."""
         return np.where(self.index >= 0, np.exp(log_alpha)[self.index], self.fixed)
-
-    def log_prior(self, log_alpha: Vector) -> tuple[float, Vector]:
-        """Return the log density of ln α up to a constant, and its gradient (G,); 0 where there is no prior."""
-        z = (log_alpha - self.centre) / self.spread
-        return -0.5 * float(z @ z), -z / self.spread
 
     def sum(self, x: Vector) -> Vector:
         """Return the sum of x (D,) over each group, (G,)."""
@@ -125,27 +118,16 @@ _CLOSE = 1e-10  # in ln α, of the maximum
 
 @dataclass(frozen=True, eq=False)
 class OnePrecision:
-    """The model's evidence as a function of ln α; `centre` and `spread` are those of a normal prior on it."""
+    """The model's evidence as a function of ln α."""
 
     eigenvalue: Vector  # (F,)
     pull: Vector  # (F,)
     skewness: Vector  # (F,)
     to_weights: Matrix  # (D, F): from the eigenvectors' coordinates
     held: Vector  # (D,): the mode where all F weights are zero
-    centre: float
-    spread: float
 
     @classmethod
-    def of(
-        cls,
-        pull: Vector,
-        curvature: Matrix,
-        skewness: Vector,
-        free: NDArray[np.bool_],
-        *,
-        centre: float,
-        spread: float,
-    ) -> OnePrecision:
+    def of(cls, pull: Vector, curvature: Matrix, skewness: Vector, free: NDArray[np.bool_]) -> OnePrecision:
         """Return it from H θ0 + gradient (D,), the curvature with the fixed precisions in it (D, D), and g (D,)."""
         rest = ~free
         L, _ = cholesky_of_precision(curvature[np.ix_(rest, rest)])
@@ -155,23 +137,16 @@ class OnePrecision:
         eigenvalue, Q = np.linalg.eigh(curvature[np.ix_(free, free)] - cross.T @ along)
         to_weights, held = np.zeros((len(free), len(eigenvalue))), np.zeros(len(free))
         to_weights[free], to_weights[rest], held[rest] = Q, -along @ Q, apart
-        return cls(
-            eigenvalue,
-            Q.T @ (pull[free] - cross.T @ apart),
-            to_weights.T @ skewness,
-            to_weights,
-            held,
-            centre,
-            spread,
-        )
+        pull_on_free = Q.T @ (pull[free] - cross.T @ apart)
+        return cls(eigenvalue, pull_on_free, to_weights.T @ skewness, to_weights, held)
 
     def slope(self, log_alpha: float) -> float:
-        """Return the derivative by ln α of the evidence, and of its prior."""
+        """Return the derivative of the evidence by ln α."""
         alpha = np.exp(log_alpha)
         variance = 1 / (self.eigenvalue + alpha)
         mean = self.pull * variance
         change = len(mean) - alpha * float((mean * (mean - self.skewness * variance) + variance).sum())
-        return 0.5 * change - (log_alpha - self.centre) / self.spread**2
+        return 0.5 * change
 
     def mode(self, log_alpha: float) -> Vector:
         """Return the model's mode, (D,)."""
@@ -208,9 +183,7 @@ _SETTLED = 0.01  # change in ln α that the quadratic model at the mode tells to
 _NEAR = 1.0  # decrement, in posterior sd, below which the quadratic model is good enough to move α
 _AT_MODE = 1e-3  # decrement, in posterior sd, below which a change of ln α can be the last
 _MAX_ROUNDS, _MAX_RAISES = 60, 12
-_ROUGH = 0.1  # tolerance in ln α where that has a prior
 _EXACT: Any = {"ftol": 1e-15, "gtol": 1e-9}  # of the search in the quadratic model
-_FEW: Any = {**_EXACT, "ftol": 1e-5, "maxiter": 2}
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,11 +239,8 @@ class _QuadraticModel:
         """Return the model of a single α; None if at the lowest one A is no precision."""
         curvature = self.hessian + np.diag(self.groups.fixed)
         pull = self.hessian @ self.theta + self.gradient
-        groups = self.groups
         try:
-            one = OnePrecision.of(
-                pull, curvature, self.skewness, groups.index >= 0, centre=groups.centre, spread=groups.spread
-            )
+            one = OnePrecision.of(pull, curvature, self.skewness, self.groups.index >= 0)
         except np.linalg.LinAlgError:
             return None
         return one if one.eigenvalue[0] > -0.5 * np.exp(lowest[0]) else None  # with room for rounding
@@ -285,8 +255,7 @@ class _QuadraticModel:
 
         def objective(x: Vector) -> tuple[float, Vector]:
             _, value, slope = self.solve(x)
-            log_prior, pull = self.groups.log_prior(x)
-            return -value - log_prior, -slope - pull
+            return -value, -slope
 
         optimum = scipy.optimize.minimize(
             objective,
@@ -294,7 +263,7 @@ class _QuadraticModel:
             jac=True,
             method="L-BFGS-B",
             bounds=list(zip(low, high, strict=True)),
-            options=_EXACT if self.groups.spread == np.inf else _FEW,
+            options=_EXACT,
         )
         return optimum.x, self.solve(optimum.x)[0]
 
@@ -440,7 +409,6 @@ def fit_evidence(
     likelihood: str = "logistic",
     *,
     groups: ArrayLike | None = None,
-    scale_prior: tuple[float, float] | None = None,
     intercept: int | None = 0,
     intercept_variance: float = 1e4,
     trials: ArrayLike | None = None,
@@ -458,24 +426,19 @@ def fit_evidence(
     groups
         (M,) integers: columns of the same number share a precision; default: one for all.  Columns that share one
         should be of like scale, as those of a basis are: else the ascent may end at one of several maxima.
-    scale_prior
-        Median of each group's standard deviation s = α^(−1/2), and standard deviation of ln s, in a log-normal prior.
-        Evidence times prior is then maximised, to a tenth in ln α.  Default: no prior.
     intercept
         Column whose prior variance stays at `intercept_variance`, or None.
 
     Raises
     ------
     ValueError
-        As `fit`; or if the groups do not fit the columns, or the prior's numbers are not positive.
+        As `fit`; or if the groups do not fit the columns.
 
     Examples
     --------
     >>> blr.fit_evidence([[1, 0.2], [1, 0.9], [1, 0.4], [1, 0.5]], ["S", "E", "S", "E"]).classes
     ('E', 'S')
     """
-    if scale_prior is not None and not min(scale_prior) > 0:
-        raise ValueError(f"expected a positive median and spread of the prior's scales, got {scale_prior}")
     problem = pose(
         Phi,
         t,
@@ -489,9 +452,7 @@ def fit_evidence(
     )
     M, C = problem.n_functions, problem.likelihood.n_outputs
     split = as_groups(groups, M, C, intercept, intercept_variance)
-    if scale_prior is not None:
-        split = replace(split, centre=-2 * np.log(scale_prior[0]), spread=2 * scale_prior[1])
-    q = at_highest_evidence(problem, split, tolerance=_TOLERANCE if scale_prior is None else _ROUGH)
+    q = at_highest_evidence(problem, split)
     assert q is not None  # noqa: S101  the most rounds are allowed
     return q
 

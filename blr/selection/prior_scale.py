@@ -1,25 +1,22 @@
-"""The prior's scale, for all functions or one for each (relevance determination), averaged over its posterior."""
+"""The prior's scale, averaged over its posterior."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from blr.arrays import Vector, as_matrix
-from blr.basis.rbf import RBF
-from blr.basis.sigmoid import Sigmoid
-from blr.fitting.newton import maximise
+from blr.arrays import Vector
 from blr.fitting.problem import Problem, pose
 from blr.fitting.subsample import mode_from
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at
-from blr.selection.evidence import as_groups, at_highest_evidence, fit_evidence
+from blr.selection.evidence import as_groups, at_highest_evidence
 from blr.sums import Rows
 from blr.threads import single_threaded_blas
 
@@ -28,8 +25,6 @@ __all__ = [
     "ScaleFit",
     "fit_scales",
     "log_hyperprior",
-    "with_relevant_heights",
-    "with_relevant_widths",
 ]
 
 # Integration over the prior's scale: a few fits, each weighted by its evidence and a hyperprior.
@@ -53,6 +48,13 @@ _MOST = 4  # scales kept
 _FIXED = 0.9  # share of one scale from which the grid may be too coarse
 _MANY_PARAMETERS = 30.0  # effective ones, from which the data fix ln s, to 0.13
 _NEAR_ENOUGH = 0.03  # in ln s: of the evidence at most a fifth of a nat with 200 effective parameters
+_PARABOLAS, _AT_THE_TOP = (
+    3,
+    0.01,
+)  # fits at most, and how far from the best one, in ln s, the next would be at least
+_FALLEN = (
+    30.0  # nats below the highest evidence, from which larger scales do not matter: the hyperprior spans four
+)
 _FAR = 0.2  # in ln s, from which the maximum of a part of the rows is not near enough to that of all
 _ENOUGH_ROWS, _ROWS_A_FUNCTION = 1200, 8  # of the part of the rows that is asked for the scales that matter
 _FEW_ROUNDS = 8
@@ -167,13 +169,14 @@ class _Search:
     def of_all(self, scales: Vector, start: Vector) -> ScaleFit:
         """Return the fits at those of some scales, ascending, that matter, or at one between where the data fix it."""
         fits = self._along(scales, start)
+        scales = scales[: len(fits)]
         log_weight = np.array([q.log_evidence for q in fits]) + log_hyperprior(scales)
         share = np.exp(log_weight - scipy.special.logsumexp(log_weight))
         best = int(share.argmax())
         # Beyond the largest scale the hyperprior decides, not the data.
         fixed = share[best] > _FIXED and scales[best] < self.grid[-1]
         if fixed and fits[best].effective_parameters >= _MANY_PARAMETERS:
-            return _single(self._highest_near(fits, scales, best), self.column)
+            return _single(self._highest_near(fits, scales), self.column)
         kept = [
             i for i in np.argsort(-share, kind="stable")[:_MOST].tolist() if share[i] > _LEAST * share[best]
         ]
@@ -227,7 +230,10 @@ class _Search:
         return None
 
     def _along(self, scales: Vector, start: Vector) -> list[LaplacePosterior]:
-        """Return the fits at the scales, each started where the one before ended, the first at weights `start`."""
+        """Return the fits at the scales, each started where the one before ended, the first at weights `start`.
+
+        The last ones are left out where the evidence falls off so far that they cannot matter.
+        """
         fits: list[LaplacePosterior] = []
         theta, evaluated = start, None
         with single_threaded_blas():
@@ -236,30 +242,39 @@ class _Search:
                 mode = mode_from(posed, theta, evaluated)
                 fits.append(posterior_at(posed, mode))
                 theta, evaluated = mode.theta, (mode.log_likelihood, mode.gradient, mode.hessian)
+                if max(q.log_evidence for q in fits) - fits[-1].log_evidence > _FALLEN:
+                    break
         return fits
 
-    def _highest_near(self, fits: Sequence[LaplacePosterior], scales: Vector, best: int) -> LaplacePosterior:
+    def _highest_near(self, fits: Sequence[LaplacePosterior], scales: Vector) -> LaplacePosterior:
         """Return the fit at the scale of highest evidence, near the best of the fits.
 
-        It is at most one step of the grid away.  Each fit starts where the nearest one ended.  With hundreds of weights
-        this takes a tenth of the time of `fit_evidence`, which makes an eigendecomposition in each step.
+        It is looked for at the top of the parabola in ln s through the best fit and its neighbours.  Each fit starts
+        where the best one ended.
         """
-        found = dict(zip(np.log(scales).tolist(), fits, strict=True))
-
-        def loss(log_scale: float) -> float:
-            nearest = found[min(found, key=lambda tried: abs(tried - log_scale))]
-            posed = replace(nearest.problem, prior=self.prior(float(np.exp(log_scale))))
+        found = dict(zip(np.log(scales[: len(fits)]).tolist(), fits, strict=True))
+        for _ in range(_PARABOLAS):
+            near = max(found, key=lambda tried: found[tried].log_evidence)
+            below = max((x for x in found if x < near), default=None)
+            above = min((x for x in found if x > near), default=None)
+            if below is None or above is None:
+                top = near + (self.spacing if above is None else -self.spacing)
+            else:
+                top = _top_of_parabola(*((x, found[x].log_evidence) for x in (below, near, above)))
+            if abs(top - near) < _AT_THE_TOP:
+                break
+            posed = replace(found[near].problem, prior=self.prior(float(np.exp(top))))
             with single_threaded_blas():
-                hessian = nearest.gaussian.precision - nearest.problem.solver_prior.precision
-                found[log_scale] = posterior_at(posed, mode_from(posed, nearest.mode, hessian=hessian))
-            return -found[log_scale].log_evidence
-
-        near = float(np.log(scales[best]))
-        between = (near - self.spacing, near + self.spacing)
-        scipy.optimize.minimize_scalar(
-            loss, bounds=between, method="bounded", options={"xatol": _NEAR_ENOUGH}
-        )
+                hessian = found[near].gaussian.precision - found[near].problem.solver_prior.precision
+                found[top] = posterior_at(posed, mode_from(posed, found[near].mode, hessian=hessian))
         return max(found.values(), key=lambda q: q.log_evidence)
+
+
+def _top_of_parabola(low: tuple[float, float], mid: tuple[float, float], high: tuple[float, float]) -> float:
+    """Return where the parabola through three points (x, y) is highest; the middle one is the highest of them."""
+    (a, p), (b, q), (c, r) = low, mid, high
+    left, right = (b - a) * (q - r), (b - c) * (q - p)
+    return b if left == right else b - 0.5 * ((b - a) * left - (b - c) * right) / (left - right)
 
 
 def _scale(q: LaplacePosterior, column: int) -> float:
@@ -273,168 +288,3 @@ def _single(q: LaplacePosterior, column: int) -> ScaleFit:
     s = _scale(q, column)
     width = 0.5 * float(np.log(np.pi / max(q.effective_parameters, 1.0)))
     return ScaleFit((q,), np.array([s]), np.ones(1), float(q.log_evidence + log_hyperprior(s) + width))
-
-
-# A width for each feature of radial functions, or a height of its steps, found by evidence: automatic relevance.
-#
-# A feature that tells little gets a large width, or low steps, and drops out (Bishop 2006, PRML, 6.4.4 and 7.2.1).
-# Widths are searched along one feature at a time, heights by the evidence's gradient.  Each has a log-normal prior, so
-# that a few rows change it little.  Shapes: N rows, F features.
-
-_SPREAD = 1.0  # prior sd of ln width; the mean is the width at the start
-_FIRST, _LONGEST = 0.7, 1.5  # first and largest step of the search, in ln width
-_GROWTH = 1.5  # factor of the next step after one that raised the score
-_SWEEPS = 3  # passes over all features
-
-_OCCAM = 0.5  # nats that each further scale must gain
-_SCALE_PRIOR = (3.0, 1.0)  # of the weights' scale: median as in the hyperprior, sd of ln
-
-
-def with_relevant_widths(
-    basis: RBF,
-    X: ArrayLike,
-    t: ArrayLike,
-    likelihood: str = "logistic",
-    *,
-    trials: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    classes: Sequence[Any] | None = None,
-    confusion: ArrayLike | None = None,
-    threads: int | None = None,
-    on_step: Callable[[], None] | None = None,
-) -> RBF:
-    """Return the basis with a width for each feature, of the highest evidence near its own.
-
-    Centres stay.  The prior's scale is the one of highest evidence at the start.  One fit is made for each step
-    of the search: at most six a feature, and one for each of `SCALES`.
-
-    Parameters
-    ----------
-    basis
-        Radial functions with their centres; where widths differ already, the search starts there.
-    X, t, likelihood, trials, sample_weight, classes, confusion
-        The features (N, F), and the rest as of `fit`.
-    on_step
-        Called after each fit.
-
-    Raises
-    ------
-    ValueError
-        As `fit`.
-    """
-    rows = as_matrix(X, "X")
-    response: dict[str, Any] = {
-        "trials": trials,
-        "sample_weight": sample_weight,
-        "classes": classes,
-        "confusion": confusion,
-        "threads": threads,
-    }
-
-    mode: Vector | None = None
-
-    def score(log_width: Vector, scale: float) -> float:
-        """Return the log evidence plus the log prior of the widths; each fit starts at the mode of the last one."""
-        nonlocal mode
-        prior = GaussianPrior.isotropic(basis.n_functions, precision=scale**-2, intercept=0)
-        Phi = replace(basis, width=np.exp(log_width))(rows)
-        q = _fitted(pose(Phi, t, prior, likelihood, **response), mode)
-        mode = q.mode
-        if on_step is not None:
-            on_step()
-        return q.log_evidence - float(np.sum(np.square(log_width - start))) / (2 * _SPREAD**2)
-
-    start = np.log(np.broadcast_to(basis.width, (basis.n_features,)).astype(np.float64))
-    at_scale = [score(start, scale) + float(log_hyperprior(scale)) for scale in SCALES]
-    scale = SCALES[int(np.argmax(at_scale))]
-    width, best = start, at_scale[SCALES.index(scale)] - float(log_hyperprior(scale))
-    step = np.full(basis.n_features, _FIRST)
-    for _ in range(_SWEEPS):
-        for f in range(basis.n_features):
-            for signed in (step[f], -step[f]):
-                tried = width.copy()
-                tried[f] += signed
-                value = score(tried, scale)
-                if value > best:
-                    width, best = tried, value
-                    step[f] = np.copysign(min(_GROWTH * abs(step[f]), _LONGEST), signed)
-                    break
-            else:
-                step[f] /= 2
-    return replace(basis, width=np.exp(width))
-
-
-def with_relevant_heights(
-    basis: Sigmoid,
-    X: ArrayLike,
-    t: ArrayLike,
-    likelihood: str = "logistic",
-    *,
-    trials: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    classes: Sequence[Any] | None = None,
-    confusion: ArrayLike | None = None,
-    threads: int | None = None,
-) -> Sigmoid:
-    """Return the basis with a height of the steps for each feature, of geometric mean 1, where rows favour that.
-
-    The weights of a feature's steps have a prior precision of their own; the precisions of highest evidence, under a
-    log-normal prior, are found together.  Heights are the prior's standard deviations, relative to their mean, so that
-    a common prior for all weights does the same.  They are used
-    if log evidence plus log prior exceeds that of one common precision by half a nat for each further precision: this
-    is its Occam factor if the rows determine ln s to 0.6.  Otherwise, and for a feature without steps, it is 1.
-
-    Parameters
-    ----------
-    basis
-        Steps; heights that it has already do not matter.
-    X, t, likelihood, trials, sample_weight, classes, confusion
-        The features (N, F), and the rest as of `fit`.
-
-    Raises
-    ------
-    ValueError
-        As `fit`.
-    """
-    equal = replace(basis, height=np.ones(basis.n_features))
-    stepped, first = np.unique(basis.feature, return_index=True)
-    if len(stepped) < 2:
-        return equal
-    Phi = equal(as_matrix(X, "X"))
-
-    def scales(groups: ArrayLike | None, columns: NDArray[np.intp]) -> tuple[Vector, float]:
-        """Return ln s of the weights in these columns, and the log evidence plus the log prior of all ln s."""
-        q = fit_evidence(
-            Phi,
-            t,
-            likelihood,
-            groups=groups,
-            scale_prior=_SCALE_PRIOR,
-            trials=trials,
-            sample_weight=sample_weight,
-            classes=classes,
-            confusion=confusion,
-            threads=threads,
-        )
-        assert q.prior is not None  # noqa: S101  fit_evidence gives one
-        log_scale = -0.5 * np.log(np.diag(q.prior.precision(basis.n_functions))[columns])
-        z = (log_scale - np.log(_SCALE_PRIOR[0])) / _SCALE_PRIOR[1]
-        return log_scale, q.log_evidence - 0.5 * float(z @ z)
-
-    _, score_of_one_scale = scales(None, np.array([1]))
-    log_scale, score_of_each_scale = scales(np.concatenate([[0], basis.feature]), 1 + first)
-    if score_of_each_scale - score_of_one_scale < _OCCAM * (len(stepped) - 1):
-        return equal
-    height = np.ones(basis.n_features)
-    height[stepped] = np.exp(log_scale - log_scale.mean())
-    return replace(equal, height=height)
-
-
-def _fitted(problem: Problem, mode: Vector | None) -> LaplacePosterior:
-    """Return the Laplace fit; the search starts at `mode` (C M,), that of a fit with other widths, if it is given.
-
-    With labels that may be wrong there may be several modes, so the search starts at zero.
-    """
-    start = np.zeros(problem.n_solved) if mode is None or problem.mislabelled else mode
-    with single_threaded_blas():
-        return posterior_at(problem, maximise(problem.evaluate, problem.solver_prior, start))

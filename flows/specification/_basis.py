@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from flows.specification.catalog import SpecificationTable
 
@@ -49,18 +49,12 @@ class RbfBasis(SpecificationTable):
 
     kind: Literal["rbf"]
     centres: int = Field(default=40, ge=1, le=2000, description="How many bumps")
-    width: Annotated[float | tuple[Width, ...] | Literal["each"] | None, Some] = Field(
+    width: Annotated[Width | tuple[Width, ...] | None, Some] = Field(
         default=None,
-        description="Width of a bump in units of a feature's spread, or several, among which the evidence chooses, or "
-        "'each': one for each feature, of the highest evidence; default: from the rows",
+        description="Width of a bump in units of a feature's spread, or several, among which the evidence chooses; "
+        "default: from the rows",
     )
     linear: bool = Field(default=False, description="The features themselves too")
-
-    @model_validator(mode="after")
-    def _positive(self) -> RbfBasis:
-        if isinstance(self.width, float) and not self.width > 0:
-            raise ValueError(f"width: got {self.width:g}, expected a positive number of standard deviations")
-        return self
 
 
 class LaplacianBasis(SpecificationTable):
@@ -100,10 +94,6 @@ class SigmoidBasis(SpecificationTable):
     kind: Literal["sigmoid"]
     centres: int = Field(default=5, ge=1, le=200, description="Steps a feature")
     width: float | None = Field(default=None, gt=0, description="Width of a step; default: their spacing")
-    height: Literal["each"] | None = Field(
-        default=None,
-        description="'each': one height of the steps for each feature, of the highest evidence; default: 1 for all",
-    )
 
 
 class BsplineBasis(SpecificationTable):

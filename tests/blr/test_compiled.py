@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 
 from blr import compiled, covariances, sums
 from blr.arrays import Matrix, Vector
+from blr.basis.rbf import city_block
 from blr.likelihood.likelihoods import Bernoulli, Categorical
 from blr.posterior.variational import refine
 from blr.predictive import expectations
@@ -114,6 +116,15 @@ def test_softmax_at_nodes(K: int, n_nodes: int, spread: float, both: Callable[..
     close(*both(lambda: expectations._at_nodes(m, B, z, w)), 1e-11)
     equal = np.full(n_nodes, 1 / n_nodes)
     close(*both(lambda: expectations._at_many_nodes(m, B, z, equal)), 2e-5)
+
+
+@pytest.mark.parametrize(("n", "M"), SHAPES)
+def test_city_blocks(n: int, M: int, both: Callable[..., Any]) -> None:
+    rng = np.random.default_rng([n, M])
+    Z, centres = rng.normal(size=(n, 3)), rng.normal(size=(M, 3))
+    quick, slow = both(lambda: city_block(Z, centres))
+    np.testing.assert_allclose(quick, slow, rtol=1e-14)
+    np.testing.assert_allclose(quick, scipy.spatial.distance.cdist(Z, centres, "cityblock"), rtol=1e-14)
 
 
 @pytest.mark.parametrize(("n", "M"), SHAPES)

@@ -134,17 +134,6 @@ def test_sigmoid_is_its_definition() -> None:
     assert basis.names("abc")[1:6] == tuple(f"sigmoid({n})" for n in ("a, 1", "a, 2", "a, 3", "a, 4", "b, 1"))
 
 
-def test_sigmoids_of_a_height_are_multiples_of_those_without() -> None:
-    X = features()
-    plain, high = (
-        fit_basis("sigmoid", X, centres=4),
-        fit_basis("sigmoid", X, centres=4, height=[2.0, 1.0, 0.5]),
-    )
-    twin = plain(X)
-    twin[:, 1:] *= np.repeat([2.0, 1.0, 0.5], 4)
-    np.testing.assert_allclose(high(X), twin, rtol=1e-14)
-
-
 def test_sigmoids_rise_at_the_quantiles() -> None:
     x = np.arange(1001.0)[:, None]
     basis = fit_basis("sigmoid", x, centres=5)

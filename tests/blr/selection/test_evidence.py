@@ -62,31 +62,6 @@ def test_of_many_classes_no_grid_point_is_better(dense: Twin) -> None:
     assert max(evidence(Phi, t, "softmax", best + d) for d in (-0.05, 0.05, -1.0, 1.0)) < q.log_evidence
 
 
-@pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
-def test_no_grid_point_has_more_evidence_times_prior(dense: Twin, likelihood: str) -> None:
-    """Two groups with a log-normal prior of their scales: the product is highest, to what a tenth in ln α may lose."""
-    Phi, t = case(dense, likelihood)
-    groups, prior = np.array([0, 0, 0, 1, 1]), (0.5, 0.7)
-
-    def objective(log_alpha: Vector) -> float:
-        z = (-0.5 * log_alpha - np.log(prior[0])) / prior[1]
-        return evidence(Phi, t, likelihood, log_alpha[groups[1:]]) - 0.5 * z @ z
-
-    q = fit_evidence(Phi, t, likelihood, groups=groups, scale_prior=prior, intercept_variance=_VARIANCE)
-    found = alphas(q)[[0, -1]]
-    grid = [
-        objective(found + np.array([a, b])) for a in np.linspace(-3, 3, 13) for b in np.linspace(-3, 3, 13)
-    ]
-    assert max(grid) < objective(found) + 0.01
-    wide = fit_evidence(
-        Phi, t, likelihood, groups=groups, scale_prior=(0.5, 1e3), intercept_variance=_VARIANCE
-    )
-    free = fit_evidence(Phi, t, likelihood, groups=groups, intercept_variance=_VARIANCE)
-    assert wide.log_evidence == pytest.approx(free.log_evidence, abs=0.02)
-    with pytest.raises(ValueError, match="positive median and spread"):
-        fit_evidence(Phi, t, likelihood, groups=groups, scale_prior=(0.0, 1.0))
-
-
 def test_mackays_fixed_point_stops_short(dense: Twin) -> None:
     """Without the term in the third derivatives: lower evidence."""
     Phi, t = dense.binary(0, N=60, M=6, scale=0.8)

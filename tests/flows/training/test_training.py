@@ -291,19 +291,3 @@ def test_the_report_mentions_the_refit(plain: ModelDescription) -> None:
     said = " ".join(finding.what for finding in odd)
     assert "5 objects have a label that belongs to no class, and train nothing: S? (5)" in said
     assert "5 objects have no label" in said, "who answers '?' gives no label"
-
-
-def test_a_height_of_the_steps_for_each_feature(folder: Path) -> None:
-    """The colour that tells has the higher steps; the stored fit has the heights that the table says."""
-    steps = '{ kind = "sigmoid", centres = 6, height = "each" }'
-    text_of(folder, '{ kind = "linear" }', steps)
-    text_of(folder, "[features]", '[select]\nby = "stack"\n[features]')
-    told = train(folder / "spec.toml", folder / "models")
-    row = told.candidates[0]
-    assert row.basis == "sigmoid, centres 6, height each"
-    for part in row.parts:
-        assert part.heights is not None
-        assert part.heights[0] > 2 * part.heights[1]
-    members = Store(folder / "models").load("morphology").classifier.members
-    stored = [m.basis.height for m in members if len(m.columns) == 2]
-    np.testing.assert_allclose(stored, [part.heights for part in row.parts])
