@@ -105,8 +105,8 @@ def begins(*words: str) -> Callable[[str], bool]:
 MECHANISMS = (
     Mechanism("candidate: linear", left_out=lambda basis: basis == "linear"),
     Mechanism("candidate: degree 2 or linear, arcsinh", left_out=begins("poly", "linear,")),
-    Mechanism("candidate: Gaussian process", left_out=begins("nystroem"), code=("blr/basis/rbf.py",)),
-    Mechanism("candidate: steps", left_out=begins("sigmoid"), code=("blr/basis/sigmoid.py",)),
+    Mechanism("candidate: Gaussian process", left_out=begins("nystroem"), code=("blr/basis/_rbf.py",)),
+    Mechanism("candidate: steps", left_out=begins("sigmoid"), code=("blr/basis/_sigmoid.py",)),
     Mechanism("candidate: forest, random thresholds", left_out=lambda basis: basis == "forest, trees 64"),
     Mechanism("candidate: boosted trees", left_out=lambda basis: "boosted" in basis),
     Mechanism("all trees", left_out=begins("forest"), code=("blr/basis/_forest.py",)),

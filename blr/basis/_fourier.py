@@ -15,8 +15,8 @@ import numpy as np
 from numpy.random import Generator
 
 from blr.arrays import Matrix, Vector
+from blr.basis._rbf import median_distance
 from blr.basis.base import Basis, positive, whole
-from blr.basis.rbf import median_distance
 from blr.basis.standardisation import Standardisation
 
 

@@ -22,9 +22,9 @@ from blr.basis._bspline import BSpline
 from blr.basis._forest import Forest
 from blr.basis._fourier import Fourier
 from blr.basis._polynomial import Linear, Polynomial, Principal
+from blr.basis._rbf import RBF, Laplacian, Nystroem
+from blr.basis._sigmoid import Sigmoid
 from blr.basis.base import Basis
-from blr.basis.rbf import RBF, Laplacian, Nystroem
-from blr.basis.sigmoid import Sigmoid
 from blr.basis.standardisation import Softening
 
 _Kind = type[

@@ -52,9 +52,7 @@ _PARABOLAS, _AT_THE_TOP = (
     3,
     0.01,
 )  # fits at most, and how far from the best one, in ln s, the next would be at least
-_FALLEN = (
-    30.0  # nats below the highest evidence, from which larger scales do not matter: the hyperprior spans four
-)
+_FALLEN = 20.0  # nats below the highest evidence, from which larger scales are not tried
 _FAR = 0.2  # in ln s, from which the maximum of a part of the rows is not near enough to that of all
 _ENOUGH_ROWS, _ROWS_A_FUNCTION = 1200, 8  # of the part of the rows that is asked for the scales that matter
 _FEW_ROUNDS = 8

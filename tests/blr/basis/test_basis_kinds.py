@@ -11,8 +11,8 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from blr.arrays import Matrix
 from blr.basis._bspline import clamped_knots, spline_slopes, spline_values
+from blr.basis._rbf import spread_centres, squared_distances
 from blr.basis.kinds import BASES, fit_basis
-from blr.basis.rbf import spread_centres, squared_distances
 
 
 def features(n: int = 200, F: int = 3, seed: int = 0) -> Matrix:
