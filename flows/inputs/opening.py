@@ -6,10 +6,10 @@ import os
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -45,77 +45,6 @@ class OpenedFile:
     name: str
 
 
-@dataclass
-class _Search:
-    """What is opened, and what fails, on the way through the catalogues."""
-
-    check: Check
-    tolerated: tuple[type[Exception], ...]
-    opened: list[OpenedFile] = field(default_factory=list)
-    failed: dict[Path, Exception] = field(default_factory=dict)
-
-    def look(self, catalogue: InputCatalogue) -> None:
-        """Open a catalogue, as far as it can be."""
-        try:
-            if catalogue.source.is_folder or any(catalogue.read()):
-                self._add(catalogue)
-        except self.tolerated as error:
-            if catalogue.source.is_folder:
-                self._look_at_each(catalogue, error)
-            else:
-                self.failed[catalogue.source.path] = error
-
-    def _look_at_each(self, catalogue: InputCatalogue, why: Exception) -> None:
-        """Open a folder without the files that fail by themselves; if it still fails, without those unlike most."""
-        failing, names = self._tried(catalogue)
-        if not names:
-            raise why
-        if failing:
-            with suppress(*self.tolerated):
-                self._add(catalogue.lacking(failing))
-                self.failed |= failing
-                return
-        failing |= _unlike_most(names)
-        self.failed |= failing
-        self._add(catalogue.lacking(failing))
-
-    def _add(self, catalogue: InputCatalogue) -> None:
-        catalog = open_source(catalogue)
-        self.check(catalog)
-        check_links(catalog, catalogue.source)
-        for name, partition in copied(catalog, catalogue.form).items():
-            if name.startswith("."):
-                raise UsageError(
-                    f"{partition.path}: got a hidden file, expected a name without a '.' before it, since the copy "
-                    "would be hidden in the output folder too; rename the file"
-                )
-            with suppress(FileNotFoundError):  # it has gone since it was opened
-                self.opened.append(OpenedFile(catalogue, catalogue.file(partition.path), partition, name))
-
-    def _tried(self, catalogue: InputCatalogue) -> tuple[dict[Path, Exception], dict[Path, frozenset[str]]]:
-        """Return why files of a folder fail by themselves, and the columns of the others."""
-        failing: dict[Path, Exception] = {}
-        names: dict[Path, frozenset[str]] = {}
-        for file in _with_rows(catalogue):
-            try:
-                catalog = catalogue.choice.open(file)
-                self.check(catalog)
-                names[file] = frozenset(catalog.names)
-            except self.tolerated as error:
-                failing[file] = error
-        return failing, names
-
-
-def _with_rows(catalogue: InputCatalogue) -> Iterator[Path]:
-    """Yield the files of a folder that are there, are to be read, and have rows."""
-    if catalogue.source.kind != "hats":
-        yield from (file.path for file in catalogue.read())
-        return
-    for file in hats.files_with_rows(catalogue.source.path):
-        if file not in catalogue.left_out and file.exists():
-            yield file
-
-
 def find_files(
     catalogues: Iterable[InputCatalogue], check: Check, *, tolerated: tuple[type[Exception], ...]
 ) -> tuple[list[OpenedFile], dict[Path, Exception]]:
@@ -123,10 +52,66 @@ def find_files(
 
     Errors that are not `tolerated` in a file end the search.
     """
-    search = _Search(check, tolerated)
+    opened: list[OpenedFile] = []
+    failed: dict[Path, Exception] = {}
     for catalogue in catalogues:
-        search.look(catalogue)
-    return search.opened, search.failed
+        try:
+            if catalogue.source.is_folder or any(catalogue.read()):
+                opened += _files_of(catalogue, check)
+        except tolerated as error:
+            if not catalogue.source.is_folder:
+                failed[catalogue.source.path] = error
+                continue
+            failing, names = _tried(catalogue, check, tolerated)
+            if not names:
+                raise
+            # Without the files that fail by themselves; if that fails too, without those unlike most.
+            some: list[OpenedFile] | None = None
+            if failing:
+                with suppress(*tolerated):
+                    some = _files_of(catalogue.lacking(failing), check)
+            if some is None:
+                failing |= _unlike_most(names)
+                some = _files_of(catalogue.lacking(failing), check)
+            opened += some
+            failed |= failing
+    return opened, failed
+
+
+def _files_of(catalogue: InputCatalogue, check: Check) -> list[OpenedFile]:
+    """Return the files of a catalogue, opened together and checked."""
+    catalog, opened = open_source(catalogue), []
+    check(catalog)
+    check_links(catalog, catalogue.source)
+    for name, partition in copied(catalog, catalogue.form).items():
+        if name.startswith("."):
+            raise UsageError(
+                f"{partition.path}: got a hidden file, expected a name without a '.' before it, since the copy "
+                "would be hidden in the output folder too; rename the file"
+            )
+        with suppress(FileNotFoundError):  # it has gone since it was opened
+            opened.append(OpenedFile(catalogue, catalogue.file(partition.path), partition, name))
+    return opened
+
+
+def _tried(
+    catalogue: InputCatalogue, check: Check, tolerated: tuple[type[Exception], ...]
+) -> tuple[dict[Path, Exception], dict[Path, frozenset[str]]]:
+    """Return why files of a folder that have rows fail by themselves, and the columns of the others."""
+    failing: dict[Path, Exception] = {}
+    names: dict[Path, frozenset[str]] = {}
+    files: Iterable[Path] = (file.path for file in catalogue.read())
+    if catalogue.source.kind == "hats":
+        known = hats.files_with_rows(catalogue.source.path)
+        files = (file for file in known if file not in catalogue.left_out and file.exists())
+    for file in files:
+        try:
+            catalog = catalogue.choice.open(file)
+            check(catalog)
+            names[file] = frozenset(catalog.names)
+        except tolerated as error:
+            failing[file] = error
+    return failing, names
 
 
 @lru_cache(maxsize=4)
@@ -321,19 +306,11 @@ class Piece:
     first: int = 0
 
 
-class Reading(Protocol):
-    """Has a function called with each piece, somewhere; yields the pieces with its results, in their order."""
-
-    def __call__(self, work: Callable[[Piece], R], pieces: Sequence[Piece], /) -> Generator[tuple[Piece, R]]:
-        """Yield each piece with what was found in it."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class Workers:
     """The pieces that workers read, which are other processes than this one, and what hands these out."""
 
-    reading: Reading
+    reading: Callable[[Callable[[Piece], Any], Sequence[Piece]], Generator[tuple[Piece, Any]]]
     pieces: tuple[Piece, ...]
 
     def in_order(self, work: Callable[[Piece], R]) -> Generator[tuple[Piece, R]]:

@@ -7,7 +7,6 @@ once and updated after that; one that somebody has paused stays paused.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
@@ -35,15 +34,8 @@ MAKE_BLOCK = (
 )
 
 
-@dataclass(frozen=True)
-class _Alert:
-    """What is watched for, and what is said: expressions of Jinja that are put together."""
-
-    name: str
-    tells: str  # in words: of what
-    trigger: EventTrigger
-    parts: tuple[str, ...] = ()
-    actions: tuple[ActionTypes, ...] = field(default=())  # in place of an alert
+Alert = tuple[str, AutomationCore]
+"""In words of what is told, and the automation."""
 
 
 def automate(
@@ -66,17 +58,16 @@ def automate(
         missing = absent
         if missing and not dry_run:
             raise UsageError("; ".join(missing))
-        alerts = [alert for label, d in watched.items() for alert in _of_deployment(label, d, idle_days)]
         tell = _teller(block)
-        automations = [_automation(alert, tell) for alert in (*alerts, *_of_all())]
+        alerts = [one for label, d in watched.items() for one in _of_deployment(label, d, idle_days, tell)]
         known = {found.name: found for found in client.read_automations()}
         work = [
             AutomationWork(
                 name=wanted.name,
-                alerts=alert.tells,
+                alerts=tells,
                 status=_brought(client, wanted, known.get(wanted.name), dry_run=dry_run),
             )
-            for alert, wanted in zip((*alerts, *_of_all()), automations, strict=True)
+            for tells, wanted in (*alerts, *_of_all(tell))
         ]
     return AutomationsResult(
         status="planned" if dry_run else "done",
@@ -126,7 +117,11 @@ def _is_webhook(block: BlockDocument) -> bool:
     return block.block_type is not None and block.block_type.slug == "webhook"
 
 
-def _teller(block: BlockDocument | None) -> Callable[[str, Sequence[str]], ActionTypes]:
+Tell = Callable[[str, Sequence[str]], ActionTypes]
+"""Makes the action of an alert, of its subject and of expressions of Jinja that are put together."""
+
+
+def _teller(block: BlockDocument | None) -> Tell:
     """Return what makes the action of an alert; without a block, in a dry run, an action that is never written."""
 
     def tell(subject: str, parts: Sequence[str]) -> ActionTypes:
@@ -145,7 +140,7 @@ PAGE = ("' '", "(flow_run | ui_url) or ''")
 """The end of what is said of a run: its page, where the server knows its own address."""
 
 
-def _of_deployment(label: str, deployment: DeploymentResponse, idle_days: int) -> list[_Alert]:
+def _of_deployment(label: str, deployment: DeploymentResponse, idle_days: int, tell: Tell) -> list[Alert]:
     """Return what is watched of a deployment."""
     related: dict[str, str | list[str]] = {
         "prefect.resource.id": f"prefect.deployment.{deployment.id}",
@@ -164,19 +159,26 @@ def _of_deployment(label: str, deployment: DeploymentResponse, idle_days: int) -
             within=ONE_ALERT,
         )
 
+    def alert(name: str, tells: str, trigger: EventTrigger, *parts: str) -> Alert:
+        """Return an alert with a block."""
+        return tells, _automation(name, tells, trigger, tell(name, parts))
+
     failed = ("flow_run.name", "': '", "flow_run.state.name", "'. '", "flow_run.state.message or ''")
+    late = f"'A run of {label} is late: no worker has started it.'"
     alerts = [
-        _Alert(
+        alert(
             f"blr: {label} failed",
             "a run failed, crashed or took too long",
             of_runs("Failed", "Crashed", "TimedOut"),
-            (*failed, *PAGE),
+            *failed,
+            *PAGE,
         ),
-        _Alert(
+        alert(
             f"blr: {label} is late",
             "a run was due but no worker has started it: there is no worker, or its queue is full",
             of_runs("Late"),
-            (f"'A run of {label} is late: no worker has started it.'", *PAGE),
+            late,
+            *PAGE,
         ),
     ]
     if idle_days:
@@ -189,18 +191,12 @@ def _of_deployment(label: str, deployment: DeploymentResponse, idle_days: int) -
             within=timedelta(days=idle_days),
         )
         said = f"'{label} has released nothing for {idle_days} days: no new input, or no run'"
-        alerts.append(
-            _Alert(
-                f"blr: {label} releases nothing",
-                f"there was no release for {idle_days} days",
-                trigger,
-                (said,),
-            )
-        )
+        words = f"there was no release for {idle_days} days"
+        alerts.append(alert(f"blr: {label} releases nothing", words, trigger, said))
     return alerts
 
 
-def _of_all() -> list[_Alert]:
+def _of_all(tell: Tell) -> list[Alert]:
     """Return what is watched whatever the deployment."""
     quarantined = EventTrigger(
         posture=Posture.Reactive,
@@ -221,30 +217,26 @@ def _of_all() -> list[_Alert]:
     crash = ChangeFlowRunState(
         state=StateType.CRASHED, name="Crashed", message="no heartbeat for nine minutes", force=False
     )
+    name, tells = (
+        "blr: a file is quarantined",
+        "a file could not be annotated; again every day while that lasts",
+    )
+    told = tell(name, ("event.payload.file", "' is quarantined: '", "event.payload.reason"))
+    ends = "a run sent no heartbeat for nine minutes: its state becomes Crashed"
     return [
-        _Alert(
-            "blr: a file is quarantined",
-            "a file could not be annotated; again every day while that lasts",
-            quarantined,
-            ("event.payload.file", "' is quarantined: '", "event.payload.reason"),
-        ),
-        _Alert(
-            "blr: silent runs are crashed",
-            "a run sent no heartbeat for nine minutes: its state becomes Crashed",
-            silent,
-            actions=(crash,),
-        ),
+        (tells, _automation(name, tells, quarantined, told)),
+        (ends, _automation("blr: silent runs are crashed", ends, silent, crash)),
     ]
 
 
-def _automation(alert: _Alert, tell: Callable[[str, Sequence[str]], ActionTypes]) -> AutomationCore:
+def _automation(name: str, tells: str, trigger: EventTrigger, action: ActionTypes) -> AutomationCore:
     return AutomationCore(
-        name=alert.name,
-        description=f"When {alert.tells}. Made by `blr deployments automate`.",
+        name=name,
+        description=f"When {tells}. Made by `blr deployments automate`.",
         enabled=True,
         tags=["blr"],
-        trigger=alert.trigger,
-        actions=list(alert.actions) or [tell(alert.name, alert.parts)],
+        trigger=trigger,
+        actions=[action],
     )
 
 

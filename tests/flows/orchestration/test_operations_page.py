@@ -80,10 +80,10 @@ def test_the_example_for_silent_runs_forces_nothing() -> None:
 
 
 def test_the_automation_for_silent_runs_is_the_example() -> None:
-    from flows.orchestration.automations import _of_all
+    from flows.orchestration.automations import _of_all, _teller
 
     example = yaml.safe_load((DOCS / "examples" / "zombie-runs.yaml").read_text())
-    silent = _of_all()[-1]
+    _, silent = _of_all(_teller(None))[-1]
     ours = silent.trigger.model_dump(mode="json")
     assert {key: ours[key] for key in ("posture", "match", "threshold", "within")} == {
         key: example["trigger"][key] for key in ("posture", "match", "threshold", "within")
