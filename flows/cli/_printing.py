@@ -81,8 +81,6 @@ def files_words(files: Sequence[object]) -> str:
     return ", ".join(map(str, files)) or "nothing written"
 
 
-# Progress, and whether a run is one of Prefect's.
-
 SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -203,8 +201,6 @@ def connect_or_start() -> None:
         server.wait()
     tell().note(line)
 
-
-# Errors, and the status that a command ends with.
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 

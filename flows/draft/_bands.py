@@ -202,8 +202,6 @@ def _nearest(names: Sequence[str], band: str | None) -> str:
     return min(known, key=lambda n: abs(math.log(wavelength(known[n]) / wavelength(band))))
 
 
-# The tables [photometry.NAME] of a first specification: magnitudes of columns that say they are fluxes.
-
 Floats = NDArray[np.float64]
 
 REDDENING = re.compile(r"e_?\(?b[_-]?m?v", re.IGNORECASE)

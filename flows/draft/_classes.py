@@ -60,15 +60,11 @@ class StartingClasses:
     doubtful: Mapping[str, int]
     cut: float | None = None  # of numbers in order, which ranges below and from here on are made of
 
-    @property
-    def reader(self) -> LabelReader:
-        """What reads labels as these classes."""
-        return LabelReader.of_lists({c.name: c.spellings for c in self.kept})
-
     def named(self, texts: NDArray[np.object_]) -> NDArray[np.object_]:
         """Return the class (n,) of each label, '' where it is in none."""
         names = np.array(["", *(c.name for c in self.kept)], dtype=object)
-        return np.asarray(names[self.reader.read(texts) + 1])
+        reader = LabelReader.of_lists({c.name: c.spellings for c in self.kept})
+        return np.asarray(names[reader.read(texts) + 1])
 
     @property
     def possible_counts(self) -> tuple[int, int] | None:
@@ -141,11 +137,8 @@ def _cut(values: NDArray[np.float64], rows: NDArray[np.int_]) -> float:
     order = np.argsort(values)
     middle = values[order][np.searchsorted(np.cumsum(rows[order]), rows.sum() / 2, side="right")]
     short = float(f"{middle:.3g}")
-    return (
-        short
-        if FEWEST_BELOW <= rows[values < short].sum() / rows.sum() <= 1 - FEWEST_BELOW
-        else float(middle)
-    )
+    below = rows[values < short].sum() / rows.sum()
+    return short if FEWEST_BELOW <= below <= 1 - FEWEST_BELOW else float(middle)
 
 
 def _number(text: str) -> float | None:

@@ -8,7 +8,6 @@ is a suspect: it is kept and comes first, with the loss of a quick fit without i
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
@@ -344,10 +343,6 @@ class Chosen:
         bands = {band.name: band.flux for band in self.bands}
         named = {cell for text, _ in self.features.values() for cell in columns_of(text)}
         return {bands.get(name, name) for name in named}
-
-    def counted(self) -> Counter[str]:
-        """Return how many columns are left out for reasons of each kind."""
-        return Counter(self.kinds.get(name, "others") for name in self.left_out)
 
 
 def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:

@@ -313,8 +313,7 @@ def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
         ("the same in every row", "constant"): c.constant,
         (f"the same as {evidence.duplicates.get(name)}", "copies"): name in evidence.duplicates,
     }
-    reason = next((reason for reason, holds in reasons.items() if holds), None)
-    return None if reason is None else Reason(*reason)
+    return next((Reason(*reason) for reason, holds in reasons.items() if holds), None)
 
 
 def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
@@ -344,10 +343,9 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
             column, values
         ),
     }
-    reason = next((reason for reason, holds in reasons.items() if holds), None)
-    if reason is None:
-        return None
-    return Reason(*reason, doubt=2 if reason[1] in {"flags and codes", "bookkeeping"} else 0)
+    doubtful = {"flags and codes", "bookkeeping"}
+    found = (Reason(text, kind, 2 * (kind in doubtful)) for (text, kind), holds in reasons.items() if holds)
+    return next(found, None)
 
 
 def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:
@@ -445,8 +443,7 @@ def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
         ("a morphological type: somebody's answer to a question about the object", 1): is_type(name, values),
         (f"named like {evidence.label}: an answer to the same question?", 0): asked,
     }
-    reason = next((reason for reason, holds in reasons.items() if holds), None)
-    return None if reason is None else Reason(reason[0], kind, reason[1])
+    return next((Reason(text, kind, doubt) for (text, doubt), holds in reasons.items() if holds), None)
 
 
 def _said_of_one_class(name: str, evidence: Evidence) -> Reason | None:

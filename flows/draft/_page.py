@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
@@ -48,6 +49,10 @@ def toml_texts(texts: tuple[str, ...]) -> str:
     return f"[{', '.join(toml_text(text) for text in texts)}]"
 
 
+def _feature(name: str, expression: str, remark: str) -> str:
+    return f"{toml_text(name)} = {toml_text(expression)}" + (f"  # {comment_text(remark)}" if remark else "")
+
+
 def comment_text(text: str) -> str:
     """Return a text that is safe in a comment."""
     return "".join(c if c.isprintable() else " " for c in text)
@@ -78,7 +83,7 @@ def _labels(classes: StartingClasses) -> Iterator[str]:
 
 
 def _columns(chosen: Chosen, other: Mapping[str, str], n_columns: int) -> str:
-    counts = chosen.counted()
+    counts = Counter(chosen.kinds.get(name, "others") for name in chosen.left_out)
     if other:
         counts["no number a row"] += len(other)
     if not counts:
@@ -284,12 +289,10 @@ class Page:
         yield "[catalog.sentinels]  # numbers that look like 'no value'"
         whole = {e.vector for e in sentinels if isinstance(e, Element)}
         for vector in sorted(whole):
-            marked = [
-                s
-                for e, some in sentinels.items()
-                if isinstance(e, Element) and e.vector == vector
-                for s in some
-            ]
+            elements = {
+                e: some for e, some in sentinels.items() if isinstance(e, Element) and e.vector == vector
+            }
+            marked = [s for some in elements.values() for s in some]
             values = ", ".join(map(toml_mark, sorted({s.value for s in marked}, key=str)))
             yield f"{toml_text(vector)} = [{values}]  # {sum(s.count for s in marked):,} elements"
         for name in named:
@@ -345,18 +348,13 @@ class Page:
 
     def _votes(self) -> Iterator[str]:
         """Yield the counts of the label's own question, which say more than a class cut out of them."""
-        counts = [
-            n
-            for n in self.seen.columns
-            if same_question(self.label, n) and column_names().votes.counted.search(n)
-        ]
+        counted = column_names().votes.counted
+        counts = [n for n in self.seen.columns if same_question(self.label, n) and counted.search(n)]
         if len(counts) > 1:
             yield "# If these are votes, they can be the targets themselves, in place of [label] and all above:"
             yield "# [label.votes]"
-            yield from (
-                f"# {toml_text(column_names().votes.counted.sub('', name)[-40:].strip('_'))} = {toml_text(name)}"
-                for name in counts
-            )
+            for name in counts:
+                yield f"# {toml_text(counted.sub('', name)[-40:].strip('_'))} = {toml_text(name)}"
 
     def _split(self) -> Iterator[str]:
         yield "[split]"
@@ -380,27 +378,20 @@ class Page:
         for name, suspect in self.chosen.suspects.items():
             yield f"# Suspect: {comment_text(name)}, {comment_text(suspect)}"
         for name, (expression, remark) in self.chosen.features.items():
-            yield f"{toml_text(name)} = {toml_text(expression)}" + (
-                f"  # {comment_text(remark)}" if remark else ""
-            )
+            yield _feature(name, expression, remark)
         spare = list(self.chosen.spare.items())
         if spare:
             yield f"# More than {self.chosen.most} features make a first training slow; these tell least by themselves:"
         for name, (expression, remark) in spare[:MOST_SHOWN]:
-            yield f"# {toml_text(name)} = {toml_text(expression)}" + (
-                f"  # {comment_text(remark)}" if remark else ""
-            )
+            yield f"# {_feature(name, expression, remark)}"
         if len(spare) > MOST_SHOWN:
             yield f"# ... and {len(spare) - MOST_SHOWN} more columns"
         yield ""
         yield from self._left_out()
 
     def _left_out(self) -> Iterator[str]:
-        yield (
-            "# Columns left out, and why:"
-            if self.chosen.left_out or self.other
-            else "# No column is left out."
-        )
+        some = self.chosen.left_out or self.other
+        yield "# Columns left out, and why:" if some else "# No column is left out."
         for name, reason in {**reasons_of_vectors(self.chosen.left_out, self.seen), **self.other}.items():
             yield f"#   {comment_text(name)}: {comment_text(reason)}"
         if self.chosen.offers:

@@ -71,7 +71,7 @@ def rename_run(name: str) -> None:
     run.name = _cut(name)
 
 
-QUARANTINED = "Problem"
+QUARANTINED = "Quarantined"
 """Name of the final state of a run that has left files out: a list of runs shows it in the place of "Completed"."""
 
 
