@@ -341,7 +341,7 @@ def test_colours_are_of_neighbours_and_of_one_kind() -> None:
     names = ["mag_z", "mag_g", "psf_mag_r", "mag_r", "psf_mag_g", "mag_v"]
     missing = dict.fromkeys(names, 0.0) | {"mag_v": 0.7}
     assert kinds(names)[0] == ["mag_g", "mag_v", "mag_r", "mag_z"]
-    assert [(c.first, c.second) for c in colours(names, missing)] == [
+    assert [(a, b) for a, b, _ in colours(names, missing)] == [
         ("mag_g", "mag_r"),
         ("mag_r", "mag_z"),
         ("mag_v", "mag_r"),
