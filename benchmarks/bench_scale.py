@@ -36,8 +36,7 @@ from blr.posterior.laplace import fit
 from blr.selection.evidence import fit_evidence
 from blr.sums import ChunkFunction, Terms
 from flows.engines.engine import ThreadEngine
-from flows.training._rows import ArrayWriter, StoredRows
-from flows.training._shards import DesignShards, TrainingShards
+from flows.training._rows import ArrayWriter, DesignShards, StoredRows, TrainingShards
 
 RESULT = Path(__file__).parent / "results" / "scale.json"
 FEATURES = 8
@@ -149,7 +148,7 @@ def compared(folder: Path, n: int, degree: int) -> dict[str, float]:
     shards = TrainingShards(StoredRows(rows), 2, ThreadEngine(1), held_out_too=True)
     basis = fit_basis("polynomial", whole[some], degree=degree)
     design = shards.design(basis, tuple(range(FEATURES)), whole[some], target[some].astype(int), None)
-    data = Counted(design.read, basis, design.n_functions, design.n_effective, design.sample, design.engine)
+    data = Counted(**vars(design))
     Counted.passes = 0
     q = fit_evidence(data, None)
     passes = Counted.passes

@@ -38,11 +38,12 @@ from scipy.special import expit, log_expit, logsumexp
 import blr
 import catalogs
 from blr.candidates.fits import FinalMember
+from blr.candidates.rows import TrainingSet
 from blr.posterior._short_chains import by_chains
 from blr.threads import single_threaded_blas
 from flows.draft.specification import starting_specification
 from flows.training import steps as training
-from flows.training._staging import StagedTraining
+from flows.training._staging import StagedDescription, read_described, staged_training
 from flows.training._target import read_target
 from flows.training.request import TrainRequest
 
@@ -118,8 +119,9 @@ def one_run(job: Job) -> dict[str, Any] | None:
     got: dict[str, Any] = {}
 
     def save(folder: str, fitted: Any, ranking: Any, finals: Any, store: Any) -> Any:
-        staged = StagedTraining.read(Path(folder))
-        got["features"] = _test_features(staged, labelled, rows[1], Path(folder).parent)
+        described = read_described(Path(folder))
+        kept = staged_training(described, Path(folder)).kept
+        got["features"] = _test_features(described, kept, labelled, rows[1], Path(folder).parent)
         shares = dict(ranking.members)
         got["parts"] = [
             (shares[index] * one.member.weight, one)
@@ -170,17 +172,20 @@ def one_run(job: Job) -> dict[str, Any] | None:
 
 
 def _test_features(
-    staged: StagedTraining, labelled: LabelledSet, test: NDArray[np.intp], folder: Path
+    described: StagedDescription,
+    data: TrainingSet,
+    labelled: LabelledSet,
+    test: NDArray[np.intp],
+    folder: Path,
 ) -> tuple[Floats, bool]:
     """Return features (P, F) of test rows within the range of the labels; whether no row was left out."""
     some = test[:ROWS]
     pq.write_table(labelled.file(some, labelled=False), folder / "test.parquet")
-    asked = staged.described.specification
+    asked = described.specification
     target = asked.target.model_copy(update={"paths": (str(folder / "test.parquet"),)})
-    there = read_target(asked.model_copy(update={"target": target}), staged.described.columns)
+    there = read_target(asked.model_copy(update={"target": target}), described.columns)
     if there is None:
         raise TypeError
-    data = staged.training.kept
     rows = data.filled[data.rows.training]
     limits = rows.min(axis=0), rows.max(axis=0)
     return np.clip(data.moments.impute(there.X, there.missing), *limits), len(there.X) == len(some)

@@ -24,9 +24,8 @@ from flows.models.store import Store
 from flows.orchestration.messages import short_label
 from flows.orchestration.run_page import keep_markdown, model_promoted, page_of, run_logged
 from flows.orchestration.run_state import RESULTS, answer_of, completed, run_name, takes
-from flows.reports.comparison_tables import comparison_tables
 from flows.reports.report_table import ReportTable
-from flows.reports.tables import literal, to_markdown
+from flows.reports.tables import comparison_tables, literal, to_markdown
 
 SHOWN = "blr-shown"
 """Key under which the server keeps what the person is shown."""

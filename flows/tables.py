@@ -33,12 +33,10 @@ from flows.features.reader import target_reader
 from flows.inputs.source import LocalSource
 from flows.models.description import ModelDescription
 from flows.models.model import Model
-from flows.models.store import Store
-from flows.models.store_folder import StoredModel
+from flows.models.store import REPORT_FILE, Store, StoredModel
 from flows.runs.results import ClassificationResult
 from flows.specification.specification import Candidate, Specification
 from flows.specification.toml_file import parse_specification, read_specification, specification_toml
-from flows.training.report import REPORT_FILE
 from flows.training.request import TrainRequest
 from flows.training.steps import plan, train
 

@@ -15,14 +15,15 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 
 from flows.models.description import ModelDescription
+from flows.models.store import REPORT_FILE
 from flows.orchestration.messages import short_label
 from flows.orchestration.run_page import keep_link, keep_markdown, keep_table, run_logged
 from flows.orchestration.run_state import RESULTS, completed, rename_run, run_name, takes, task_name
+from flows.reports.data import TrainReport
 from flows.reports.tables import candidate_table, choice_words, markdown_report
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training import steps as training
-from flows.training.report import REPORT_FILE, train_report
 from flows.training.request import TrainRequest
 
 FIT = task(name="fit", cache_policy=NO_CACHE, persist_result=False)(training.fit)
@@ -30,7 +31,7 @@ REFINE = task(name="refine", cache_policy=NO_CACHE, persist_result=False)(traini
 STEPS = training.Steps(
     ingest=task(
         name="ingest",
-        task_run_name="read the labelled rows of {task.specification.name}",
+        task_run_name="read the labelled rows of {request.specification.name}",
         cache_policy=NO_CACHE,
         persist_result=False,
     )(training.ingest),
@@ -99,19 +100,18 @@ def _named(specification: Specification) -> training.Steps:
 
 def _kept(model: ModelDescription) -> ModelDescription:
     """Leave the artifacts of a training; return the model, with its words for the run's final state."""
-    report = train_report(model)
-    said = [report.skill_words, f"Candidates of {model.model}", choice_words(report)]
-    keep_table(f"{model.name}-candidates", candidate_table(report), "; ".join(filter(None, said)))
+    said = [model.skill_words, f"Candidates of {model.model}", choice_words(model)]
+    keep_table(f"{model.name}-candidates", candidate_table(model), "; ".join(filter(None, said)))
     keep_markdown(
         f"{model.name}-report",
-        markdown_report(report),
-        f"{report.skill_words} Training of {model.model}",
+        markdown_report(TrainReport.of(model)),
+        f"{model.skill_words} Training of {model.model}",
     )
     if model.path is not None:
         keep_link(f"{model.name}-page", Path(model.path) / REPORT_FILE, f"Report of {model.model}")
     rename_run(f"train {short_label(model.model)}{NAME_ENDS.get(model.status, '')}")
     verdict = f"verdict on its probabilities: {model.trust.verdict}"
-    return completed(model, f"{model.model} {STATUS_WORDS[model.status]}; {verdict}. {report.skill_words}")
+    return completed(model, f"{model.model} {STATUS_WORDS[model.status]}; {verdict}. {model.skill_words}")
 
 
 NAME_ENDS = {"exists": ": in the store already", "trial": ": trial"}

@@ -38,7 +38,7 @@ DEFERRED = {
     "flows.release.record": "plots: a signature draws none",
     "flows.deployed": "a run is of one flow, and does not wait for the others",
     "flows.engines.engine": "distributed: an extra, and most runs use threads",
-    "flows.models.store_folder": "SciPy: a list of models shows skills and computes none",
+    "flows.models.store": "SciPy and models: a list shows skills and computes none, and opens no model",
     "catalogs.fits._restored": "astropy: few FITS files are compressed by tiles",
     "catalogs.formats": "astropy: FITS, Parquet and CSV are read without it",
     "flows.reports.html": "jinja2: a command that writes no page waits for no template",

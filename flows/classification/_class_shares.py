@@ -124,12 +124,11 @@ def shift_record(model: Model, specification: Specification) -> ShiftRecord:
     shift = with_shares(model, specification).log_prior_shift
     old = prior_shares(model)
     new = old if shift is None else old * np.exp(shift)
-    weights, difference = None, trained.difference
-    if model.specification.shift.density_weights and difference is not None:
-        target = difference.target
+    weights, target = None, trained.target
+    if model.specification.shift.density_weights and target is not None:
         weights = (
-            f"density ratio against {target.name} (sha256 {target.content_hash}): {difference.n_training} rows "
-            f"count as {difference.n_effective:.6g}"
+            f"density ratio against {target.name} (sha256 {target.content_hash}): {trained.n_training} rows "
+            f"count as {trained.n_effective:.6g}"
         )
     record = ShiftRecord(class_priors=_by_class(model, new / new.sum()), training_weights=weights)
     if shift is None:

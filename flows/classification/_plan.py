@@ -30,7 +30,7 @@ from flows.features.units import unchecked
 from flows.inputs.opening import OpenedFile, find_files
 from flows.inputs.source import Brought, InputCatalogue, InputFile, Known, copy_name_of
 from flows.models.model import Model
-from flows.models.store_folder import StoredModel
+from flows.models.store import StoredModel
 from flows.runs.allowed_roots import OutputFolder
 from flows.runs.counts import CensusAsked
 from flows.runs.manifest import Manifest, has_summary

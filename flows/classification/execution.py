@@ -43,7 +43,7 @@ from flows.inputs.opening import open_source
 from flows.inputs.source import InputCatalogue, spoken
 from flows.models.model import Model, read_model
 from flows.models.row_files import read_labelled_identifiers
-from flows.models.store_folder import StoredModel
+from flows.models.store import StoredModel
 from flows.runs.allowed_roots import OutputFolder
 from flows.runs.counts import Difference, FileCounts
 from flows.runs.interrupt import begin_piece, check_terminated, stop_asked, stop_points, terminable

@@ -32,7 +32,7 @@ from flows.features.reader import FeatureBatch
 from flows.inputs.opening import ObjectRow, find_object, opened, read_object
 from flows.inputs.source import resolve_sources
 from flows.models.model import Model
-from flows.models.row_files import LabelledObjects
+from flows.models.row_files import ROWS_FILE, LabelledObjects
 from flows.models.store import Store
 from flows.reports.explanation import (
     ClassExample,
@@ -108,7 +108,7 @@ def feature_space(out: Path, store: Path, specification: Path | None = None) -> 
     whitened, labelled = WhitenedSpace(scorer.classifier.moments), _labelled(model, stored.folder)
     if not len(labelled.target):
         raise ModelError(
-            f"{stored.folder / LabelledObjects.FILE}: got no labelled objects of {model.label}, expected those that it "
+            f"{stored.folder / ROWS_FILE}: got no labelled objects of {model.label}, expected those that it "
             "was fitted to; restore the file from a backup, or train the model again"
         )
     novelty = Novelty.of(whitened.points(np.nan_to_num(labelled.X), ~np.isfinite(labelled.X)))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from flows.cli._printing import files_words, plain_table, print_tables, say, show
 from flows.reports.catalogue_page import REPORT, REPORT_KEPT, rewrite_census
-from flows.reports.tables import ReportTable
+from flows.reports.report_table import ReportTable
 from flows.reviews.audit_draw import (
     Audit,
     AuditDraw,

@@ -12,12 +12,12 @@ from catalogs.files.atomic import StorageError, check_links
 from catalogs.remote.urls import scrubbed
 from flows.cli._printing import plain_table, print_tables, say, show
 from flows.errors import ModelError
-from flows.models.store_folder import (
+from flows.models.store import (
     DescriptionFile,
     ListedModel,
     ModelListing,
+    Store,
     StoredModel,
-    StoreFolder,
     read_description,
     standing_vetoes,
     veto_words,
@@ -26,14 +26,14 @@ from flows.models.store_folder import (
 
 def run_list(*, store: Path, json: bool) -> None:
     """List a store."""
-    folder = StoreFolder.named(store)
+    folder = Store.named(store)
     models = tuple(_listed(folder, stored) for stored in folder.models())
     # Of a store that is not there, the name may be a URL that somebody wrote in its place.
     listing = ModelListing(store=str(store) if models else scrubbed(str(store)), models=models)
     show(listing, show_models, json=json)
 
 
-def _listed(store: StoreFolder, stored: StoredModel) -> ListedModel:
+def _listed(store: Store, stored: StoredModel) -> ListedModel:
     """Return a stored model's line; where its files are damaged, only what the store itself knows of it."""
     vetoes = standing_vetoes(store.history(stored.name), stored.version)
     line = ListedModel(
@@ -70,21 +70,14 @@ def _listed(store: StoreFolder, stored: StoredModel) -> ListedModel:
 
 def _described(stored: StoredModel) -> DescriptionFile | None:
     """Return the description of a model that lacks its own, from the model file; None where that is damaged."""
-    from flows.models.description import description_file
-    from flows.models.model import read_facts
+    from flows.models.model import read_model
 
     try:
-        trust, metrics = read_facts(stored.path)
+        model = read_model(stored.path)
     except ModelError:
         return None
     file = stored.path.stat()
-    return description_file(
-        stored.label,
-        metrics,
-        trust=trust.verdict,
-        size=file.st_size,
-        trained=datetime.fromtimestamp(file.st_mtime, UTC),
-    )
+    return DescriptionFile.of(model, size=file.st_size, trained=datetime.fromtimestamp(file.st_mtime, UTC))
 
 
 def show_models(listing: ModelListing) -> None:

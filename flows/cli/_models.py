@@ -12,18 +12,20 @@ from catalogs.remote.urls import is_remote
 from flows.cli._printing import plain_table, print_tables, runs_as_flow, say, say_next, show, shown_progress
 from flows.errors import UsageError
 from flows.models import promotion
-from flows.models.description import ModelDescription, noise_words, shift_words
+from flows.models.description import ModelDescription, TrainingPlan, TrainingResult
 from flows.models.promotion import DecidedPromotion, RejectedPromotion, UndonePromotion
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from flows.orchestration.settings import connect
 from flows.reports.answers import answer_lines, training_answers
-from flows.reports.comparison_tables import comparison_tables, decision_table
-from flows.reports.data import ReportParts
+from flows.reports.data import TrainReport
+from flows.reports.remarks import noise_words, review_words, shift_words
 from flows.reports.tables import (
     candidate_table,
     check_tables,
     class_tables,
+    comparison_tables,
+    decision_table,
     grouping_lines,
     label_table,
     performance_table,
@@ -32,7 +34,6 @@ from flows.reports.tables import (
 )
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
-from flows.training.report import TrainingPlan, TrainingResult, review_words, train_report
 from flows.training.request import TrainRequest
 
 
@@ -76,20 +77,19 @@ def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
     if isinstance(result, TrainingPlan):
         _show_plan(result)
         return
-    parts = ReportParts.read_from(Path(result.path)) if result.path else None
-    report = train_report(result, parts=parts)
-    if not report.has_skill:
-        say(report.skill_words)
+    report = TrainReport.read(result)
+    if not result.metrics.skill.is_shown:
+        say(result.skill_words)
     if result.training.labels.answered:
         say(review_words(result.training.labels))
     if verbose:
         print_tables(
-            label_table(report),
-            *class_tables(report),
-            performance_table(report),
-            review_table(report),
-            candidate_table(report),
-            *check_tables(report),
+            label_table(result),
+            *class_tables(result),
+            performance_table(result),
+            review_table(result),
+            candidate_table(result),
+            *check_tables(result),
         )
         for sentence in (*noise_words(result.training.label_noise), *shift_words(result.training.shift)):
             say(sentence)

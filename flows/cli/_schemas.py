@@ -12,9 +12,9 @@ from flows.demo.steps import DemoResult
 from flows.documents import json_schema
 from flows.draft.inspection import CatalogueSummary, StartedSpecification
 from flows.errors import UsageError
-from flows.models.description import ModelDescription
+from flows.models.description import ModelDescription, TrainingResult
 from flows.models.promotion import DecidedPromotion
-from flows.models.store_folder import ModelListing
+from flows.models.store import ModelListing
 from flows.orchestration.deployments import AutomationsResult
 from flows.release.check import Checked
 from flows.release.record import ReleaseState, Verified
@@ -25,7 +25,6 @@ from flows.reviews.selection import ReviewResult
 from flows.runs.counts import CensusResult, Summary
 from flows.runs.manifest import Manifest
 from flows.runs.results import ClassificationResult, FolderStatus, MapResult, ReleaseReport, ReleaseResult
-from flows.training.report import TrainingResult
 
 VERSION: Final = 1
 """Of all schemas; larger when a key goes, or comes to mean something else.  New keys change nothing."""

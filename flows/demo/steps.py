@@ -23,20 +23,19 @@ from flows.classification.request import ClassifyRequest
 from flows.demo.openngc import ATTRIBUTION, write_catalogues
 from flows.documents import write_document
 from flows.models.description import ModelDescription, Review
-from flows.models.store_folder import SkillSummary
+from flows.models.store import SkillSummary
 from flows.release.draft import draft
 from flows.release.record import check
 from flows.release.request import DraftRequest, ReleaseRequest
 from flows.reports.answers import training_answers
 from flows.reports.census import census_words
-from flows.reports.data import Classification, ReportParts, TrainReport
+from flows.reports.data import Classification, TrainReport
 from flows.reports.html import write_report
 from flows.runs.allowed_roots import OutputFolder, check_output
 from flows.runs.counts import Counts
 from flows.runs.progress import tell
 from flows.runs.results import ClassificationResult
 from flows.training import steps as training
-from flows.training.report import train_report
 from flows.training.request import TrainRequest
 
 
@@ -174,9 +173,8 @@ def _run_task(
     ]
     summaries = [None if result.status == "trial" else result.summary for result in results]
     files = {name: counts for one in summaries if one is not None for name, counts in one.files.items()}
-    report = train_report(
+    report = TrainReport.read(
         trained,
-        parts=ReportParts.read_from(Path(str(trained.path))),
         classifications=_classifications(files),
         remarks=REMARKS,
         attribution=(ATTRIBUTION,),
@@ -216,7 +214,7 @@ def _summary(report: TrainReport, trained: ModelDescription, files: Mapping[str,
     return DemoTask(
         model=trained.model,
         classes=trained.classes,
-        selected=DemoCandidate.of(report.chosen),
+        selected=DemoCandidate.of(trained.chosen),
         candidates=tuple(map(DemoCandidate.of, trained.candidates)),
         held_out=HeldOutPerformance(
             **{name: getattr(metrics, name) for name in names},

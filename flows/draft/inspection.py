@@ -46,7 +46,7 @@ from flows.features.leaks import found_leaks, without_sentinels
 from flows.inputs.opening import opened_together, with_checksums
 from flows.inputs.source import LocalSource, resolve_one
 from flows.labels.reader import LabelledRows, label_texts
-from flows.models.store_folder import is_model_file
+from flows.models.store import is_model_file
 from flows.runs.progress import tell
 
 if TYPE_CHECKING:

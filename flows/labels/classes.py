@@ -110,12 +110,6 @@ def repeated_in_conflict(
     return Conflicts(n, {name: known[its_hash] for name, its_hash in found.items()})
 
 
-def conflict_words(repeated: int, repeating: Mapping[str, tuple[str, ...]]) -> str:
-    """Return what a report says of them."""
-    shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in repeating.items())
-    return f"{repeated:,} identifiers have rows of several classes, which were kept: {shown}."
-
-
 RARE = 20
 """Rows below which a class may have none that is held out: the other classes' judge the model."""
 

@@ -6,10 +6,9 @@ model file holds most of it.  Shapes: K classes, F features.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
-from datetime import datetime
-from typing import Literal, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 from blr.candidates.candidate import CandidateRow
 from blr.selection.grouping import Grouping
@@ -18,9 +17,9 @@ from catalogs.profile.columns import Distribution
 from catalogs.profile.leaks import Leak
 from catalogs.profile.quality import Quality
 from catalogs.profile.split import SplitSummary
-from flows.models.store_folder import DescriptionFile, Promotion, SkillSummary
+from flows.models.store import Promotion, SkillSummary, skill_words
 
-# The record of wrong labels and the sentences on it in a report: shares with intervals, and log losses.
+# Labels that may be wrong: shares with intervals, and log losses.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,48 +51,11 @@ class WrongLabels:
     log_loss_of_true_classes: float | None = None  # of the true classes', against the recorded labels
 
 
-def noise_words(noise: WrongLabels) -> Iterator[str]:
-    """Yield the sentences on what a training noted as `label_noise`; none where labels are taken to be right."""
-    if noise.by is None:
-        return
-    if noise.by == "stated":
-        yield f"Labels may be wrong, in shares that the specification states: {_listed(noise.rates)}."
-    else:
-        yield (
-            f"Labels may be wrong, in shares found from {noise.rows:,} training rows with 95 % intervals: "
-            f"{_listed(noise.rates)}."
-        )
-    for name, rates in noise.annotators.items():
-        yield f"Wrong labels by {noise.column} '{name}': {_listed(rates)}."
-    yield "Probabilities are of the true class, not of what would be recorded."
-    if noise.log_loss is not None:
-        yield (
-            "The labels that judge the model are as wrong as those that train it. Scores are therefore of the "
-            f"probability of what was recorded (log loss {noise.log_loss:.4f} nats an object); against the recorded "
-            f"labels the probabilities of the true class have {noise.log_loss_of_true_classes:.4f}, which says "
-            "little of them where labels are wrong."
-        )
-
-
-def _listed(rates: RatesByClass) -> str:
-    return ", ".join(f"{name} {_wrong_share(share)}" for name, share in rates.items())
-
-
-def _wrong_share(share: WrongLabelShare) -> str:
-    if share.low is None:
-        return f"{share.rate:.1%}"
-    return f"{share.rate:.1%} ({share.low:.1%} to {share.high:.1%})"
-
-
-# The record of the differences between training set and target, and the sentences on it in a report.
+# Differences between training set and target.
 
 ESTIMATED = "EM over "
 """First words of the source of estimated class shares; the catalogue's name follows."""
-FEW = 0.05
-"""Share of effective rows below which weights rest on a handful of objects."""
 TOLD_APART = 0.55
-
-Part = TypeVar("Part", bound="SetDifference | ShareCorrection | TargetLoss")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,104 +69,29 @@ class ComparedTarget:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetDifference:
-    """How unlike objects of the target and training rows are, and the effect of weights."""
-
-    target: ComparedTarget
-    auc: float  # 0.5 is no difference
-    auc_low: float  # of its 90 % interval
-    auc_high: float
-    advice: str
-    density_weights: bool  # whether the training rows are weighted by density ratio
-    n_training: int
-    n_effective: float  # effective number of the weighted rows
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShareCorrection:
-    """Class shares that the probabilities hold for, those of the training rows, and where the former come from."""
-
-    class_prior: Mapping[str, float]
-    class_prior_training: Mapping[str, float]
-    class_prior_source: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class TargetLoss:
-    """Log loss of the held-out rows weighted as the target, in nats an object."""
-
-    n_effective_held_out: float
-    log_loss: float
-    log_loss_uncorrected: float | None = None  # with the training's class shares; None where these stand
-
-
-@dataclass(frozen=True, kw_only=True)
 class TargetShift:
-    """What a training notes of its target: the fields of `SetDifference`, `ShareCorrection` and `TargetLoss`.
+    """What a training notes of its target.
 
-    The fields of a missing part are None: where no target was named, no shares were given, or no rows are held out.
+    Fields are None where no target was named or compared, no class shares were given, or no rows are held out.
     """
 
+    # How unlike objects of the target and training rows are, and the effect of weights.
     target: ComparedTarget | None = None
-    auc: float | None = None
-    auc_low: float | None = None
+    auc: float | None = None  # 0.5 is no difference
+    auc_low: float | None = None  # of its 90 % interval
     auc_high: float | None = None
     advice: str | None = None
-    density_weights: bool | None = None
+    density_weights: bool | None = None  # whether the training rows are weighted by density ratio
     n_training: int | None = None
-    n_effective: float | None = None
+    n_effective: float | None = None  # effective number of the weighted rows
+    # Class shares that the probabilities hold for, those of the training rows, and where the former come from.
     class_prior: Mapping[str, float] | None = None
     class_prior_training: Mapping[str, float] | None = None
     class_prior_source: str | None = None
+    # Log loss of the held-out rows weighted as the target, in nats an object.
     n_effective_held_out: float | None = None
     log_loss: float | None = None
-    log_loss_uncorrected: float | None = None
-
-    @classmethod
-    def of(
-        cls,
-        difference: SetDifference | None = None,
-        correction: ShareCorrection | None = None,
-        loss: TargetLoss | None = None,
-    ) -> TargetShift:
-        """Return the record of the given parts."""
-        parts = [vars(part) for part in (difference, correction, loss) if part is not None]
-        return cls(**{name: value for part in parts for name, value in part.items()})
-
-    @property
-    def difference(self) -> SetDifference | None:
-        """The difference between training set and target; None without a target."""
-        return None if self.auc is None else self._part(SetDifference)
-
-    @property
-    def correction(self) -> ShareCorrection | None:
-        """The class shares of the target; None where those of the training stand."""
-        return None if self.class_prior is None else self._part(ShareCorrection)
-
-    @property
-    def loss(self) -> TargetLoss | None:
-        """The log loss on rows weighted as the target; None where no rows are held out, or nothing weighs them."""
-        return None if self.log_loss is None else self._part(TargetLoss)
-
-    def _part(self, kind: type[Part]) -> Part:
-        return kind(**{part.name: getattr(self, part.name) for part in fields(kind)})
-
-
-def likeness_words(shift: TargetShift) -> Iterator[str]:
-    """Yield what a training noted of how like the labels its target is, and what was done; nothing without a target."""
-    difference, correction = shift.difference, shift.correction
-    if difference is not None:
-        yield _difference_words(difference)
-        yield from _weight_words(difference)
-    if correction is not None:
-        yield _share_words(correction)
-
-
-def shift_words(shift: TargetShift) -> Iterator[str]:
-    """Yield the sentences on what a training noted as `shift`; none where no target was named and no shares given."""
-    yield from likeness_words(shift)
-    if shift.loss is not None:
-        yield _loss_words(shift.loss)
+    log_loss_uncorrected: float | None = None  # with the training's class shares; None where these stand
 
 
 def why_no_error(source: str | None) -> str | None:
@@ -215,45 +102,6 @@ def why_no_error(source: str | None) -> str | None:
     if source is None or not source.startswith(ESTIMATED):
         return None
     return f"the class shares are an estimate ({source}), whose own error the counts' error would lack"
-
-
-def _difference_words(difference: SetDifference) -> str:
-    target = difference.target
-    return (
-        f"Shown an object of {target.name} and a labelled one, a test picks the labelled one in "
-        f"{100 * difference.auc:.1f} of 100 tries ({100 * difference.auc_low:.1f} to {100 * difference.auc_high:.1f} "
-        f"at 90 %, {target.n_compared:,} of {target.n_rows:,} objects compared), by chance in 50. "
-        f"So {difference.advice}."
-    )
-
-
-def _weight_words(difference: SetDifference) -> Iterator[str]:
-    n, effective = difference.n_training, difference.n_effective
-    if difference.density_weights:
-        yield (
-            f"The {n:,} training rows are weighted to look like the target, and count as {effective:,.1f}."
-        )
-        if effective < FEW * n:
-            yield f"That is less than {FEW:.0%} of the rows: the model rests on a handful of them."
-    elif difference.auc_low > TOLD_APART:
-        yield f"Weighted to look like the target, the {n:,} training rows would tell as much as {effective:,.1f}."
-
-
-def _share_words(correction: ShareCorrection) -> str:
-    old = correction.class_prior_training
-    moved = ", ".join(f"{name} {old[name]:.3g} → {new:.3g}" for name, new in correction.class_prior.items())
-    return f"Each class has not the share here that it has in the labels ({correction.class_prior_source}): {moved}."
-
-
-def _loss_words(loss: TargetLoss) -> str:
-    uncorrected = loss.log_loss_uncorrected
-    what = "the model as it is" if uncorrected is None else "class shares corrected"
-    before = "" if uncorrected is None else f", {uncorrected:.4f} without"
-    return (
-        f"Held-out log loss with the rows weighted as the target, {what}: {loss.log_loss:.4f} nats an object"
-        f"{before} ({loss.n_effective_held_out:,.0f} effective rows). All other held-out numbers are of objects as "
-        "the labelled ones, with their class shares."
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,6 +189,11 @@ class Metrics:
     # Of a logistic regression with the features as they are, cross-validated on the same rows; None where not tried.
     log_loss_logistic: float | None = None
 
+    @property
+    def judged_objects(self) -> str:
+        """The objects that judge: "held-out objects", or "left-out objects"."""
+        return f"{self.judged_by} objects"
+
 
 @dataclass(frozen=True, kw_only=True)
 class InputFile:
@@ -418,6 +271,16 @@ class LabelledSample:
     distribution: Mapping[str, Distribution]  # of the training rows, by feature
 
     @property
+    def n_training(self) -> int:
+        """Rows that the fits saw."""
+        return sum(self.training_counts)
+
+    @property
+    def n_held_out(self) -> int:
+        """Rows that no fit saw."""
+        return sum(self.held_out_counts)
+
+    @property
     def other_labels(self) -> dict[str, int]:
         """The labels in no class, with their rows; without the answer of reviewers who cannot tell."""
         return {text: n for text, n in self.unknown_labels.items() if text != UNDECIDED}
@@ -463,31 +326,34 @@ class ModelDescription:
     # Decisions about the name, oldest first; None where the command does not ask for them.
     history: tuple[Promotion, ...] | None = None
 
+    @property
+    def skill_words(self) -> str:
+        """The sentence on the model's skill."""
+        return skill_words(self.metrics.skill, self.metrics.judged_by)
 
-def description_file(
-    model: str,
-    metrics: Metrics,
-    *,
-    trust: str,
-    size: int,
-    trained: datetime,
-    interval: tuple[float, float] | None = None,
-    code_version: str = "",
-) -> DescriptionFile:
-    """Return what the `description.json` of a model NAME@VERSION holds; `interval` is that of its log loss, 95 %."""
-    low, high = interval or (None, None)
-    return DescriptionFile(
-        format="blr-description",
-        model=model,
-        size=size,
-        trained=trained.isoformat(timespec="seconds"),
-        code_version=code_version,
-        log_loss=metrics.log_loss,
-        log_loss_low=low,
-        log_loss_high=high,
-        judged_on=metrics.n,
-        judged_by=metrics.judged_by,
-        has_skill=metrics.skill.is_shown,
-        skill=metrics.skill,
-        trust=trust,
-    )
+    @property
+    def is_mixture(self) -> bool:
+        """Whether the model is a mixture of candidates, each with a share."""
+        return self.selected_by in ("average", "stack")
+
+    @property
+    def chosen(self) -> CandidateRow:
+        """The selected candidate."""
+        return self.candidates[self.selected]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingPlan:
+    """What a training would do."""
+
+    status: Literal["planned"]
+    model: str  # NAME@VERSION
+    store: str
+    version: str
+    exists: bool  # whether the store has it already, so that nothing would be done
+    training: LabelledSample
+    classes: tuple[str, ...]
+
+
+TrainingResult = TrainingPlan | ModelDescription
+"""The plan of a dry run, or the model: newly trained, already in the store, or from a trial."""

@@ -27,7 +27,7 @@ from catalogs.metadata.astropy_header import SafeDumper, YamlError, read_yaml
 from flows.documents import from_document, to_document
 from flows.errors import ModelError
 from flows.models.description import Metrics, ModelDescription, TrainingDescription, TrustSummary
-from flows.models.store_folder import BEGIN
+from flows.models.store import BEGIN
 from flows.runs.model_reference import VERSION_LENGTH, ModelReference, check_name, check_version
 from flows.specification.specification import Specification, canonical_json, specification_hash
 from flows.specification.toml_file import parse_specification, specification_toml
@@ -296,22 +296,6 @@ def read_model(path: Path) -> Model:
     return replace(model, folder=path.parent)
 
 
-def read_facts(path: Path) -> tuple[TrustSummary, Metrics]:
-    """Return what a list of models shows; no array is read, and no digest checked.
-
-    Raises
-    ------
-    ModelError
-        If the file is missing or damaged.
-    """
-    try:
-        tree = _read(path, arrays=False)
-        trust = from_document(TrustSummary, tree["trust"], source=str(path))
-        return trust, from_document(Metrics, tree["metrics"], source=str(path))
-    except Exception as error:  # as in read_tree
-        raise _damaged(path, str(error) or type(error).__name__) from error
-
-
 def write_tree(tree: Tree, path: Path) -> None:
     """Write scalars, texts, lists and arrays as ASDF, whole or not at all."""
     blocks: list[NDArray[Any]] = []
@@ -362,8 +346,8 @@ def read_tree(path: Path) -> Tree:
         raise _damaged(path, str(error) or type(error).__name__) from error
 
 
-def _read(path: Path, *, arrays: bool = True) -> Tree:
-    """Return what a file holds; without `arrays`, None stands in their places, and no block is read."""
+def _read(path: Path) -> Tree:
+    """Return what a file holds."""
     with open_bytes(path) as stream:
         size = os.fstat(stream.fileno()).st_size
         text, _, rest = stream.read(MOST_TEXT).partition(END_OF_TEXT)
@@ -374,7 +358,7 @@ def _read(path: Path, *, arrays: bool = True) -> Tree:
 
         def tagged(tag: str, value: Any) -> Any:
             if tag == TAGS + ARRAY:
-                return blocks.array(value) if arrays else None
+                return blocks.array(value)
             if tag not in SOFTWARE or not isinstance(value, dict):
                 raise ValueError(f"it holds a '{tag.removeprefix(TAGS):.80}', which blr does not write")
             return value

@@ -21,10 +21,11 @@ from flows.errors import ModelError, UsageError
 from flows.models.model import Model
 from flows.models.request import PromoteRequest
 from flows.models.row_files import ClassChange, JudgedRows, compare_classes, compare_losses
-from flows.models.store import Store
-from flows.models.store_folder import (
+from flows.models.store import (
+    REPORT_FILE,
     Promotion,
     SkillSummary,
+    Store,
     StoredModel,
     champion_before,
     gain_interval,
@@ -36,7 +37,6 @@ from flows.runs.counts import SampledChange
 from flows.runs.lock import exclusive
 from flows.runs.model_reference import ModelReference
 
-REPORT_FILE = "report.html"
 InRelease = Callable[[PromoteRequest, Model, Model], SampledChange | None]
 """What a challenger would change in the last release, of the request, the champion and the challenger."""
 
@@ -115,7 +115,10 @@ def compare_stored(
     champion, another = place.read(in_use), stored.version != version
     comparable = another and challenger.classes == champion.classes
     ours, theirs = (JudgedRows.read(m.folder) if comparable else None for m in (stored, in_use))
-    common, classes = _on_common_rows(ours, theirs, challenger.classes)
+    common: SkillSummary | None = None
+    classes: tuple[ClassChange, ...] = ()
+    if ours and theirs and (gain := compare_losses(ours, theirs)):
+        common, classes = SkillSummary.of(gain), compare_classes(ours, theirs, challenger.classes)
     against = (*against, *_against(challenger, champion, common, request.margin))
     return replace(
         alone,
@@ -133,16 +136,6 @@ def compare_stored(
         in_release=in_release(request, champion, challenger) if in_release and another else None,
         champion_report=_report(in_use),
     )
-
-
-def _on_common_rows(
-    ours: JudgedRows | None, theirs: JudgedRows | None, classes: tuple[str, ...]
-) -> tuple[SkillSummary | None, tuple[ClassChange, ...]]:
-    """Return a challenger's gain over a champion on objects new to both, and that by class; None where not known."""
-    if ours is None or theirs is None:
-        return None, ()
-    gain = compare_losses(ours, theirs)
-    return (None, ()) if gain is None else (SkillSummary.of(gain), compare_classes(ours, theirs, classes))
 
 
 def _report(stored: StoredModel) -> str | None:

@@ -1,14 +1,16 @@
-"""The files of rows beside a model: held-out rows with their probabilities, labels, names, unseen rows.
+"""The labelled rows beside a model, in one table of Parquet, and what is read of them.
 
-Each file is a table of Parquet, a column an array.  Shapes: N rows, K classes, F features of the model.
+A column is an array (N,) or (N, width).  `judged` marks the rows that judge the model, by fits that have not seen them;
+`fitted` marks those that the model is fitted to.  Readers take the columns that they need.
+Shapes: N rows of the file, n of those that are read, K classes, F features of the model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -19,78 +21,68 @@ from blr.selection.skill import Skill, paired_gain
 from catalogs.files.atomic import atomic_path
 from catalogs.profile.split import name_keys
 from flows.errors import ModelError
-from flows.models.store_folder import SkillSummary
+from flows.models.store import SkillSummary
 
 Floats = NDArray[np.float64]
 Hashes = NDArray[np.uint64]
 Array = np.ndarray[Any, Any]
 
+ROWS_FILE = "labelled_rows.parquet"
 
-@dataclass(frozen=True, eq=False)
-class RowFile:
-    """Rows of arrays, (N,) or (N, width), in a file of their own."""
 
-    FILE: ClassVar[str]
-    HOLDS: ClassVar[str]  # in words, for messages
-    MOST: ClassVar[int] = 1_000_000
-    """Most rows that are kept."""
+def write_rows(columns: Mapping[str, Array | None], folder: Path) -> None:
+    """Write the columns that there are into a model's folder, whole or not at all."""
+    table = pa.table({name: _stored(column) for name, column in columns.items() if column is not None})
+    with atomic_path(folder / ROWS_FILE) as temporary:
+        pq.write_table(table, temporary)
 
-    def __getitem__(self, rows: NDArray[np.intp]) -> Self:
-        """Return some of the rows."""
-        return type(self)(**{name: column[rows] for name, column in vars(self).items()})
 
-    def kept(self, most: int | None = None) -> Self:
-        """Return at most so many rows, evenly spaced."""
-        n, most = len(next(iter(vars(self).values()))), self.MOST if most is None else most
-        return self if n <= most else self[np.linspace(0, n - 1, most).round().astype(np.intp)]
+def _read(
+    folder: Path, *names: str, of: str = "", classes: int | None = None, features: int | None = None
+) -> list[Array] | None:
+    """Return columns of the rows that the column `of` marks; None where the first one, or the file, is not there.
 
-    def write(self, folder: Path) -> None:
-        """Write the rows that are kept into a model's folder, whole or not at all."""
-        table = pa.table({name: _stored(column) for name, column in vars(self.kept()).items()})
-        with atomic_path(folder / self.FILE) as temporary:
-            pq.write_table(table, temporary)
-
-    @classmethod
-    def read(cls, folder: Path, *, classes: int | None = None, features: int | None = None) -> Self | None:
-        """Return the rows of a model's folder; None where it has none.
-
-        Raises
-        ------
-        ModelError
-            If the file cannot be read, or is not of so many classes and features.
-        """
-        path = folder / cls.FILE
-        if not path.exists():
+    Raises
+    ------
+    ModelError
+        If the file cannot be read, or is not of so many classes and features.
+    """
+    path = folder / ROWS_FILE
+    if not path.exists():
+        return None
+    try:
+        table = pq.ParquetFile(path)
+        if names[0] not in table.schema_arrow.names:
             return None
-        try:
-            table = pq.ParquetFile(path).read()
-            columns = {field.name: _loaded(table[field.name]) for field in fields(cls)}
-        except (pa.ArrowException, KeyError, AttributeError, ValueError) as error:
-            raise ModelError(
-                f"{path}: cannot be read as the table of {cls.HOLDS} ({error}); train the model again"
-            ) from error
-        found, wanted = _sizes(columns, classes), f"{classes} classes"
-        if features is not None:
-            found, wanted = (
-                f"{found} and {columns['X'].shape[1]} features",
-                f"{wanted} and {features} features",
-            )
-        if classes is not None and found != wanted:
-            raise ModelError(
-                f"{path}: got {cls.HOLDS} of {found}, expected {wanted} for this model; train the model again"
-            )
-        return cls(**columns)
+        read = table.read([*names, *([of] if of else [])])
+        columns = {name: _loaded(read[name]) for name in read.column_names}
+        found = [columns[name][columns[of]] if of else columns[name] for name in names]
+    except (pa.ArrowException, OSError, KeyError, AttributeError, ValueError) as error:
+        raise ModelError(
+            f"{path}: cannot be read as the table of labelled rows ({error}); train the model again"
+        ) from error
+    sizes, wanted = [], []
+    if classes is not None:
+        sizes.append(f"{_n_classes(columns, classes)} classes")
+        wanted.append(f"{classes} classes")
+    if features is not None:
+        sizes.append(f"{columns['X'].shape[1]} features")
+        wanted.append(f"{features} features")
+    if sizes != wanted:
+        raise ModelError(
+            f"{path}: got labelled rows of {' and '.join(sizes)}, expected {' and '.join(wanted)} for this model; "
+            "train the model again"
+        )
+    return found
 
 
-def _sizes(columns: Mapping[str, Array], classes: int | None) -> str:
+def _n_classes(columns: Mapping[str, Array], classes: int) -> int:
     """Return of how many classes rows are: as many as are wanted where the rows' classes may be of these."""
-    K = classes
     if "probability" in columns:
-        K = columns["probability"].shape[1]
-    elif classes is not None and len(columns["target"]):
-        least, most = int(columns["target"].min()), int(columns["target"].max())
-        K = classes if 0 <= least <= most < classes else most + 1
-    return f"{K} classes"
+        return int(columns["probability"].shape[1])
+    target = columns["target"]
+    least, most = int(target.min(initial=0)), int(target.max(initial=0))
+    return classes if 0 <= least <= most < classes else most + 1
 
 
 def _stored(column: Array) -> Any:
@@ -113,7 +105,7 @@ def _loaded(column: pa.ChunkedArray) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class JudgedRows(RowFile):
+class JudgedRows:
     """The rows that a model was judged on, each with its loss: what champion and challenger are compared by.
 
     `name` (N,) is a hash of each object's identifier, `group` (N,) of its group in the split, `log_loss` (N,) is in
@@ -122,18 +114,21 @@ class JudgedRows(RowFile):
     well.  Rows that two models have in common are therefore new to both.
     """
 
-    FILE = "judged_rows.parquet"
-    HOLDS = "judged rows"
-
     name: Hashes
     group: Hashes
     log_loss: Floats
     label: NDArray[np.int16]
     assigned: NDArray[np.int16]
 
-    def kept(self, most: int | None = None) -> Self:
-        """Return at most so many rows, those of the smallest hashes: two models keep the same."""
-        return self[np.argsort(self.name, kind="stable")[: self.MOST if most is None else most]]
+    @classmethod
+    def read(cls, folder: Path) -> Self | None:
+        """Return the rows of a model's folder; None where it has none, or objects without names."""
+        found = _read(folder, "name", "group", "log_loss", "target", "assigned", of="judged")
+        return None if found is None else cls(*found)
+
+    def __getitem__(self, rows: NDArray[np.intp]) -> Self:
+        """Return some of the rows."""
+        return type(self)(**{name: column[rows] for name, column in vars(self).items()})
 
 
 def compare_losses(challenger: JudgedRows, champion: JudgedRows) -> Skill | None:
@@ -207,7 +202,7 @@ def _mean_by_name(rows: JudgedRows, name: NDArray[np.uint64]) -> NDArray[np.floa
 
 
 @dataclass(frozen=True, eq=False)
-class KnownLabels(RowFile):
+class KnownLabels:
     """Objects whose class a label says, so that a census counts the same objects of a target as they are labelled.
 
     A row of a target is such an object if it has the identifier and, in single precision, all features of it: numbers
@@ -215,31 +210,23 @@ class KnownLabels(RowFile):
     order, each once; `features` (N,) hashes of the features alone, `target` (N,) the index of the class.
     """
 
-    FILE = "known_labels.parquet"
-    HOLDS = "known labels"
-
     key: Hashes
     features: Hashes
     target: NDArray[np.intp]
 
-    def kept(self, most: int | None = None) -> Self:
-        """Return all rows: a label that is left out would not count."""
-        del most
-        return self
+    @classmethod
+    def read(cls, folder: Path, *, classes: int) -> Self | None:
+        """Return the labels of a model's folder; None where it has none."""
+        found = _read(folder, "key", "features", "target", classes=classes)
+        return None if found is None else cls.of(*found)
 
     @classmethod
-    def of(cls, identifiers: Array, X: Floats, target: NDArray[np.intp]) -> KnownLabels:
-        """Return the labels of objects: identifiers (N,), "" without one; X (N, F), NaN where one is missing.
-
-        An object without an identifier, or with two classes, is left out.
-        """
-        named = np.flatnonzero(identifiers != "")
-        features = _of_features(X[named])
-        key, target = _keys(identifiers[named], features), target[named]
-        order = np.lexsort((target, key))
-        key, features, target = key[order], features[order], target[order]
-        first = np.r_[True, key[1:] != key[:-1]][: len(key)]
-        start = np.flatnonzero(first)
+    def of(cls, key: Hashes, features: Hashes, target: NDArray[np.intp]) -> Self:
+        """Return the labels of rows with the hashes of `row_keys`; an object with two classes is left out."""
+        named = np.flatnonzero(key)
+        named = named[np.lexsort((target[named], key[named]))]
+        key, features, target = key[named], features[named], target[named]
+        start = np.flatnonzero(np.r_[True, key[1:] != key[:-1]][: len(key)])
         end = np.r_[start[1:], len(key)][: len(start)] - 1
         one = target[start] == target[end]  # sorted by class within an object
         return cls(key[start[one]], features[start[one]], target[start[one]])
@@ -260,6 +247,17 @@ class KnownLabels(RowFile):
             place = np.minimum(np.searchsorted(self.key, key), len(self.key) - 1)
             found[rows] = np.where(self.key[place] == key, self.target[place], -1)
         return found
+
+
+def row_keys(identifiers: Array, X: Floats) -> tuple[Hashes, Hashes]:
+    """Return the hashes of identifier and features, and of the features alone, (N,) each.
+
+    `identifiers` (N,) are "" for objects without one, whose first hash is 0; X (N, F) is NaN where one is missing.
+    """
+    features, named = _of_features(X), np.flatnonzero(identifiers != "")
+    key = np.zeros(len(X), dtype=np.uint64)
+    key[named] = _keys(identifiers[named], features[named])
+    return key, features
 
 
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
@@ -284,7 +282,7 @@ def _keys(identifiers: Array, features: Hashes) -> Hashes:
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledObjects(RowFile):
+class LabelledObjects:
     """The labelled objects that a model was fitted to: what people are shown when they ask what an object is like.
 
     `identifier` (N,) is UTF-8, empty where objects have none.  `position` (N, 2) is right ascension and declination in
@@ -292,32 +290,36 @@ class LabelledObjects(RowFile):
     is missing.
     """
 
-    FILE = "labelled_objects.parquet"
-    HOLDS = "labelled objects"
-
     identifier: NDArray[np.bytes_]
     position: Floats
     target: NDArray[np.intp]
     X: Floats
 
+    @classmethod
+    def read(cls, folder: Path, *, classes: int, features: int) -> Self | None:
+        """Return the objects of a model's folder; None where it has none."""
+        names = ("identifier", "position", "target", "X")
+        found = _read(folder, *names, of="fitted", classes=classes, features=features)
+        return None if found is None else cls(*found)
+
     def but(self, identifier: str) -> LabelledObjects:
         """Return the objects with another identifier than this one; 7.0 is 7 too."""
         spellings = [identifier.encode(), identifier.removesuffix(".0").encode()]
         others = ~np.isin(self.identifier, spellings)
-        return self if others.all() else self[np.flatnonzero(others)]
+        return self if others.all() else LabelledObjects(*(column[others] for column in vars(self).values()))
 
 
 def read_labelled_identifiers(folder: Path) -> list[str] | None:
     """Return the identifiers of a model's labelled objects, '' where they have none; None without the file."""
-    path = folder / LabelledObjects.FILE
     try:
-        return [name or "" for name in pq.ParquetFile(path).read(columns=["identifier"])[0].to_pylist()]
-    except (OSError, pa.ArrowException, IndexError):
+        found = _read(folder, "identifier", of="fitted")
+    except ModelError:
         return None
+    return None if found is None else [name.decode() for name in found[0].tolist()]
 
 
 @dataclass(frozen=True, eq=False)
-class UnseenRows(RowFile):
+class UnseenRows:
     """Labelled rows with the probabilities of fits that have not seen them: what class counts are calibrated by.
 
     They are the held-out rows, or all rows where none is held out, each by the fits without it.  `probability` (N, K)
@@ -325,11 +327,14 @@ class UnseenRows(RowFile):
     index of the class, `weight` (N,) how much a row counts.  `X` (N, F) are the features, NaN where one is missing.
     """
 
-    FILE = "unseen_rows.parquet"
-    HOLDS = "rows that no fit has seen"
-    MOST = 200_000
-
     probability: Floats
     target: NDArray[np.intp]
     weight: Floats
     X: Floats
+
+    @classmethod
+    def read(cls, folder: Path, *, classes: int, features: int) -> Self | None:
+        """Return the rows of a model's folder; None where it has none, as where labels are votes."""
+        names = ("probability", "target", "weight", "X")
+        found = _read(folder, *names, of="judged", classes=classes, features=features)
+        return None if found is None else cls(*found)

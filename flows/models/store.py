@@ -1,36 +1,277 @@
 """The model store: `<store>/<name>/<version>/` holds a model, `<store>/<name>/champion` names the one in use.
 
-Text files and renames only: a store can be copied, archived and put under version control as it is.
+Text files and renames only: a store can be copied, archived and put under version control as it is.  A list of models
+opens none of them: it takes seconds to import what a model consists of, and to open each model file.
 """
+
+# ruff: noqa: PLC0415 -- a list of models imports no models
 
 from __future__ import annotations
 
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from catalogs.errors import nearest
 from catalogs.files.atomic import atomic_write_text, check_links, own_folder
-from flows.errors import ModelError
-from flows.models.description import ModelDescription, description_file
-from flows.models.model import Model, read_model, write_model
-from flows.models.store_folder import (
-    MODEL_FILE,
-    Promotion,
-    StoredModel,
-    StoreFolder,
-    write_decision,
-    write_description,
-)
-from flows.runs.allowed_roots import check_inside
-from flows.runs.model_reference import ModelReference, check_name
+from flows.documents import read_document, write_document
+from flows.errors import DocumentError, ModelError
+from flows.runs.allowed_roots import check_inside, check_output
+from flows.runs.model_reference import ModelReference, check_name, check_version
 
-SHORTEST_PREFIX = 4
+if TYPE_CHECKING:
+    from blr.selection.skill import Skill
+    from flows.models.description import ModelDescription
+    from flows.models.model import Model
+
+# Who decided what about a model's name, and when: `champion.log`, a line a decision, from which one can be undone.
+
+LOG = "champion.log"
 
 
 @dataclass(frozen=True)
-class Store(StoreFolder):
+class Promotion:
+    """A line of the champion's log: a decision about a version of the name.
+
+    `promoted` put it in the champion's place.  `undone` put it back there, and `previous` is the one whose promotion
+    was undone.  `rejected` is a veto: `previous` stayed the champion.
+    """
+
+    when: str  # ISO 8601, UTC
+    version: str
+    previous: str | None  # version of the champion before; None for the first
+    who: str  # name of the person, or "the rule"
+    why: str
+    kind: Literal["promoted", "undone", "rejected"] = "promoted"
+
+
+def champion_before(history: Sequence[Promotion], champion: str) -> str | None:
+    """Return the champion that was in place before the present one; None where the log knows of none.
+
+    A promotion that was undone does not count, so undoing twice goes back by two.
+    """
+    places: list[str] = []
+    for decision in history:
+        if decision.kind == "promoted":
+            if not places and decision.previous:
+                places.append(decision.previous)
+            if places[-1:] != [decision.version]:
+                places.append(decision.version)
+        elif decision.kind == "undone":
+            places = _up_to(places, decision.version) or [decision.version]
+    # A promotion that was killed has its line, and did not come to be the champion.
+    places = _up_to(places, champion)
+    return places[-2] if len(places) > 1 else None
+
+
+def standing_vetoes(history: Sequence[Promotion], version: str) -> tuple[Promotion, ...]:
+    """Return who rejected a version since it was last promoted."""
+    of_version = [d for d in history if d.version == version and d.kind in {"promoted", "rejected"}]
+    promoted = [i for i, d in enumerate(of_version) if d.kind == "promoted"]
+    return tuple(of_version[promoted[-1] + 1 :] if promoted else of_version)
+
+
+def veto_words(veto: Promotion) -> str:
+    """Return who rejected a model, when and why."""
+    return f"{veto.who} rejected it on {veto.when[:10]}: {veto.why}"
+
+
+def _up_to(places: list[str], version: str) -> list[str]:
+    """Return the champions up to the last time that a version was one; none where it never was."""
+    if version not in places:
+        return []
+    return places[: len(places) - places[::-1].index(version)]
+
+
+# The list of a store: a line a model, from the small `description.json` that lies beside each model file.
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkillSummary:
+    """A model's skill in a form for JSON, with its verdict; `blr.selection.skill.Skill` explains the fields.
+
+    Ends of an interval that is not known are None.
+    """
+
+    gain: float
+    low: float | None
+    high: float | None
+    baseline: float
+    level: float
+    n: int
+    n_groups: int
+    verdict: str  # "better", "worse" or "none shown"
+
+    @classmethod
+    def of(cls, skill: Skill) -> SkillSummary:
+        """Return the summary of a skill."""
+        low, high = (end if math.isfinite(end) else None for end in (skill.low, skill.high))
+        return cls(**{**vars(skill), "low": low, "high": high}, verdict=skill.verdict)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the model is known to predict better than the class shares alone."""
+        return self.verdict == "better"
+
+
+def gain_interval(skill: SkillSummary) -> str:
+    """Return the interval of the gain, "0.102 to 0.134", in nats."""
+    if skill.low is None or skill.high is None:
+        return "not known"
+    return f"{_signed(skill.low)} to {_signed(skill.high)}"
+
+
+def skill_words(skill: SkillSummary, rows: str = "held-out") -> str:
+    """Return the sentence on the skill; `rows` says how objects were kept from the fit, "held-out" or "left-out"."""
+    gain, baseline = skill.gain, skill.baseline
+    much = f"{abs(gain):.4f} nats an object ({abs(gain) / baseline:.1%} of {baseline:.4f})"
+    interval = f"{skill.level:.0%} interval of the gain {gain_interval(skill)}"
+    on = f"on {skill.n:,} {rows} objects"
+    if skill.n_groups < skill.n:
+        on += f" in {skill.n_groups:,} groups"
+    if skill.verdict == "better":
+        return f"Skill: {on} it predicts better than the class shares alone, by {much}; {interval}."
+    if skill.verdict == "worse":
+        return f"No skill: {on} it predicts worse than the class shares alone, by {much}; {interval}."
+    return (
+        f"No skill shown: {on} it predicts no better than the class shares alone, within the uncertainty: "
+        f"gain {_signed(gain)} nats an object; {interval}."
+    )
+
+
+def _signed(value: float) -> str:
+    return f"{value:z.4f}".replace("-", "−")
+
+
+DESCRIPTION_FILE = "description.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescriptionFile:
+    """What `description.json` holds of a model.  The log loss is on rows that the judging fits have not seen."""
+
+    format: Literal["blr-description"]
+    model: str  # NAME@VERSION
+    size: int  # bytes of the model file
+    trained: str  # ISO 8601, UTC
+    code_version: str
+    log_loss: float  # nats an object
+    log_loss_low: float | None  # its 95 % interval; None where it is not known
+    log_loss_high: float | None
+    judged_on: int  # rows
+    judged_by: Literal["held-out", "left-out"]
+    has_skill: bool
+    skill: SkillSummary
+    trust: str
+
+    @classmethod
+    def of(
+        cls, model: Model, *, size: int, trained: datetime, interval: tuple[float, float] | None = None
+    ) -> Self:
+        """Return the description of a model; `interval` is that of its log loss, 95 %."""
+        metrics, (low, high) = model.metrics, interval or (None, None)
+        return cls(
+            format="blr-description",
+            model=model.label,
+            size=size,
+            trained=trained.isoformat(timespec="seconds"),
+            code_version=model.code_version,
+            log_loss=metrics.log_loss,
+            log_loss_low=low,
+            log_loss_high=high,
+            judged_on=metrics.n,
+            judged_by=metrics.judged_by,
+            has_skill=metrics.skill.is_shown,
+            skill=metrics.skill,
+            trust=model.trust.verdict,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedModel:
+    """A line in the list of a store; what is None is not known, as where the model file is damaged."""
+
+    name: str
+    version: str
+    model: str  # NAME@VERSION
+    champion: bool  # whether it is the champion of its name
+    path: str  # of the model file
+    has_skill: bool | None  # whether it is known to predict better than the class shares alone
+    skill: SkillSummary | None
+    trust: str | None  # verdict on the probabilities: "green", "amber" or "red"
+    trained: str | None = None  # ISO 8601, UTC
+    log_loss: float | None = None  # nats an object, on rows that the judging fits have not seen
+    log_loss_low: float | None = None  # its 95 % interval
+    log_loss_high: float | None = None
+    judged_on: int | None = None  # rows
+    # who rejected it, when and why; None where nobody has, or it was promoted since
+    rejected: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelListing:
+    """The models of a store, by name and then from the oldest to the newest."""
+
+    store: str  # path of its folder
+    models: tuple[ListedModel, ...]
+
+
+def read_description(folder: Path, label: str, *, size: int) -> DescriptionFile | None:
+    """Return the description of the model NAME@VERSION; None where its folder has none, or that of another file.
+
+    `size` is that of the model file, in bytes: one that was cut is another.
+    """
+    try:
+        description = read_document(DescriptionFile, folder / DESCRIPTION_FILE)
+    except (OSError, DocumentError):
+        return None
+    return description if (description.model, description.size) == (label, size) else None
+
+
+# What lies in a store: names, versions, champions.
+
+MODEL_FILE, REPORT_FILE = "model.asdf", "report.html"
+BEGIN = b"#ASDF"
+"""First bytes of a model file."""
+SHORTEST_PREFIX = 4
+
+
+def is_model_file(path: Path) -> bool:
+    """Say whether a file begins as ASDF files do."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return stream.read(len(BEGIN)) == BEGIN
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A place in the store; the model itself is not read yet."""
+
+    name: str
+    version: str
+    folder: Path
+    champion: bool
+
+    @property
+    def label(self) -> str:
+        """`NAME@VERSION`."""
+        return ModelReference(self.name, self.version).label
+
+    @property
+    def path(self) -> Path:
+        """The model file."""
+        return self.folder / MODEL_FILE
+
+
+@dataclass(frozen=True)
+class Store:
     """A folder of models.  A trial has a `temporary` store, among the machine's temporary files.
 
     Examples
@@ -40,7 +281,53 @@ class Store(StoreFolder):
     []
     """
 
+    root: Path
     temporary: bool = False
+
+    @classmethod
+    def named(cls, folder: str | Path) -> Self:
+        """Return the store in a folder that a user named; UsageError where it may not be written to."""
+        return cls(check_output(folder, key="store"))
+
+    def folder(self, name: str, version: str) -> Path:
+        """Return where a model lies, or would."""
+        return self.root / check_name(name) / check_version(version)
+
+    def contains(self, name: str, version: str) -> bool:
+        """Say whether a model is there; its file is written last, so then all of it is."""
+        return (self.folder(name, version) / MODEL_FILE).is_file()
+
+    def models(self) -> Iterator[StoredModel]:
+        """Yield what is in the store, by name and then by age."""
+        for name in self.names():
+            yield from self.versions(name)
+
+    def names(self) -> list[str]:
+        """Return the names of the models."""
+        return sorted({path.parent.parent.name for path in self.root.glob(f"[!.]*/[!.]*/{MODEL_FILE}")})
+
+    def versions(self, name: str) -> Iterator[StoredModel]:
+        """Yield the models of a name, by age."""
+        champion = self.champion(name)
+        paths = (self.root / name).glob(f"[!.]*/{MODEL_FILE}")
+        for path in sorted(paths, key=lambda p: (p.stat().st_mtime_ns, p.parent.name)):
+            version = path.parent.name
+            yield StoredModel(name, version, path.parent, version == champion)
+
+    def champion(self, name: str) -> str | None:
+        """Return the version in use."""
+        pointer = self.root / check_name(name) / "champion"
+        check_links(pointer, self.root)
+        return check_version(pointer.read_text().strip()) if pointer.is_file() else None
+
+    def history(self, name: str) -> list[Promotion]:
+        """Return the decisions about a name, oldest first; a line that a full disk has cut is none."""
+        log = self.root / check_name(name) / LOG
+        decisions = []
+        for line in log.read_text(encoding="utf-8").splitlines() if log.is_file() else []:
+            with suppress(ValueError, TypeError):
+                decisions.append(Promotion(**json.loads(line)))
+        return decisions
 
     @classmethod
     def around(cls, file: Path) -> Store:
@@ -90,6 +377,8 @@ class Store(StoreFolder):
         """Return a model of the store; ModelError where its file is damaged, or another's."""
         if not self.temporary:
             check_inside(stored.path, key="store")
+        from flows.models.model import read_model
+
         model = read_model(stored.path)
         if (model.name, model.version) != (stored.name, stored.version):
             raise ModelError(
@@ -103,19 +392,14 @@ class Store(StoreFolder):
 
         `interval` is that of its log loss, 95 %; None where it is not known.
         """
+        from flows.models.model import write_model
+
         folder = self.make_folder(model.name, model.version)
         atomic_write_text(folder / "card.md", card)
         write_model(model, folder / MODEL_FILE)
-        described = description_file(
-            model.label,
-            model.metrics,
-            trust=model.trust.verdict,
-            interval=interval,
-            size=(folder / MODEL_FILE).stat().st_size,
-            trained=datetime.now(UTC),
-            code_version=model.code_version,
-        )
-        write_description(folder, described)
+        size = (folder / MODEL_FILE).stat().st_size
+        described = DescriptionFile.of(model, size=size, trained=datetime.now(UTC), interval=interval)
+        write_document(folder / DESCRIPTION_FILE, described)
         return StoredModel(model.name, model.version, folder, self.champion(model.name) == model.version)
 
     def make_folder(self, name: str, version: str, *, staging: bool = False) -> Path:
@@ -144,20 +428,32 @@ class Store(StoreFolder):
         self, stored: StoredModel, *, why: str, who: str, kind: Literal["promoted", "undone"] = "promoted"
     ) -> Promotion:
         """Put a model in the champion's place, and write down when, who and why; `kind` says whether it was there."""
-        done = _decision(stored.version, self.champion(stored.name), who, why, kind)
-        folder = self.root / stored.name
+        previous = self.champion(stored.name)
         made = [d for d in self.history(stored.name) if d.kind != "rejected"]
+        done = Promotion(_now(), stored.version, previous, who, why, kind)
         last = made[-1] if made else None
-        if last is None or (last.version, last.previous, last.kind) != (done.version, done.previous, kind):
-            write_decision(folder, done)  # or a promotion that was killed had
-        atomic_write_text(folder / "champion", stored.version + "\n")
+        if last is None or (last.version, last.previous, last.kind) != (done.version, previous, kind):
+            self._write_decision(stored.name, done)  # or a promotion that was killed had
+        atomic_write_text(self.root / stored.name / "champion", stored.version + "\n")
         return done
 
-    def reject(self, stored: StoredModel, *, why: str, who: str) -> Promotion:
+    def reject(self, stored: StoredModel, *, why: str, who: str) -> None:
         """Write down that a model is not to be the champion, who said so and why."""
-        done = _decision(stored.version, self.champion(stored.name), who, why, "rejected")
-        write_decision(self.root / stored.name, done)
-        return done
+        previous = self.champion(stored.name)
+        veto = Promotion(_now(), stored.version, previous, who, why, "rejected")
+        self._write_decision(stored.name, veto)
+
+    def _write_decision(self, name: str, decision: Promotion) -> None:
+        """Add a line to the log at once, so that two decisions at the same time leave two whole lines."""
+        line = {key: value for key, value in vars(decision).items() if (key, value) != ("kind", "promoted")}
+        log = self.root / name / LOG
+        cut = log.is_file() and not log.read_bytes().endswith(b"\n")
+        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            os.write(descriptor, ("\n" * cut + json.dumps(line) + "\n").encode())
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def _known(self, name: str) -> str:
         names = self.names()
@@ -174,11 +470,5 @@ class Store(StoreFolder):
         return name
 
 
-def _decision(
-    version: str,
-    previous: str | None,
-    who: str,
-    why: str,
-    kind: Literal["promoted", "undone", "rejected"],
-) -> Promotion:
-    return Promotion(datetime.now(UTC).isoformat(timespec="seconds"), version, previous, who, why, kind)
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -35,7 +35,8 @@ from flows.errors import UsageError
 from flows.orchestration.messages import classification_message, classification_name
 from flows.orchestration.run_state import QUARANTINED, completed, rename_run
 from flows.orchestration.tables import run_tables, status_table
-from flows.reports.tables import ReportTable, to_markdown
+from flows.reports.report_table import ReportTable
+from flows.reports.tables import to_markdown
 from flows.runs.counts import Summary
 from flows.runs.lock import Owner
 from flows.runs.model_reference import ModelReference

@@ -18,7 +18,7 @@ from flows.release._contract import Contract, Opened, Profile
 from flows.release.check import CELL_ORDER, Checked, check_table
 from flows.reports.answers import Answer, Finding, Level
 from flows.reports.data import Made
-from flows.reports.html import Page, Picture, TableGroup, drawn, made_words, render_page
+from flows.reports.html import Picture, drawn, made_words, render_page
 from flows.reports.report_table import ReportTable
 
 QUESTIONS = {
@@ -56,32 +56,29 @@ def render_release(checked: Checked, profile: Profile, before: Profile | None, o
     model = opened.model.label
     compared = f"compared with release {checked.last}." if checked.last else "the first release."
     return render_page(
-        Page(
-            title=f"{checked.name} {checked.version}",
-            version=checked.digest[:12],
-            kind="release report",
-            lead=f"{profile.n_rows:,} objects in {len(profile.files):,} files, classified by {model}; {compared}",
-            made=made_words(Made.now(), opened.manifest.code_version),
-            use=Answer(question="Can it be signed?", short=short, level=level),
-            four=[_answer(checked, kind) for kind in QUESTIONS],
-            parts=(),
-            pictures=tuple(_pictures(profile, before)),
-            lacking="" if profile.cells else "Positions are not known, so there are no maps.",
-            groups=(
-                TableGroup(title="Checks, the worst first", tables=(check_table(checked),)),
-                *_changes(checked),
-            ),
-            remarks=(),
-            last=TableGroup(title="Negative controls and known objects", tables=_numbers(checked)),
-            provenance={
-                "model": model,
-                "settings": f"sha256 {opened.manifest.specification_hash}",
-                "content": f"sha256 {checked.digest}",
-                "blr": opened.manifest.code_version,
-                "seed": str(checked.seed),
-                "rows scored again": f"{checked.n_replayed:,}",
-            },
-        )
+        title=f"{checked.name} {checked.version}",
+        version=checked.digest[:12],
+        kind="release report",
+        lead=f"{profile.n_rows:,} objects in {len(profile.files):,} files, classified by {model}; {compared}",
+        made=made_words(Made.now(), opened.manifest.code_version),
+        use=Answer(question="Can it be signed?", short=short, level=level),
+        four=[_answer(checked, kind) for kind in QUESTIONS],
+        parts=(),
+        pictures=tuple(_pictures(profile, before)),
+        lacking="" if profile.cells else "Positions are not known, so there are no maps.",
+        groups=(
+            ("Checks, the worst first", (check_table(checked),)),
+            *_changes(checked),
+        ),
+        last=("Negative controls and known objects", _numbers(checked)),
+        provenance={
+            "model": model,
+            "settings": f"sha256 {opened.manifest.specification_hash}",
+            "content": f"sha256 {checked.digest}",
+            "blr": opened.manifest.code_version,
+            "seed": str(checked.seed),
+            "rows scored again": f"{checked.n_replayed:,}",
+        },
     )
 
 
@@ -148,7 +145,7 @@ def _table(
     )
 
 
-def _changes(checked: Checked) -> Sequence[TableGroup]:
+def _changes(checked: Checked) -> Sequence[tuple[str, Sequence[ReportTable]]]:
     if not checked.compared:
         return ()
     moves = ((t.was or "none", t.now or "none", f"{t.objects:,}") for t in checked.transitions[:20])
@@ -160,7 +157,7 @@ def _changes(checked: Checked) -> Sequence[TableGroup]:
         _table("What changed them", ("cause", "objects"), why, 1, note),
         _table("Objects whose probability changed most", ("file", "row", "was", "is", "by"), first, 4),
     )
-    return (TableGroup(title=f"Changes since release {checked.last}", tables=tables),)
+    return ((f"Changes since release {checked.last}", tables),)
 
 
 def _numbers(checked: Checked) -> tuple[ReportTable, ...]:

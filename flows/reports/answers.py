@@ -6,7 +6,7 @@ astronomer; the last section of a report has the statistician's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -14,8 +14,10 @@ import numpy as np
 
 from blr.calibration import share_interval
 from blr.trust.verdict import TrustAnswer
-from flows.models.description import TOLD_APART, UNDECIDED, Metrics, TrustSummary, likeness_words
-from flows.reports.data import Classification, TrainReport, judged_objects
+from flows.models.description import TOLD_APART, UNDECIDED, Metrics, TrustSummary
+from flows.reports.data import Classification, NotableObject, TrainReport
+from flows.reports.remarks import likeness_words
+from flows.reports.report_table import ReportTable
 
 # Completeness and purity of each class, with intervals, from the objects that judge a model.
 
@@ -106,13 +108,18 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """A question, the answer in one sentence, and what it rests on; `reason` is a bad one in a clause."""
+    """A question, the answer in one sentence, and what it rests on; `reason` is a bad one in a clause.
+
+    A page shows `tables`, and `objects` with links to pictures of them, below the findings.
+    """
 
     question: str
     short: str
     level: Level = "plain"
     findings: tuple[Finding, ...] = ()
     reason: str = ""
+    tables: tuple[ReportTable, ...] = ()
+    objects: tuple[tuple[NotableObject, Mapping[str, str]], ...] = ()
 
 
 LEVELS: Final[dict[str, Level]] = {"green": "good", "amber": "care", "red": "bad"}
@@ -304,14 +311,14 @@ MOST_LINES: Final = 10
 def training_answers(report: TrainReport) -> tuple[Answer, ...]:
     """Return whether to use a model, the answers to the four questions, what is odd, and what to look at."""
     model, training = report.model, report.model.training
-    most = max(training.training_counts, default=0) / max(1, report.n_training)
+    most = max(training.training_counts, default=0) / max(1, training.n_training)
     four = (
         computed_answer(model.trust),
         calibrated_answer(model.trust),
-        known_finding(model.metrics, model.trust, judged_objects(report), most),
+        known_finding(model.metrics, model.trust, report.model.metrics.judged_objects, most),
         _holds(report),
     )
-    unknown = "" if training.shift.difference else " Of objects unlike the labelled ones nothing is known."
+    unknown = "" if training.shift.target else " Of objects unlike the labelled ones nothing is known."
     good = f"Yes: its probabilities are computed rightly and know more than the class shares.{unknown}"
     return (use_answer(four, good), *four, _odd(report), _look(report))
 
@@ -332,15 +339,15 @@ def _holds(report: TrainReport) -> Answer:
                 "the class.",
             )
         )
-    difference, corrected = shift.difference, shift.correction is not None
-    if difference is None:
+    target, told_apart = shift.target, shift.auc_low is not None and shift.auc_low > TOLD_APART
+    if target is None:
         short = "Not known: no catalogue to classify was named under [target] paths."
-    elif difference.auc_low <= TOLD_APART:
-        short = f"Yes: the objects of {difference.target.name} look like the labelled ones."
-    elif difference.density_weights or corrected:
-        short = f"Yes: the objects of {difference.target.name} are unlike the labelled ones, which was corrected for."
+    elif not told_apart:
+        short = f"Yes: the objects of {target.name} look like the labelled ones."
+    elif shift.density_weights or shift.class_prior is not None:
+        short = f"Yes: the objects of {target.name} are unlike the labelled ones, which was corrected for."
     else:
-        short = f"With care: the objects of {difference.target.name} are unlike the labelled ones."
+        short = f"With care: the objects of {target.name} are unlike the labelled ones."
         reason = "; ".join(filter(None, (reason, "the target is unlike the training set")))
         findings.append(
             Finding(
@@ -348,7 +355,7 @@ def _holds(report: TrainReport) -> Answer:
                 level="care",
             )
         )
-    level: Level = "care" if reason else "plain" if difference is None else "good"
+    level: Level = "care" if reason else "plain" if target is None else "good"
     return Answer(
         question=question,
         short=short + _suspects(report),
@@ -428,10 +435,10 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
             advice="Look at them together; the remarks name them.",
             short=f"reviewers who differ ({labels.disputed:,} objects)",
         )
-    without = report.metrics.n_unclassified
+    without = report.model.metrics.n_unclassified
     if without:
         yield Finding(
-            what=f"{without:,} {report.metrics.judged_by} objects have no feature measured: they get the class "
+            what=f"{without:,} {report.model.metrics.judged_by} objects have no feature measured: they get the class "
             "shares as probabilities",
             level="care",
             short=f"objects without any feature ({without:,})",
@@ -447,11 +454,11 @@ def _train(n: int) -> str:
 
 
 def _never_assigned(report: TrainReport) -> Iterator[Finding]:
-    performance = class_performance(report.metrics.confusion, report.model.classes)
+    performance = class_performance(report.model.metrics.confusion, report.model.classes)
     never = [c.name for c in performance if not c.n_assigned and c.n]
     if never:
         yield Finding(
-            what=f"No {report.metrics.judged_by} object is assigned to {', '.join(never)}",
+            what=f"No {report.model.metrics.judged_by} object is assigned to {', '.join(never)}",
             level="care",
             advice="Count the class by its probabilities, not by assigned objects; or merge it with another.",
             short=f"classes never assigned ({len(never)})",
@@ -459,7 +466,7 @@ def _never_assigned(report: TrainReport) -> Iterator[Finding]:
 
 
 def _look(report: TrainReport) -> Answer:
-    question, objects = "What should I look at?", report.parts.notes.objects
+    question, objects = "What should I look at?", report.notes.objects
     if objects:
         return Answer(
             question=question,
@@ -472,9 +479,10 @@ def _look(report: TrainReport) -> Answer:
 
 def _why_none(report: TrainReport) -> str:
     """Return why no object has a label that surprises the model."""
-    if report.metrics.accuracy == 1:
-        return f"each of the {judged_objects(report)} is assigned to the class of its label, so that none is a surprise"
-    if report.parts.pictures is None:
+    if report.model.metrics.accuracy == 1:
+        judged = report.model.metrics.judged_objects
+        return f"each of the {judged} is assigned to the class of its label, so that none is a surprise"
+    if report.pictures is None:
         return "a trial keeps none" if report.model.status == "trial" else "its folder keeps none"
     return "the specification names no catalog.id that the catalogue has"
 

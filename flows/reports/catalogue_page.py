@@ -39,15 +39,7 @@ from flows.reports.census import (
 )
 from flows.reports.data import Classification, Made, NotableObject
 from flows.reports.explanation import ClassExample, example_table
-from flows.reports.html import (
-    AnswerPart,
-    Page,
-    TableGroup,
-    catalogue_pictures,
-    linked,
-    made_words,
-    render_page,
-)
+from flows.reports.html import catalogue_pictures, linked, made_words, render_page
 from flows.reports.report_table import ReportTable, class_words
 
 UNLIKE = 0.01
@@ -254,31 +246,28 @@ def render_classification(report: ClassificationReport) -> str:
     """Return the report as HTML."""
     found, provenance = report.found, report.provenance
     use, *four, counts, odd, look = classification_answers(report)
+    sets = tables.set_tables(found)
     return render_page(
-        Page(
-            title=f"{found.catalogue}, release {report.release}",
-            version=report.model,
-            kind="classification report",
-            lead=f"{found.n_rows:,} objects, sorted into {', '.join(found.classes)} by {report.model}.",
-            made=made_words(report.made, provenance.get("blr")),
-            use=use,
-            four=four,
-            parts=(
-                AnswerPart(answer=counts, tables=(*_census(found), tables.class_count_table(found))),
-                AnswerPart(answer=odd),
-                AnswerPart(answer=look, objects=linked(report.objects)),
-            ),
-            pictures=tuple(catalogue_pictures(found, report.units)),
-            lacking="",
-            groups=(
-                TableGroup(title="Flags", tables=(tables.flag_table(found),)),
-                *_sets(found),
-                *_files(report.files),
-            ),
-            remarks=(),
-            last=_explained(report.examples),
-            provenance=provenance,
-        )
+        title=f"{found.catalogue}, release {report.release}",
+        version=report.model,
+        kind="classification report",
+        lead=f"{found.n_rows:,} objects, sorted into {', '.join(found.classes)} by {report.model}.",
+        made=made_words(report.made, provenance.get("blr")),
+        use=use,
+        four=four,
+        parts=(
+            replace(counts, tables=(*_census(found), tables.class_count_table(found))),
+            odd,
+            replace(look, objects=linked(report.objects)),
+        ),
+        pictures=tuple(catalogue_pictures(found, report.units)),
+        groups=(
+            ("Flags", (tables.flag_table(found),)),
+            *([("Prediction sets", sets)] if sets else []),
+            *([("Files", (report.files,))] if report.files is not None else []),
+        ),
+        last=_explained(report.examples),
+        provenance=provenance,
     )
 
 
@@ -293,18 +282,9 @@ def _census(found: Classification) -> tuple[ReportTable, ...]:
     )
 
 
-def _sets(found: Classification) -> tuple[TableGroup, ...]:
-    shown = tables.set_tables(found)
-    return (TableGroup(title="Prediction sets", tables=shown),) if shown else ()
-
-
-def _files(table: ReportTable | None) -> tuple[TableGroup, ...]:
-    return () if table is None else (TableGroup(title="Files", tables=(table,)),)
-
-
-def _explained(examples: Sequence[ClassExample]) -> TableGroup | None:
+def _explained(examples: Sequence[ClassExample]) -> tuple[str, tuple[ReportTable, ...]] | None:
     """Return the group of examples, their note once; None without any."""
     if not examples:
         return None
     *first, last = (example_table(e) for e in examples)
-    return TableGroup(title="Why this class?", tables=(*(replace(t, note="") for t in first), last))
+    return "Why this class?", (*(replace(t, note="") for t in first), last)

@@ -12,13 +12,12 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.candidates.candidate import CandidateRow
 from blr.census.results import Census
 from blr.classifier import Classifier
 from catalogs.files.atomic import atomic_path
 from flows.documents import read_document, write_document
-from flows.models.description import Metrics, ModelDescription
-from flows.models.store_folder import skill_words
+from flows.models.description import ModelDescription
+from flows.reports.remarks import leak_words, training_remarks
 from flows.runs.counts import Counts, SkyCounts
 
 Array = np.ndarray[Any, Any]
@@ -99,44 +98,15 @@ class StoredPictures:
 Stored = TypeVar("Stored", BoundaryPicture, StoredPictures)
 
 
-@dataclass(frozen=True, eq=False)
-class ReportParts:
-    """Files beside a model for its report; None or empty where an earlier version did not write them."""
-
-    boundary: BoundaryPicture | None = None
-    pictures: StoredPictures | None = None
-    notes: ReportNotes = field(default_factory=ReportNotes)
-
-    def write(self, folder: Path) -> None:
-        """Write the parts into a model's folder."""
-        for picture, name in ((self.boundary, BOUNDARY), (self.pictures, PICTURES)):
-            if picture is not None:
-                arrays = {key: value for key, value in vars(picture).items() if value is not None}
-                with atomic_path(folder / name) as temporary, temporary.open("wb") as stream:
-                    np.savez_compressed(stream, allow_pickle=False, **arrays)
-        write_document(folder / NOTES, self.notes)
-
-    @classmethod
-    def read_from(cls, folder: Path) -> ReportParts:
-        """Return the parts in a model's folder."""
-        notes = folder / NOTES
-        return cls(
-            _arrays(BoundaryPicture, folder / BOUNDARY),
-            _arrays(StoredPictures, folder / PICTURES),
-            read_document(ReportNotes, notes) if notes.is_file() else ReportNotes(),
-        )
-
-
 BOUNDARY, PICTURES, NOTES = "boundary.npz", "pictures.npz", "report-notes.json"
 
 
 def _arrays(kind: type[Stored], path: Path) -> Stored | None:
-    """Return the arrays in a file, without those that only earlier versions needed; None where there is no file."""
+    """Return the arrays in a file; None where there is no file."""
     if not path.is_file():
         return None
-    known = {field.name for field in fields(kind)}
     with np.load(path, allow_pickle=False) as stored:
-        arrays: dict[str, Any] = {name: stored[name] for name in stored.files if name in known}
+        arrays: dict[str, Any] = {name: stored[name] for name in stored.files}
     texts = {name: str(value) for name, value in arrays.items() if name.endswith("_name")}
     return kind(**(arrays | texts))
 
@@ -179,52 +149,48 @@ class TrainReport:
     """A model, what lies beside it for its report, catalogues that it classified, and sentences of the training."""
 
     model: ModelDescription
-    parts: ReportParts = field(default_factory=ReportParts)
+    boundary: BoundaryPicture | None = None
+    pictures: StoredPictures | None = None
+    notes: ReportNotes = field(default_factory=ReportNotes)
     classifications: tuple[Classification, ...] = ()
-    # Columns that the features use and that may give the class away, each set with how.
-    leaks: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()  # what a reader should know: what was left out and why
     attribution: tuple[str, ...] = ()
 
-    @property
-    def metrics(self) -> Metrics:
-        """How good the model is."""
-        return self.model.metrics
+    @classmethod
+    def of(cls, model: ModelDescription, *, remarks: Sequence[str] = (), **parts: Any) -> TrainReport:
+        """Return the report of a model, with what was noted of its training behind the `remarks`."""
+        return cls(model=model, remarks=(*remarks, *training_remarks(model.training)), **parts)
+
+    @classmethod
+    def read(cls, model: ModelDescription, **parts: Any) -> TrainReport:
+        """Return the report of a model with what lies beside it; a trial has no folder."""
+        if model.path is None:
+            return cls.of(model, **parts)
+        folder = Path(model.path)
+        notes = folder / NOTES
+        return cls.of(
+            model,
+            boundary=_arrays(BoundaryPicture, folder / BOUNDARY),
+            pictures=_arrays(StoredPictures, folder / PICTURES),
+            notes=read_document(ReportNotes, notes) if notes.is_file() else ReportNotes(),
+            **parts,
+        )
+
+    def write_parts(self, folder: Path) -> None:
+        """Write what `read` reads into a model's folder."""
+        for picture, name in ((self.boundary, BOUNDARY), (self.pictures, PICTURES)):
+            if picture is not None:
+                arrays = {key: value for key, value in vars(picture).items() if value is not None}
+                with atomic_path(folder / name) as temporary, temporary.open("wb") as stream:
+                    np.savez_compressed(stream, allow_pickle=False, **arrays)
+        write_document(folder / NOTES, self.notes)
 
     @property
-    def has_skill(self) -> bool:
-        """Whether the model is known to predict better than the class shares alone."""
-        return self.metrics.skill.is_shown
-
-    @property
-    def skill_words(self) -> str:
-        """The sentence on the model's skill."""
-        return skill_words(self.metrics.skill, self.metrics.judged_by)
-
-    @property
-    def is_mixture(self) -> bool:
-        """Whether the model is a mixture of candidates, each with a share."""
-        return self.model.selected_by in ("average", "stack")
-
-    @property
-    def chosen(self) -> CandidateRow:
-        """The selected candidate."""
-        return self.model.candidates[self.model.selected]
-
-    @property
-    def n_training(self) -> int:
-        """Rows that the fits saw."""
-        return sum(self.model.training.training_counts)
-
-    @property
-    def n_held_out(self) -> int:
-        """Rows that no fit saw."""
-        return sum(self.model.training.held_out_counts)
-
-
-def judged_objects(report: TrainReport) -> str:
-    """Return the objects that judge: "held-out objects", or "left-out objects"."""
-    return f"{report.metrics.judged_by} objects"
+    def leaks(self) -> dict[str, str]:
+        """Columns that the features use and that may give the class away, each set with how."""
+        return {
+            columns: words for q in self.model.training.quality for columns, words in leak_words(q).items()
+        }
 
 
 # The picture of a soft decision boundary: a classifier's probabilities over two of its features.

@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from catalogs.files.atomic import atomic_write_text
 from catalogs.sky.positions import survey_links
+from flows.models.description import Metrics, ModelDescription
 from flows.plots.axes import SvgAxes, new_axes, new_panels, svg
 from flows.plots.boundary import plot_contours, plot_objects
 from flows.plots.catalogue import plot_class_fractions, plot_feature, plot_flags, plot_sky
@@ -32,7 +33,7 @@ from flows.plots.performance import (
 )
 from flows.plots.style import CLASSES, readable_feature, rescaled_ticks
 from flows.reports import tables
-from flows.reports.answers import Answer, training_answers
+from flows.reports.answers import training_answers
 from flows.reports.data import (
     BoundaryPicture,
     Classification,
@@ -42,7 +43,6 @@ from flows.reports.data import (
     StoredPictures,
     TrainReport,
 )
-from flows.reports.report_table import ReportTable
 from flows.runs.counts import SkyCounts
 
 
@@ -92,15 +92,16 @@ class Picture:
 
 def training_pictures(report: TrainReport) -> Iterator[Picture]:
     """Yield the pictures of a model."""
-    yield _reliability(report)
-    yield _confusion(report)
-    if report.parts.pictures is not None:
-        yield _thresholds(report, report.parts.pictures)
-        yield from _by_quantity(report, report.parts.pictures)
-    if report.parts.boundary is not None:
-        yield _boundary(report, report.parts.boundary)
-    if report.metrics.accuracy < 1:  # else there are no errors to catch
-        yield _reviews(report)
+    model, stored = report.model, report.pictures
+    yield _reliability(model.metrics)
+    yield _confusion(model)
+    if stored is not None:
+        yield _thresholds(model, stored)
+        yield from _by_quantity(model, stored)
+    if report.boundary is not None:
+        yield _boundary(model, report.boundary)
+    if model.metrics.accuracy < 1:  # else there are no errors to catch
+        yield _reviews(model.metrics)
 
 
 def catalogue_pictures(found: Classification, units: Units) -> Iterator[Picture]:
@@ -122,55 +123,57 @@ def drawn(axes: SvgAxes, title: str, caption: str, alt: str, *, wide: bool = Fal
     return Picture(title=title, image=image, alt=alt, caption=caption, wide=wide)
 
 
-def _reliability(report: TrainReport) -> Picture:
-    bins = report.metrics.reliability
+def _reliability(metrics: Metrics) -> Picture:
+    bins = metrics.reliability
     axes = plot_reliability(
         new_axes(**TOP),
         *([getattr(b, name) for b in bins] for name in ("predicted", "observed", "low", "high")),
-        label=report.metrics.reliability_of,
+        label=metrics.reliability_of,
     )
     said = "; ".join(f"given {b.predicted:.2f}, observed {b.observed:.2f}" for b in bins)
     caption = (
-        f"Of {report.metrics.judged_by} objects that were given a probability, the share that have the class, with "
+        f"Of {metrics.judged_by} objects that were given a probability, the share that have the class, with "
         "90 % intervals. On the dashed line the two are equal."
     )
     return drawn(axes, "Reliability", caption, f"Reliability diagram: {said}")
 
 
-def _confusion(report: TrainReport) -> Picture:
-    counts = np.asarray(report.metrics.confusion)
+def _confusion(model: ModelDescription) -> Picture:
+    metrics = model.metrics
+    counts = np.asarray(metrics.confusion)
     off = counts - np.diag(np.diag(counts))
     j, k = np.unravel_index(int(off.argmax()), off.shape)
     most = (
-        f"Most often {report.model.classes[j]} is taken for {report.model.classes[k]} ({off[j, k]:,} objects)."
+        f"Most often {model.classes[j]} is taken for {model.classes[k]} ({off[j, k]:,} objects)."
         if off[j, k]
         else "No object is taken for one of another class."
     )
-    caption = f"Each row is a true class and shows to which classes its {report.metrics.judged_by} objects go. {most}"
+    caption = (
+        f"Each row is a true class and shows to which classes its {metrics.judged_by} objects go. {most}"
+    )
     alt = "Confusion matrix: " + "; ".join(
-        f"{name}: "
-        + ", ".join(f"{n:,} {other}" for other, n in zip(report.model.classes, row, strict=True) if n)
-        for name, row in zip(report.model.classes, report.metrics.confusion, strict=True)
+        f"{name}: " + ", ".join(f"{n:,} {other}" for other, n in zip(model.classes, row, strict=True) if n)
+        for name, row in zip(model.classes, metrics.confusion, strict=True)
     )
     height = max(TOP["height"], 0.9 + 0.17 * min(len(counts), MOST_ROWS))
-    axes = plot_confusion(new_axes(TOP["width"], height), counts, report.model.classes)
+    axes = plot_confusion(new_axes(TOP["width"], height), counts, model.classes)
     return drawn(axes, "Confusion matrix", caption, alt)
 
 
-def _most_frequent(report: TrainReport) -> tuple[list[int], list[str], str]:
+def _most_frequent(model: ModelDescription) -> tuple[list[int], list[str], str]:
     """Return the indices and names of as many classes as there are colours, and a sentence if others are left out."""
-    n = np.sum(report.metrics.confusion, axis=1)
+    n = np.sum(model.metrics.confusion, axis=1)
     shown = sorted(np.argsort(-n, kind="stable")[: len(CLASSES)].tolist())
-    names = [report.model.classes[k] for k in shown]
+    names = [model.classes[k] for k in shown]
     return (
         shown,
         names,
-        f" The {len(shown)} most frequent classes." if len(shown) < len(report.model.classes) else "",
+        f" The {len(shown)} most frequent classes." if len(shown) < len(model.classes) else "",
     )
 
 
-def _thresholds(report: TrainReport, stored: StoredPictures) -> Picture:
-    shown, names, which = _most_frequent(report)
+def _thresholds(model: ModelDescription, stored: StoredPictures) -> Picture:
+    shown, names, which = _most_frequent(model)
     panels = new_panels(2, columns=2, **WIDE)
     for axes, share, what in zip(
         panels, (stored.completeness, stored.purity), ("completeness", "purity"), strict=True
@@ -190,8 +193,8 @@ def _thresholds(report: TrainReport, stored: StoredPictures) -> Picture:
     return drawn(panels[0], "Completeness and purity against threshold", caption, alt, wide=True)
 
 
-def _by_quantity(report: TrainReport, stored: StoredPictures) -> Iterator[Picture]:
-    shown, names, which = _most_frequent(report)
+def _by_quantity(model: ModelDescription, stored: StoredPictures) -> Iterator[Picture]:
+    shown, names, which = _most_frequent(model)
     magnitude = readable_feature(stored.magnitude_name, stored.magnitude_name, "mag").label
     latitude = "distance from the Galactic plane |b| (deg)"
     kinds = (
@@ -218,30 +221,30 @@ def _by_quantity(report: TrainReport, stored: StoredPictures) -> Iterator[Pictur
         yield drawn(left, f"Completeness and purity by {name}", caption, alt, wide=True)
 
 
-def _reviews(report: TrainReport) -> Picture:
-    axes = plot_errors_caught(new_axes(**WIDE), report.metrics.risk.reviewed, report.metrics.risk.moderated)
+def _reviews(metrics: Metrics) -> Picture:
+    axes = plot_errors_caught(new_axes(**WIDE), metrics.risk.reviewed, metrics.risk.moderated)
     return drawn(
         axes,
         "Errors caught by review",
-        f"Share of the {report.metrics.judged_by} errors that a review of the least certain objects would catch: the "
+        f"Share of the {metrics.judged_by} errors that a review of the least certain objects would catch: the "
         "further above the dotted line, the more errors a reviewer finds in the same time.",
         "Errors caught against share reviewed: "
-        + "; ".join(f"{r.share:.0%} reviewed, {r.moderated:.0%} caught" for r in report.metrics.reviews),
+        + "; ".join(f"{r.share:.0%} reviewed, {r.moderated:.0%} caught" for r in metrics.reviews),
         wide=True,
     )
 
 
-def _boundary(report: TrainReport, picture: BoundaryPicture) -> Picture:
-    units = {f.name: (f.expression, f.unit) for f in report.model.training.features}
+def _boundary(model: ModelDescription, picture: BoundaryPicture) -> Picture:
+    units = {f.name: (f.expression, f.unit) for f in model.training.features}
     x, y = (readable_feature(name, *units.get(name, ("", None))) for name in (picture.x_name, picture.y_name))
     axes = new_axes(width=8.2, height=4.8)
-    plot_contours(axes, picture.x, picture.y, picture.moderated, classes=report.model.classes)
+    plot_contours(axes, picture.x, picture.y, picture.moderated, classes=model.classes)
     plot_objects(
         axes,
         picture.point_x,
         picture.point_y,
         picture.point_class,
-        report.model.classes,
+        model.classes,
         names=(x.label, y.label),
     )
     for feature, nodes, write in ((x, picture.x, axes.set_xticks), (y, picture.y, axes.set_yticks)):
@@ -352,50 +355,18 @@ def _features(found: Classification, units: Units) -> Picture:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class AnswerPart:
-    """An answer with the tables and the objects that belong to it."""
+def render_page(**content: Any) -> str:
+    """Return a report as HTML.
 
-    answer: Answer
-    tables: tuple[ReportTable, ...] = ()
-    objects: Sequence[tuple[NotableObject, Mapping[str, str]]] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableGroup:
-    """Tables under a heading; the first may be sorted by its columns where the group is `sortable`."""
-
-    title: str
-    tables: tuple[ReportTable, ...]
-    sortable: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Page:
-    """The content of a report: whether to use it, two pictures, four answers, the rest, and what statisticians want."""
-
-    title: str
-    version: str
-    kind: str  # of report, for the browser's title
-    lead: str
-    made: str
-    use: Answer
-    four: Sequence[Answer]
-    parts: Sequence[AnswerPart]
-    pictures: Sequence[Picture]  # the first two are shown on top
-    lacking: str  # why pictures are missing; "" where none is
-    groups: Sequence[TableGroup]
-    remarks: Sequence[str]
-    last: TableGroup | None
-    provenance: Mapping[str, str]
-
-
-def render_page(page: Page) -> str:
-    """Return a report as HTML."""
+    `title`, `version`, `kind` of report, `lead` and `made` are texts.  `use` is the answer on whether to use it, `four`
+    are those behind that, and `parts` further ones.  The first two of the `pictures` are on top; `lacking` says why
+    some are missing.  `groups` are titles with tables, and `last` is such a group for statisticians, whose first table
+    may be `sortable`.  `remarks` and `provenance` end the page.
+    """
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return template("report.html.j2").render(
-        **vars(page),
+        {"lacking": "", "remarks": (), "last": None, "sortable": False} | content,
         script=Markup(script),  # noqa: S704  our own file
         script_hash=f"sha256-{digest}",
     )
@@ -408,54 +379,43 @@ def _script() -> str:
 
 def render_report(report: TrainReport) -> str:
     """Return the report of a model as HTML."""
-    model, parts = report.model, report.parts
+    model, objects = report.model, report.notes.objects
     use, *four, odd, look = training_answers(report)
     found = [(tables.class_count_table(c), tables.flag_table(c)) for c in report.classifications]
+    units = {f.name: (f.expression, f.unit) for f in model.training.features}
+    drawn_of = [p for one in report.classifications for p in catalogue_pictures(one, units)]
     return render_page(
-        Page(
-            title=model.name,
-            version=model.version,
-            kind="model report",
-            lead=_lead(report),
-            made=made_words(parts.notes.made, model.code_version),
-            use=use,
-            four=four,
-            parts=(AnswerPart(answer=odd), _looked_at(look, parts.notes.objects)),
-            pictures=_all_pictures(report),
-            lacking=""
-            if parts.pictures is not None
-            else "What some pictures need is not beside this model: train it again to see them.",
-            groups=(
-                TableGroup(
-                    title="How good it is", tables=(*tables.class_tables(report), tables.review_table(report))
-                ),
-                *(TableGroup(title="What was found in the catalogue", tables=pair) for pair in found),
-                TableGroup(
-                    title="What it was trained on",
-                    tables=(tables.label_table(report), tables.feature_table(report)),
-                ),
+        title=model.name,
+        version=model.version,
+        kind="model report",
+        lead=_lead(model),
+        made=made_words(report.notes.made, model.code_version),
+        use=use,
+        four=four,
+        # All objects are in the place of the first.
+        parts=(odd, replace(look, findings=(), objects=linked(objects))),
+        pictures=(*training_pictures(report), *drawn_of),
+        lacking=""
+        if report.pictures is not None
+        else "What some pictures need is not beside this model: train it again to see them.",
+        groups=(
+            ("How good it is", (*tables.class_tables(model), tables.review_table(model))),
+            *(("What was found in the catalogue", pair) for pair in found),
+            ("What it was trained on", (tables.label_table(model), tables.feature_table(model))),
+        ),
+        remarks=(*report.remarks, *report.attribution),
+        last=(
+            "For statisticians",
+            (
+                tables.candidate_table(model),
+                *tables.check_tables(model),
+                tables.performance_table(model),
+                tables.term_table(model),
             ),
-            remarks=(*report.remarks, *report.attribution),
-            last=TableGroup(
-                title="For statisticians",
-                tables=(
-                    tables.candidate_table(report),
-                    *tables.check_tables(report),
-                    tables.performance_table(report),
-                    tables.term_table(model),
-                ),
-                sortable=True,
-            ),
-            provenance=tables.provenance(report),
-        )
+        ),
+        sortable=True,
+        provenance=tables.provenance(model),
     )
-
-
-def _all_pictures(report: TrainReport) -> tuple[Picture, ...]:
-    """Return the pictures of a model, then those of the catalogues in the report."""
-    units = {f.name: (f.expression, f.unit) for f in report.model.training.features}
-    found = [p for one in report.classifications for p in catalogue_pictures(one, units)]
-    return (*training_pictures(report), *found)
 
 
 def write_report(report: TrainReport, path: Path) -> None:
@@ -463,14 +423,10 @@ def write_report(report: TrainReport, path: Path) -> None:
     atomic_write_text(path, render_report(report))
 
 
-def _looked_at(look: Answer, objects: Sequence[NotableObject]) -> AnswerPart:
-    """Return the answer on what to look at, with all objects in the place of the first."""
-    return AnswerPart(answer=replace(look, findings=()), objects=linked(objects))
-
-
-def linked(objects: Sequence[NotableObject]) -> list[tuple[NotableObject, Mapping[str, str]]]:
+def linked(objects: Sequence[NotableObject]) -> tuple[tuple[NotableObject, Mapping[str, str]], ...]:
     """Return each object with the pages of sky surveys that show it."""
-    return [(o, {} if o.ra is None or o.dec is None else survey_links(o.ra, o.dec)) for o in objects]
+    links = ({} if o.ra is None or o.dec is None else survey_links(o.ra, o.dec) for o in objects)
+    return tuple(zip(objects, links, strict=True))
 
 
 def made_words(made: Made | None, version: str | None) -> str:
@@ -481,11 +437,11 @@ def made_words(made: Made | None, version: str | None) -> str:
     return f"Made on {made.when.replace('T', ' ').replace('+00:00', ' UTC')} by {made.who}{with_version}."
 
 
-def _lead(report: TrainReport) -> str:
-    training = report.model.training
+def _lead(model: ModelDescription) -> str:
+    training = model.training
     names = ", ".join(file.name for file in training.inputs)
-    held = f"{report.n_held_out:,} held out" if report.n_held_out else "none held out"
+    held = f"{training.n_held_out:,} held out" if training.n_held_out else "none held out"
     return (
-        f"A model that sorts objects into {', '.join(report.model.classes)}, trained on {report.n_training:,} objects "
+        f"A model that sorts objects into {', '.join(model.classes)}, trained on {training.n_training:,} objects "
         f"of {names} ({held}, of {training.n_read:,})."
     )

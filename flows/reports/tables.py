@@ -13,40 +13,17 @@ import numpy as np
 
 from blr.candidates.candidate import CandidateRow, PosteriorCheck
 from catalogs.profile.split import SplitSummary
-from flows.models.description import ModelDescription, noise_words, shift_words
+from flows.models.description import ModelDescription
 from flows.models.model import Model
-from flows.models.store_folder import gain_interval
+from flows.models.promotion import Comparison, gain_words, losses_words
+from flows.models.store import Promotion, gain_interval
 from flows.reports.answers import class_performance, plain_end, training_answers
-from flows.reports.data import Classification, TrainReport, judged_objects
-from flows.reports.report_table import ReportTable, fixed, percent, printable, probability, to_rich
+from flows.reports.data import Classification, TrainReport
+from flows.reports.remarks import noise_words, shift_words
+from flows.reports.report_table import ReportTable, fixed, percent, printable, probability
+from flows.runs.counts import SampledChange
 from flows.specification.label import alike_words, grouped
 from flows.specification.toml_file import specification_toml, toml_text
-
-__all__ = [
-    "TERMS",
-    "ReportTable",
-    "candidate_table",
-    "check_tables",
-    "choice_words",
-    "class_count_table",
-    "class_tables",
-    "feature_table",
-    "flag_table",
-    "grouping_lines",
-    "label_table",
-    "literal",
-    "markdown_report",
-    "model_card",
-    "performance_table",
-    "provenance",
-    "report_tables",
-    "review_table",
-    "set_tables",
-    "split_words",
-    "term_table",
-    "to_markdown",
-    "to_rich",
-]
 
 # Classes that the features cannot tell apart: the sentence, the table, and the lines that join them.
 
@@ -88,24 +65,24 @@ CRITERIA = {"evidence": "log evidence", "bic": "BIC", "loo": "left-out log densi
 """Name of the score that ranks the candidates, by the value of select.by."""
 
 
-def choice_words(report: TrainReport) -> str:
+def choice_words(model: ModelDescription) -> str:
     """Return why the candidate of the smallest held-out or left-out log loss was not selected; '' if it was."""
-    chosen = report.chosen
-    better = [i for i, c in enumerate(report.model.candidates) if c.log_loss < chosen.log_loss]
-    if not better or report.model.selected_by not in {"", *CRITERIA}:
-        return _of_mixture(report) if better else ""
-    first = min(better, key=lambda i: report.model.candidates[i].log_loss)
-    best = report.model.candidates[first]
+    chosen = model.chosen
+    better = [i for i, c in enumerate(model.candidates) if c.log_loss < chosen.log_loss]
+    if not better or model.selected_by not in {"", *CRITERIA}:
+        return _of_mixture(model) if better else ""
+    first = min(better, key=lambda i: model.candidates[i].log_loss)
+    best = model.candidates[first]
     more = f" ({len(better)} candidates have a smaller one)" if len(better) > 1 else ""
     return (
-        f"{candidate_name(report, first)} has the smallest {report.metrics.judged_by} log loss, "
+        f"{candidate_name(model, first)} has the smallest {model.metrics.judged_by} log loss, "
         f"{best.log_loss:.4f} against the selected one's {chosen.log_loss:.4f}{more}, and was not selected: "
-        f"{_reason(report, best, chosen)}. {_what_judges(report, mixture=False)}"
+        f"{_reason(model, best, chosen)}. {_what_judges(model, mixture=False)}"
     )
 
 
-def _reason(report: TrainReport, best: CandidateRow, chosen: CandidateRow) -> str:
-    by = report.model.selected_by or "evidence"
+def _reason(model: ModelDescription, best: CandidateRow, chosen: CandidateRow) -> str:
+    by = model.selected_by or "evidence"
     ranked = f"candidates are ranked by {CRITERIA[by]} on the training objects"
     if by == "evidence":
         rival = best.log_evidence - chosen.log_evidence
@@ -119,22 +96,22 @@ def _reason(report: TrainReport, best: CandidateRow, chosen: CandidateRow) -> st
     return f"{ranked}, where it has {score:,.1f} against {other:,.1f} nats".replace("-", "−")
 
 
-def _of_mixture(report: TrainReport) -> str:
+def _of_mixture(model: ModelDescription) -> str:
     """Return a sentence for a mixture, of which the marked candidate is only the largest part."""
-    first = min(range(len(report.model.candidates)), key=lambda i: report.model.candidates[i].log_loss)
+    first = min(range(len(model.candidates)), key=lambda i: model.candidates[i].log_loss)
     weighed = {"average": "by evidence", "stack": "as left-out training objects ask for"}
-    how = weighed.get(report.model.selected_by, "by the training objects")
+    how = weighed.get(model.selected_by, "by the training objects")
     return (
-        f"{candidate_name(report, first)} has the smallest {report.metrics.judged_by} log loss, "
-        f"{report.model.candidates[first].log_loss:.4f}, and is not the marked one: the model is a mixture of "
-        f"candidates, weighed {how}; its own {report.metrics.judged_by} log loss is {report.metrics.log_loss:.4f}. "
-        f"{_what_judges(report, mixture=report.model.selected_by == 'stack')}"
+        f"{candidate_name(model, first)} has the smallest {model.metrics.judged_by} log loss, "
+        f"{model.candidates[first].log_loss:.4f}, and is not the marked one: the model is a mixture of "
+        f"candidates, weighed {how}; its own {model.metrics.judged_by} log loss is {model.metrics.log_loss:.4f}. "
+        f"{_what_judges(model, mixture=model.selected_by == 'stack')}"
     )
 
 
-def _what_judges(report: TrainReport, *, mixture: bool) -> str:
+def _what_judges(model: ModelDescription, *, mixture: bool) -> str:
     """Return what the rows that judge decide: held-out ones nothing, left-out ones the shares of a stack."""
-    if report.metrics.judged_by == "held-out":
+    if model.metrics.judged_by == "held-out":
         return "Held-out objects judge the model and choose nothing."
     if mixture:
         return (
@@ -143,15 +120,15 @@ def _what_judges(report: TrainReport, *, mixture: bool) -> str:
     return "Left-out objects judge the model here and choose nothing."
 
 
-def candidate_name(report: TrainReport, i: int) -> str:
+def candidate_name(model: ModelDescription, i: int) -> str:
     """Return a name of a candidate: its basis and its features."""
-    return f"{report.model.candidates[i].basis} of {feature_set(report, i)}"
+    return f"{model.candidates[i].basis} of {feature_set(model, i)}"
 
 
-def feature_set(report: TrainReport, i: int) -> str:
+def feature_set(model: ModelDescription, i: int) -> str:
     """Return the features of a candidate in words: those that it has or those that it lacks, whichever are fewer."""
-    chosen = report.model.candidates[i].features
-    left_out = [f.name for f in report.model.training.features if f.name not in chosen]
+    chosen = model.candidates[i].features
+    left_out = [f.name for f in model.training.features if f.name not in chosen]
     if not left_out:
         return f"all {len(chosen)}"
     return f"all but {', '.join(left_out)}" if len(left_out) < len(chosen) / 2 else ", ".join(chosen)
@@ -170,11 +147,11 @@ SERVED = {
 """The posterior that is used, by the result of the check."""
 
 
-def check_tables(report: TrainReport) -> tuple[ReportTable, ...]:
+def check_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
     """Return one table of the model's parts that were compared with the exact posterior; none where none was."""
     compared = [
         (1.0 if candidate.share is None else candidate.share, i, part, check)
-        for i, candidate in enumerate(report.model.candidates)
+        for i, candidate in enumerate(model.candidates)
         for part, check in zip(candidate.parts, candidate.checks, strict=False)
         if check is not None
     ]
@@ -182,7 +159,7 @@ def check_tables(report: TrainReport) -> tuple[ReportTable, ...]:
         return ()
     rows = [
         (
-            candidate_name(report, i),
+            candidate_name(model, i),
             "–" if part.scale is None else f"{part.scale:.2f}",
             f"{share * part.weight:.1%}",
             SERVED.get(check.way, check.way),
@@ -251,37 +228,38 @@ TERMS = (
 
 def report_tables(report: TrainReport) -> tuple[ReportTable, ...]:
     """Return every table of a report, in reading order."""
+    model = report.model
     return (
-        *class_tables(report),
-        review_table(report),
+        *class_tables(model),
+        review_table(model),
         *(table(c) for c in report.classifications for table in (class_count_table, flag_table)),
         *(table for c in report.classifications for table in set_tables(c)),
-        label_table(report),
-        feature_table(report),
-        performance_table(report),
-        candidate_table(report),
-        *check_tables(report),
+        label_table(model),
+        feature_table(model),
+        performance_table(model),
+        candidate_table(model),
+        *check_tables(model),
     )
 
 
-def label_table(report: TrainReport) -> ReportTable:
+def label_table(model: ModelDescription) -> ReportTable:
     """Return the labelled rows of each class."""
-    training = report.model.training
-    total = max(1, report.n_training)
+    training = model.training
+    total = max(1, training.n_training)
     rows = [
         (name, f"{n:,}", percent(n / total), f"{held:,}")
         for name, n, held in zip(
-            report.model.classes, training.training_counts, training.held_out_counts, strict=True
+            model.classes, training.training_counts, training.held_out_counts, strict=True
         )
     ]
-    rows.append(("all", f"{report.n_training:,}", "", f"{report.n_held_out:,}"))
+    rows.append(("all", f"{training.n_training:,}", "", f"{training.n_held_out:,}"))
     return ReportTable(
         title="Labelled objects",
         columns=("class", "training", "share", "held out"),
         rows=tuple(rows),
         numeric=frozenset({1, 2, 3}),
         note=f"Held-out objects are chosen by a salted hash {split_words(training.split)}; no fit sees them."
-        if report.metrics.judged_by == "held-out"
+        if model.metrics.judged_by == "held-out"
         else "No object is held out: the numbers are left-out, each object predicted by fits without it.",
     )
 
@@ -294,7 +272,7 @@ def split_words(split: SplitSummary) -> str:
     return f"{kind}{pixels}: {split.share:.1%} of them, where {split.asked:.1%} were asked for"
 
 
-def feature_table(report: TrainReport) -> ReportTable:
+def feature_table(model: ModelDescription) -> ReportTable:
     """Return the features with what is missing and their range."""
     return ReportTable(
         title="Features",
@@ -307,7 +285,7 @@ def feature_table(report: TrainReport) -> ReportTable:
                 percent(f.missing),
                 *map(_number, (f.minimum, f.median, f.maximum)),
             )
-            for f in report.model.training.features
+            for f in model.training.features
         ),
         numeric=frozenset({3, 4, 5, 6}),
         note="Where a value is missing, training takes what the other features lead to expect, and prediction "
@@ -315,9 +293,9 @@ def feature_table(report: TrainReport) -> ReportTable:
     )
 
 
-def candidate_table(report: TrainReport) -> ReportTable:
+def candidate_table(model: ModelDescription) -> ReportTable:
     """Return the candidates, best evidence first, those without comparable evidence last; the selected is marked."""
-    candidates = report.model.candidates
+    candidates = model.candidates
     order = sorted(
         range(len(candidates)), key=lambda i: (not candidates[i].comparable, -candidates[i].log_evidence)
     )
@@ -333,7 +311,7 @@ def candidate_table(report: TrainReport) -> ReportTable:
         return lambda i: fixed(value(candidates[i]), digits) if candidates[i].comparable else "–"
 
     cells: list[tuple[str, Callable[[int], str]]] = [
-        ("features", lambda i: feature_set(report, i)),
+        ("features", lambda i: feature_set(model, i)),
         ("basis", lambda i: candidates[i].basis),
         ("M", lambda i: f"{candidates[i].n_functions:,}"),
         ("log evidence", compared(lambda c: c.log_evidence, 1)),
@@ -341,9 +319,9 @@ def candidate_table(report: TrainReport) -> ReportTable:
         *([("2nd order", compared(lambda c: c.second_order, 2))] if with_second else []),
         ("BIC", compared(lambda c: c.bic, 1)),
         ("eff. parameters", lambda i: fixed(candidates[i].effective_parameters, 1)),
-        (f"{report.metrics.judged_by} log loss", lambda i: fixed(candidates[i].log_loss, 4)),
-        ("verdict", lambda i: _verdict(report, i)),
-        ("weight", lambda i: probability(_share(report, i))),
+        (f"{model.metrics.judged_by} log loss", lambda i: fixed(candidates[i].log_loss, 4)),
+        ("verdict", lambda i: _verdict(model, i)),
+        ("weight", lambda i: probability(_share(model, i))),
     ]
     return ReportTable(
         title="Candidates",
@@ -352,32 +330,32 @@ def candidate_table(report: TrainReport) -> ReportTable:
         numeric=frozenset(
             i for i, (name, _) in enumerate(cells) if name not in {"features", "basis", "verdict"}
         ),
-        note=f"Evidence and BIC in nats, higher is better; Δ against the best. {_weight_words(report)}{learnt}"
+        note=f"Evidence and BIC in nats, higher is better; Δ against the best. {_weight_words(model)}{learnt}"
         "Evidence compares features, basis and prior at once; all candidates share the same rows. The verdict is "
         'on the approximation, not on the skill: "no skill" is said where the class shares alone predict as well.',
-        remark=choice_words(report),
-        marked=order.index(report.model.selected) if order else None,
+        remark=choice_words(model),
+        marked=order.index(model.selected) if order else None,
     )
 
 
-def _share(report: TrainReport, i: int) -> float:
+def _share(model: ModelDescription, i: int) -> float:
     """Return a candidate's share in a mixture, else its probability by the evidence."""
-    candidate = report.model.candidates[i]
-    return candidate.weight if candidate.share is None or not report.is_mixture else candidate.share
+    candidate = model.candidates[i]
+    return candidate.weight if candidate.share is None or not model.is_mixture else candidate.share
 
 
-def _weight_words(report: TrainReport) -> str:
-    shown = report.is_mixture and any(c.share is not None for c in report.model.candidates)
+def _weight_words(model: ModelDescription) -> str:
+    shown = model.is_mixture and any(c.share is not None for c in model.candidates)
     return f"The weight is the {'share in the model' if shown else 'probability by the evidence'}. "
 
 
-def performance_table(report: TrainReport) -> ReportTable:
+def performance_table(model: ModelDescription) -> ReportTable:
     """Return how well the selected model predicts objects that its fits have not seen."""
-    m = report.metrics
+    m = model.metrics
     gain = m.log_loss_baseline - m.log_loss
     held_out = m.judged_by == "held-out"  # folds have no plug-in probabilities
     return ReportTable(
-        title=judged_objects(report).capitalize(),
+        title=model.metrics.judged_objects.capitalize(),
         columns=("selected model", "value"),
         rows=(
             ("log loss, moderated", fixed(m.log_loss, 4)),
@@ -396,9 +374,9 @@ def performance_table(report: TrainReport) -> ReportTable:
     )
 
 
-def class_tables(report: TrainReport) -> tuple[ReportTable, ...]:
+def class_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
     """Return the table of completeness and purity by class, and that of classes that could be one."""
-    performance = class_performance(report.metrics.confusion, report.model.classes)
+    performance = class_performance(model.metrics.confusion, model.classes)
     table = ReportTable(
         title="By class",
         columns=("class", "objects", "share", "completeness", "assigned", "purity"),
@@ -407,15 +385,16 @@ def class_tables(report: TrainReport) -> tuple[ReportTable, ...]:
             for c in performance
         ),
         numeric=frozenset(range(1, 6)),
-        note=f"Of {judged_objects(report)}, with 95 % intervals. Completeness: share of the class that is assigned to "
-        "it. Purity: share of those assigned that are of the class. Guesses by class shares alone have it too.",
+        note=f"Of {model.metrics.judged_objects}, with 95 % intervals. Completeness: share of the class that is "
+        "assigned to it. Purity: share of those assigned that are of the class. Guesses by class shares alone have it "
+        "too.",
     )
-    return (table, *grouping_tables(report.model))
+    return (table, *grouping_tables(model))
 
 
-def review_table(report: TrainReport) -> ReportTable:
+def review_table(model: ModelDescription) -> ReportTable:
     """Return the share of errors caught by a review of the least certain objects."""
-    some, by = report.metrics.accuracy < 1, report.metrics.judged_by
+    some, by = model.metrics.accuracy < 1, model.metrics.judged_by
     return ReportTable(
         title="Errors caught by review",
         columns=("least certain reviewed", "errors found", "in random order"),
@@ -424,7 +403,7 @@ def review_table(report: TrainReport) -> ReportTable:
                 percent(r.share, 0),
                 *((percent(r.moderated), percent(r.random)) if some else ("–", "–")),
             )
-            for r in report.metrics.reviews
+            for r in model.metrics.reviews
         ),
         numeric=frozenset(range(3)),
         note=f"Share of the {by} objects' errors among those reviewed."
@@ -528,11 +507,11 @@ def literal(text: str) -> str:
     return "".join(f"\\{c}" if c in "\\`*_{}[]|#!~" else c for c in shown)
 
 
-def _verdict(report: TrainReport, i: int) -> str:
+def _verdict(model: ModelDescription, i: int) -> str:
     """Return the verdict on the Laplace fit, with a note where the candidate predicts nothing."""
-    candidate = report.model.candidates[i]
-    loses = candidate.log_loss >= report.metrics.log_loss_baseline
-    if loses or (i == report.model.selected and not report.has_skill):
+    candidate = model.candidates[i]
+    loses = candidate.log_loss >= model.metrics.log_loss_baseline
+    if loses or (i == model.selected and not model.metrics.skill.is_shown):
         return f"{candidate.verdict}, no skill" if candidate.verdict else "no skill"
     return candidate.verdict or "–"
 
@@ -543,16 +522,17 @@ def _number(value: float) -> str:
 
 def model_card(model: Model, report: TrainReport) -> str:
     """Return the card of a model."""
+    described = report.model
     tables = (
-        *(table(report) for table in (label_table, feature_table, candidate_table)),
-        *check_tables(report),
-        *(table(report) for table in (performance_table, review_table)),
+        *(table(described) for table in (label_table, feature_table, candidate_table)),
+        *check_tables(described),
+        *(table(described) for table in (performance_table, review_table)),
     )
     return "\n".join(
         [
             f"# {model.label}",
             "",
-            f"**{literal(report.skill_words)}**",
+            f"**{literal(described.skill_words)}**",
             "",
             f"Classes, in order: {', '.join(literal(c) for c in model.classes)}. Made by blr {model.code_version}.",
             f"`blr_model` is {model.id} in the rows that it made.",
@@ -575,7 +555,7 @@ def model_card(model: Model, report: TrainReport) -> str:
             "",
             "## Provenance",
             "",
-            *(f"- {literal(key)}: {literal(value)}" for key, value in provenance(report).items()),
+            *(f"- {literal(key)}: {literal(value)}" for key, value in provenance(described).items()),
             "",
         ]
     )
@@ -585,7 +565,7 @@ def _drawn_as(model: Model) -> list[str]:
     """Return of what objects the probabilities hold."""
     shift = model.training.shift
     said = [f"- {literal(sentence)}" for sentence in shift_words(shift)]
-    if model.specification.shift.density_weights or shift.correction is not None:
+    if model.specification.shift.density_weights or shift.class_prior is not None:
         return ["Probabilities hold for objects drawn as those of the target.", "", *said, ""]
     text = "Probabilities hold for objects drawn as the labelled ones were: the class shares and selection of the"
     return [text, "training rows are the prior.", *(["", *said, ""] if said else [])]
@@ -597,9 +577,8 @@ def _wrong_labels(model: Model) -> list[str]:
     return [*said, ""] if said else []
 
 
-def provenance(report: TrainReport) -> dict[str, str]:
+def provenance(model: ModelDescription) -> dict[str, str]:
     """Return what went into a model, by name."""
-    model = report.model
     return {
         "model": model.model,
         "specification": f"sha256 {model.specification_hash}",
@@ -608,3 +587,118 @@ def provenance(report: TrainReport) -> dict[str, str]:
         "seed": str(model.seed),
         **{f"input {file.name}": f"sha256 {file.sha256}" for file in model.training.inputs},
     }
+
+
+# Champion and challenger: for the page on which a person decides, and for a terminal.
+
+
+def decision_table(history: Sequence[Promotion]) -> ReportTable:
+    """Return the decisions about a name, the last one first."""
+    return ReportTable(
+        title="Decisions",
+        columns=("when", "what", "version", "champion before", "who", "why"),
+        rows=tuple(
+            (d.when[:16].replace("T", " "), d.kind, d.version, d.previous or "–", d.who, d.why)
+            for d in reversed(history)
+        ),
+        note="Times are UTC. After a rejection the previous champion stays.",
+    )
+
+
+def comparison_tables(comparison: Comparison) -> tuple[ReportTable, ...]:
+    """Return the comparison for the person who decides: what decides first, each model by itself last."""
+    tables = [_models_table(comparison)]
+    if comparison.in_release is not None:
+        tables.append(_release_table(comparison.in_release))
+    if comparison.classes:
+        tables.append(_class_table(comparison))
+    return (*tables, _own_table(comparison))
+
+
+def _models_table(comparison: Comparison) -> ReportTable:
+    common, change = comparison.common, comparison.in_release
+    rows = []
+    if common is not None:
+        new, before = f"{common.baseline - common.gain:.4f}", f"{common.baseline:.4f}"
+        rows += [
+            ("gain on objects new to both", gain_words(common), ""),
+            (f"log loss on {common.n:,} objects new to both", new, before),
+        ]
+    if change is not None:
+        changed = f"{change.changed:,} of {change.compared:,}"
+        rows.append((f"would change class in release {change.release}", changed, ""))
+    rows.append(
+        ("verdict on the probabilities", comparison.verdict, comparison.champion_verdict or "–"),
+    )
+    rule = (
+        "By rule it would be promoted."
+        if comparison.better
+        else f"By rule it would not be promoted: {'; '.join(comparison.against)}."
+    )
+    alike = comparison.same_rows or common is not None
+    return ReportTable(
+        title=f"{comparison.challenger} in the place of {comparison.champion or 'nobody'}",
+        columns=("", "challenger", "champion"),
+        rows=tuple(rows),
+        numeric=frozenset({1, 2}),
+        note=rule if alike else f"{rule} The two were tested on different objects.",
+    )
+
+
+def _own_table(comparison: Comparison) -> ReportTable:
+    old = comparison.champion_log_loss
+    return ReportTable(
+        title="Each model by itself",
+        columns=("", "challenger", "champion"),
+        rows=(
+            (losses_words(comparison), f"{comparison.log_loss:.4f}", "–" if old is None else f"{old:.4f}"),
+            (
+                losses_words(comparison, "objects"),
+                f"{comparison.n_held_out:,}",
+                f"{comparison.champion_n_held_out or 0:,}",
+            ),
+            ("skill", comparison.skill, comparison.champion_skill or "–"),
+        ),
+        numeric=frozenset({1, 2}),
+    )
+
+
+def _class_table(comparison: Comparison) -> ReportTable:
+    rows = tuple(
+        (
+            c.name,
+            f"{c.gain.n:,}",
+            f"{c.gain.gain:+z.4f} ({gain_interval(c.gain)})",
+            f"{c.champion_completeness:.1%} → {c.completeness:.1%}",
+            f"{percent(c.champion_purity)} → {percent(c.purity)}",
+        )
+        for c in comparison.classes
+    )
+    return ReportTable(
+        title="By class, on objects new to both",
+        columns=("class", "objects", "gain in nats (95% interval)", "completeness", "purity"),
+        rows=rows,
+        numeric=frozenset({1, 2}),
+        note="A gain is how much smaller the challenger's log loss is. Shares: champion → challenger.",
+    )
+
+
+def _release_table(change: SampledChange) -> ReportTable:
+    share = change.changed / change.compared if change.compared else 0.0
+    of_release = f"about {round(share * change.n_rows):,} of {change.n_rows:,} in the release"
+    rows = [
+        ("objects compared", f"{change.compared:,}", ""),
+        ("would change class", f"{change.changed:,}", f"{share:.2%}, {of_release}"),
+        *(
+            (f"  {t.was or '(none)'} → {t.now or '(none)'}", f"{t.objects:,}", "")
+            for t in change.transitions[:20]
+        ),
+        *((f"cannot be classified by both: {trouble}", "", "") for trouble in change.troubles[:5]),
+    ]
+    return ReportTable(
+        title=f"In the last release, {change.release} in {change.folder}",
+        columns=("what", "objects", ""),
+        rows=tuple(rows),
+        numeric=frozenset({1}),
+        note=f"The first rows of {change.files:,} of {change.n_files:,} files; nothing was written.",
+    )

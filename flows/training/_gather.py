@@ -1,30 +1,41 @@
 """The labelled rows of a training, gathered once from the catalogues, and what photometry learns from these.
 
-The content hash is a hash of the columns' values: it depends neither on the file format nor on where batches end.
-Softenings of asinh magnitudes and units of fluxes are added to the specification that the model stores, so that its
-magnitudes are the same in every catalogue.
-Shapes: N rows, n of them, F features.
+Batches are read by this process, or by workers into a folder that all machines share.  They are taken in the order of
+the catalogues, so that rows, shards and hashes do not depend on who reads.  An object whose reviewers differ has one
+row for each class that they gave it, with the share of the answers for that class as its weight, so that the log
+likelihood is that of the shares.  Names, positions and magnitudes are kept for people: no fit uses them.  The content
+hash is a hash of the columns' values: it depends neither on the file format nor on where batches end.  Softenings of
+asinh magnitudes and units of fluxes are added to the specification that the model stores.
+Shapes: n rows of a batch, m training rows of it, N rows in all, F features.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from catalogs.catalog.catalog import Catalog
-from catalogs.profile.split import SplitSummary
-from catalogs.sky.photometry import ZERO_POINT, State, softening_of, unit_factor
-from flows.engines.engine import current_engine
+from catalogs.arrays.values import batch_values
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column
+from catalogs.column_names import column_names
+from catalogs.errors import CatalogError
+from catalogs.expressions.expression import parse
+from catalogs.files.atomic import atomic_path
+from catalogs.profile.split import SplitSummary, name_keys
+from catalogs.sky.photometry import ZERO_POINT, State, floats, softening_of, unit_factor
+from catalogs.sky.positions import PositionUnit, positions, unit_of_position
+from flows.engines.engine import current_engine, in_order
 from flows.errors import SpecificationError, TrainingError
 from flows.features.reader import FeatureReader, check_marks, training_reader, training_table
-from flows.features.split import Chosen, held_out
+from flows.features.split import Chosen, held_out, position_unit, split_columns, split_places
 from flows.features.units import in_units_of_the_first
 from flows.inputs.opening import Piece, Workers, first_rows, pieces_of, thinned
 from flows.labels.classes import (
@@ -32,13 +43,23 @@ from flows.labels.classes import (
     NameSearch,
     first_batches,
     label_reader,
+    name_hashes,
     repeated_in_conflict,
 )
-from flows.labels.reader import AnnotatorNames, Conflicts, LabelReader, annotator_groups, check_classes
+from flows.labels.reader import (
+    AnnotatorNames,
+    Conflicts,
+    LabelReader,
+    annotator_groups,
+    check_classes,
+    label_texts,
+    most_voted,
+    vote_counts,
+)
+from flows.labels.reviews import Reviews
 from flows.labels.source import LabelSource
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
-from flows.training._reading import BatchOfRows, ByEngine, ContentHash, Readers, RowReading, read_by_workers
 from flows.training._rows import (
     MOST_IN_MEMORY,
     Collected,
@@ -47,13 +68,333 @@ from flows.training._rows import (
     RowCounts,
     StoredRows,
     TrainingRows,
+    check_seen,
     held_out_function,
     joined,
     named_pieces,
     write_split,
 )
 
+Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float64]
+
+# Batches of labelled catalogues as training rows.
+
+LONGEST_IDENTIFIER = 100
+"""Most bytes of an identifier that are kept: a column of long texts must not fill the memory."""
+BRIGHTEST, FAINTEST = -30.0, 60.0
+"""Limits of plausible magnitudes: values outside are taken as marks of missing values."""
+
+
+class ContentHash:
+    """A hash of columns, each hashed on its own, so that the boundaries of batches do not matter."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._columns = {name: hashlib.sha256() for name in names}
+
+    def feed(self, spelled: Mapping[str, bytes]) -> None:
+        """Add the rows of a batch, as `spelled` writes them."""
+        for name, column in self._columns.items():
+            column.update(spelled[name])
+
+    def hexdigest(self, also: Iterable[tuple[str, str]] = ()) -> str:
+        """Return the hash of all columns, and of the texts in `also`, in order: labels from other tables, by object."""
+        digests = {name: column.hexdigest() for name, column in self._columns.items()}
+        # Of the list as Python shows it; the list itself is never held.
+        listed, n = hashlib.sha256(b"["), 0
+        for pair in also:
+            listed.update(f"{', ' if n else ''}{pair!r}".encode())
+            n += 1
+        if n:
+            listed.update(b"]")
+            digests[""] = listed.hexdigest()
+        return hashlib.sha256("\n".join(f"{n} {digests[n]}" for n in sorted(digests)).encode()).hexdigest()
+
+
+def spelled(batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, bytes]:
+    """Return columns as bytes, which are the same whatever the format of the file."""
+    found = {}
+    for name, values in batch_values(batch, names).items():
+        if values.dtype.kind in "OUS":
+            found[name] = b"".join(b"%d:%s" % (len(t), t) for t in (str(v).encode() for v in values.ravel()))
+        else:
+            plain = np.ma.filled(np.ma.asanyarray(values).astype("<f8"), np.nan)
+            one_nan = np.where(np.isnan(plain), np.nan, plain)  # NaN has many bit patterns
+            found[name] = one_nan.tobytes()
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class ReadBatch:
+    """What a batch contributes: its training rows, their columns as bytes, and what was counted on the way."""
+
+    part: Part
+    content: Mapping[str, bytes]
+    n_read: int
+    n_selected: int
+    seen: Counter[str]  # labels of the selected rows
+    states: Counter[tuple[str, State]]
+
+
+@dataclass(frozen=True)
+class RowReading:
+    """Turns the batches of one catalogue into training rows.
+
+    `names` are the columns whose content decides the version of the model, `located` those of the position, and
+    `brightness` the one of the magnitude by which the report shows performance; the last two may be empty.
+    """
+
+    specification: Specification
+    reader: FeatureReader
+    names: tuple[str, ...]
+    located: tuple[str, ...]
+    brightness: tuple[str, ...]
+    catalog: Catalog
+    unit: PositionUnit
+
+    def read(self, batch: pa.RecordBatch, labels: LabelReader, source: LabelSource) -> ReadBatch:
+        """Return the training rows of a batch; the source gives their labels."""
+        specification, label = self.specification, self.specification.label
+        selected, values = self.reader.select(batch), self.reader.values(batch)
+        counts = vote_counts(label, values) if label.votes else None
+        texts = (
+            source.texts(values, self.unit)
+            if counts is None
+            else most_voted(counts, tuple(label.votes or ()))
+        )
+        chosen = selected & (labels.read(texts) >= 0)
+        row, given, reviewed, shared = _row_labels(
+            specification, source.reviews, labels, values, texts, chosen
+        )
+        rows = batch.take(pa.array(row))
+        features, own = self.reader.evaluate(rows), self.reader.values(rows)
+        weight, identifier = _weights(specification, own), specification.catalog.id
+        if reviewed is not None:
+            weight = reviewed if weight is None else weight * reviewed
+        part = {
+            "X": features.X,
+            "missing": features.missing,
+            "target": labels.read(given).astype(np.int16),
+            "place": split_places(specification, own, self.unit),
+            "weight": weight,
+            "votes": None if counts is None else counts[row],
+            "errors": features.errors,
+            "annotators": None if label.annotator is None else label_texts(own[label.annotator]).astype(str),
+            "position": self._places(own),
+            "magnitude": self._magnitudes(own),
+        }
+        if identifier in own:
+            part["name"] = name_keys([own[identifier]])
+            shown = (text.encode()[:LONGEST_IDENTIFIER] for text in label_texts(own[identifier]).tolist())
+            part["identifier"] = np.array([*shown], dtype=np.bytes_)
+            if counts is None:
+                part["named"] = np.where(shared, np.uint64(0), name_hashes(own[identifier]))
+        return ReadBatch(
+            {name: array for name, array in part.items() if array is not None},
+            spelled(rows, self.names),
+            batch.num_rows,
+            int(selected.sum()),
+            Counter(texts[selected].tolist()),
+            Counter(self.reader.count_states(rows)),
+        )
+
+    def _places(self, values: Mapping[str, Array]) -> Floats | None:
+        """Return right ascension and declination (m, 2) in degrees; None without such columns."""
+        if not self.located:
+            return None
+        ra, dec = self.located
+        unit = unit_of_position(self.catalog, ra, dec, stated=self.specification.catalog.position_unit)
+        place = positions(values[ra], values[dec], unit)
+        return np.stack([place.ra, place.dec], axis=1)
+
+    def _magnitudes(self, values: Mapping[str, Array]) -> Floats | None:
+        """Return the magnitudes (m,), NaN where missing; None without a column of numbers."""
+        if not self.brightness or values[self.brightness[0]].dtype.kind not in "iuf":
+            return None
+        magnitude = floats(values[self.brightness[0]])
+        return np.where((magnitude > BRIGHTEST) & (magnitude < FAINTEST), magnitude, np.nan)
+
+
+def _readings(specification: Specification, catalogs: Sequence[Catalog]) -> list[RowReading]:
+    """Return the reading of each catalogue, in the units of the first one."""
+    plain = training_reader(specification, split_by=split_columns(specification))
+    located = _place_columns(specification, catalogs)
+    # A magnitude that features use is read as theirs, so that its unit is converted.  A magnitude from which
+    # [photometry] makes another one is not read a second time.
+    featured = {name for expression in plain.features.values() for name in expression.names}
+    magnitude = _magnitude_column(catalogs, featured={*specification.features.values()})
+    brightness = tuple(name for name in magnitude if name in featured or name not in plain.names)
+    more = dict.fromkeys(located, "catalog.ra and catalog.dec")
+    more |= dict.fromkeys(set(brightness) - featured, "the report")
+    general = replace(plain, also=more | dict(plain.also))
+    for catalog in catalogs:
+        general.check(catalog)
+    return [
+        RowReading(
+            specification,
+            in_units_of_the_first(general, catalog, catalogs[0]),
+            plain.names,
+            located,
+            brightness,
+            catalog,
+            position_unit(specification, catalog),
+        )
+        for catalog in catalogs
+    ]
+
+
+def _place_columns(specification: Specification, catalogs: Sequence[Catalog]) -> tuple[str, ...]:
+    """Return the columns of right ascension and declination; none where a catalogue lacks one or its unit."""
+    ra, dec = specification.catalog.ra, specification.catalog.dec
+    if ra is None or dec is None or not all({ra, dec} <= set(c.names) for c in catalogs):
+        return ()
+    try:
+        for catalog in catalogs:
+            unit_of_position(catalog, ra, dec, stated=specification.catalog.position_unit)
+    except CatalogError:
+        return ()
+    return ra, dec
+
+
+def _magnitude_column(catalogs: Sequence[Catalog], *, featured: set[str]) -> tuple[str, ...]:
+    """Return a column of magnitudes that all catalogues have, one that the expressions `featured` use before others."""
+    common = set[str].intersection(*(set(c.names) for c in catalogs))
+    used = {name for text in featured for name in parse(text).names}
+    found = [c for c in catalogs[0].columns if c.name in common and _is_magnitude(c)]
+    best = sorted(found, key=lambda c: c.name not in used)  # a stable sort keeps the catalogue's order
+    return (best[0].name,) if best else ()
+
+
+def _is_magnitude(column: Column) -> bool:
+    """Say whether a column holds magnitudes: by its UCD or, without one, by its unit and name."""
+    ucd, name = (column.ucd or "").lower(), column.name
+    if ucd:
+        return "phot.mag" in ucd and "stat.error" not in ucd and "color" not in ucd
+    named = column_names().magnitude.fits(name)
+    return named and (column.unit or "mag").strip().lower() in {"mag", "mags"} and "err" not in name.lower()
+
+
+def _row_labels(
+    specification: Specification,
+    reviews: Reviews,
+    labels: LabelReader,
+    values: Mapping[str, Array],
+    texts: NDArray[np.object_],
+    chosen: NDArray[np.bool_],
+) -> tuple[NDArray[np.intp], NDArray[np.object_], Floats | None, NDArray[np.bool_]]:
+    """Return of each training row its number in the batch, label, weight by reviews, and whether it shares an object.
+
+    All are (m,), of the rows in the mask `chosen` (n,), whose labels are the `texts` (n,).  The weight is None where
+    all weights are 1 in every batch.
+    """
+    row, identifier = np.flatnonzero(chosen), specification.catalog.id
+    if identifier is None or not (reviews.votes or reviews.weights):
+        return row, texts[row], None, np.zeros(len(row), dtype=bool)
+    found: list[tuple[int, str, float, bool]] = []
+    for i, name in zip(row.tolist(), label_texts(values[identifier][row]).tolist(), strict=True):
+        weight = reviews.weights.get(name, 1.0)
+        known = {text: share for text, share in reviews.votes.get(name, {}).items() if labels.knows(text)}
+        for text, share in (known or {str(texts[i]): 1.0}).items():
+            found.append((i, text, weight * share / (sum(known.values()) or 1.0), len(known) > 1))
+    return (
+        np.array([i for i, *_ in found], dtype=np.intp),
+        np.array([text for _, text, *_ in found], dtype=object),
+        np.array([weight for *_, weight, _ in found], dtype=np.float64),
+        np.array([shared for *_, shared in found], dtype=bool),
+    )
+
+
+def _weights(specification: Specification, values: Mapping[str, Array]) -> Floats | None:
+    """Return the weights (m,) that the specification gives training rows; None where it gives none."""
+    text = specification.catalog.weight
+    if text is None:
+        return None
+    weight = parse(text).evaluate(values)
+    if weight.dtype.kind not in "biuf":
+        raise TrainingError(
+            f'catalog.weight: got "{text}", which gives text, expected numbers of 0 or more; choose '
+            "another column"
+        )
+    weight = np.asarray(np.broadcast_to(floats(weight), next(iter(values.values())).shape[:1]))
+    bad = int((~(np.isfinite(weight) & (weight >= 0))).sum())
+    if bad:
+        raise TrainingError(
+            f'catalog.weight: got {bad} training rows where "{text}" is negative or missing, expected a weight of '
+            "0 or more in each; leave such rows out with catalog.where"
+        )
+    return weight
+
+
+# Workers that read: each writes the batches of its piece into the folder, and reports what it counted.
+
+CONTENT = "content-"
+"""Prefix of the names of those arrays that hold a column as bytes."""
+
+
+def reading_workers(
+    specification: Specification, catalogs: Sequence[Catalog], *, limit: int | None = None
+) -> Workers | None:
+    """Return the workers that read the rows; None where this process does: a trial, few rows, or one piece."""
+    engine = current_engine(1)
+    if limit is not None or not engine.is_remote or sum(c.n_rows for c in catalogs) <= MOST_IN_MEMORY:
+        return None
+    pieces = pieces_of(catalogs, training_table(specification))
+    hand_out = partial(in_order, engine, number=lambda p: p.number, name=lambda p: str(p.partition.path))
+    return Workers(hand_out, pieces) if len(pieces) > 1 else None
+
+
+@dataclass(frozen=True, eq=False)
+class PieceReader:
+    """Reads a piece on a worker, and writes its batches into the folder."""
+
+    readings: tuple[RowReading, ...]
+    labels: LabelReader
+    source: LabelSource
+    folder: Path
+
+    def __call__(self, piece: Piece) -> tuple[list[ReadBatch], LabelSource]:
+        """Read a piece and write its batches; return what was counted, without the rows, and the source's counts."""
+        check_seen(self.folder)
+        reading, source = self.readings[piece.catalog], self.source.counting()
+        counted: list[ReadBatch] = []
+        for batch in piece.partition.batches(reading.reader.read, BATCH_ROWS):
+            read = reading.read(batch, self.labels, source)
+            content = {CONTENT + name: np.frombuffer(text, np.uint8) for name, text in read.content.items()}
+            arrays: dict[str, Any] = read.part | content
+            # At once to its final name: another worker may have begun this file, or may still write it.
+            with (
+                atomic_path(_file(self.folder, piece, len(counted))) as temporary,
+                temporary.open("wb") as stream,
+            ):
+                np.savez(stream, **arrays)
+            counted.append(replace(read, part={}, content={}))
+        return counted, source.counts_alone()
+
+
+def read_by_workers(reader: PieceReader, workers: Workers) -> Iterator[ReadBatch]:
+    """Yield the batches of catalogues in their order; the source of labels gets the counts of the workers."""
+    # The list of files may be long, and workers do not need it.
+    few = [replace(r, catalog=replace(r.catalog, partitions=(), whole=None)) for r in reader.readings]
+    for piece, (batches, counted) in workers.in_order(replace(reader, readings=tuple(few))):
+        reader.source.add(counted)
+        for j, batch in enumerate(batches):
+            path = _file(reader.folder, piece, j)
+            with np.load(path, allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+            path.unlink()
+            content = {
+                name.removeprefix(CONTENT): arrays.pop(name).tobytes()
+                for name in list(arrays)
+                if name.startswith(CONTENT)
+            }
+            yield replace(batch, part=arrays, content=content)
+
+
+def _file(folder: Path, piece: Piece, batch: int) -> Path:
+    return folder / f"{piece.number:06d}-{batch:04d}.npz"
+
+
+# All rows together, and what has to hold of them.
 
 
 @dataclass(frozen=True)
@@ -93,38 +434,40 @@ def gather(
     For a trial, only `limit` rows are read.  `folder` makes the folder for rows that are too many for the memory;
     without it, all rows are held in memory, and this process reads them.  `workers` as of `reading_workers`.
     """
-    readers, place = Readers.of(specification, catalogs), None if folder is None else cache(folder)
+    place = None if folder is None else cache(folder)
     seen: Counter[str] = Counter()
     states: Counter[tuple[str, State]] = Counter()
-    content = ContentHash(readers.names)
     source = LabelSource.of(specification, place)
     collected = Collected(MOST_IN_MEMORY, place, held_out_function(specification))
     n_read, n_selected = 0, 0
-    for catalog in catalogs:
-        readers.general.check(catalog)
+    readings = _readings(specification, catalogs)
+    first = readings[0]
+    content = ContentHash(first.names)
     check_marks(specification, catalogs)
     source.compare_with(catalogs)
     if workers is not None:
         tell().note(current_engine(1).description)
     labels = label_reader(specification, catalogs, source, limit=limit, workers=workers)
-    readings = [RowReading.of(specification, readers, labels, c, catalogs[0]) for c in catalogs]
     if workers is None or place is None:
-        batches = _read_here(readings, source, limit)
+        read = first_batches(catalogs, first.reader, limit)
+        batches: Iterator[ReadBatch] = (
+            readings[number].read(batch, labels, source) for number, batch in read
+        )
     else:
-        batches = read_by_workers(readings, source, workers, place())
+        reader = PieceReader(tuple(readings), labels, source, place().absolute())
+        batches = read_by_workers(reader, workers)
     for batch in batches:
-        counted = batch.counted
-        tell().advance(counted.n_read)
-        n_read += counted.n_read
-        n_selected += counted.n_selected
-        seen.update(counted.seen)
-        states.update(counted.states)
+        tell().advance(batch.n_read)
+        n_read += batch.n_read
+        n_selected += batch.n_selected
+        seen.update(batch.seen)
+        states.update(batch.states)
         collected.add(batch.part)
         content.feed(batch.content)
     source.require_match()
     stored, parts = collected.finish(), collected.parts
     split = held_out(specification, joined(parts, "place"), trial=limit is not None)
-    rows = _joined(parts, split, "".join(readers.brightness))
+    rows = _joined(parts, split, "".join(first.brightness))
     if stored is not None:
         split = replace(split, summary=write_split(specification, stored, split.summary))
         rows = replace(rows, number=joined(parts, "number").astype(np.intp))
@@ -148,25 +491,6 @@ def gather(
         counts_of,
         stored,
     )
-
-
-def reading_workers(
-    specification: Specification, catalogs: Sequence[Catalog], *, limit: int | None = None
-) -> Workers | None:
-    """Return the workers that read the rows; None where this process does: a trial, few rows, or one piece."""
-    engine = current_engine(1)
-    if limit is not None or not engine.is_remote or sum(c.n_rows for c in catalogs) <= MOST_IN_MEMORY:
-        return None
-    pieces = pieces_of(catalogs, training_table(specification))
-    return Workers(ByEngine(engine), pieces) if len(pieces) > 1 else None
-
-
-def _read_here(
-    readings: Sequence[RowReading], source: LabelSource, limit: int | None
-) -> Iterator[BatchOfRows]:
-    """Yield the batches of catalogues, read by this process; at most `limit` rows in all."""
-    for number, batch in first_batches([r.catalog for r in readings], readings[0].readers.general, limit):
-        yield readings[number].read(batch, source)
 
 
 def _repeated(
@@ -295,11 +619,20 @@ def with_learned_photometry(
     learned: dict[str, dict[str, float]] = {}
     wanted = _without_softening(specification)
     if wanted and any(rows):
-        work = FluxErrors.of(readers, wanted, step=-(-sum(rows) // MOST_ROWS))
+        first = readers[0].derived.units
+        # Flux errors need the bands and the condition alone.  The first catalogue's unit is that of all errors, so that
+        # their median has a meaning.
+        own = [replace(r, features={}, errors={}, also=dict.fromkeys(wanted, "photometry")) for r in readers]
+        factors = [{n: unit_factor(r.derived.units[n], first[n]) for n in wanted} for r in readers]
+        work = partial(_flux_errors, own, factors, -(-sum(rows) // MOST_ROWS))
         if workers is None:
-            parts = [*_errors_here(work, catalogs, rows)]
+            starts = np.cumsum([0, *rows]).tolist()
+            parts = [
+                work(number, start, first_rows(catalog, own[number].read, n))
+                for number, (catalog, n, start) in enumerate(zip(catalogs, rows, starts, strict=False))
+            ]
         else:
-            parts = [errors for _, errors in workers.in_order(work)]
+            parts = [errors for _, errors in workers.in_order(partial(_errors_of_piece, work, own))]
         for name in wanted:
             errors = np.concatenate([part[name] for part in parts])
             learned[name] = {"softening": softening_of(errors, ZERO_POINT[units[name]])}
@@ -319,50 +652,30 @@ def _without_softening(specification: Specification) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class FluxErrors:
-    """Reads the flux errors of bands, of every `step`-th row; `readers` are those of each catalogue.
-
-    All are in the first catalogue's unit, so that their median has a meaning: `factors` brings each catalogue's to it.
-    """
-
-    readers: tuple[FeatureReader, ...]
-    factors: tuple[Mapping[str, float], ...]
-    bands: tuple[str, ...]
-    step: int
-
-    @classmethod
-    def of(cls, readers: Sequence[FeatureReader], bands: tuple[str, ...], *, step: int) -> FluxErrors:
-        """Return the work for catalogues by their readers, of which it needs the bands and the condition alone."""
-        own = (replace(r, features={}, errors={}, also=dict.fromkeys(bands, "photometry")) for r in readers)
-        first = readers[0].derived.units
-        factors = ({n: unit_factor(r.derived.units[n], first[n]) for n in bands} for r in readers)
-        return cls(tuple(own), tuple(factors), bands, step)
-
-    def __call__(self, piece: Piece) -> dict[str, Floats]:
-        """Return the errors (n,) of each band in a piece."""
-        batches = piece.partition.batches(self.readers[piece.catalog].read)
-        return self.among(batches, piece.catalog, start=piece.first)
-
-    def among(self, batches: Iterable[pa.RecordBatch], catalog: int, *, start: int) -> dict[str, Floats]:
-        """Return the errors (n,) of each band in batches of a catalogue; `start` is the number of their first row."""
-        reader, found = self.readers[catalog], {name: [np.empty(0)] for name in self.bands}
-        for batch in thinned(batches, self.step, start=start):
-            chosen = batch.filter(pa.array(reader.select(batch)))
-            values = reader.values(chosen, reader.names)
-            for name in self.bands:
-                found[name].append(self.factors[catalog][name] * reader.derived.sigma(name, values))
-        return {name: np.concatenate(arrays) for name, arrays in found.items()}
+def _flux_errors(
+    readers: Sequence[FeatureReader],
+    factors: Sequence[Mapping[str, float]],
+    step: int,
+    catalog: int,
+    start: int,
+    batches: Iterable[pa.RecordBatch],
+) -> dict[str, Floats]:
+    """Return the errors (n,) of each band, of every `step`-th row of a catalogue; `start` is the first row's number."""
+    reader, factor = readers[catalog], factors[catalog]
+    found = {name: [np.empty(0)] for name in factor}
+    for batch in thinned(batches, step, start=start):
+        chosen = batch.filter(pa.array(reader.select(batch)))
+        values = reader.values(chosen, reader.names)
+        for name in factor:
+            found[name].append(factor[name] * reader.derived.sigma(name, values))
+    return {name: np.concatenate(arrays) for name, arrays in found.items()}
 
 
-def _errors_here(
-    work: FluxErrors, catalogs: Sequence[Catalog], rows: Sequence[int]
-) -> Iterator[dict[str, Floats]]:
-    """Yield the errors of the first `rows` of each catalogue, read by this process."""
-    start = 0
-    for number, (catalog, n) in enumerate(zip(catalogs, rows, strict=True)):
-        yield work.among(first_rows(catalog, work.readers[number].read, n), number, start=start)
-        start += n
+def _errors_of_piece(
+    work: Callable[..., dict[str, Floats]], readers: Sequence[FeatureReader], piece: Piece
+) -> dict[str, Floats]:
+    """Return the errors of each band in a piece, on a worker."""
+    return work(piece.catalog, piece.first, piece.partition.batches(readers[piece.catalog].read))
 
 
 def _check_stated(specification: Specification, by_catalogue: Sequence[Mapping[str, str]]) -> None:

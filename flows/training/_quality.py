@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,9 +26,6 @@ from flows.models.description import CatalogueQuality, SuspectedLeak
 from flows.specification.specification import Specification
 
 Array = np.ndarray[Any, Any]
-
-SHOWN = 8
-"""Most names that a sentence of the report lists."""
 
 
 def catalog_qualities(
@@ -121,74 +118,3 @@ def _places(specification: Specification, catalog: Catalog) -> Places | None:
     except CatalogError:
         return None  # the report can do without positions; what needs them raises this error itself
     return Places(place.ra, place.dec, unit)
-
-
-def quality_remarks(quality: CatalogueQuality) -> tuple[str, ...]:
-    """Return sentences on what a reader of the report should know; leaks that the features use come first."""
-    return tuple(_remarks(quality))
-
-
-def _remarks(quality: CatalogueQuality) -> Iterator[str]:
-    n = quality.n_rows
-    for words in leak_words(quality).values():
-        yield f"Suspected leakage: the features use {words}."
-    for count, what in (
-        (quality.repeated_rows, "repeat another row in every column"),
-        (quality.repeated_identifiers, "repeat the identifier of another"),
-        (quality.repeated_positions, "lie within an arcsecond of another"),
-        (quality.positions_without, "have no position"),
-        (quality.positions_out_of_range, "have a position out of range"),
-    ):
-        if count:
-            yield f"{count:,} of {n:,} rows {what}."
-    yield from _absences(quality)
-    if quality.constant:
-        yield f"The same in every row: {_some(quality.constant)}."
-    for group in quality.duplicate_columns[:SHOWN]:
-        yield f"Columns that are equal in every row: {', '.join(group)}."
-    if quality.missing:
-        worst = _largest_first(quality.missing)
-        yield f"Missing most: {_some([f'{name} {share:.0%}' for name, share in worst])}."
-    if quality.outliers:
-        furthest = _largest_first(quality.outliers)
-        yield f"Far outliers: {_some([f'{name} {share:.2%}' for name, share in furthest])}."
-
-
-def leak_words(quality: CatalogueQuality) -> dict[str, str]:
-    """Return the columns that the features use and that may give the class away, each set with how, in a clause."""
-    return {
-        ", ".join(leak.columns): _leak_words(leak)
-        for leak in quality.leaks
-        if leak.used and (len(leak.columns) == 1 or leak.derived)
-    }
-
-
-def _leak_words(leak: SuspectedLeak) -> str:
-    columns = ", ".join(leak.columns)
-    if leak.derived:
-        return (
-            f"{columns}, which tell {leak.gain:.0%} of the class, by {leak.combination}; every smaller set tells "
-            "much less"
-        )
-    if leak.combination:
-        return f"{columns}, which is {leak.combination}, to rounding: the label in other numbers"
-    return f"{columns}, which tells {leak.gain:.0%} of the class by itself"
-
-
-def _absences(quality: CatalogueQuality) -> Iterator[str]:
-    """Yield sentences on commented-out lines, which may be rows, and on columns that some files lack."""
-    if quality.commented_out:
-        yield f"{quality.commented_out}."
-    if quality.absent:
-        names = [f"{name} in {n:,}" for name, n in _largest_first(quality.absent)]
-        yield f"Of {quality.n_files:,} files some lack a column, which has no values there: {_some(names)}."
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _largest_first(shares: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return the entries by falling share, then by name: a mapping that was stored and loaded has another order."""
-    return sorted(shares.items(), key=lambda entry: (-entry[1], entry[0]))

@@ -13,7 +13,7 @@ import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, cached_property, reduce
+from functools import cache, cached_property, partial, reduce
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -21,10 +21,16 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from blr.basis.base import Basis
+from blr.basis.standardisation import Standardisation
+from blr.candidates.fits import fit_targets
 from blr.candidates.rows import LabelledRows, TrainingSet
+from blr.sums import Chunk, ChunkFunction, Terms, added, chunk_rows
+from blr.threads import single_threaded_blas
 from catalogs.files.array_file import atomic_write_array
 from catalogs.files.atomic import StorageError
 from catalogs.profile.split import SplitSummary
+from flows.engines.engine import Engine
 from flows.errors import EngineError
 from flows.features.split import sides
 from flows.labels.reader import AnnotatorNames
@@ -55,6 +61,13 @@ def rows_of(data: TrainingSet) -> TrainingRows:
     rows = data.rows
     assert isinstance(rows, TrainingRows)  # noqa: S101  `blr` changes their arrays, not their type
     return rows
+
+
+def rows_at(rows: TrainingRows, chosen: NDArray[np.bool_]) -> TrainingRows:
+    """Return the rows in a mask (N,)."""
+    arrays = {name: array for name, array in vars(rows).items() if isinstance(array, np.ndarray)}
+    of_all = {"confusion", "magnitude_name"}
+    return replace(rows, **{name: array[chosen] for name, array in arrays.items() if name not in of_all})
 
 
 def write_rows(rows: TrainingRows, folder: Path) -> None:
@@ -334,35 +347,17 @@ ON_DISK = ("X", "missing", "target", "place", "weight", "votes", "named", "annot
 """Arrays of all rows that are written to the disk."""
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """The training rows of one batch; each array has a row for each of them (n, ...)."""
+Part = dict[str, Any]
+"""Training rows, of one batch or more: arrays (n, ...) by the names that `TrainingRows` has, and by further ones.
 
-    X: Floats
-    missing: NDArray[np.bool_]
-    target: NDArray[np.int16]
-    place: NDArray[np.int64] | NDArray[np.uint64]
-    weight: Floats | None
-    votes: Floats | None = None
-    errors: Floats | None = None
-    annotators: NDArray[np.str_] | NDArray[np.int32] | None = None  # names; numbers once they are collected
-    name: NDArray[np.uint64] | None = None
-    identifier: NDArray[np.bytes_] | None = None
-    position: Floats | None = None
-    magnitude: Floats | None = None
-    number: NDArray[np.uint64] | None = None  # among all rows, once they are collected
-    named: NDArray[np.uint64] | None = None  # a hash of the name; 0 where a repeated name is no conflict
-
-    def chosen(self, rows: NDArray[np.bool_]) -> Part:
-        """Return the rows of a mask (n,)."""
-        arrays = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{name: a[rows] for name, a in arrays.items() if a is not None})
+`place` decides which rows are held out, `annotators` are names (numbers once rows are collected), `number` is that of
+the row among all, and `named` a hash of the name, 0 where a repeated name is no conflict.
+"""
 
 
 def joined(parts: Sequence[Part], name: str) -> Any:
     """Return an array of all parts; None where one of them lacks it."""
-    arrays = [getattr(part, name) for part in parts]
-    return None if any(a is None for a in arrays) else np.concatenate(arrays)
+    return np.concatenate([part[name] for part in parts]) if all(name in part for part in parts) else None
 
 
 @dataclass
@@ -385,13 +380,14 @@ class Collected:
 
     def add(self, part: Part) -> None:
         """Take the next part."""
-        if part.annotators is not None:
-            part = replace(part, annotators=self.annotators.numbered(part.annotators))
-        number = np.arange(self.n_rows, self.n_rows + len(part.X), dtype=np.uint64)
-        self._keys.append(_mixed(number if part.name is None else part.name))
-        part = replace(part, number=number)
+        n = len(part["X"])
+        number = np.arange(self.n_rows, self.n_rows + n, dtype=np.uint64)
+        self._keys.append(_mixed(part.get("name", number)))
+        part = part | {"number": number}
+        if "annotators" in part:
+            part["annotators"] = self.annotators.numbered(part["annotators"])
         self.parts.append(part)
-        self.n_rows += len(part.X)
+        self.n_rows += n
         if self.most is None or self.folder is None or self.n_rows <= self.most:
             return
         new = self.parts if self._place is None else [part]
@@ -399,7 +395,10 @@ class Collected:
             self._place = self.folder().absolute() / "rows"  # workers may be in another folder
             self._place.mkdir()
         for one in new:
-            self._write(one, self._place)
+            for name in ON_DISK:
+                if name in one:
+                    path = self._place / f"{name}.npy"
+                    self._files.setdefault(name, ArrayWriter(path)).append(one[name])
         if sum(len(key) for key in self._keys) > 2 * self.most:
             self._draw(self.most)
 
@@ -411,12 +410,6 @@ class Collected:
         for written in self._files.values():
             written.close()
         return StoredRows(self._place)
-
-    def _write(self, part: Part, folder: Path) -> None:
-        for name in ON_DISK:
-            rows = getattr(part, name)
-            if rows is not None:
-                self._files.setdefault(name, ArrayWriter(folder / f"{name}.npy")).append(rows)
 
     def _draw(self, n: int) -> None:
         """Keep the n rows with the smallest keys, in the order of reading; half of them held out, if that is known."""
@@ -431,9 +424,13 @@ class Collected:
             chosen[order[out][:n_out]] = True
             chosen[order[~out][: n - n_out]] = True
         masks = np.split(chosen, np.cumsum([len(k) for k in self._keys])[:-1])
-        kept = [part.chosen(mask) for part, mask in zip(self.parts, masks, strict=True)]
+        kept = [
+            {name: array[mask] for name, array in part.items()}
+            for part, mask in zip(self.parts, masks, strict=True)
+        ]
         # They become one part: many small arrays would keep the system from reusing the memory of large ones.
-        self.parts = [Part(**{f.name: joined(kept, f.name) for f in fields(Part)})]
+        whole = {name: joined(kept, name) for name in kept[0]}
+        self.parts = [{name: array for name, array in whole.items() if array is not None}]
         self._keys = [key[chosen]]
 
 
@@ -504,3 +501,184 @@ def _distinct(hashes: NDArray[np.uint64], target: NDArray[np.integer]) -> NamedR
     first = np.ones(len(h), dtype=bool)
     first[1:] = (h[1:] != h[:-1]) | (t[1:] != t[:-1])
     return h[first], t[first]
+
+
+# Fits to rows on the disk, by sums over shards that the workers of an engine compute.
+#
+# A worker gets a function and the bounds of a shard, and returns the sum of the function over the shard's rows.
+# Shapes: n rows of a shard, F features in use, M basis functions, K classes.
+
+ShardReader = Callable[[Shard], Chunk]
+
+
+def read_shard(
+    stored: StoredRows,
+    columns: tuple[int, ...],
+    n_classes: int,
+    held_out_too: bool,  # noqa: FBT001  a partial of this function is pickled
+    confusion: Floats | None,
+    shard: Shard,
+) -> Chunk:
+    """Return the `columns` of the filled features (n, F), targets as fractions (n,) or (n, K), and weights (n,).
+
+    Weights are None where rows have none.  All are of the training rows, or of all rows if `held_out_too`.  Where
+    annotators differ in their `confusion` (A, K, K), targets are likelihoods (n, K) of what was recorded.
+    """
+    read = stored.read
+    chosen = np.ones(shard[1] - shard[0], bool) if held_out_too else ~read("held_out", shard)
+    filled = "refilled" if held_out_too and stored.has("refilled") else "filled"
+    X, weight = read(filled, shard)[chosen][:, columns], None
+    if stored.has("weight"):
+        weight = stored.weights(shard, held_out_too=held_out_too)[chosen]
+    if not len(X):
+        return X, np.empty(0), weight
+    t = read("votes" if stored.has("votes") else "target", shard)[chosen]
+    of_row = None if confusion is None else confusion[read("annotator", shard)[chosen]]
+    return X, *fit_targets(t, weight, n_classes, binary=n_classes == 2, confusion=of_row)
+
+
+def _summed(function: ChunkFunction, chunk: Chunk, basis: Basis | None) -> Terms | None:
+    """Return the sum of a function over rows, whose design matrix is computed in pieces; None without rows."""
+    X, t, weight = chunk
+    size, total = chunk_rows(X.shape[1] if basis is None else basis.n_functions), None
+    with single_threaded_blas():
+        for start in range(0, len(X), size):
+            some = slice(start, start + size)
+            Phi = X[some] if basis is None else basis(X[some])
+            total = added(total, function(Phi, t[some], None if weight is None else weight[some]))
+    return total
+
+
+def _sum_over(
+    read: ShardReader, folder: Path, basis: Basis | None, function: ChunkFunction, shard: Shard
+) -> Terms | None:
+    """Return the sum of a function over a shard; None where no row of it counts."""
+    check_seen(folder)
+    return _summed(function, read(shard), basis)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledDesign:
+    """A sample that represents all rows of a design matrix: features (n, F), targets, weights, and the basis."""
+
+    chunk: Chunk
+    basis: Basis
+    mislabelled: bool = False
+
+    @property
+    def n_functions(self) -> int:
+        """M, the number of basis functions."""
+        return self.basis.n_functions
+
+    def accumulate(self, function: ChunkFunction) -> Terms:
+        """Return the sum of a function over the rows."""
+        total = _summed(function, self.chunk, self.basis)
+        assert total is not None  # noqa: S101  there are many rows
+        return total
+
+
+def _added(parts: Sequence[Terms | None]) -> Terms | None:
+    """Return the sum of the parts, from left to right."""
+    some = [part for part in parts if part is not None]
+    return reduce(added, some) if some else None
+
+
+@dataclass(frozen=True, eq=False)
+class DesignShards:
+    """A design matrix that is computed anew at each pass over the rows, in the form that `blr.fit` accepts.
+
+    `read` reads a shard, on a worker too.  `basis` computes the matrix from the features; None means the features
+    themselves.  `sample` are rows in memory that represent all rows.  A worker that gets a posterior gets None in place
+    of these rows.
+    """
+
+    read: ShardReader
+    stored: StoredRows
+    shards: list[Shard]
+    engine: Engine
+    basis: Basis | None
+    n_functions: int
+    n_effective: float = 1.0
+    sample: SampledDesign | None = None
+    mislabelled: bool = False  # whether targets are likelihoods of what was recorded
+
+    def accumulate(self, function: ChunkFunction) -> Terms:
+        """Return the sum of a function over all rows; the order of additions depends on the number of rows alone."""
+        work = partial(_sum_over, self.read, self.stored.folder, self.basis, function)
+        total = self.engine.reduce(work, self.shards, add=_added)
+        if total is None:
+            raise ValueError("there are no rows to sum over; give at least one")
+        return total
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingShards:
+    """All rows of a fit, on the disk, and the engine that computes sums.
+
+    `held_out_too` and `confusion` are those of `read_shard`.
+    """
+
+    stored: StoredRows
+    n_classes: int
+    engine: Engine
+    held_out_too: bool
+    confusion: Floats | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """N, the number of all rows."""
+        return self.stored.n_rows
+
+    def each(self) -> Iterator[LabelledRows]:
+        """Yield the rows of each shard; those that fits see are the ones that are not held out."""
+        for rows in self.stored.each(held_out_too=self.held_out_too):
+            yield replace(rows, held_out=np.zeros_like(rows.held_out)) if self.held_out_too else rows
+
+    def standardised(self, basis: Basis, columns: tuple[int, ...], X: Floats) -> Standardisation:
+        """Return the standardisation that a basis has for all rows; `X` (n, F) are the rows in memory."""
+        raw = self._design(columns)
+        return Standardisation.learn_by_sums(raw.accumulate, X, basis.standardisation.softening)
+
+    def design(
+        self,
+        basis: Basis,
+        columns: tuple[int, ...],
+        X: Floats,
+        t: NDArray[Any],
+        weight: Floats | None,
+        confusion: Floats | None = None,
+    ) -> DesignShards:
+        """Return the design matrix of all rows.
+
+        X (n, F), t (n,) or (n, K), weight and the confusion by row (n, K, K) are those of the rows in memory.
+        """
+        total = self._n_effective(columns)
+        share, given = fit_targets(t, weight, self.n_classes, binary=self.n_classes == 2, confusion=confusion)
+        own = np.ones(len(share)) if given is None else given
+        sample = SampledDesign((X, share, own * (total / own.sum())), basis, confusion is not None)
+        whole = self._design(columns)
+        return replace(whole, basis=basis, n_functions=basis.n_functions, n_effective=total, sample=sample)
+
+    def _n_effective(self, columns: tuple[int, ...]) -> float:
+        """Return the sum of the rows' weights."""
+        stored = self.stored
+        if stored.has("weight") or stored.has("votes"):
+            (total,) = self._design(columns).accumulate(
+                lambda X, _t, w: (float(len(X) if w is None else w.sum()),)
+            )
+            return float(total)
+        if self.held_out_too:
+            return float(stored.n_rows)
+        return float(sum((~stored.read("held_out", shard)).sum() for shard in stored.shards))
+
+    def _design(self, columns: tuple[int, ...]) -> DesignShards:
+        """Return the features themselves as a design matrix."""
+        stored, confusion = self.stored, self.confusion
+        read = partial(read_shard, stored, columns, self.n_classes, self.held_out_too, confusion)
+        mislabelled = confusion is not None
+        return DesignShards(
+            read, stored, stored.shards, self.engine, None, len(columns), mislabelled=mislabelled
+        )

@@ -7,7 +7,7 @@ classes, and are counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -16,43 +16,46 @@ from numpy.typing import NDArray
 from blr.arrays import Vector
 from blr.calibration import ReliabilityCurve, calibration_error, log_loss, log_losses, reliability_curve
 from blr.candidates.training import TrainedClassifier, Training
+from blr.classifier import Classifier
 from blr.decisions import errors_caught
 from blr.selection.grouping import group_classes
 from blr.selection.skill import paired_gain, skill
 from catalogs.sky.positions import galactic_latitude
-from flows.models.description import Metrics, ReliabilityBin, Review, RiskCurve, TargetShift, TrustSummary
+from flows.models.description import Metrics, ReliabilityBin, Review, RiskCurve, TrustSummary
 from flows.models.model import Model, write_tree
-from flows.models.row_files import JudgedRows, KnownLabels, LabelledObjects, UnseenRows
-from flows.models.store import Store
-from flows.models.store_folder import SkillSummary, StoredModel
-from flows.reports.data import Made, NotableObject, ReportNotes, ReportParts, StoredPictures, boundary_picture
+from flows.models.row_files import row_keys, write_rows
+from flows.models.store import REPORT_FILE, SkillSummary, Store, StoredModel
+from flows.reports.data import Made, NotableObject, ReportNotes, StoredPictures, TrainReport, boundary_picture
 from flows.reports.html import write_report
 from flows.reports.report_table import class_words
 from flows.reports.tables import model_card
 from flows.runs.progress import tell
-from flows.specification.specification import Specification
-from flows.training._rows import TrainingRows, rows_of
-from flows.training._staging import StagedTraining, with_recorded_losses
-from flows.training._target import correction, target_loss
-from flows.training.report import REPORT_FILE, train_report
+from flows.training._rows import TrainingRows, rows_at, rows_of
+from flows.training._staging import StagedDescription, with_recorded_losses
+from flows.training._target import corrected, judged_as_target
 from flows.version import code_version
 
 JUDGED_FILE = "judged.asdf"
 """File of the judged classifier, to which the numbers belong, if the model that is kept was fitted to more rows."""
 
 
-def save_model(store: Store, staged: StagedTraining, trained: TrainedClassifier) -> tuple[Model, StoredModel]:
+def save_model(
+    store: Store,
+    described: StagedDescription,
+    training: Training,
+    trained: TrainedClassifier,
+    ratio: Floats | None,
+) -> tuple[Model, StoredModel]:
     """Write the report, the card and, last, the model file; return the model, and where it is stored.
 
     The rows that judge stand for the labelled catalogue; where there is a target, they are also weighted as it is.
+    `ratio` (N,) are the density ratios of the labelled rows, None without a comparison.
     """
-    described, training, seen = staged.described, staged.training, trained.seen
-    specification, rows = described.specification, rows_of(training.judged)
-    classifier, share = trained.classifier, trained.class_share
+    seen, specification, rows = trained.seen, described.specification, rows_of(training.judged)
+    classifier, share, noted = trained.classifier, trained.class_share, described.training
     judged = classifier if trained.judged is None else trained.judged
-    noted, loss = described.training, target_loss(specification, judged, rows, share, staged.shifted.ratio)
-    kept_share = trained.class_share_kept
-    temperature = classifier.temperature
+    shift = corrected(noted.shift, specification, classifier, trained.class_share_kept)
+    shift = judged_as_target(shift, judged, rows, _places(training, judged), share, ratio)
     model = Model(
         name=specification.name,
         version=described.version,
@@ -81,15 +84,11 @@ def save_model(store: Store, staged: StagedTraining, trained: TrainedClassifier)
         ),
         training=replace(
             noted,
-            class_share=tuple(kept_share.tolist()),
-            shift=TargetShift.of(
-                noted.shift.difference,
-                correction(specification, classifier, kept_share, staged.shifted.target),
-                loss,
-            ),
+            class_share=tuple(trained.class_share_kept.tolist()),
+            shift=shift,
             label_noise=with_recorded_losses(noted.label_noise, rows, seen, trained.probability, share),
             refitted=None if trained.judged is None else training.judged.n_rows,
-            mean_power=None if temperature is None else temperature.mean_power,
+            mean_power=None if classifier.temperature is None else classifier.temperature.mean_power,
         ),
         columns=described.columns,
         code_version=code_version(),
@@ -99,10 +98,7 @@ def save_model(store: Store, staged: StagedTraining, trained: TrainedClassifier)
 
 def _written(store: Store, model: Model, training: Training, trained: TrainedClassifier) -> StoredModel:
     rows, kept, seen = rows_of(training.judged), rows_of(training.kept), trained.seen
-    used = [training.judged.features.index(name) for name in model.features]
-    of_judged = [
-        training.judged.features.index(name) for name in (trained.judged or model.classifier).features
-    ]
+    used = _places(training, model.classifier)
     fitted = kept.training
     tell().start("drawing the report", 2, "parts")
     picture = boundary_picture(
@@ -115,31 +111,26 @@ def _written(store: Store, model: Model, training: Training, trained: TrainedCla
     tell().advance(1)
     # A row without probabilities gets the shares of the classes.
     p = np.where(np.isfinite(trained.probability[:, :1]), trained.probability, trained.class_share)
-    losses, objects, truth = log_losses(p, trained.outcome)[0], ObjectRows.of(rows, seen), rows.target[seen]
-    parts = ReportParts(
-        picture,
-        judged_pictures(p, truth, objects),
-        ReportNotes(made=Made.now(), objects=notable_objects(p, truth, objects, model.classes)),
+    losses, objects = log_losses(p, trained.outcome)[0], rows_at(rows, seen)
+    report = TrainReport.of(
+        store.described(model, "trained"),
+        boundary=picture,
+        pictures=judged_pictures(p, objects),
+        notes=ReportNotes(made=Made.now(), objects=notable_objects(p, objects, model.classes)),
     )
-    report = train_report(store.described(model, "trained"), parts=parts)
     folder = store.make_folder(model.name, model.version)
-    parts.write(folder)
+    report.write_parts(folder)
     write_report(report, folder / REPORT_FILE)
     if trained.judged is not None:
         write_tree(trained.judged.to_dict(), folder / JUDGED_FILE)
-    if rows.name is not None and rows.group is not None:
-        label, assigned = (classes.astype(np.int16) for classes in (truth, p.argmax(axis=1)))
-        JudgedRows(rows.name[seen], rows.group[seen], losses, label, assigned).write(folder)
-    _labelled_objects(kept, used).write(folder)
-    known = _known_labels(model.specification, kept, used)
-    if known is not None:
-        known.write(folder)
-    if rows.votes is None:
-        weight = np.ones(len(p)) if rows.weight is None else rows.weight[seen]
-        X = np.where(rows.missing[seen][:, of_judged], np.nan, rows.X[seen][:, of_judged])
-        UnseenRows(trained.probability, truth, weight, X).write(folder)
+    write_rows(_stored_rows(model, training, trained, p, losses), folder)
     tell().advance(1)
     return store.save(model, card=model_card(model, report), interval=_interval(losses, trained.group))
+
+
+def _places(training: Training, classifier: Classifier) -> list[int]:
+    """Return the positions of a classifier's features among those of the rows."""
+    return [training.judged.features.index(name) for name in classifier.features]
 
 
 def _interval(losses: Vector, group: NDArray[np.uint64] | None) -> tuple[float, float] | None:
@@ -149,26 +140,41 @@ def _interval(losses: Vector, group: NDArray[np.uint64] | None) -> tuple[float, 
     return (max(0.0, mean.low), mean.high) if np.isfinite(mean.low) else None
 
 
-def _known_labels(specification: Specification, rows: TrainingRows, used: list[int]) -> KnownLabels | None:
-    """Return the labels of all rows, held-out ones too; None without names, or where labels are not the classes."""
-    label = specification.label
-    if rows.identifier is None or label.votes is not None or label.noise is not None:
-        return None
-    names = np.array([name.decode(errors="replace") for name in rows.identifier.tolist()], dtype=object)
-    X = np.where(rows.missing[:, used], np.nan, rows.X[:, used])
-    return KnownLabels.of(names, X, rows.target)
+def _stored_rows(
+    model: Model, training: Training, trained: TrainedClassifier, p: Floats, losses: Floats
+) -> dict[str, Any]:
+    """Return the columns of the labelled rows beside a model; those of rows that judge are empty elsewhere.
 
+    `p` (n, K) and `losses` (n,) are the probabilities and log losses of the rows that judge.
+    """
+    rows, kept, seen = rows_of(training.judged), rows_of(training.kept), trained.seen
+    used, label, N = _places(training, model.classifier), model.specification.label, len(rows.target)
 
-def _labelled_objects(rows: TrainingRows, used: list[int]) -> LabelledObjects:
-    """Return the objects that a model is fitted to, with the features at the positions `used`."""
-    training = rows.training
-    n = int(training.sum())
-    return LabelledObjects(
-        np.zeros(n, dtype="S1") if rows.identifier is None else rows.identifier[training],
-        np.full((n, 2), np.nan) if rows.position is None else rows.position[training],
-        rows.target[training],
-        np.where(rows.missing[training][:, used], np.nan, rows.X[training][:, used]),
-    )
+    def of_all(values: Any, empty: float) -> Any:
+        whole = np.full((N, *values.shape[1:]), empty, values.dtype)
+        whole[seen] = values
+        return whole
+
+    columns: dict[str, Any] = {
+        "identifier": np.zeros(N, dtype="S1") if rows.identifier is None else rows.identifier,
+        "position": np.full((N, 2), np.nan) if rows.position is None else rows.position,
+        "target": rows.target,
+        "X": np.where(kept.missing[:, used], np.nan, kept.X[:, used]),
+        "fitted": kept.training,
+        "judged": seen,
+    }
+    if rows.name is not None and rows.group is not None:
+        assigned = of_all(p.argmax(axis=1).astype(np.int16), -1)
+        columns |= {"name": rows.name, "group": rows.group, "log_loss": of_all(losses, np.nan)}
+        columns["assigned"] = assigned
+    if label.votes is None:
+        columns["probability"] = of_all(trained.probability, np.nan)
+        columns["weight"] = np.ones(N) if rows.weight is None else rows.weight
+    # Labels of objects with names, held-out ones too, where labels are the classes.
+    if rows.identifier is not None and label.votes is None and label.noise is None:
+        names = [name.decode(errors="replace") for name in rows.identifier.tolist()]
+        columns["key"], columns["features"] = row_keys(np.array(names, dtype=object), columns["X"])
+    return columns
 
 
 REVIEWED: Final = (0.05, 0.1, 0.2)
@@ -280,42 +286,19 @@ MOST_OBJECTS: Final = 20
 """Most notable objects that the report lists."""
 
 
-@dataclass(frozen=True, eq=False)
-class ObjectRows:
-    """Rows that judge: identifiers in UTF-8, positions in degrees, magnitudes, (N,) each; NaN or b"" where missing."""
-
-    identifier: NDArray[np.bytes_]
-    ra: Floats
-    dec: Floats
-    magnitude: Floats
-    magnitude_name: str = ""
-
-    @classmethod
-    def of(cls, rows: TrainingRows, chosen: NDArray[np.bool_]) -> ObjectRows:
-        """Return the labelled rows in the mask `chosen`."""
-        n = int(chosen.sum())
-        nowhere = np.full((n, 2), np.nan)
-        place = nowhere if rows.position is None else rows.position[chosen]
-        return cls(
-            np.zeros(n, dtype="S1") if rows.identifier is None else rows.identifier[chosen],
-            place[:, 0],
-            place[:, 1],
-            nowhere[:, 0] if rows.magnitude is None else rows.magnitude[chosen],
-            "" if rows.magnitude_name is None else str(rows.magnitude_name),
-        )
-
-
-def judged_pictures(probability: Floats, truth: Indices, objects: ObjectRows) -> StoredPictures:
-    """Return the arrays of the pictures, from the probabilities (N, K) and true class indices (N,) of the rows."""
+def judged_pictures(probability: Floats, objects: TrainingRows) -> StoredPictures:
+    """Return the arrays of the pictures, from the probabilities (N, K) of the rows that judge."""
+    truth = objects.target
     completeness, purity = threshold_curves(probability, truth)
-    curves = StoredPictures(threshold=THRESHOLDS, completeness=completeness, purity=purity)
     assigned, K = probability.argmax(axis=1), probability.shape[1]
-    latitude = np.abs(galactic_latitude(objects.ra, objects.dec))
+    latitude = None if objects.position is None else np.abs(galactic_latitude(*objects.position.T))
     magnitude_centres, magnitude_counts = _binned(objects.magnitude, truth, assigned, K)
     latitude_centres, latitude_counts = _binned(latitude, truth, assigned, K)
-    return replace(
-        curves,
-        magnitude_name=objects.magnitude_name,
+    return StoredPictures(
+        threshold=THRESHOLDS,
+        completeness=completeness,
+        purity=purity,
+        magnitude_name="" if objects.magnitude_name is None else str(objects.magnitude_name),
         magnitude_centres=magnitude_centres,
         magnitude_counts=magnitude_counts,
         latitude_centres=latitude_centres,
@@ -338,14 +321,14 @@ def threshold_curves(probability: Floats, truth: Indices) -> tuple[Floats, Float
 
 
 def _binned(
-    x: Floats, truth: Indices, assigned: Indices, n_classes: int
+    x: Floats | None, truth: Indices, assigned: Indices, n_classes: int
 ) -> tuple[Floats, NDArray[np.int64]] | tuple[None, None]:
     """Return the means (B,) of bins of about equal counts, and counts (3, B, K); None for few known values.
 
     The counts are of objects by true class, by assigned class, and by both where they agree.
     """
-    known = np.isfinite(x)
-    if known.sum() < FEWEST:
+    known = None if x is None else np.isfinite(x)
+    if x is None or known is None or known.sum() < FEWEST:
         return None, None
     edges = np.unique(np.quantile(x[known], np.linspace(0, 1, OBJECT_BINS + 1)))
     if len(edges) < 3:
@@ -364,11 +347,13 @@ def _binned(
 
 
 def notable_objects(
-    probability: Floats, truth: Indices, objects: ObjectRows, classes: tuple[str, ...]
+    probability: Floats, objects: TrainingRows, classes: tuple[str, ...]
 ) -> tuple[NotableObject, ...]:
     """Return the objects to whose label the model gives least: the label may be wrong, or the features not enough."""
-    if not (objects.identifier != b"").any():
+    names, truth = objects.identifier, objects.target
+    if names is None or not (names != b"").any():
         return ()
+    place = np.full((len(truth), 2), np.nan) if objects.position is None else objects.position
     rows = np.arange(len(truth))
     own = np.where(np.isfinite(probability[rows, truth]), probability[rows, truth], np.inf)
     assigned = np.nan_to_num(probability, nan=-1.0).argmax(axis=1)
@@ -378,13 +363,13 @@ def notable_objects(
     for i in order:
         if len(chosen) == MOST_OBJECTS:
             break
-        name = objects.identifier[i].decode(errors="replace")
+        name = names[i].decode(errors="replace")
         label, given = (class_words(classes[at[i]]) for at in (truth, assigned))
         why = (
             f"labelled {label}, to which the model gives {_percent(probability[i, truth[i]])}; "
             f"it gives {given} {_percent(probability[i, assigned[i]])}"
         )
-        ra, dec = (float(x) if np.isfinite(x) else None for x in (objects.ra[i], objects.dec[i]))
+        ra, dec = (float(x) if np.isfinite(x) else None for x in place[i])
         chosen.setdefault(name, NotableObject(name=name, ra=ra, dec=dec, why=why))
     return tuple(chosen.values())
 

@@ -57,13 +57,13 @@ from flows.training._rows import (
     RowCounts,
     StoredRows,
     TrainingRows,
+    TrainingShards,
     read_rows,
     rows_of,
     write_array,
     write_rows,
 )
-from flows.training._shards import TrainingShards
-from flows.training._target import StagedShift, TargetRows, compared, read_shift, write_shift
+from flows.training._target import TargetRows, compared, read_arrays, write_target
 
 Floats = NDArray[np.float64]
 
@@ -202,61 +202,53 @@ def read_described(folder: Path) -> StagedDescription:
     return read_document(StagedDescription, folder / INGESTED)
 
 
-@dataclass(frozen=True)
-class StagedTraining:
-    """What is read from the staging folder: the description of the rows, the target, and the training of `blr`."""
+def staged_training(described: StagedDescription, folder: Path, threads: int | None = None) -> Training:
+    """Return the training of the rows in the folder; fits use so many threads, or the engine of the moment."""
+    specification, rows = described.specification, read_rows(folder)
+    target_X, target_missing, ratio = read_arrays(folder, "target_X", "target_missing", "ratio")
+    data = TrainingSet(
+        rows,
+        np.load(folder / "filled.npy", allow_pickle=False),
+        tuple(specification.features),
+        described.classes,
+        _read_moments(folder),
+    )
+    again: Callable[[], TrainingSet] | None = None
+    refit = specification.split.refit and bool(rows.held_out.any())
+    if (folder / SHARDS).is_dir():
+        stored = StoredRows((folder / SHARDS).absolute())
+        engine = current_engine(default_threads() if threads is None else threads)
 
-    described: StagedDescription
-    shifted: StagedShift
-    training: Training
+        def streamed(*, held_out_too: bool) -> TrainingShards:
+            by_annotator = rows.confusion_by_annotator
+            return TrainingShards(stored, len(described.classes), engine, held_out_too, by_annotator)
 
-    @classmethod
-    def read(cls, folder: Path, threads: int | None = None) -> StagedTraining:
-        """Return what `ingest` wrote into the folder; fits use so many threads, or the engine of the moment."""
-        described, shifted = read_described(folder), read_shift(folder)
-        specification, rows = described.specification, read_rows(folder)
-        data = TrainingSet(
-            rows,
-            np.load(folder / "filled.npy", allow_pickle=False),
-            tuple(specification.features),
-            described.classes,
-            _read_moments(folder),
-        )
-        again: Callable[[], TrainingSet] | None = None
-        refit = specification.split.refit and bool(rows.held_out.any())
-        if (folder / SHARDS).is_dir():
-            stored = StoredRows((folder / SHARDS).absolute())
-            engine = current_engine(default_threads() if threads is None else threads)
+        def of_all() -> TrainingSet:
+            refilled = folder / REFILLED
+            filled = np.load(refilled, allow_pickle=False) if refilled.is_file() else data.filled
+            whole, every = _of_all(rows, stored), streamed(held_out_too=True)
+            return replace(data, rows=whole, filled=filled, streamed=every)
 
-            def streamed(*, held_out_too: bool) -> TrainingShards:
-                by_annotator = rows.confusion_by_annotator
-                return TrainingShards(stored, len(described.classes), engine, held_out_too, by_annotator)
-
-            def of_all() -> TrainingSet:
-                refilled = folder / REFILLED
-                filled = np.load(refilled, allow_pickle=False) if refilled.is_file() else data.filled
-                whole, every = _of_all(rows, stored), streamed(held_out_too=True)
-                return replace(data, rows=whole, filled=filled, streamed=every)
-
-            data = replace(data, streamed=streamed(held_out_too=False))
-            again = of_all if refit else None
-        elif refit:
-            again = partial(data.of_all, shifted.ratio if specification.shift.density_weights else None)
-        select, flags = specification.select, specification.flags
-        training = Training(
-            tuple(candidate.fitted for candidate in specification.candidate),
-            data,
-            again,
-            Selection(
-                **select.model_dump(), low_confidence=flags.low_confidence, close_call=flags.close_call
-            ),
-            specification.seed,
-            threads,
-            tell(),
-            None if shifted.target is None else (shifted.target.X, shifted.target.missing),
-            specification.shift.class_prior,
-        )
-        return cls(described, shifted, training)
+        data = replace(data, streamed=streamed(held_out_too=False))
+        again = of_all if refit else None
+    elif refit:
+        again = partial(data.of_all, ratio if specification.shift.density_weights else None)
+    flags = specification.flags
+    return Training(
+        tuple(candidate.fitted for candidate in specification.candidate),
+        data,
+        again,
+        Selection(
+            **specification.select.model_dump(),
+            low_confidence=flags.low_confidence,
+            close_call=flags.close_call,
+        ),
+        specification.seed,
+        threads,
+        tell(),
+        None if target_X is None else (target_X, target_missing),
+        specification.shift.class_prior,
+    )
 
 
 def fitted_candidate(folder: Path, index: int) -> FittedCandidate | None:
@@ -327,7 +319,7 @@ def stage_rows(
     limit: int | None,
 ) -> TrainingDescription:
     """Write the weighted rows and their filled features into the folder; return the description of the rows."""
-    stored, classes, difference = gathered.stored, gathered.classes, None
+    stored, classes, shift = gathered.stored, gathered.classes, TargetShift()
     tell().start("describing the rows: missing features, differences from the target, quality", 0, "steps")
     with single_threaded_blas():
         data = training_set(specification, gathered.rows, classes, stored)
@@ -335,8 +327,8 @@ def stage_rows(
             fill_shards(stored, data.moments)
         comparison = None if target is None else compared(specification, data, target, stored)
         if target is not None and comparison is not None:
-            rows, ratio, difference = comparison
-            write_shift(target, ratio, folder)
+            rows, ratio, shift = comparison
+            write_target(target, ratio, folder)
             if specification.shift.density_weights:
                 data = training_set(specification, rows, classes, stored)
                 every = [rows] if stored is None else stored.each()
@@ -357,7 +349,7 @@ def stage_rows(
         **vars(labelled_sample(specification, gathered, opened)),
         overdispersion=phi,
         label_noise=noise,
-        shift=TargetShift.of(difference),
+        shift=shift,
         quality=catalog_qualities(specification, opened[:MOST_QUALITY], gathered.source, limit=limit),
         refitted=None,
         sampled=None if stored is None else len(gathered.rows.target),
@@ -426,11 +418,6 @@ def _quality(
         maximum=float(counts.high[j]),
         unit=units.get(text.strip()),
     )
-
-
-def column_metadata(catalog: Catalog, names: Sequence[str]) -> dict[str, ColumnMetadata]:
-    """Return the metadata of the columns that a model needs, as the catalogue states them."""
-    return {name: ColumnMetadata.of(catalog.column(name)) for name in names}
 
 
 ARRAYS = ("rate", "standard_error", "low", "high")

@@ -1,42 +1,58 @@
 """The target, the catalogue to classify: its rows, how the labelled ones differ, and the corrections for that.
 
 Weights of the labelled rows come from comparing both sets before the fit.  Class shares change the logits of a fitted
-model.  Shapes: N labelled rows, T rows of the target, F features, K classes.
+model.  Shapes: N labelled rows, T rows of the target, n rows of a shard, F features, K classes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blr.basis.base import Basis
+from blr.basis.kinds import fit_basis
+from blr.basis.standardisation import Standardisation
 from blr.calibration import log_loss
 from blr.candidates.rows import TrainingSet, density_weights
 from blr.candidates.training import MOST_QUADRATIC
 from blr.candidates.training import compared as compared_sets
 from blr.classifier import Classifier
-from blr.shift import ComparedScores, DensityRatio
+from blr.posterior.kinds import LaplacePosterior
+from blr.selection.evidence import fit_evidence
+from blr.shift import FOLDS, ComparedScores, DensityRatio, compare_scores, require_enough_rows
+from blr.sums import Chunk, chunk_rows
 from blr.threads import default_threads
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.errors import CatalogError
-from flows.documents import read_document, write_document
-from flows.engines.engine import current_engine
+from flows.engines.engine import Engine, current_engine
 from flows.errors import SpecificationError, TrainingError, UsageError
 from flows.features.reader import FeatureReader, check_target_marks, target_reader, target_table
 from flows.features.units import converted
 from flows.inputs.opening import opened, thinned
 from flows.inputs.source import resolve_sources
-from flows.models.description import ESTIMATED, ComparedTarget, SetDifference, ShareCorrection, TargetLoss
+from flows.models.description import ESTIMATED, ComparedTarget, TargetShift
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
-from flows.training._reading import ContentHash, spelled
-from flows.training._rows import StoredRows, TrainingRows, rows_of, write_array
-from flows.training._shards import RATIO, compare_shards, weight_shards
+from flows.training._gather import ContentHash, spelled
+from flows.training._rows import (
+    WEIGHT_OF_ALL,
+    DesignShards,
+    SampledDesign,
+    Shard,
+    StoredRows,
+    TrainingRows,
+    rows_of,
+    shards_of,
+    write_array,
+)
 
 Floats = NDArray[np.float64]
 
@@ -48,53 +64,23 @@ MOST_READ = 5_000_000
 
 @dataclass(frozen=True, eq=False)
 class TargetRows:
-    """Rows of the target: X (T, F), 0 where `missing`; and the name, number of rows and hash of the whole target."""
+    """Rows of the target: X (T, F), 0 where `missing`; and the whole target that they are of."""
 
     X: Floats
     missing: NDArray[np.bool_]
-    name: str
-    n_rows: int
-    content_hash: str
+    origin: ComparedTarget
 
 
-@dataclass(frozen=True, kw_only=True)
-class TargetOrigin:
-    """The name, the number of rows and the hash of a target, in a file beside its rows."""
-
-    name: str
-    n_rows: int
-    content_hash: str
-
-
-@dataclass(frozen=True, eq=False)
-class StagedShift:
-    """What the staging folder holds of the comparison: rows of the target, density ratios (N,) of labelled rows."""
-
-    target: TargetRows | None = None
-    ratio: Floats | None = None
-
-
-def write_shift(target: TargetRows, ratio: Floats, folder: Path) -> None:
-    """Write rows of the target and density ratios, each file whole or not at all."""
+def write_target(target: TargetRows, ratio: Floats, folder: Path) -> None:
+    """Write rows of the target and density ratios (N,) of the labelled rows, each file whole or not at all."""
     for name, array in (("target_X", target.X), ("target_missing", target.missing), ("ratio", ratio)):
         write_array(array, folder / f"{name}.npy")
-    origin = TargetOrigin(name=target.name, n_rows=target.n_rows, content_hash=target.content_hash)
-    write_document(folder / STAGED, origin)
 
 
-def read_shift(folder: Path) -> StagedShift:
-    """Return what `write_shift` wrote; an empty result where there was no comparison."""
-    if not (folder / STAGED).is_file():
-        return StagedShift()
-    X, missing, ratio = (
-        np.load(folder / f"{name}.npy", allow_pickle=False)
-        for name in ("target_X", "target_missing", "ratio")
-    )
-    origin = read_document(TargetOrigin, folder / STAGED)
-    return StagedShift(TargetRows(X, missing, **vars(origin)), ratio)
-
-
-STAGED = "target.json"
+def read_arrays(folder: Path, *names: str) -> tuple[Any, ...]:
+    """Return arrays that `write_target` wrote; None in the place of each where there was no comparison."""
+    paths = [folder / f"{name}.npy" for name in names]
+    return tuple(np.load(path, allow_pickle=False) if path.is_file() else None for path in paths)
 
 
 def model_needs_target(specification: Specification) -> bool:
@@ -175,20 +161,21 @@ def _read(
         if len(catalogs) == 1
         else f"{catalogs[0].path.name} and {len(catalogs) - 1} more"
     )
-    rows = TargetRows(np.concatenate(X), np.concatenate(missing), name, n_rows, content.hexdigest())
-    if not len(rows.X):
+    known = np.concatenate(X)
+    if not len(known):
         raise CatalogError(
             f"{catalogs[0].path}: no row that fulfils target.where has any feature; correct the condition, "
             "the columns or the target"
         )
-    return rows
+    origin = ComparedTarget(name=name, n_rows=n_rows, n_compared=len(known), content_hash=content.hexdigest())
+    return TargetRows(known, np.concatenate(missing), origin)
 
 
 def version_content(content_hash: str, specification: Specification, target: TargetRows | None) -> str:
     """Return the hash of all rows that a model depends on; those of the target count if the model needs them."""
     if target is None or not model_needs_target(specification):
         return content_hash
-    return hashlib.sha256(f"{content_hash}\n{target.content_hash}".encode()).hexdigest()
+    return hashlib.sha256(f"{content_hash}\n{target.origin.content_hash}".encode()).hexdigest()
 
 
 def compared(
@@ -196,7 +183,7 @@ def compared(
     data: TrainingSet,
     target: TargetRows,
     stored: StoredRows | None = None,
-) -> tuple[TrainingRows, Floats, SetDifference] | None:
+) -> tuple[TrainingRows, Floats, TargetShift] | None:
     """Return the rows, their density ratios (N,) and how the sets differ; None where the comparison fails.
 
     Where the specification asks for density weights, the rows have them.  Where the rows of `data` are a sample of
@@ -227,13 +214,8 @@ def compared(
         weight = density_weights(rows, ratio)
         n_training, n_effective = int(rows.training.sum()), float(weight[rows.training].sum())
         with_weights = replace(rows, weight=weight)
-    difference = SetDifference(
-        target=ComparedTarget(
-            name=target.name,
-            n_rows=target.n_rows,
-            n_compared=len(target.X),
-            content_hash=target.content_hash,
-        ),
+    difference = TargetShift(
+        target=target.origin,
         auc=float(found.auc),
         auc_low=float(found.auc_low),
         auc_high=float(found.auc_high),
@@ -245,66 +227,197 @@ def compared(
     return with_weights if weighted else rows, ratio, difference
 
 
-def correction(
-    specification: Specification, classifier: Classifier, share: Floats, target: TargetRows | None
-) -> ShareCorrection | None:
-    """Return the class shares that a classifier's probabilities hold for, with those of its training rows (K,)."""
-    prior, shift = specification.shift.class_prior, classifier.log_prior_shift
-    if shift is None:
-        return None
-    source = specification.shift.class_prior_source or "as given"
-    if prior == "em" and target is not None:
-        source = f"{ESTIMATED}{target.name}"
-    used = share * np.exp(shift)
-    return ShareCorrection(
+def corrected(
+    shift: TargetShift, specification: Specification, classifier: Classifier, share: Floats
+) -> TargetShift:
+    """Return the record with the class shares that probabilities hold for, and those of the training rows (K,)."""
+    moved, source = classifier.log_prior_shift, specification.shift.class_prior_source or "as given"
+    if moved is None:
+        return shift
+    if specification.shift.class_prior == "em" and shift.target is not None:
+        source = f"{ESTIMATED}{shift.target.name}"
+    used = share * np.exp(moved)
+    return replace(
+        shift,
         class_prior=dict(zip(classifier.classes, (used / used.sum()).tolist(), strict=True)),
         class_prior_training=dict(zip(classifier.classes, share.tolist(), strict=True)),
         class_prior_source=source,
     )
 
 
-def target_loss(
-    specification: Specification,
+def judged_as_target(
+    noted: TargetShift,
     classifier: Classifier,
     rows: TrainingRows,
+    columns: list[int],
     share: Floats,
     ratio: Floats | None,
-) -> TargetLoss | None:
-    """Return the log loss of held-out rows that are weighted as the target, with and without corrected class shares.
+) -> TargetShift:
+    """Return the record with the log loss of held-out rows weighted as the target, with and without corrected shares.
 
-    None where no row is held out, or where nothing says how the target differs.  Where class shares are corrected,
-    the weights are the ratios of the shares; otherwise they are the density `ratio` (N,).  `share` (K,) are the class
-    shares of the training rows.
+    It is unchanged where no row is held out, or where nothing says how the target differs.  Where class shares are
+    corrected, the weights are the ratios of the shares; otherwise they are the density `ratio` (N,).  `share` (K,) are
+    the class shares of the training rows; the classifier's features are at the `columns` of the rows.
     """
     held_out, truth, shift = rows.held_out, rows.target[rows.held_out], classifier.log_prior_shift
-    if not held_out.any():
-        return None
+    if not held_out.any() or (shift is None and ratio is None):
+        return noted
     weight = np.ones(len(truth)) if rows.weight is None else rows.weight[held_out]
     if shift is not None:
         weight = weight * np.exp(shift)[truth]
-    elif ratio is None:
-        return None
-    elif not specification.shift.density_weights:  # with them, the rows' weights include the ratio already
+    elif ratio is not None and not noted.density_weights:  # else the rows' weights include the ratio already
         weight = weight * ratio[held_out]
-    columns = _columns(specification, classifier)
     X, missing = rows.X[held_out][:, columns], rows.missing[held_out][:, columns]
 
     def loss(judged: Classifier, shares: Floats) -> float:
         p = judged.score(X, missing).probability
         return log_loss(np.where(np.isnan(p[:, :1]), shares, p), truth, weight=weight)
 
-    effective = float(weight.sum() ** 2 / (weight**2).sum())
+    noted = replace(noted, n_effective_held_out=float(weight.sum() ** 2 / (weight**2).sum()))
     if shift is None:
-        return TargetLoss(n_effective_held_out=effective, log_loss=loss(classifier, share))
+        return replace(noted, log_loss=loss(classifier, share))
     new = share * np.exp(shift)
-    return TargetLoss(
-        n_effective_held_out=effective,
+    return replace(
+        noted,
         log_loss=loss(classifier, new / new.sum()),
         log_loss_uncorrected=loss(replace(classifier, log_prior_shift=None), share),
     )
 
 
-def _columns(specification: Specification, classifier: Classifier) -> list[int]:
-    """Return the positions of the classifier's features among all features."""
-    names = list(specification.features)
-    return [names.index(name) for name in classifier.features]
+# Density ratios of rows on the disk, by fits of which set a row is in: as `blr.density_ratio` has them in memory.
+#
+# Rows of both sets are numbered together: those of the target come last.
+
+RATIO = "ratio"
+"""Array of the density ratios of the labelled rows."""
+TARGET, SCORE = "target_filled", "score"
+"""Arrays, for the time of the comparison, of the target's features and of the scores of the labelled rows."""
+
+
+def _shards_of_both(stored: StoredRows, n_target: int) -> list[Shard]:
+    """Return the shards of the labelled rows, then those of the target's."""
+    N = stored.n_rows
+    return [*stored.shards, *((N + start, N + stop) for start, stop in shards_of(n_target))]
+
+
+def _read_of_both(stored: StoredRows, fold: int | None, mean_weight: float | None, shard: Shard) -> Chunk:
+    """Return features (n, F), 1 for a row of the target and 0 for a labelled one (n,), and weights (n,) or None.
+
+    The rows are those that are not in a fold, or all.  `mean_weight` is that of the labelled rows, by which their
+    weights are divided; None gives rows without weights.
+    """
+    chosen = np.arange(*shard) % FOLDS != fold if fold is not None else slice(None)
+    N, weight = stored.n_rows, None
+    if shard[0] >= N:
+        X = stored.read(TARGET, (shard[0] - N, shard[1] - N))[chosen]
+        return X, np.ones(len(X)), None if mean_weight is None else np.ones(len(X))
+    X = stored.read("filled", shard)[chosen]
+    if mean_weight is not None:
+        weight = stored.weights(shard)[chosen] / mean_weight
+    return X, np.zeros(len(X)), weight
+
+
+def compare_shards(
+    stored: StoredRows, rows: TrainingRows, filled: Floats, target: Floats, engine: Engine, *, degree: int
+) -> ComparedScores:
+    """Return how the labelled rows differ from the target (T, F), and write the density ratio of each labelled row.
+
+    `rows` are the sample of the labelled rows in memory, `filled` (n, F) its features.  `degree` is that of the
+    polynomial that distinguishes the sets.
+
+    Raises
+    ------
+    ValueError
+        If there are too few rows.
+    """
+    require_enough_rows(stored.n_rows, len(target))
+    write_array(target, stored.folder / f"{TARGET}.npy")
+    basis = _basis(stored, filled, target, engine, degree)
+    fits = [_fit(stored, rows, filled, target, basis, engine, fold) for fold in range(FOLDS)]
+    stored.add(SCORE, lambda shard: _scores(fits, basis, stored.read("filled", shard), shard[0]))
+    theirs = _scores(fits, basis, target, stored.n_rows)
+    compared = compare_scores(lambda: (stored.read(SCORE, shard) for shard in stored.shards), theirs)
+    stored.add(RATIO, lambda shard: compared.ratio(stored.read(SCORE, shard)))
+    for name in (SCORE, TARGET):
+        stored.remove(name)
+    return compared
+
+
+def _basis(stored: StoredRows, filled: Floats, target: Floats, engine: Engine, degree: int) -> Basis:
+    """Return the polynomials of the features, standardised as in both sets together."""
+    some = np.concatenate([filled, target])
+    basis = fit_basis("polynomial", some, degree=degree)
+    read, shards = partial(_read_of_both, stored, None, None), _shards_of_both(stored, len(target))
+    raw = DesignShards(read, stored, shards, engine, None, some.shape[1])
+    return replace(basis, standardisation=Standardisation.learn_by_sums(raw.accumulate, some))
+
+
+def _fit(
+    stored: StoredRows,
+    rows: TrainingRows,
+    filled: Floats,
+    target: Floats,
+    basis: Basis,
+    engine: Engine,
+    fold: int,
+) -> LaplacePosterior:
+    """Return the fit, to the rows of both sets outside a fold, of which set a row is in."""
+    N = stored.n_rows
+    total = outside = 0.0
+    for shard in stored.shards:
+        weight = stored.weights(shard)
+        total += float(weight.sum())
+        outside += float(weight[np.arange(*shard) % FOLDS != fold].sum())
+    mean = total / N
+    mine = rows.numbers % FOLDS != fold
+    own = (np.ones(len(mine)) if rows.weight is None else rows.weight)[mine]
+    theirs = target[np.arange(N, N + len(target)) % FOLDS != fold]
+    weight = np.concatenate([own * (outside / mean / own.sum()), np.ones(len(theirs))])
+    is_target = np.concatenate([np.zeros(len(own)), np.ones(len(theirs))])
+    sample = SampledDesign((np.concatenate([filled[mine], theirs]), is_target, weight), basis)
+    read, shards = partial(_read_of_both, stored, fold, mean), _shards_of_both(stored, len(target))
+    n_effective = outside / mean + len(theirs)
+    design = DesignShards(read, stored, shards, engine, basis, basis.n_functions, n_effective, sample)
+    return fit_evidence(design, None, classes=range(2))
+
+
+def _scores(fits: list[LaplacePosterior], basis: Basis, X: Floats, first: int) -> Floats:
+    """Return the logits (n,) that rows X (n, F), numbered from `first` on, are of the target: by the other fold."""
+    score, size = np.empty(len(X)), chunk_rows(basis.n_functions)
+    for start in range(0, len(X), size):
+        some = slice(start, start + size)
+        Phi = basis(X[some])
+        fold = np.arange(first + start, first + start + len(Phi)) % FOLDS
+        score[some] = np.choose(fold, [Phi @ q.mean for q in fits])
+    return score
+
+
+def weight_shards(stored: StoredRows) -> tuple[int, float]:
+    """Weight the stored rows by their density ratios; return the number of training rows and their effective number.
+
+    Weights of training rows sum to their effective number.  A second array has the weights for fits to all rows.
+    """
+    n_training = 0
+    sums = np.zeros((2, 2))  # Σ g r and Σ g r², of the training rows and of all
+    for held_out, weighted, ratio in _ratios(stored):
+        n_training += int((~held_out).sum())
+        for i, some in enumerate((~held_out, np.ones_like(held_out))):
+            sums[i] += weighted[some].sum(), weighted[some] @ ratio[some]
+    training, all_rows = sums[:, 0] / sums[:, 1]
+    stored.add(WEIGHT_OF_ALL, lambda shard: all_rows * stored.weights(shard) * stored.read(RATIO, shard))
+    stored.add(
+        "weight",
+        lambda shard: (
+            stored.weights(shard)
+            * stored.read(RATIO, shard)
+            * np.where(stored.read("held_out", shard), 1.0, training)
+        ),
+    )
+    return n_training, float(sums[0, 0] * training)
+
+
+def _ratios(stored: StoredRows) -> Iterator[tuple[NDArray[np.bool_], Floats, Floats]]:
+    """Yield, shard by shard, which rows are held out, their weights times their density ratios, and these (n,)."""
+    for shard in stored.shards:
+        ratio = stored.read(RATIO, shard)
+        yield stored.read("held_out", shard), stored.weights(shard) * ratio, ratio

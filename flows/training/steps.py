@@ -19,15 +19,16 @@ from pathlib import Path
 from blr.candidates.choice import Ranking
 from blr.candidates.choice import choose as choose_candidates
 from blr.candidates.fits import FinalMember, FittedCandidate
+from blr.candidates.training import Training
 from blr.threads import default_threads, single_threaded_blas
-from catalogs.catalog.catalog import Catalog
-from flows.engines.engine import THREADS_HERE, Engine, EngineChoice, current_engine, working_here, working_on
+from catalogs.catalog.catalog import Catalog, ColumnMetadata
+from flows.engines.engine import Engine, EngineChoice, current_engine, working_here, working_on
 from flows.errors import TrainingError
 from flows.features.reader import training_reader, training_table
 from flows.features.split import split_columns
 from flows.inputs.opening import opened_whole, with_checksums
 from flows.inputs.source import RemoteSource, resolve_sources
-from flows.models.description import LabelledSample, ModelDescription
+from flows.models.description import ModelDescription, TrainingPlan
 from flows.models.model import make_version
 from flows.models.store import Store
 from flows.runs.allowed_roots import check_scheduler
@@ -41,19 +42,17 @@ from flows.training._gather import Gathered, gather, reading_workers, with_learn
 from flows.training._saving import save_model
 from flows.training._staging import (
     StagedDescription,
-    StagedTraining,
-    column_metadata,
     fitted_candidate,
     folder_for_rows,
     labelled_sample,
     read_described,
     stage_rows,
+    staged_training,
     summing_on,
     write_described,
     write_fitted,
 )
-from flows.training._target import model_needs_target, read_target, version_content
-from flows.training.report import TrainingPlan
+from flows.training._target import model_needs_target, read_arrays, read_target, version_content
 from flows.training.request import TrainRequest
 from flows.version import code_version
 
@@ -66,79 +65,51 @@ LONG = 120
 """Seconds of a training above which is said what would make it shorter."""
 
 
-@dataclass(frozen=True)
-class TrainingTask:
-    """What to train and where to store it, read and checked so that no later step does that again."""
+def ingest(request: TrainRequest, store: Store, *, dry_run: bool = False) -> tuple[TrainingPlan, str | None]:
+    """Gather the labelled rows into a staging folder; return the plan for them, and the folder.
 
-    specification: Specification
-    store: Store
-    overwrite: bool = False
-    limit: int | None = None
-    threads: int | None = None
-    dry_run: bool = False
-    engine: EngineChoice = THREADS_HERE
-
-    @classmethod
-    def of(cls, request: TrainRequest) -> TrainingTask:
-        """Return the task of a request; UsageError, SpecificationError or ModelError where the request is wrong."""
-        wanted = read_specification(request.specification)
-        engine, key = EngineChoice.chosen(request.engine, wanted.run.engine, base=Path(wanted.base_folder))
-        check_scheduler(engine.file, engine.address, key=key)
-        store, threads = Store.named(request.store), request.threads
-        return cls(wanted, store, request.overwrite, request.limit, threads, engine=engine)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ingested:
-    """The result of the ingest: the version of the model that the labelled rows give, and the folder of the rows."""
-
-    version: str
-    exists: bool  # whether the store has this version already
-    sample: LabelledSample
-    classes: tuple[str, ...]
-    folder: str | None  # folder of the staged rows; None where nothing is to be trained
-
-
-def ingest(task: TrainingTask) -> Ingested:
-    """Gather the labelled rows into a staging folder; return this folder, and the version of the model."""
-    asked = task.specification
-    key = "catalog.paths"
+    The folder is None where nothing is to be trained.
+    """
+    asked, key = read_specification(request.specification), "catalog.paths"
     sources = resolve_sources(asked.catalog.paths, Path(asked.base_folder), key=key)
     fetched = any(isinstance(source, RemoteSource) for source in sources)
-    with working_here() if task.dry_run else nullcontext(), ExitStack() as stack:
-        room = folder_for_rows(task.store, asked.name, dry_run=task.dry_run)
+    with working_here() if dry_run else nullcontext(), ExitStack() as stack:
+        room = folder_for_rows(store, asked.name, dry_run=dry_run)
         place = cache(lambda: stack.enter_context(room))
         shared = place() if fetched and current_engine(1).is_remote else None  # workers read the files there
-        opened = stack.enter_context(opened_whole(sources, training_table(asked), key=key, folder=shared))
-        return _staged(task, [with_checksums(c, asked.catalog.checksums) for c in opened], place)
-
-
-def _staged(task: TrainingTask, opened: list[Catalog], room: Callable[[], Path]) -> Ingested:
-    asked, store, limit = task.specification, task.store, task.limit
-    specification, gathered = _gathered(asked, opened, limit, room)
-    columns = column_metadata(
-        opened[0], training_reader(specification, split_by=split_columns(specification)).names
-    )
-    target = read_target(specification, columns, limit=limit) if model_needs_target(asked) else None
-    version = make_version(asked, version_content(gathered.content_hash, asked, target), code_version())
-    exists = store.contains(specification.name, version)
-    if task.dry_run or (exists and not task.overwrite):
-        sample = labelled_sample(specification, gathered, opened)
-        return Ingested(version=version, exists=exists, sample=sample, classes=gathered.classes, folder=None)
-    folder = store.make_folder(specification.name, version, staging=True)
-    target = target or read_target(specification, columns, limit=limit)
-    training = stage_rows(specification, gathered, opened, target, folder, limit)
-    described = StagedDescription(
-        specification=specification,
-        version=version,
-        classes=gathered.classes,
-        training=training,
-        columns=columns,
-    )
-    write_described(described, folder)
-    return Ingested(
-        version=version, exists=exists, sample=training, classes=gathered.classes, folder=str(folder)
-    )
+        found = stack.enter_context(opened_whole(sources, training_table(asked), key=key, folder=shared))
+        opened = [with_checksums(catalog, asked.catalog.checksums) for catalog in found]
+        specification, gathered = _gathered(asked, opened, request.limit, place)
+        names = training_reader(specification, split_by=split_columns(specification)).names
+        columns = {name: ColumnMetadata.of(opened[0].column(name)) for name in names}
+        needed, limit = model_needs_target(asked), request.limit
+        target = read_target(specification, columns, limit=limit) if needed else None
+        version = make_version(asked, version_content(gathered.content_hash, asked, target), code_version())
+        exists, folder = store.contains(asked.name, version), None
+        if dry_run or (exists and not request.overwrite):
+            sample = labelled_sample(specification, gathered, opened)
+        else:
+            folder = store.make_folder(asked.name, version, staging=True)
+            target = target or read_target(specification, columns, limit=limit)
+            sample = training = stage_rows(specification, gathered, opened, target, folder, limit)
+            described = StagedDescription(
+                specification=specification,
+                version=version,
+                classes=gathered.classes,
+                training=training,
+                columns=columns,
+            )
+            write_described(described, folder)
+        plan = TrainingPlan(
+            status="planned",
+            model=ModelReference(asked.name, version).label,
+            store=str(store.root),
+            version=version,
+            exists=exists,
+            training=sample,
+            classes=gathered.classes,
+        )
+        return plan, None if folder is None else str(folder)
 
 
 def _gathered(
@@ -150,6 +121,10 @@ def _gathered(
     return learned, gather(learned, opened, limit=limit, folder=room, workers=workers)
 
 
+def _training(folder: str, threads: int | None) -> Training:
+    return staged_training(read_described(Path(folder)), Path(folder), threads)
+
+
 def fit(folder: str, index: int, threads: int | None = None) -> FittedCandidate:
     """Fit one candidate, unless a killed run has done so."""
     done = fitted_candidate(Path(folder), index)
@@ -157,7 +132,7 @@ def fit(folder: str, index: int, threads: int | None = None) -> FittedCandidate:
         return done
     try:
         with single_threaded_blas():
-            fitted = StagedTraining.read(Path(folder), threads).training.fit(index)
+            fitted = _training(folder, threads).fit(index)
     except ValueError as error:
         raise TrainingError(
             f"candidate.{index}: the fit failed ({error}); change its basis or features, or remove it"
@@ -177,7 +152,7 @@ def refine(
 ) -> dict[str, list[FinalMember]]:
     """Give a candidate the posterior that the specification asks for; return its members, by the rows of their fit."""
     with single_threaded_blas():
-        return StagedTraining.read(Path(folder), threads).training.refine(index, fitted, ranking)
+        return _training(folder, threads).refine(index, fitted, ranking)
 
 
 def save(
@@ -191,13 +166,15 @@ def save(
 
     `finals` are the members of each chosen candidate, by its index.
     """
-    staged = StagedTraining.read(Path(folder))
+    described = read_described(Path(folder))
+    training = staged_training(described, Path(folder))
     with single_threaded_blas():
         try:
-            trained = staged.training.trained(fitted, ranking, finals)
+            trained = training.trained(fitted, ranking, finals)
         except ValueError as error:
             raise TrainingError(f"the model cannot be made of its candidates: {error}") from error
-        model, stored = save_model(store, staged, trained)
+        (ratio,) = read_arrays(Path(folder), "ratio")
+        model, stored = save_model(store, described, training, trained, ratio)
     if store.champion(stored.name) is None:
         store.promote(stored, why="the first of its name", who="the rule")
     return store.described(model, "trained")
@@ -207,22 +184,11 @@ def save(
 class Steps:
     """The functions of the steps; `flows.train` replaces them by tasks of Prefect."""
 
-    ingest: Callable[[TrainingTask], Ingested] = ingest
-    fit: Callable[[str, int, int | None], FittedCandidate] = fit
-    choose: Callable[[str, Sequence[FittedCandidate]], Ranking] = choose
-    refine: Callable[
-        [str, int, Sequence[FittedCandidate], Ranking, int | None], dict[str, list[FinalMember]]
-    ] = refine
-    save: Callable[
-        [
-            str,
-            Sequence[FittedCandidate],
-            Ranking,
-            Mapping[int, Mapping[str, Sequence[FinalMember]]],
-            Store,
-        ],
-        ModelDescription,
-    ] = save
+    ingest: Callable[..., tuple[TrainingPlan, str | None]] = ingest
+    fit: Callable[..., FittedCandidate] = fit
+    choose: Callable[..., Ranking] = choose
+    refine: Callable[..., dict[str, list[FinalMember]]] = refine
+    save: Callable[..., ModelDescription] = save
 
 
 DIRECT = Steps()
@@ -235,42 +201,48 @@ def specified(request: TrainRequest) -> TrainRequest:
 
 def train(request: TrainRequest, *, steps: Steps = DIRECT) -> ModelDescription:
     """Fit all candidates of a specification and save the model; a trial saves nothing."""
-    task = TrainingTask.of(request)
-    if task.limit is not None:
-        with tempfile.TemporaryDirectory(prefix="blr-trial-") as folder:
-            trial = replace(task, store=Store(Path(folder), temporary=True), overwrite=False)
-            return replace(_trained(trial, steps), status="trial", path=None)
-    return _trained(task, steps)
+    request = specified(request)
+    engine, store = _engine(request), Store.named(request.store)
+    if request.limit is None:
+        return _trained(request, store, engine, steps)
+    with tempfile.TemporaryDirectory(prefix="blr-trial-") as folder:
+        trial = Store(Path(folder), temporary=True)
+        model = _trained(replace(request, overwrite=False), trial, engine, steps)
+        return replace(model, status="trial", path=None)
 
 
 def plan(request: TrainRequest, *, steps: Steps = DIRECT) -> TrainingPlan:
     """Return what `train` would do with a request, and write nothing."""
-    task = replace(TrainingTask.of(request), dry_run=True)
-    ingested = steps.ingest(task)
-    return TrainingPlan(
-        status="planned",
-        model=ModelReference(task.specification.name, ingested.version).label,
-        store=str(task.store.root),
-        version=ingested.version,
-        exists=ingested.exists,
-        training=ingested.sample,
-        classes=ingested.classes,
-    )
+    request = specified(request)
+    _engine(request)  # a wrong one is an error now
+    found, _ = steps.ingest(request, Store.named(request.store), dry_run=True)
+    return found
 
 
-def _trained(task: TrainingTask, steps: Steps) -> ModelDescription:
-    with task.engine.opened(task.threads or default_threads()) as engine:
+def _engine(request: TrainRequest) -> EngineChoice:
+    """Return the engine of a request; UsageError where it may not be used."""
+    wanted = read_specification(request.specification)
+    engine, key = EngineChoice.chosen(request.engine, wanted.run.engine, base=Path(wanted.base_folder))
+    check_scheduler(engine.file, engine.address, key=key)
+    return engine
+
+
+def _trained(request: TrainRequest, store: Store, choice: EngineChoice, steps: Steps) -> ModelDescription:
+    with choice.opened(request.threads or default_threads()) as engine:
         with working_on(engine):
-            ingested = steps.ingest(task)
-        return _fitted(task, steps, ingested, engine)
+            planned, folder = steps.ingest(request, store)
+        if folder is None:
+            specification = read_specification(request.specification)
+            return store.described(store.read(store.at(specification.name, planned.version)), "exists")
+        return _fitted(request, store, planned, folder, steps, engine)
 
 
-def _fitted(task: TrainingTask, steps: Steps, ingested: Ingested, engine: Engine) -> ModelDescription:
-    specification, store, threads = task.specification, task.store, task.threads
-    folder, n = ingested.folder, len(specification.candidate)
-    if folder is None:
-        return store.described(store.read(store.at(specification.name, ingested.version)), "exists")
-    for line in expectation(specification, ingested):
+def _fitted(
+    request: TrainRequest, store: Store, planned: TrainingPlan, folder: str, steps: Steps, engine: Engine
+) -> ModelDescription:
+    specification, threads = read_specification(request.specification), request.threads
+    n = len(specification.candidate)
+    for line in expectation(planned, n):
         tell().note(line)
     tell().start("fitting candidates", n, "candidates")
     fitted = []
@@ -299,18 +271,18 @@ def cost_terms(rows: int, features: int, classes: int, candidates: int) -> tuple
     return 1.0, candidates, candidates * rows * (classes - 1), candidates * rows * features
 
 
-def expectation(specification: Specification, ingested: Ingested) -> Iterator[str]:
+def expectation(planned: TrainingPlan, candidates: int) -> Iterator[str]:
     """Yield what a training is of and how long it takes; of a long one, what would make it shorter."""
-    sample, candidates = ingested.sample, len(specification.candidate)
+    sample = planned.training
     rows, features = sum(sample.training_counts) + sum(sample.held_out_counts), len(sample.features)
 
     def seconds(rows: int, candidates: int) -> float:
-        terms = cost_terms(rows, features, len(ingested.classes), candidates)
+        terms = cost_terms(rows, features, len(planned.classes), candidates)
         return sum(c * term for c, term in zip(COST, terms, strict=True))
 
     expected = seconds(rows, candidates)
     yield (
-        f"{rows:,} rows, {features} features, {len(ingested.classes)} classes, {candidates} candidates: "
+        f"{rows:,} rows, {features} features, {len(planned.classes)} classes, {candidates} candidates: "
         f"some {expected:,.0f} s of a processor"
     )
     if expected > LONG:

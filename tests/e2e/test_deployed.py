@@ -25,7 +25,7 @@ import psutil
 import pytest
 import yaml
 
-from flows.models.row_files import JudgedRows
+from flows.models.row_files import ROWS_FILE
 from flows.models.store import Store
 from tests.e2e.browser import Browser, browser, missing
 from tests.e2e.conftest import HOSTILE, Team
@@ -168,7 +168,7 @@ def test_a_person_promotes_and_rejects_on_the_page(team: Team, pages: Browser) -
     asked = {}
     for version in NEWER:
         made = store.save(replace(champion, version=version), card="")
-        shutil.copy(store.find(champion.label).folder / JudgedRows.FILE, made.folder)
+        shutil.copy(store.find(champion.label).folder / ROWS_FILE, made.folder)
         parameters = {"model": made.label, "store": "models", "how": "ask"}
         path = f"/deployments/{prefect.deployment('promote')['id']}/create_flow_run"
         asked[version] = prefect.ask("POST", path, {"parameters": parameters})[1]["id"]

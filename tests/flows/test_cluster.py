@@ -36,7 +36,7 @@ from flows.inputs.opening import Workers
 from flows.models.store import Store
 from flows.runs.manifest import MANIFEST
 from flows.runs.progress import listening
-from flows.training._reading import read_by_workers
+from flows.training._gather import read_by_workers
 from tests.flows.verbs import classify, reprocess, train
 from tests.lasting import lasting_contents
 
@@ -536,9 +536,9 @@ def trained_in_shards(
         at_pass(len(made))
         return reduce(*given, **named)
 
-    def reading(readings: Any, source: Any, workers: Workers, place: Path) -> Iterator[object]:
-        read.append(type(workers.reading.engine))
-        return read_by_workers(readings, source, workers, place)
+    def reading(reader: Any, workers: Workers) -> Iterator[object]:
+        read.append(type(workers.reading.args[0]))
+        return read_by_workers(reader, workers)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flows.training._gather.read_by_workers", reading)

@@ -34,7 +34,7 @@ from flows.runs.manifest import Manifest
 from flows.runs.outputs import file_sha256
 from flows.runs.results import ReleaseResult
 from flows.specification.toml_file import load_specification
-from flows.training._reading import RowReading, read_by_workers
+from flows.training._gather import RowReading, read_by_workers
 from tests.catalogs.web import Web, serving
 from tests.flows.elsewhere import Elsewhere
 from tests.flows.verbs import classify, reprocess, train

@@ -21,7 +21,7 @@ from flows.cli.app import run
 from flows.documents import to_document
 from flows.errors import ModelError, UsageError
 from flows.inputs.opening import find_object, read_object
-from flows.models.row_files import LabelledObjects
+from flows.models.row_files import ROWS_FILE, LabelledObjects, write_rows
 from flows.models.store import Store
 from flows.reports.explanation import explanation_page, explanation_sentences, logit_sentence
 from flows.runs.manifest import Manifest
@@ -178,23 +178,22 @@ def test_an_object_is_found_by_text_and_by_number(
     assert read_object(found, ("x",)).column(0).to_pylist() == [rows[0]]
 
 
-def test_labelled_objects_come_back_and_are_bounded(tmp_path: Path) -> None:
+def test_labelled_objects_come_back(tmp_path: Path) -> None:
     objects = LabelledObjects(
         np.array(["ä".encode(), b"", b"c"]),
         np.array([[1.0, 2.0], [np.nan, np.nan], [3.0, 4.0]]),
         np.array([0, 1, 0]),
         np.array([[1.0], [np.nan], [2.0]]),
     )
-    objects.write(tmp_path)
+    write_rows({**vars(objects), "fitted": np.ones(3, dtype=bool)}, tmp_path)
     again = LabelledObjects.read(tmp_path, classes=2, features=1)
     for name in ("identifier", "position", "target", "X"):
         np.testing.assert_array_equal(getattr(again, name), getattr(objects, name))
-    assert objects.kept(2).target.tolist() == [0, 0]
     assert LabelledObjects.read(tmp_path / "elsewhere", classes=2, features=1) is None
     with pytest.raises(ModelError, match="expected 2 classes and 3"):
         LabelledObjects.read(tmp_path, classes=2, features=3)
-    (tmp_path / LabelledObjects.FILE).write_bytes(b"no parquet")
-    with pytest.raises(ModelError, match="cannot be read as the table of labelled objects"):
+    (tmp_path / ROWS_FILE).write_bytes(b"no parquet")
+    with pytest.raises(ModelError, match="cannot be read as the table of labelled rows"):
         LabelledObjects.read(tmp_path, classes=2, features=1)
 
 

@@ -20,7 +20,7 @@ from blr.census.prediction_sets import learn_sets
 from flows.classification.scoring import sets_of
 from flows.cli.app import run as cli
 from flows.errors import SpecificationError, UsageError
-from flows.models.row_files import UnseenRows
+from flows.models.row_files import ROWS_FILE, UnseenRows
 from flows.models.store import Store
 from flows.specification.toml_file import parse_specification
 from flows.tables import classify_table
@@ -156,7 +156,7 @@ def test_rows_weighted_by_density_state_no_sets(trained: Path) -> None:
 
 def test_a_model_without_unseen_rows_is_refused_before_any_work(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained / "models", tmp_path / "models")
-    (lost,) = (tmp_path / "models").rglob(UnseenRows.FILE)
+    (lost,) = (tmp_path / "models").rglob(ROWS_FILE)
     lost.unlink()
     with pytest.raises(UsageError, match="whose folder has no labelled rows with left-out probabilities"):
         classify(

@@ -18,9 +18,9 @@ from flows.draft.inspection import inspect_file
 from flows.draft.specification import starting_specification
 from flows.errors import TrainingError, UsageError
 from flows.reports.answers import training_answers
+from flows.reports.data import TrainReport
 from flows.specification.specification import Candidate, Specification
 from flows.specification.toml_file import parse_specification, read_specification
-from flows.training.report import train_report
 from tests.flows.verbs import train
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -152,7 +152,7 @@ def test_init_writes_what_trains(candidates: int, made: Path, capsys: pytest.Cap
     told = train(out, made.parent / "models")
     assert set(told.features) == {"answer", "bmag_jmag", "bmag", "log_axis"}
     assert told.metrics.log_loss < told.metrics.log_loss_baseline
-    use, *_ = training_answers(train_report(told))
+    use, *_ = training_answers(TrainReport.of(told))
     assert "features may give the class away (answer)" in use.short
     card = next((made.parent / "models").rglob("card.md")).read_text()
     assert "- The features use answer, which tells" in card

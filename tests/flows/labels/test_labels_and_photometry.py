@@ -17,11 +17,11 @@ from flows.errors import SpecificationError, TrainingError
 from flows.features.reader import training_reader
 from flows.labels.source import LabelSource
 from flows.models.store import Store
+from flows.reports.remarks import label_words, missing_words, quality_remarks
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather, with_learned_photometry
-from flows.training._quality import catalog_qualities, quality_remarks
+from flows.training._quality import catalog_qualities
 from flows.training._staging import label_summary
-from flows.training.report import _label_words, _states
 from tests.flows.verbs import classify, train
 
 HEAD = """
@@ -237,9 +237,7 @@ def test_the_unit_of_a_label_tables_positions_is_stated_with_it(made: Path) -> N
     write(made / "labels.parquet", places | {"DE": away})
     found = gathered(made, label)
     assert (label_summary(found).joined, label_summary(found).unplaced) == (295, 5)
-    assert "5 labels of the table have no position, or one out of range." in _label_words(
-        label_summary(found)
-    )
+    assert "5 labels of the table have no position, or one out of range." in label_words(label_summary(found))
 
 
 def test_rows_that_share_a_label_by_position_are_counted(made: Path) -> None:
@@ -253,7 +251,7 @@ def test_rows_that_share_a_label_by_position_are_counted(made: Path) -> None:
     table = 'table = { path = "labels.parquet", ra = "ra", dec = "dec" }'
     found = gathered(made, f'[label]\ncolumn = "kind"\n{table}\n')
     assert (label_summary(found).joined, label_summary(found).shared) == (300, 2)
-    (told,) = _label_words(label_summary(found))
+    (told,) = label_words(label_summary(found))
     assert told.startswith("2 labels of the table are the nearest of several rows")
     narrow = gathered(made, f'[label]\ncolumn = "kind"\n{table[:-2]}, radius = 0.1 }}\n')
     assert (label_summary(narrow).joined, label_summary(narrow).shared) == (297, 0)
@@ -272,7 +270,7 @@ def test_rows_of_one_name_and_several_classes_are_reported(made: Path) -> None:
     assert label_summary(found).repeated == 1
     assert label_summary(found).repeating == {"G3": ("Late", "early")}
     assert len(found.rows.target) == 300
-    (told,) = _label_words(label_summary(found))
+    (told,) = label_words(label_summary(found))
     assert told == "1 identifiers have rows of several classes, which were kept: G3: Late, early."
 
 
@@ -493,7 +491,7 @@ def test_three_reasons_for_no_value_are_kept_apart(made: Path) -> None:
     counts = {"not_observed": 20, "not_detected": 10, "masked": 7}
     assert planned.training.states == {"x": counts}
     told = "Missing in labelled rows, by the reason: x: 20 not observed, 10 not detected, 7 masked."
-    assert list(_states(planned.training.states)) == [told]
+    assert list(missing_words(planned.training.states)) == [told]
 
 
 @pytest.mark.parametrize("key", ["sentinels", "not_detected", "masked"])

@@ -12,9 +12,9 @@ import pytest
 from blr.selection.skill import paired_gain
 from flows.models.promotion import compare
 from flows.models.request import PromoteRequest
-from flows.models.row_files import JudgedRows, compare_classes, compare_losses
+from flows.models.row_files import JudgedRows, compare_classes, compare_losses, write_rows
 from flows.models.store import Store
-from flows.reports.comparison_tables import comparison_tables
+from flows.reports.tables import comparison_tables
 from tests.flows.models.test_promotion import challenger, store
 from tests.flows.verbs import promote
 
@@ -74,11 +74,18 @@ def test_promotion_goes_by_the_common_objects(store: Any) -> None:
     mine = JudgedRows.read(champion.folder)
     half = len(mine.name) // 2
     worse = replace(mine[np.arange(half)], log_loss=mine.log_loss[:half] + 0.02)
-    worse.write(store.find(label).folder)
+    judged = np.ones(half, dtype=bool)
+
+    def write(rows: JudgedRows) -> None:
+        columns = {"target": rows.label, "judged": judged, **vars(rows)}
+        del columns["label"]
+        write_rows(columns, store.find(label).folder)
+
+    write(worse)
     told = promote(label, store=store.root, how="better")
     assert told.status == "kept"
     assert f"its log loss on {half:,} objects that neither model has seen is worse by 0.0200" in told.why
-    replace(worse, log_loss=worse.log_loss - 0.04).write(store.find(label).folder)
+    write(replace(worse, log_loss=worse.log_loss - 0.04))
     table = comparison_tables(compare(PromoteRequest(label, store=store.root)))[0]
     assert [row[0] for row in table.rows[:2]] == [
         "gain on objects new to both",

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.errors import ModelError
-from flows.models.row_files import KnownLabels
+from flows.models.row_files import ROWS_FILE, KnownLabels, row_keys, write_rows
 
 
 def made(n: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -40,7 +40,7 @@ def slowly(
 
 def test_classes_are_those_of_the_object_with_the_name_and_the_features() -> None:
     names, X, target = made()
-    known = KnownLabels.of(names, X, target)
+    known = KnownLabels.of(*row_keys(names, X), target)
     rng = np.random.default_rng(4)
     rows = rng.permutation(60)
     other, Y = np.r_[names[rows], names], np.r_[X[rows] + 1e-12, X[::-1]]
@@ -53,14 +53,16 @@ def test_classes_are_those_of_the_object_with_the_name_and_the_features() -> Non
 @pytest.mark.parametrize("names", [np.array([7, 12]), np.array([7.0, 12.0]), np.array(["7 ", "12"])])
 def test_numbers_are_the_same_names_as_texts(names: np.ndarray) -> None:
     X = np.array([[0.1], [0.2]])
-    known = KnownLabels.of(np.array(["7", "12"], dtype=object), X, np.array([1, 0]))
+    known = KnownLabels.of(*row_keys(np.array(["7", "12"], dtype=object), X), np.array([1, 0]))
     assert known.classes(X, lambda rows: names[rows]).tolist() == [1, 0]
 
 
 def test_labels_of_another_model_are_refused(tmp_path: Path) -> None:
-    KnownLabels.of(*made()).write(tmp_path)
-    with pytest.raises(ModelError, match="got known labels of 3 classes, expected 2"):
+    names, X, target = made()
+    key, features = row_keys(names, X)
+    write_rows({"key": key, "features": features, "target": target}, tmp_path)
+    with pytest.raises(ModelError, match="got labelled rows of 3 classes, expected 2"):
         KnownLabels.read(tmp_path, classes=2)
-    pq.write_table(pa.table({"key": [1]}), tmp_path / KnownLabels.FILE)
-    with pytest.raises(ModelError, match="cannot be read as the table of known labels"):
+    pq.write_table(pa.table({"key": [1]}), tmp_path / ROWS_FILE)
+    with pytest.raises(ModelError, match="cannot be read as the table of labelled rows"):
         KnownLabels.read(tmp_path, classes=3)

@@ -73,10 +73,7 @@ def test_a_saved_model_has_card_and_report(store: Store) -> None:
     assert {p.name for p in folder.iterdir()} == {
         "model.asdf",
         "judged.asdf",
-        "judged_rows.parquet",
-        "unseen_rows.parquet",
-        "labelled_objects.parquet",
-        "known_labels.parquet",
+        "labelled_rows.parquet",
         "card.md",
         "report.html",
         "boundary.npz",

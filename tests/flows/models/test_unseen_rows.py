@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.errors import ModelError
-from flows.models.row_files import JudgedRows, UnseenRows
+from flows.models.row_files import ROWS_FILE, JudgedRows, UnseenRows
 from flows.models.store import Store
 
 
 def test_another_table_is_refused(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"probability": [0.5]}), tmp_path / UnseenRows.FILE)
-    with pytest.raises(ModelError, match="cannot be read as the table of rows that no fit has seen"):
+    pq.write_table(pa.table({"probability": [0.5]}), tmp_path / ROWS_FILE)
+    with pytest.raises(ModelError, match="cannot be read as the table of labelled rows"):
         UnseenRows.read(tmp_path, classes=2, features=1)
 
 

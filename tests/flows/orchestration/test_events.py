@@ -21,7 +21,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from flows.models.row_files import JudgedRows
+from flows.models.row_files import ROWS_FILE
 from flows.models.store import Store
 from flows.orchestration.run_state import encode_value
 from flows.reports.tables import literal
@@ -318,7 +318,7 @@ def challenged(trained: Path, tmp_path: Path) -> tuple[Store, str]:
     store = Store(tmp_path / "models")
     champion = store.load("morphology")
     challenger = store.save(replace(champion, version=CHALLENGER), card="")
-    shutil.copy(store.find("morphology").folder / JudgedRows.FILE, challenger.folder)
+    shutil.copy(store.find("morphology").folder / ROWS_FILE, challenger.folder)
     return store, champion.label
 
 

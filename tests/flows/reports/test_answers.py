@@ -14,7 +14,7 @@ from blr.census.results import Census, ClassCensus, SelectionCensus
 from flows.models.description import (
     CatalogueQuality,
     ComparedTarget,
-    SetDifference,
+    SuspectedLeak,
     TargetShift,
 )
 from flows.reports.answers import answer_lines, class_performance, training_answers
@@ -55,8 +55,8 @@ def report(**values: object) -> TrainReport:
     return changed(whole, **{**given, **values})
 
 
-def with_suspects(**suspects: str) -> TrainReport:
-    quality = CatalogueQuality(
+def quality_of(suspects: dict[str, str], leaks: tuple[SuspectedLeak, ...] = ()) -> CatalogueQuality:
+    return CatalogueQuality(
         n_rows=9,
         missing={},
         constant=(),
@@ -68,27 +68,31 @@ def with_suspects(**suspects: str) -> TrainReport:
         outliers={},
         n_files=1,
         absent={},
-        leaks=(),
+        leaks=leaks,
         catalogue="a",
         commented_out="",
         suspects=suspects,
     )
-    return report(quality=(quality,))
+
+
+def with_suspects(**suspects: str) -> TrainReport:
+    return report(quality=(quality_of(suspects),))
+
+
+LEAK = SuspectedLeak(columns=("disk",), gain=0.97, beyond=0.97, used=True)
 
 
 def target(auc: float) -> TargetShift:
     compared = ComparedTarget(name="release.fits", n_rows=9, n_compared=9, content_hash="")
-    return TargetShift.of(
-        SetDifference(
-            target=compared,
-            auc=auc,
-            auc_low=auc - 0.01,
-            auc_high=auc + 0.01,
-            advice="",
-            density_weights=False,
-            n_training=9,
-            n_effective=9.0,
-        )
+    return TargetShift(
+        target=compared,
+        auc=auc,
+        auc_low=auc - 0.01,
+        auc_high=auc + 0.01,
+        advice="",
+        density_weights=False,
+        n_training=9,
+        n_effective=9.0,
     )
 
 
@@ -121,7 +125,7 @@ def test_completeness_and_purity_are_those_of_the_counts() -> None:
         ({"shift": target(0.52)}, "Yes:", "computed rightly"),
         ({}, "Yes:", "Of objects unlike the labelled ones nothing is known"),
         ({"shift": target(0.9)}, "Yes, with care:", "unlike the training set"),
-        ({"leaks": {"disk": "disk, which tells 97% of the class by itself"}}, "Yes, with care:", "(disk)"),
+        ({"quality": (quality_of({}, (LEAK,)),)}, "Yes, with care:", "(disk)"),
         (
             {"trust": verdict("amber", "The shift is 1.2 sd.")},
             "Yes, with care:",
@@ -267,7 +271,7 @@ def test_a_model_without_its_pictures_says_what_is_missing() -> None:
 
 def classified(found: Classification, **more: object) -> ClassificationReport:
     """Return the report of a classification by a good model."""
-    good = changed(make_report(), log_loss=0.4, accuracy=0.8).metrics
+    good = changed(make_report(), log_loss=0.4, accuracy=0.8).model.metrics
     made = Made("2026-11-23T05:00:00+00:00", "ann")
     report = ClassificationReport(
         found=found, model="m@1", trust=verdict("green"), metrics=good, made=made, release=3
@@ -396,7 +400,7 @@ def test_a_model_without_errors_is_described_without_any() -> None:
     perfect = report(confusion=PERFECT, accuracy=1.0, objects=())
     answers = training_answers(perfect)
     assert answers[6].short.startswith("No objects are named: each of the held-out objects is assigned to")
-    table = review_table(perfect)
+    table = review_table(perfect.model)
     assert table.columns == ("least certain reviewed", "errors found", "in random order")
     assert {row[1:] for row in table.rows} == {("–", "–")}
     assert table.note.endswith("there are no errors to catch.")

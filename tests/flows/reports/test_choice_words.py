@@ -12,15 +12,16 @@ from rich.console import Console
 
 from flows.models.store import Store
 from flows.reports import tables
+from flows.reports.data import TrainReport
+from flows.reports.report_table import to_rich
 from flows.reports.tables import choice_words
-from flows.training.report import train_report
 from tests.flows.reports.test_report import changed
 
 
 @pytest.fixture(scope="module")
 def report(trained: Path) -> Any:
     store = Store(trained / "models")
-    found = train_report(store.described(store.load("morphology"), "stored"))
+    found = TrainReport.of(store.described(store.load("morphology"), "stored"))
     assert found.model.selected_by == "evidence"
     return changed(found, selected=0)
 
@@ -32,8 +33,8 @@ def judged(report: Any, *losses: float, selected_by: str = "evidence", **second:
 
 
 def test_nothing_is_said_where_the_selected_one_is_best(report: Any) -> None:
-    assert choice_words(judged(report, 0.4, 0.5)) == ""
-    assert choice_words(judged(report, 0.4, 0.4)) == ""
+    assert choice_words(judged(report, 0.4, 0.5).model) == ""
+    assert choice_words(judged(report, 0.4, 0.4).model) == ""
 
 
 @pytest.mark.parametrize(
@@ -46,21 +47,21 @@ def test_nothing_is_said_where_the_selected_one_is_best(report: Any) -> None:
     ],
 )
 def test_the_reason(report: Any, second: dict[str, Any], words: str) -> None:
-    said = choice_words(judged(report, 0.5, 0.4, **second))
+    said = choice_words(judged(report, 0.5, 0.4, **second).model)
     assert words in said
     assert said.startswith("polynomial, degree 2 of b_j has the smallest held-out log loss, 0.4000")
 
 
 def test_it_is_shown_by_all_that_show_the_table(report: Any) -> None:
-    table = tables.candidate_table(judged(report, 0.5, 0.4))
+    table = tables.candidate_table(judged(report, 0.5, 0.4).model)
     assert table.remark in tables.to_markdown(table).replace("\\", "")
     stream = io.StringIO()
-    Console(file=stream, width=100).print(tables.to_rich(table))
+    Console(file=stream, width=100).print(to_rich(table))
     assert table.remark in " ".join(stream.getvalue().split())
 
 
 def test_red_candidates_compete(report: Any) -> None:
-    said = choice_words(judged(report, 0.5, 0.4, verdict="red"))
+    said = choice_words(judged(report, 0.5, 0.4, verdict="red").model)
     assert "red" not in said
     assert "ranked by log evidence" in said
 
@@ -70,7 +71,7 @@ def test_red_candidates_compete(report: Any) -> None:
     [("stack", "The left-out objects set the shares too"), ("evidence", "Left-out objects judge the model")],
 )
 def test_left_out_objects_are_not_called_held_out(report: Any, by: str, words: str) -> None:
-    said = choice_words(changed(judged(report, 0.5, 0.4, selected_by=by), judged_by="left-out"))
+    said = choice_words(changed(judged(report, 0.5, 0.4, selected_by=by), judged_by="left-out").model)
     assert words in said
     assert "smallest left-out log loss" in said
     assert "eld-out" not in said

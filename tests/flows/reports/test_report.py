@@ -35,10 +35,11 @@ from flows.models.description import (
     TrustSummary,
     WrongLabels,
 )
-from flows.models.store_folder import SkillSummary
+from flows.models.store import SkillSummary
 from flows.reports import tables
-from flows.reports.data import BoundaryPicture, Classification, ReportParts, TrainReport
+from flows.reports.data import BoundaryPicture, Classification, TrainReport
 from flows.reports.html import render_report, training_pictures, write_report
+from flows.reports.report_table import ReportTable, to_rich
 from flows.runs.counts import ClassEstimate, FlagCount
 from tests.flows.candidates import CANDIDATE
 
@@ -225,7 +226,7 @@ def make_report(classes: tuple[str, ...] = ("early", "late")) -> TrainReport:
     )
     return TrainReport(
         model=model,
-        parts=ReportParts(boundary=make_picture(K, rng)),
+        boundary=make_picture(K, rng),
         classifications=(found,),
         remarks=("sbrightn stays out.",),
         attribution=("OpenNGC, CC-BY-SA-4.0",),
@@ -239,10 +240,10 @@ def changed(report: TrainReport, **values: Any) -> TrainReport:
         own = {name: values.pop(name) for name in [*values] if name in type(part).__dataclass_fields__}
         return replace(part, **parts, **own)
 
-    model, parts = report.model, report.parts
-    metrics, training, notes = map(with_own, (model.metrics, model.training, parts.notes))
+    model = report.model
+    metrics, training, notes = map(with_own, (model.metrics, model.training, report.notes))
     model = with_own(model, metrics=metrics, training=training)
-    changed = with_own(report, model=model, parts=with_own(parts, notes=notes))
+    changed = with_own(report, model=model, notes=notes)
     assert not values
     return changed
 
@@ -321,7 +322,7 @@ def test_hostile_texts_stay_texts() -> None:
             model.training.features[1],
         ),
         candidates=tuple(replace(c, features=(HOSTILE,), basis=HOSTILE) for c in model.candidates),
-        boundary=replace(report.parts.boundary, x_name=HOSTILE),
+        boundary=replace(report.boundary, x_name=HOSTILE),
         reliability_of=HOSTILE,
     )
     parsed = Loads(render_report(bad))
@@ -332,7 +333,7 @@ def test_hostile_texts_stay_texts() -> None:
 
 
 def test_hostile_texts_in_markdown_and_on_the_terminal() -> None:
-    table = tables.ReportTable(title=HOSTILE, columns=("a", "b"), rows=((HOSTILE, "[bold]x[/bold]"),))
+    table = ReportTable(title=HOSTILE, columns=("a", "b"), rows=((HOSTILE, "[bold]x[/bold]"),))
     written = tables.to_markdown(table)
     assert "<script>" not in written
     assert "[link](" not in written
@@ -340,13 +341,13 @@ def test_hostile_texts_in_markdown_and_on_the_terminal() -> None:
     body = written.splitlines()[4]
     assert body.replace("\\|", "").count("|") == 3
     stream = io.StringIO()
-    Console(file=stream, width=200, force_terminal=True).print(tables.to_rich(table))
+    Console(file=stream, width=200, force_terminal=True).print(to_rich(table))
     assert "\x1b[31m " not in stream.getvalue()
     assert "[bold]x[/bold]" in stream.getvalue()
 
 
 def test_selected_candidate_is_marked_and_best_evidence_is_first() -> None:
-    table = tables.candidate_table(make_report())
+    table = tables.candidate_table(make_report().model)
     assert table.marked == 0
     assert [row[1] for row in table.rows] == ["polynomial, degree 2", "rbf, 40", "linear"]
     assert table.rows[2][-1] == "< 0.001"
@@ -358,11 +359,11 @@ def test_trees_have_no_evidence_that_compares() -> None:
     report = make_report()
     first, *rest = report.model.candidates
     forest = replace(first, basis="forest, trees 64", log_evidence=1e3)
-    table = tables.candidate_table(changed(report, candidates=(forest, *rest)))
+    table = tables.candidate_table(changed(report, candidates=(forest, *rest)).model)
     assert table.rows[-1][1] == "forest, trees 64"
     assert [table.rows[-1][table.columns.index(name)] for name in ("log evidence", "Δ", "BIC")] == ["–"] * 3
     assert "Trees are learnt from the labels" in table.note
-    assert "Trees" not in tables.candidate_table(report).note
+    assert "Trees" not in tables.candidate_table(report.model).note
 
 
 def test_second_order_column_only_where_there_is_one() -> None:
@@ -370,7 +371,7 @@ def test_second_order_column_only_where_there_is_one() -> None:
     without = changed(
         report, candidates=tuple(replace(c, second_order=None) for c in report.model.candidates)
     )
-    assert "2nd order" not in tables.candidate_table(without).columns
+    assert "2nd order" not in tables.candidate_table(without.model).columns
 
 
 def test_all_renderers_show_every_table() -> None:
@@ -379,7 +380,7 @@ def test_all_renderers_show_every_table() -> None:
     page = Loads(render_report(report)).text
     for table in tables.report_tables(report):
         stream = io.StringIO()
-        Console(file=stream, width=220).print(tables.to_rich(table))
+        Console(file=stream, width=220).print(to_rich(table))
         for row in table.rows:
             for cell in row:
                 assert cell in page
@@ -406,7 +407,7 @@ def test_boundary_is_drawn_for_any_number_of_classes(n_classes: int) -> None:
 
 def test_boundary_where_no_level_is_reached() -> None:
     report = make_report()
-    picture = report.parts.boundary
+    picture = report.boundary
     assert picture is not None
     flat = replace(picture, moderated=np.full_like(picture.moderated, 0.5))
     assert "Where the classes meet" in render_report(changed(report, boundary=flat))
@@ -423,7 +424,7 @@ def left_out() -> TrainReport:
     return changed(
         report,
         judged_by="left-out",
-        n=report.n_training,
+        n=report.model.training.n_training,
         held_out_counts=(0, 0),
     )
 
@@ -434,7 +435,7 @@ def test_a_model_that_left_out_rows_judged_says_so_everywhere() -> None:
         assert "left-out log loss" in text
         assert "Left-out objects" in text
         assert "eld-out" not in text
-    assert "left-out objects" in report.skill_words
+    assert "left-out objects" in report.model.skill_words
 
 
 def test_figures_say_what_judges() -> None:
@@ -470,7 +471,7 @@ def checked_report() -> TrainReport:
 
 def test_what_was_replaced_is_shown_with_its_evidence_and_error() -> None:
     report = checked_report()
-    (table,) = tables.check_tables(report)
+    (table,) = tables.check_tables(report.model)
     assert table.rows == (
         (
             *("polynomial, degree 2 of all 2", "1.50", "45.0%"),
@@ -485,17 +486,17 @@ def test_what_was_replaced_is_shown_with_its_evidence_and_error() -> None:
     for text in (render_report(report), tables.markdown_report(report)):
         assert "−4,210.46 ± 0.11" in text
         assert "in place of the refined one" in text
-    assert tables.check_tables(make_report()) == ()
+    assert tables.check_tables(make_report().model) == ()
 
 
 def test_the_weight_of_a_stacks_candidate_is_its_share() -> None:
     def weights(report: TrainReport) -> dict[str, str]:
-        table = tables.candidate_table(report)
+        table = tables.candidate_table(report.model)
         return {row[1]: row[table.columns.index("weight")] for row in table.rows}
 
     stacked = checked_report()
     assert weights(stacked)["rbf, 40"] == "0.400"
-    assert "share in the model" in tables.candidate_table(stacked).note
+    assert "share in the model" in tables.candidate_table(stacked.model).note
     assert weights(changed(stacked, selected_by="evidence"))["rbf, 40"] == "0.200"
     assert weights(make_report())["rbf, 40"] == "0.200"
 

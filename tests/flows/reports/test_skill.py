@@ -18,13 +18,11 @@ from flows.cli._models import show_trained
 from flows.documents import from_document, to_document
 from flows.models.promotion import compare
 from flows.models.request import PromoteRequest
-from flows.models.store import Store
-from flows.models.store_folder import ModelListing, SkillSummary, skill_words
+from flows.models.store import ModelListing, SkillSummary, Store, skill_words
 from flows.reports import tables
-from flows.reports.comparison_tables import comparison_tables
+from flows.reports.data import TrainReport
 from flows.reports.html import render_report
-from flows.reports.tables import model_card
-from flows.training.report import train_report
+from flows.reports.tables import comparison_tables, model_card
 from tests.flows.verbs import train
 
 
@@ -52,7 +50,7 @@ def test_no_skill_is_said_first_and_in_words(useless: Any, capsys: pytest.Captur
     assert told.trust.verdict == "amber"
     assert told.trust.answer("computed").colour == "green"
     assert told.metrics.skill.verdict != "better"
-    model, report = store.load("morphology"), train_report(told)
+    model, report = store.load("morphology"), TrainReport.of(told)
     show_trained(told)
     first, *others = capsys.readouterr().out.splitlines()
     assert first.startswith("No skill")
@@ -61,8 +59,8 @@ def test_no_skill_is_said_first_and_in_words(useless: Any, capsys: pytest.Captur
     assert "**Can I use it?** No:" in tables.markdown_report(report)
     page = render_report(report)
     assert "No: it is not known" in page[: page.index("<b>Reliability")]
-    rows = tables.candidate_table(report).rows
-    assert "green, no skill" in rows[tables.candidate_table(report).marked]
+    rows = tables.candidate_table(report.model).rows
+    assert "green, no skill" in rows[tables.candidate_table(report.model).marked]
     run_list(store=store.root, json=True)
     listed = json.loads(capsys.readouterr().out)
     assert listed["models"][0]["has_skill"] is False

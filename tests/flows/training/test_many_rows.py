@@ -19,6 +19,7 @@ from catalogs.profile.split import held_out_keys
 from flows.engines.engine import ThreadEngine
 from flows.labels.classes import repeated_in_conflict
 from flows.models.store import Store
+from flows.reports.data import TrainReport
 from flows.runs.progress import listening
 from flows.training._rows import (
     ArrayWriter,
@@ -26,10 +27,9 @@ from flows.training._rows import (
     Part,
     RowCounts,
     StoredRows,
+    TrainingShards,
     named_pieces,
 )
-from flows.training._shards import TrainingShards
-from flows.training.report import train_report
 from tests.flows.verbs import train
 
 MOST = 1000
@@ -98,7 +98,7 @@ def test_the_model_of_all_rows(large: Path) -> None:
     assert expected.training.labels.repeated > 0
     assert told.metrics.n == MOST / 2
     assert told.training.sampled == MOST
-    assert any("a sample of 1,000 rows" in text for text in train_report(told).remarks)
+    assert any("a sample of 1,000 rows" in text for text in TrainReport.of(told).remarks)
     for one, other in zip(found.candidates, expected.candidates, strict=True):
         for name in ("log_evidence", "bic", "effective_parameters"):
             assert getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-3), name
@@ -112,6 +112,11 @@ def test_the_model_of_all_rows(large: Path) -> None:
         assert apart.max() < 1e-6
 
 
+def part(X: np.ndarray, missing: np.ndarray, target: np.ndarray, name: np.ndarray) -> Part:
+    """Return rows whose names decide everything."""
+    return {"X": X, "missing": missing, "target": target, "place": name, "name": name, "named": name}
+
+
 def parts(n: int, rng: np.random.Generator) -> list[Part]:
     """Return a thousand rows in n parts."""
     edges = np.sort(rng.integers(0, 1000, n - 1)).tolist()
@@ -120,7 +125,7 @@ def parts(n: int, rng: np.random.Generator) -> list[Part]:
     made = []
     for a, b in zip([0, *edges], [*edges, 1000], strict=True):
         X = np.arange(a, b, dtype=float)[:, None]
-        made.append(Part(X, X > 500, target[a:b], name[a:b], weight=None, name=name[a:b], named=name[a:b]))
+        made.append(part(X, X > 500, target[a:b], name[a:b]))
     return made
 
 
@@ -131,8 +136,8 @@ def collected(
     folder = tmp_path / f"{most}-{n}-{order}"
     folder.mkdir()
     rows = Collected(most, lambda: folder)
-    for part in parts(n, np.random.default_rng(n))[::order]:
-        rows.add(part)
+    for one in parts(n, np.random.default_rng(n))[::order]:
+        rows.add(one)
     return rows, rows.finish()
 
 
@@ -152,7 +157,7 @@ def peak_of(n: int, folder: Path) -> float:
             rng = np.random.default_rng(start)
             X, name = rng.normal(size=(25_000, 4)), rng.integers(0, 2**64, 25_000, dtype=np.uint64)
             target = (X[:, 0] > 0).astype(np.int16)
-            rows.add(Part(X, X > 9, target, name, weight=None, name=name, named=name))
+            rows.add(part(X, X > 9, target, name))
         stored = rows.finish()
         assert stored is not None
         stored.add("held_out", lambda shard: held_out_keys(stored.read("place", shard), 0.2))
@@ -161,9 +166,9 @@ def peak_of(n: int, folder: Path) -> float:
         assert repeated_in_conflict(named_pieces(stored, rows.parts), "ab", lambda _: {}).n == 0
         # Two threads hold one shard or two, as they happen to meet.
         shards = TrainingShards(stored, 2, ThreadEngine(1), held_out_too=False)
-        X = np.concatenate([part.X for part in rows.parts])
+        X = np.concatenate([one["X"] for one in rows.parts])
         basis = fit_basis("polynomial", X, degree=2)
-        t = np.concatenate([part.target for part in rows.parts]).astype(int)
+        t = np.concatenate([one["target"] for one in rows.parts]).astype(int)
         design = shards.design(basis, (0, 1, 2, 3), X, t, None)
         (seen,) = design.accumulate(lambda Phi, _t, _w: (len(Phi),))
         assert seen == design.n_effective == pytest.approx(0.8 * n, rel=0.01)

@@ -17,8 +17,7 @@ from flows.errors import EngineError
 from flows.inputs.opening import Piece
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
-from flows.training._gather import Gathered, gather, reading_workers
-from flows.training._reading import PieceReader
+from flows.training._gather import Gathered, PieceReader, gather, reading_workers
 from flows.training._rows import TrainingRows
 from tests.flows.elsewhere import Elsewhere
 
@@ -82,7 +81,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _few_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", 300)
     monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 100)
-    monkeypatch.setattr("flows.training._reading.BATCH_ROWS", 70)
+    monkeypatch.setattr("flows.training._gather.BATCH_ROWS", 70)
     monkeypatch.setattr("flows.labels.classes.BATCH_ROWS", 70)
 
 

@@ -25,16 +25,16 @@ from catalogs.errors import CatalogError
 from flows.classification._class_shares import chosen_shift
 from flows.cli.app import run
 from flows.errors import SpecificationError, TrainingError, UsageError
-from flows.models.description import TargetShift, likeness_words
+from flows.models.description import TargetShift
 from flows.models.model import read_model, read_tree
 from flows.models.store import Store
 from flows.orchestration.tables import class_change_table
 from flows.reports.answers import training_answers
-from flows.reports.data import Classification
+from flows.reports.data import Classification, TrainReport
+from flows.reports.remarks import likeness_words
 from flows.reports.tables import class_count_table
 from flows.specification.specification import Shift
 from flows.specification.toml_file import parse_specification
-from flows.training.report import train_report
 from tests.flows.verbs import classify, reprocess, train
 
 SPECIFICATION = """
@@ -172,7 +172,7 @@ def test_the_diagnostic_is_in_the_report_and_changes_no_model(trained: Trained) 
     )
     assert shift.advice in said
     assert f"{shift.n_effective:,.1f}" in said
-    answer, other = (training_answers(train_report(of))[4] for of in (told, alone))
+    answer, other = (training_answers(TrainReport.of(of))[4] for of in (told, alone))
     assert said == " ".join(f"{finding.what}." for finding in answer.findings if finding.level == "plain")
     assert other.short.startswith("Not known: no catalogue to classify")
 

@@ -12,7 +12,7 @@ from blr.calibration import log_loss
 from blr.candidates import training
 from blr.predictive.temperature import Temperature
 from flows.models.store import Store
-from flows.training.report import train_report
+from flows.reports.data import TrainReport
 from tests.flows.verbs import train
 
 SHARP = Temperature(np.array([1.5, 2.5]), np.array([0.5, 0.5]))
@@ -43,7 +43,7 @@ def test_the_model_is_judged_and_stored_at_its_temperature(folder: Path, asked: 
     assert result.metrics.log_loss == pytest.approx(log_loss(SHARP.scaled(p), shares))
     stored = Store(folder / "models").load("morphology").classifier.temperature
     np.testing.assert_array_equal(stored.power, SHARP.power)
-    assert any("to the power 2.00 (temperature scaling)" in text for text in train_report(result).remarks)
+    assert any("to the power 2.00 (temperature scaling)" in text for text in TrainReport.of(result).remarks)
 
 
 def test_no_temperature_is_estimated_where_none_is_wanted(folder: Path, asked: dict[str, float]) -> None:

@@ -23,8 +23,8 @@ from flows.errors import Interrupted, TrainingError
 from flows.models.description import ModelDescription
 from flows.models.store import Store
 from flows.reports.answers import training_answers
-from flows.training._quality import quality_remarks
-from flows.training.report import train_report
+from flows.reports.data import TrainReport
+from flows.reports.remarks import quality_remarks
 from flows.training.steps import DIRECT
 from tests.flows.verbs import train
 
@@ -268,8 +268,8 @@ def test_an_average_of_candidates(folder: Path) -> None:
 def test_all_labels_train_and_left_out_rows_judge(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text_of(folder, "[features]", '[split]\nheld_out = 0\n[select]\nby = "stack"\n[features]')
     told = train(folder / "spec.toml", folder / "models")
-    report = train_report(told)
-    assert report.n_training == told.metrics.n
+    report = TrainReport.of(told)
+    assert told.training.n_training == told.metrics.n
     assert not any("Judged on fits" in text for text in report.remarks)
     card = (Path(told.path) / "card.md").read_text()
     assert "left-out objects" in card
@@ -283,11 +283,11 @@ def test_all_labels_train_and_left_out_rows_judge(folder: Path, capsys: pytest.C
 def test_the_report_mentions_the_refit(plain: ModelDescription) -> None:
     told = plain
     n = sum(told.training.training_counts) + sum(told.training.held_out_counts)
-    report = train_report(told)
+    report = TrainReport.of(told)
     said = f"Judged on fits to the training rows; the model that is kept was fitted to all {n:,} rows."
     assert said in report.remarks
     undecided = replace(told.training, unlabelled=3, unknown_labels={"?": 2, "S?": 5})
-    odd = training_answers(train_report(replace(told, training=undecided)))[5].findings
+    odd = training_answers(TrainReport.of(replace(told, training=undecided)))[5].findings
     said = " ".join(finding.what for finding in odd)
     assert "5 objects have a label that belongs to no class, and train nothing: S? (5)" in said
     assert "5 objects have no label" in said, "who answers '?' gives no label"
