@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.runs.parameters import Field, request_fields
+from flows.runs.parameters import Parameter, request_fields
 
 
 def verb(app: typer.Typer, name: str, run: str, kind: str, options: str = "") -> None:
@@ -57,12 +57,12 @@ def _named(path: str) -> Any:
 
 def _typed_fields(request: type) -> Iterator[tuple[inspect.Parameter, Callable[[Any], Any]]]:
     """Yield what Typer takes for each field that can be typed, and what makes the field's value of it."""
-    for field in request_fields(request):
-        if field.parameter.flag is not None:
-            default = inspect.Parameter.empty if field.parameter.required else field.default
-            parse = field.parameter.parse
+    for field, parameter in request_fields(request):
+        if parameter.flag is not None:
+            default = inspect.Parameter.empty if parameter.required else field.default
+            parse = parameter.parse
             yield (
-                _keyword(field.name, _annotated(field), default),
+                _keyword(field.name, _annotated(field, parameter), default),
                 lambda v, parse=parse: v if parse is None or v is None else parse(v),  # type: ignore[misc]
             )
 
@@ -71,10 +71,9 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _annotated(field: Field) -> Any:
+def _annotated(field: inspect.Parameter, parameter: Parameter) -> Any:
     """Return the type of a field on the command line, annotated with Typer's option or argument."""
-    parameter = field.parameter
-    kind = field.type if parameter.command_line_type is None else parameter.command_line_type
+    kind = field.annotation if parameter.command_line_type is None else parameter.command_line_type
     shared: dict[str, Any] = {"help": parameter.words, "metavar": parameter.metavar}
     if parameter.written:
         shared["callback"] = _on_this_machine

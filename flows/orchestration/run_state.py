@@ -152,18 +152,12 @@ def takes(
             return failing_in_words(lambda: work(request(*args, **kwargs)))
 
         parameters = [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                default=field.default,
-                annotation=_bounded(hints[field.name], field.parameter),
-            )
-            for field in fields
+            field.replace(annotation=_bounded(hints[field.name], parameter)) for field, parameter in fields
         ]
         result = get_type_hints(work)["return"]
         call.__signature__ = inspect.Signature(parameters, return_annotation=result)  # type: ignore[attr-defined]
         call.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": result}
-        lines = (f"    {field.name}: {field.parameter.words}" for field in fields)
+        lines = (f"    {field.name}: {parameter.words}" for field, parameter in fields)
         call.__doc__ = "\n".join([f"{inspect.getdoc(work)}\n\nArgs:", *lines])
         return call
 

@@ -101,18 +101,8 @@ EDGES = Parameter(
 )
 
 
-@dataclass(frozen=True)
-class Field:
-    """A field of a request; its default is `inspect.Parameter.empty` where it has none."""
-
-    name: str
-    type: Any
-    default: Any
-    parameter: Parameter
-
-
-def request_fields(request: type) -> Iterator[Field]:
-    """Yield the fields of a request, in their order.
+def request_fields(request: type) -> Iterator[tuple[inspect.Parameter, Parameter]]:
+    """Yield the fields of a request as parameters of a function, in their order, each with its description.
 
     Raises
     ------
@@ -127,4 +117,6 @@ def request_fields(request: type) -> Iterator[Field]:
                 f"{request.__name__}.{field.name}: got no Parameter, expected Annotated[..., Parameter(...)]"
             )
         default = inspect.Parameter.empty if field.default is MISSING else field.default
-        yield Field(field.name, annotated.__origin__, default, parameters[0])
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        own = inspect.Parameter(field.name, kind, default=default, annotation=annotated.__origin__)
+        yield own, parameters[0]

@@ -53,37 +53,36 @@ def test_the_form_shows_the_request(name: str) -> None:
     request, flow = FLOWS[name]
     schema = parameter_schema(flow.fn).model_dump_for_openapi()["properties"]
     asked = list(request_fields(request))
-    assert list(schema) == [field.name for field in asked]
-    for place, field in enumerate(asked):
+    assert list(schema) == [field.name for field, _ in asked]
+    for place, (field, parameter) in enumerate(asked):
         shown = schema[field.name]
-        assert shown["description"] == field.parameter.words
+        assert shown["description"] == parameter.words
         assert shown["position"] == place
         least = [part["minimum"] for part in (shown, *shown.get("anyOf", ())) if "minimum" in part]
-        assert least == ([] if field.parameter.least is None else [field.parameter.least])
+        assert least == ([] if parameter.least is None else [parameter.least])
         if field.default is inspect.Parameter.empty:
             assert "default" not in shown
         else:
             default = str(field.default) if isinstance(field.default, Path) else field.default
             assert shown.get("default") == default
-    assert flow.parameters.required == [f.name for f in asked if f.default is inspect.Parameter.empty]
+    assert flow.parameters.required == [f.name for f, _ in asked if f.default is inspect.Parameter.empty]
 
 
 @pytest.mark.parametrize("name", FLOWS)
 def test_the_signature_shows_the_request(name: str) -> None:
     request, flow = FLOWS[name]
     signature = inspect.signature(flow.fn)
-    assert list(signature.parameters) == [field.name for field in request_fields(request)]
-    for field in request_fields(request):
+    assert list(signature.parameters) == [field.name for field, _ in request_fields(request)]
+    for field, parameter in request_fields(request):
         assert signature.parameters[field.name].default == field.default
-        assert f"    {field.name}: {field.parameter.words}" in inspect.getdoc(flow.fn)
+        assert f"    {field.name}: {parameter.words}" in inspect.getdoc(flow.fn)
     assert signature.return_annotation is not inspect.Signature.empty
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_shows_the_request(name: str) -> None:
     options = {option.name: option for option in command(name).params}
-    for field in request_fields(COMMANDS[name]):
-        parameter = field.parameter
+    for field, parameter in request_fields(COMMANDS[name]):
         if parameter.flag is None:
             assert field.name not in options
             continue
@@ -98,12 +97,12 @@ def test_the_help_shows_the_request(name: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_command_line_adds_none_of_a_requests_kind(name: str) -> None:
     """What it has of its own says how it runs and prints, not what is done."""
-    fields = {field.name for field in request_fields(COMMANDS[name])}
+    fields = {field.name for field, _ in request_fields(COMMANDS[name])}
     own = {option.name for option in command(name).params} - fields - {"help"}
     assert own <= {"dry_run", "direct", "prefect", "json", "quiet", "verbose", "if_better", "reject", "undo"}
 
 
 def test_words_are_sentences() -> None:
     for request in COMMANDS.values():
-        for field in request_fields(request):
-            assert re.fullmatch(r"[A-Z].*\.", field.parameter.words), (request, field.name)
+        for field, parameter in request_fields(request):
+            assert re.fullmatch(r"[A-Z].*\.", parameter.words), (request, field.name)
