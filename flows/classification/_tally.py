@@ -61,7 +61,14 @@ def tally_of(
     sets: NDArray[np.bool_] | None = None,
 ) -> Tally:
     """Count a batch: p (n, K), NaN where unclassified; draws (S, K); flags (n,); missing (n, F); sets (n, K)."""
-    known = p[~np.isnan(p[:, 0])]
+    classified = ~np.isnan(p[:, 0])
+    known, counted = p[classified], {}
+    if sets is not None:
+        sizes = np.bincount(sets[classified].sum(axis=1), minlength=sets.shape[1] + 1)
+        counted = {
+            "set_sizes": tuple(sizes.tolist()),
+            "in_sets": tuple(sets[classified].sum(axis=0).tolist()),
+        }
     bits = {str(flag.name): int(flag.value) for flag in FLAG_MEANINGS}
     return Tally(
         n_rows=len(p),
@@ -72,14 +79,8 @@ def tally_of(
         draws=tuple(map(tuple, draws.tolist())),
         flags={name: int(np.count_nonzero(flags & bit)) for name, bit in bits.items()},
         missing=tuple(missing.sum(axis=0).tolist()),
-        **({} if sets is None else _counted_sets(sets[~np.isnan(p[:, 0])])),
+        **counted,
     )
-
-
-def _counted_sets(sets: NDArray[np.bool_]) -> dict[str, tuple[int, ...]]:
-    """Return the number of sets (n, K) by their size and by class."""
-    sizes = np.bincount(sets.sum(axis=1), minlength=sets.shape[1] + 1)
-    return {"set_sizes": tuple(sizes.tolist()), "in_sets": tuple(sets.sum(axis=0).tolist())}
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
@@ -190,10 +191,6 @@ class ObjectSurvey:
     def read(self) -> tuple[str, ...]:
         """The columns to be read."""
         return tuple(name for name in (self.identifier, *(self.place or ())) if name is not None)
-
-    def empty(self) -> ObjectSurvey:
-        """Return the survey before any row."""
-        return replace(self, counted=[], objects=[])
 
     def add(
         self,

@@ -301,8 +301,7 @@ class Scorer:
     def with_low_confidence(self, threshold: float) -> Scorer:
         """Return a scorer with another threshold and no tallies."""
         classifier = replace(self.classifier, low_confidence=threshold)
-        survey = None if self.survey is None else self.survey.empty()
-        return replace(self, classifier=classifier, tallies=[], counts=[], survey=survey)
+        return replace(self, classifier=classifier, tallies=[], counts=[])
 
     def tally(self) -> Tally:
         """Return the counts so far."""
