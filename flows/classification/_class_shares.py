@@ -2,7 +2,7 @@
 
 A model stores the class shares of its training, and those that it was corrected for.  Other shares change the
 logits of every row by the same amount.  So they are determined before the first row is written, and become part of the
-settings.
+settings.  Shapes: n rows, K classes, F features.
 """
 
 from __future__ import annotations
@@ -147,8 +147,6 @@ def _by_class(model: Model, shares: Floats) -> dict[str, float]:
 
 
 # Bins of an expression over a model's features, for labelled rows and for classified ones.
-#
-# Shapes: n rows, F features.
 
 Places = NDArray[np.intp]
 
@@ -216,8 +214,6 @@ def census_table(model: Model, wanted: Specification) -> CensusTable:
 # The thresholds are known before the first row is written.  They are learnt from labelled rows that the model has not
 # seen, for the class shares of the copies.  A class has one threshold, or one in each bin of an expression over
 # features.
-#
-# Shapes: n rows, K classes, F features.
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """What is gathered while rows are classified: counts of classes and flags, the sky, doubtful objects, census rows.
 
 Threads count batches in any order.  So floating-point numbers are summed by `math.fsum`, which is exact, so that the
-order does not matter.  Shapes: K classes, F features, S draws of the weights.
+order does not matter.  Shapes: n rows, K classes, F features, S draws of the weights, P pixels.
 """
 
 from __future__ import annotations
@@ -138,8 +138,7 @@ def _errors(objects: float, weights: float) -> tuple[float, float, float]:
 
 # The objects and the sky counts that a classification's report shows, gathered while rows are classified.
 #
-# Memory is bounded: counts in HEALPix pixels, and the few objects whose labels would teach most.  Batches come from
-# threads in any order, and the result does not depend on it.  Shapes: n rows, K classes, P pixels.
+# Memory is bounded: counts in HEALPix pixels, and the few objects whose labels would teach most.
 
 
 ORDER: Final = 4
@@ -317,9 +316,7 @@ def _of_columns(pixels: NDArray[np.int64], columns: NDArray[np.int64]) -> SkyCou
 # Classified rows for the census: a sample taken while files are annotated, the same for any number of threads.
 #
 # Each file gives evenly spaced rows of each batch, which its staged record carries.  With the files' final names, the
-# sample of all files is kept as `_census/rows.parquet` in the output folder: later releases leave most
-# files alone.
-# Shapes: n rows, K classes, F features.
+# sample of all files is kept as `_census/rows.parquet` in the output folder: later releases leave most files alone.
 
 CENSUS_ROWS_FILE = "_census/rows.parquet"
 """In a separate folder, so that patterns such as `OUT/*.parquet` do not match it."""

@@ -1,4 +1,7 @@
-"""The census of a release: the questions to it, its counts, by bins where asked for, and a census taken anew."""
+"""The census of a release: the questions to it, its counts, by bins where asked for, and a census taken anew.
+
+Shapes: n rows, K classes, F features.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,6 @@ def binned(
 # The census by bins of an expression over features: class counts, purity and completeness of each bin.
 #
 # Labelled rows and rows of the target are kept with their features, so that any such expression can be used later.
-# Shapes: n rows, F features.
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -252,7 +254,7 @@ def _quality(found: Selection) -> SelectionQuality:
 
 # The census of an output folder: class counts, purity and completeness, under an assumption that is named.
 #
-# Where no count is reliable, the census has none, and states the reason.  Shapes: n rows, K classes.
+# Where no count is reliable, the census has none, and states the reason.
 
 
 def folder_census(

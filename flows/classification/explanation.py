@@ -1,4 +1,7 @@
-"""Why an object has its class, for `explain` and for a report; and the space of features that reviews look in."""
+"""Why an object has its class, for `explain` and for a report; and the space of features that reviews look in.
+
+Shapes: n rows, F features, D dimensions of the space.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,6 @@ from flows.specification.toml_file import read_specification
 # The whitened features of a model, as a space with points for annotated rows and labelled objects.
 #
 # A review spreads its objects in this space, and looks in it for what is far from all labelled objects.
-# Shapes: n rows, D dimensions.
 
 Floats = NDArray[np.float64]
 
@@ -123,7 +125,7 @@ def _labelled(model: Model, folder: Path) -> LabelledObjects:
     return LabelledObjects(*nothing) if found is None else found
 
 
-# Contributions and nearest labelled objects of a row, as `explain` and the report show them.  Shapes: F features.
+# Contributions and nearest labelled objects of a row, as `explain` and the report show them.
 
 NEAREST = 5
 """Number of labelled objects that are shown."""
@@ -181,7 +183,7 @@ def finite(value: float) -> float | None:
 
 # Why some objects of a classification have their class: examples for the report.
 #
-# They are the objects whose features the survey has kept, so that no catalogue is read again.  Shapes: F features.
+# They are the objects whose features the survey has kept, so that no catalogue is read again.
 
 
 def class_examples(

@@ -1,7 +1,8 @@
 """Maps over the sky of the fraction of a class, or of the contamination or completeness of a selection.
 
 Two passes over the annotated copies: one for the pixels, the quantities' ranges and the objects whose class is known,
-to which the fraction's model is fitted; and one for the sums by pixel and by bin.  Shapes: n rows, S draws.
+to which the fraction's model is fitted; and one for the sums by pixel and by bin.  Shapes: n rows, F quantities,
+S draws.
 """
 
 from __future__ import annotations
@@ -59,8 +60,6 @@ from flows.runs.release_store import output_folder
 from flows.runs.results import MappedFraction, MappedQuantity, MapResult, What
 
 # The data of a map: classified rows with positions and quantities, and objects whose class is known.
-#
-# Shapes: n rows, F quantities.
 
 Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float64]
@@ -182,7 +181,6 @@ def _answers(
 #
 # The model predicts whether an object is of the class, from the classifier's probability, the quantities and the
 # region. For a contamination, it is fitted to the selected labelled objects only: which of them are of other classes.
-# Shapes: n rows, S draws.
 
 Mask = NDArray[np.bool_]
 Pixels = NDArray[np.int64]

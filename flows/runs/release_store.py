@@ -95,8 +95,6 @@ def sending(store: ObjectStore, folder: Path) -> Iterator[None]:
 #
 # A release is published by replacing the manifest, on condition that the manifest before it is still there.  So readers
 # see either the old release or the new one.  If two runs publish at the same time, the second one publishes nothing.
-# Annotated copies are sent while other files are being annotated (`sending`); the store then copies them into
-# the folder.
 #
 # The local folder, below `BLR_STAGING` or in the user's cache, has the release too, with everything that later runs
 # need.  It is fetched from the store if it is lost, or if another machine has published a later release.
