@@ -46,11 +46,19 @@ from flows.models.row_files import read_labelled_identifiers
 from flows.models.store import StoredModel
 from flows.runs.allowed_roots import OutputFolder
 from flows.runs.counts import Difference, FileCounts
-from flows.runs.interrupt import begin_piece, check_terminated, stop_asked, stop_points, terminable
 from flows.runs.lock import LOCK, Owner, acting_for, check_coherent, check_held, exclusive
 from flows.runs.manifest import MANIFEST, Manifest
 from flows.runs.outputs import FileState, Output, Problem, distinct_names, file_sha256
-from flows.runs.progress import Listener, listening, tell
+from flows.runs.progress import (
+    Listener,
+    begin_piece,
+    check_terminated,
+    listening,
+    stop_asked,
+    stop_points,
+    tell,
+    terminable,
+)
 from flows.runs.results import FileWork, ReleaseReference, ReleaseResult
 from flows.runs.staging import Staging
 

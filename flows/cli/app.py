@@ -17,7 +17,7 @@ import typer
 
 from flows.cli._options import OutFile, verb
 from flows.errors import UsageError
-from flows.runs.interrupt import terminable
+from flows.runs.progress import terminable
 
 INTERRUPTED = 130
 

@@ -1,13 +1,23 @@
-"""Messages on the progress of work, to a listener: the bar of a terminal, printed lines, or nobody.
+"""What a run says while it works, and how it is stopped.
 
 The listener is a context variable, so that tasks need not pass it on: they pass plain data only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
+from types import FrameType
+
+from flows.errors import Interrupted, Terminated
+
+# Messages on the progress of work, to a listener: the bar of a terminal, printed lines, or nobody.
 
 
 class Listener:
@@ -39,3 +49,150 @@ def listening(listener: Listener) -> Iterator[None]:
 def tell() -> Listener:
     """Return the present listener."""
     return _listener.get()
+
+
+# Stopping a run: it finishes the current file or candidate, then says how to continue.
+#
+# Ctrl-C (SIGINT) asks for this, and a line on standard error says so; a second Ctrl-C stops the run at once.  SIGTERM,
+# which SIGKILL often follows, stops it at once too.  It does so by an exception, so that temporary files are removed
+# and Prefect gets the error.
+
+_AGAIN = 1.0
+"""Seconds after which SIGTERM is sent once more: compiled code may have dropped the exception."""
+_LAST = 20.0
+"""Seconds after which SIGTERM ends the process as SIGKILL does: a read of a dead file server may never return."""
+
+
+@dataclass
+class _Run:
+    """Whether a run was asked to stop, and the piece of work that it finishes before."""
+
+    piece: str
+    asked: bool = False
+
+
+_run: ContextVar[_Run | None] = ContextVar("run", default=None)
+
+
+def stop_asked() -> bool:
+    """Say whether the current run was asked to stop; for use inside a piece of work."""
+    run = _run.get()
+    return run is not None and run.asked
+
+
+def begin_piece(name: str) -> None:
+    """Name the piece of work that begins: after a Ctrl-C the user reads that it is being finished."""
+    run = _run.get()
+    if run is not None:
+        run.piece = name
+
+
+@contextmanager
+def stop_points(remedy: str, *, piece: str = "the work in hand") -> Iterator[Callable[[], None]]:
+    """Give a function to call between pieces of work: it raises `Interrupted` after a Ctrl-C.
+
+    `piece` names the work in hand until `begin_piece` does.  Outside the main thread, where no signal arrives, the
+    function never raises.
+    """
+    run = _Run(piece)
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+
+    def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
+        run.asked = True
+        signal.signal(signal.SIGINT, before)
+        _say(f"finishing {run.piece}; press Ctrl-C again to stop now")
+
+    def check() -> None:
+        if run.asked:
+            raise Interrupted(f"stopped by Ctrl-C; finished work is kept: {remedy}")
+
+    before = signal.signal(signal.SIGINT, ask)
+    token = _run.set(run)
+    try:
+        with terminable(remedy):
+            yield check
+        if run.asked:
+            _say("nothing else was left to do: the run finishes as usual")
+    finally:
+        _run.reset(token)
+        signal.signal(signal.SIGINT, before)
+
+
+def _say(line: str) -> None:
+    """Write a line to standard error, under --quiet too; on a terminal it stands above the progress bar."""
+    try:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+    except RuntimeError:  # the signal came while a line was being written to the same buffer
+        with suppress(OSError):
+            os.write(2, f"{line}\n".encode())
+
+
+_terminated: list[Terminated] = []
+"""The exception of a SIGTERM that has come, while the block that it ends is not left."""
+
+
+def check_terminated() -> None:
+    """Raise `Terminated` if SIGTERM has come: other code, such as an import, may have made another error of it."""
+    if _terminated:
+        raise _terminated[0]
+
+
+def _end_at_last(signals: int, left: threading.Event, within: float, remedy: str) -> None:
+    """Wait for SIGTERM in a pipe of signals; end the process where `left` is not set in time."""
+    while (number := os.read(signals, 1)) and number[0] != signal.SIGTERM:
+        pass
+    if number and not left.wait(within):
+        _say(f"blr: SIGTERM was not followed for {within:g} s; finished work is kept: {remedy}")
+        os._exit(128 + signal.SIGTERM)
+    os.close(signals)
+
+
+@contextmanager
+def terminable(remedy: str, *, within: float = _LAST) -> Iterator[None]:
+    """Raise `Terminated` in the block when SIGTERM arrives, which would otherwise end the program without a message.
+
+    Compiled code may drop the exception.  It is raised again each second until the block is left, and by
+    `check_terminated`.  Compiled code may also not return: the process ends `within` so many seconds all the same.
+    """
+    # A worker of Prefect has a handler of its own, which must stay.
+    if threading.current_thread() is not threading.main_thread() or (
+        signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    ):
+        yield
+        return
+    left = threading.Event()
+    hook = sys.unraisablehook
+    signals, woken = os.pipe()
+    os.set_blocking(woken, False)
+
+    def send_again() -> None:
+        while not left.wait(_AGAIN):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
+        if not _terminated:
+            _terminated.append(Terminated("stopped by SIGTERM; finished work is kept: " + remedy))
+            threading.Thread(target=send_again, daemon=True).start()
+        raise _terminated[0]
+
+    def unraisable(lost: sys.UnraisableHookArgs) -> None:
+        if not isinstance(lost.exc_value, Terminated):
+            hook(lost)
+
+    signal.signal(signal.SIGTERM, terminate)
+    # Python runs handlers between its own steps, but writes to this pipe at once.
+    before = signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    threading.Thread(target=_end_at_last, args=(signals, left, within, remedy), daemon=True).start()
+    sys.unraisablehook = unraisable
+    try:
+        yield
+    finally:
+        left.set()
+        signal.set_wakeup_fd(before)
+        os.close(woken)
+        sys.unraisablehook = hook
+        _terminated.clear()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -32,10 +32,9 @@ from flows.models.description import ModelDescription, TrainingPlan
 from flows.models.model import make_version
 from flows.models.store import Store
 from flows.runs.allowed_roots import check_scheduler
-from flows.runs.interrupt import begin_piece, stop_points
 from flows.runs.lock import exclusive
 from flows.runs.model_reference import ModelReference
-from flows.runs.progress import tell
+from flows.runs.progress import begin_piece, stop_points, tell
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training._gather import Gathered, gather, reading_workers, with_learned_photometry

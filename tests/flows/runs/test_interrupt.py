@@ -14,7 +14,7 @@ WAITING = """
 import sys
 import pyarrow as pa
 from flows.errors import Terminated
-from flows.runs.interrupt import terminable
+from flows.runs.progress import terminable
 try:
     with terminable("run it again", within=1):
         print("begun", flush=True)
