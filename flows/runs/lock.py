@@ -53,16 +53,6 @@ def beating(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def falls_silent(path: Path) -> bool:
-    """Watch a lock file for a minute; return True if it gave no sign of life, False once it gives one or is gone."""
-    seen, end = _file_and_time(path), time.monotonic() + SILENCE
-    while time.monotonic() < end:
-        time.sleep(BEAT / 4)
-        if (now := _file_and_time(path)) is None or now != seen:
-            return False
-    return seen is not None
-
-
 def _file_and_time(path: Path) -> tuple[int, int] | None:
     """Return the inode and the time of the file, None without a file; NFS asks its server only for an opened file."""
     try:
@@ -249,7 +239,10 @@ def _take_lock(folder: Path, owner: Owner) -> tuple[Owner | None, int | None]:
             descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             try:
                 if _lock_file(descriptor, folder):
-                    return _write_owner(descriptor, folder / LOCK, owner), descriptor
+                    killed = Owner.read(folder / LOCK)
+                    os.ftruncate(descriptor, 0)
+                    os.pwrite(descriptor, json.dumps(asdict(owner)).encode(), 0)
+                    return killed, descriptor
             except OSError as error:
                 os.close(descriptor)
                 if error.errno in NO_LOCKS:
@@ -276,14 +269,6 @@ def _lock_file(descriptor: int, folder: Path) -> bool:
         return False
 
 
-def _write_owner(descriptor: int, path: Path, owner: Owner) -> Owner | None:
-    """Write the owner into the file; return the owner that the file named before."""
-    before = Owner.read(path)
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps(asdict(owner)).encode(), 0)
-    return before
-
-
 def _take_link(folder: Path, owner: Owner) -> Owner | None:
     """Take the lock where the file system has no flock: by a hard link, which only one run can make."""
     lock = folder / LINK
@@ -306,7 +291,12 @@ def _gives_no_sign(owner: Owner, lock: Path) -> bool:
     if owner.host == socket.gethostname():
         return False
     tell().note(f"{lock.parent}: held by {owner}; this run waits a minute at most for a sign of life of it")
-    return falls_silent(lock)
+    seen, end = _file_and_time(lock), time.monotonic() + SILENCE
+    while time.monotonic() < end:
+        time.sleep(BEAT / 4)
+        if (now := _file_and_time(lock)) is None or now != seen:
+            return False
+    return seen is not None
 
 
 def _remove_stale(lock: Path, aside: Path, killed: Owner, folder: Path) -> None:
