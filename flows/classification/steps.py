@@ -130,14 +130,18 @@ def _classified(
     place = Store.named(request.store)
     stored = place.find(request.model)
     loaded = place.read(stored)
-    settings, limit = _wanted(loaded, request), request.limit
+    stated = None if request.specification is None else read_specification(request.specification)
+    settings, limit = stated or loaded.specification, request.limit
+    if request.output_format is not None:
+        output = settings.output.model_copy(update={"format": request.output_format})
+        settings = settings.model_copy(update={"output": output})
     asked = census_asked(loaded, settings)
     sources = resolve_sources([str(c) for c in request.catalogues], Path(), key="CATALOG")
     policy: Policy = "overwrite" if request.overwrite else "add"
     if limit is None:
         check_no_copies_below(sources, folder)
     resumable = not dry_run and limit is None
-    where = chosen_engine(request.engine, _stated(request))
+    where = chosen_engine(request.engine, stated)
     with (
         fetching(
             folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=resumable
@@ -163,20 +167,6 @@ def _classified(
             return make_plan(brought, loaded, work, engine, policy=policy, verify=verify)
 
         return execute(plan, loaded, steps, engine=engine, dry_run=dry_run)
-
-
-def _stated(request: ClassifyRequest) -> Specification | None:
-    """Return the specification that was named in the request."""
-    return None if request.specification is None else read_specification(request.specification)
-
-
-def _wanted(model: Model, request: ClassifyRequest) -> Specification:
-    """Return the specification of a classification: the model's or another, with the format asked for."""
-    wanted = _stated(request) or model.specification
-    if request.output_format is None:
-        return wanted
-    output = wanted.output.model_copy(update={"format": request.output_format})
-    return wanted.model_copy(update={"output": output})
 
 
 # The steps that bring a release up to date, with or without Prefect.
