@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -81,79 +81,6 @@ class _Rows:
         return len(self.flags)
 
 
-@dataclass
-class _Count:
-    """The differences so far; `names` are the names of the classes by number, the first for no class."""
-
-    names: tuple[str, ...] = ("",)
-    compared: int = 0
-    appeared: int = 0
-    vanished: int = 0
-    flag_changed: int = 0
-    moved: int = 0
-    largest_move: float = 0.0
-    transitions: Counter[tuple[str, str]] = field(default_factory=Counter)
-    gained: Counter[str] = field(default_factory=Counter)
-    lost: Counter[str] = field(default_factory=Counter)
-    examples: list[MovedObject] = field(default_factory=list)
-
-    def add(self, old: _Rows, new: _Rows) -> None:
-        """Count the differences between rows that match."""
-        self.compared += len(new)
-        changed = old.classes != new.classes
-        self._count_pairs(old.classes[changed], new.classes[changed])
-        self.flag_changed += int(np.count_nonzero(old.flags != new.flags))
-        for flag in FLAG_MEANINGS:
-            before, after = (old.flags & int(flag)) > 0, (new.flags & int(flag)) > 0
-            self.gained[str(flag.name)] += int(np.count_nonzero(after & ~before))
-            self.lost[str(flag.name)] += int(np.count_nonzero(before & ~after))
-        moves = np.abs(new.p - old.p).max(axis=1, initial=0.0)
-        moves = np.nan_to_num(
-            moves
-        )  # An object without a probability before or after has no change of probability: its class changed.
-        self.moved += int(np.count_nonzero(moves > MOVED))
-        self.largest_move = max(self.largest_move, float(moves.max(initial=0.0)))
-        self._keep_examples(old, new, moves, np.flatnonzero(changed | (moves > MOVED)))
-
-    def _count_pairs(self, old: Array, new: Array) -> None:
-        pairs, counts = np.unique(old * len(self.names) + new, return_counts=True)
-        for pair, n in zip(pairs.tolist(), counts.tolist(), strict=True):
-            was, now = divmod(pair, len(self.names))
-            self.transitions[self.names[was], self.names[now]] += n
-
-    def _keep_examples(self, old: _Rows, new: _Rows, moves: Array, chosen: Array) -> None:
-        first = chosen[np.argsort(-moves[chosen], kind="stable")[:MOST_EXAMPLES]]
-        self.examples += [
-            MovedObject(
-                id=str(new.ids[i]),  # Text from a catalogue, which has to be escaped where it is shown.
-                was=self.names[old.classes[i]],
-                now=self.names[new.classes[i]],
-                moved=round(float(moves[i]), 6),
-            )
-            for i in first.tolist()
-        ]
-        self.examples.sort(key=lambda e: (-e.moved, e.id))
-        del self.examples[MOST_EXAMPLES:]
-
-    def difference(self, matched_by: str) -> Difference:
-        """Return what was counted."""
-        transitions = sorted(self.transitions.items())
-        return Difference(
-            matched_by=matched_by,
-            compared=self.compared,
-            appeared=self.appeared,
-            vanished=self.vanished,
-            class_changed=sum(self.transitions.values()),
-            transitions=tuple(Transition(was, now, n) for (was, now), n in transitions),
-            flag_changed=self.flag_changed,
-            flags_gained=dict(self.gained),
-            flags_lost=dict(self.lost),
-            moved=self.moved,
-            largest_move=round(self.largest_move, 6),
-            examples=tuple(self.examples),
-        )
-
-
 def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: bool) -> Difference:
     """Return the differences of a file's annotation from the one before.
 
@@ -162,19 +89,60 @@ def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: 
     shared = [c for c in new.classes if c in old.classes]
     before, after = annotated_table(old.prefix).open(old.path), annotated_table(new.prefix).open(new.path)
     known = id_column if id_column in before.names and id_column in after.names else None
-    count = _Count(names=("", *dict.fromkeys([*old.classes, *new.classes])))
-    read = partial(_rows, shared=shared, id_column=known, names=count.names)
+    names = ("", *dict.fromkeys([*old.classes, *new.classes]))
+    read = partial(_rows, shared=shared, id_column=known, names=names)
     if by_row and before.n_rows == after.n_rows:
-        for a, b in zip(read(before, old), read(after, new), strict=True):
-            count.add(a, b)
-        return count.difference("row")
+        pairs = zip(read(before, old), read(after, new), strict=True)
+        return replace(total_difference([_difference(a, b, names) for a, b in pairs]), matched_by="row")
     if known is None:
-        count.appeared, count.vanished = after.n_rows, before.n_rows
-        return count.difference("nothing")
+        nothing = total_difference(())
+        return replace(nothing, matched_by="nothing", appeared=after.n_rows, vanished=before.n_rows)
     passes = 1 + before.n_rows // ROWS_AT_ONCE
-    for residue in range(passes):
-        _compare_by_id(count, partial(read, before, old), partial(read, after, new), residue, passes)
-    return count.difference("id")
+    parts = [
+        part
+        for residue in range(passes)
+        for part in _by_id(read(before, old), read(after, new), names, residue, passes)
+    ]
+    return replace(total_difference(parts), matched_by="id")
+
+
+def _difference(old: _Rows, new: _Rows, names: Sequence[str]) -> Difference:
+    """Return the differences between rows that match; `names` are the classes by number, the first for no class."""
+    changed = old.classes != new.classes
+    pairs, counts = np.unique(old.classes[changed] * len(names) + new.classes[changed], return_counts=True)
+    gained, lost = (
+        {str(flag.name): int(np.count_nonzero(bits & int(flag))) for flag in FLAG_MEANINGS}
+        for bits in (new.flags & ~old.flags, old.flags & ~new.flags)
+    )
+    # An object without a probability before or after has no change of probability: its class changed.
+    moves = np.nan_to_num(np.abs(new.p - old.p).max(axis=1, initial=0.0))
+    chosen = np.flatnonzero(changed | (moves > MOVED))
+    first = chosen[np.argsort(-moves[chosen], kind="stable")[:MOST_EXAMPLES]]
+    return Difference(
+        matched_by="",
+        compared=len(new),
+        appeared=0,
+        vanished=0,
+        class_changed=int(np.count_nonzero(changed)),
+        transitions=tuple(
+            Transition(names[pair // len(names)], names[pair % len(names)], n)
+            for pair, n in zip(pairs.tolist(), counts.tolist(), strict=True)
+        ),
+        flag_changed=int(np.count_nonzero(old.flags != new.flags)),
+        flags_gained=gained,
+        flags_lost=lost,
+        moved=int(np.count_nonzero(moves > MOVED)),
+        largest_move=float(moves.max(initial=0.0)),
+        examples=tuple(
+            MovedObject(
+                id=str(new.ids[i]),  # Text from a catalogue, which has to be escaped where it is shown.
+                was=names[old.classes[i]],
+                now=names[new.classes[i]],
+                moved=round(float(moves[i]), 6),
+            )
+            for i in first.tolist()
+        ),
+    )
 
 
 def _rows(
@@ -209,26 +177,22 @@ def _of_batch(
     )
 
 
-def _compare_by_id(
-    count: _Count,
-    before: Callable[[], Iterator[_Rows]],
-    after: Callable[[], Iterator[_Rows]],
-    residue: int,
-    passes: int,
-) -> None:
+def _by_id(
+    before: Iterator[_Rows], after: Iterator[_Rows], names: Sequence[str], residue: int, passes: int
+) -> Iterator[Difference]:
     """Compare the rows whose hash of the id has that residue; only the first of rows with the same id counts."""
-    old, keys = _held(before(), residue, passes)
+    old, keys = _held(before, residue, passes)
     met = np.zeros(len(keys), dtype=bool)
-    for rows in after():
+    for rows in after:
         hashes = hashed(rows.ids)
         mine = hashes % np.uint64(passes) == residue
         new, wanted = rows[mine], hashes[mine]
         place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
         there = keys[place] == wanted if len(keys) else np.zeros(len(new), dtype=bool)
         met[place[there]] = True
-        count.appeared += int(np.count_nonzero(~there))
-        count.add(old[place[there]], new[there])
-    count.vanished += int(np.count_nonzero(~met))
+        found = _difference(old[place[there]], new[there], names)
+        yield replace(found, appeared=int(np.count_nonzero(~there)))
+    yield replace(total_difference(()), vanished=int(np.count_nonzero(~met)))
 
 
 def _held(parts: Iterator[_Rows], residue: int, passes: int) -> tuple[_Rows, NDArray[np.uint64]]:
@@ -250,19 +214,27 @@ def _held(parts: Iterator[_Rows], residue: int, passes: int) -> tuple[_Rows, NDA
 
 
 def total_difference(parts: Sequence[Difference]) -> Difference:
-    """Return the differences of several files together, without examples."""
-    count = _Count()
+    """Return several differences together, with the examples whose probabilities changed most."""
+    transitions, gained, lost = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
     for part in parts:
-        count.compared += part.compared
-        count.appeared += part.appeared
-        count.vanished += part.vanished
-        count.flag_changed += part.flag_changed
-        count.moved += part.moved
-        count.largest_move = max(count.largest_move, part.largest_move)
-        count.transitions.update({(t.was, t.now): t.objects for t in part.transitions})
-        count.gained.update(part.flags_gained)
-        count.lost.update(part.flags_lost)
-    return count.difference(", ".join(sorted({part.matched_by for part in parts})))
+        transitions.update({(t.was, t.now): t.objects for t in part.transitions})
+        gained.update(part.flags_gained)
+        lost.update(part.flags_lost)
+    examples = sorted((e for part in parts for e in part.examples), key=lambda e: (-e.moved, e.id))
+    return Difference(
+        matched_by=", ".join(sorted({part.matched_by for part in parts})),
+        compared=sum(part.compared for part in parts),
+        appeared=sum(part.appeared for part in parts),
+        vanished=sum(part.vanished for part in parts),
+        class_changed=sum(transitions.values()),
+        transitions=tuple(Transition(was, now, n) for (was, now), n in sorted(transitions.items())),
+        flag_changed=sum(part.flag_changed for part in parts),
+        flags_gained=dict(gained),
+        flags_lost=dict(lost),
+        moved=sum(part.moved for part in parts),
+        largest_move=round(max((part.largest_move for part in parts), default=0.0), 6),
+        examples=tuple(examples[:MOST_EXAMPLES]),
+    )
 
 
 # The reports of releases, such as `_releases/0007.json`: one small file for each release, kept for ever.
