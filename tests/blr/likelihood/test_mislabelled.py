@@ -20,6 +20,7 @@ from blr.selection.compare import against_records, leave_one_out, leave_one_out_
 from blr.selection.folds import assign_folds, fold_probability
 from blr.selection.prior_scale import fit_scales
 from blr.trust.whitened import draw_terms
+from tests.blr.likelihood.test_likelihood import metric
 
 PAIRS = {
     **{name: (MislabelledBernoulli(link), Bernoulli(link)) for name, link in LINKS.items()},
@@ -40,11 +41,6 @@ def example(likelihood: MislabelledBernoulli, n: int = 9, scale: float = 2.0) ->
     t = 0.02 + 0.96 * rng.random((n, K))
     t[:2] = np.eye(K)[:2]
     return scale * rng.standard_normal((n, likelihood.n_outputs)), t
-
-
-def metric(n: int, C: int) -> np.ndarray:
-    B = np.random.default_rng(1).standard_normal((n, C, C))
-    return B @ B.transpose(0, 2, 1) + 0.1 * np.eye(C)
 
 
 def along(function: Callable[..., Any], a: Matrix, b: Matrix, h: float = 1e-3) -> np.ndarray:

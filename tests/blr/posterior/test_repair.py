@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,9 @@ import blr.posterior.repair
 import blr.posterior.sampling
 from blr.arrays import Matrix
 from blr.likelihood.prior import GaussianPrior
+from blr.posterior._hamiltonian import centred_at, matched
 from blr.posterior._short_chains import by_chains, by_importance
+from blr.posterior.ensemble import averaged
 from blr.posterior.kinds import LaplacePosterior, Posterior, SampledPosterior
 from blr.posterior.laplace import fit
 from blr.posterior.repair import served
@@ -180,3 +184,27 @@ def test_work_bounds_the_chains(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blr.posterior._short_chains, "_MOST_MOVES", 32)
     one = by_chains(q.problem, start, new, 60, np.random.default_rng(0), error=0.0, work=1e9)
     assert len(one.draws) == 32 * 32
+
+
+@pytest.mark.long
+def test_the_draws_served_are_moved_as_the_probabilities_are_kept_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    q, new = separable(K=3, F=8, sd=25.0)
+    start, rng = refine(q).gaussian, np.random.default_rng(0)
+    exact = by_chains(q.problem, start, new, 60, rng, error=1e-4, work=1e9)
+    some = exact.draws[np.linspace(0, len(exact.draws) - 1, 256).round().astype(int)]
+
+    def error(draws: Any) -> Any:
+        p = averaged(q.problem, new, draws)[0].probability
+        return np.abs(p - exact.probability).max(axis=1).mean()
+
+    ways = [centred_at(some, exact.mean), matched(some, exact.mean, exact.covariance)]
+    assert ways[0].mean(axis=0) == pytest.approx(exact.mean)
+    assert min(map(error, ways)) < error(some)
+    for name, other in (("centred_at", ways[1]), ("matched", ways[0])):
+        with monkeypatch.context() as patch:
+            patch.setattr(blr.posterior.repair, name, lambda draws, *_: draws + 5.0)
+            draws, p = blr.posterior.repair._thinned(q.problem, new, exact, 256)
+        assert np.array_equal(draws, other)
+        assert np.array_equal(p, averaged(q.problem, new, other)[0].probability)

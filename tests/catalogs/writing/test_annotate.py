@@ -170,7 +170,7 @@ def test_existing_output_is_replaced_only_when_asked(tmp_path: Path) -> None:
 def test_a_full_disk_is_seen_before_any_work(tmp_path: Path) -> None:
     rows = Rows(tmp_path / "in" / "rows.dat", n_rows=10**16)
     with pytest.raises(StorageError, match="needs about"):
-        annotate(catalog(rows), tmp_path / "out", [P], half, read=["x"])
+        annotate(catalog(rows), tmp_path / "out", [P], lambda _: pytest.fail("it worked"), read=["x"])
     assert rows.read == []
 
 
