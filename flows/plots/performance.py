@@ -120,13 +120,9 @@ def plot_binned_share(
     return _percent_square(axes, "y")
 
 
-def plot_errors_caught(
-    axes: SvgAxes, reviewed: ArrayLike, caught: ArrayLike, *, plugin: ArrayLike | None = None
-) -> SvgAxes:
-    """Draw the share of errors caught (n,) against the share reviewed (n,); `plugin` is by the plug-in's ranking."""
+def plot_errors_caught(axes: SvgAxes, reviewed: ArrayLike, caught: ArrayLike) -> SvgAxes:
+    """Draw the share of errors caught (n,) against the share reviewed (n,)."""
     axes.plot([0, 1], [0, 1], ":", color=MUTED, linewidth=1, label="in random order")
-    if plugin is not None:
-        axes.plot(reviewed, plugin, "--", color=CLASSES[1], label="by plug-in probability")
     axes.plot(reviewed, caught, color=CLASSES[0], linewidth=2, label="least certain first")
     label_axes(axes, "share reviewed", "share of the errors caught")
     legend(axes)

@@ -61,11 +61,9 @@ def shortened(text: str) -> str:
     return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
 
 
-def label_axes(axes: Any, x: str, y: str, title: str = "") -> None:
-    """Write what the axes are, and the panel's title; a text has one line of at most 60 letters."""
+def label_axes(axes: Any, x: str, y: str) -> None:
+    """Write what the axes are; a text has one line of at most 60 letters."""
     axes.set(xlabel=shortened(x), ylabel=shortened(y))
-    if title:
-        axes.set(title=shortened(title))
 
 
 def legend(axes: Any) -> None:

@@ -143,18 +143,14 @@ def calibrated_answer(trust: TrustSummary) -> Answer:
 
 
 def _answered(question: str, found: TrustAnswer, short: str) -> Answer:
-    advice = (Finding(what=_capital(found.advice)),) if found.advice else ()
+    advice = found.advice[:1].upper() + found.advice[1:]
     return Answer(
         question=question,
         short=short,
         level=LEVELS[found.colour],
-        findings=advice,
+        findings=(Finding(what=advice),) if advice else (),
         reason="" if found.colour == "green" else found.says,
     )
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def known_finding(metrics: Metrics, trust: TrustSummary, objects: str, most: float) -> Answer:

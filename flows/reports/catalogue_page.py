@@ -172,20 +172,17 @@ def _odd(report: ClassificationReport) -> Answer:
         for words in report.repeats
     ]
     odd = (*files, *strange_findings(report.found))
+    left = len(files) - MOST_FILES
+    more = (Finding(what=f"And {left:,} more files", level="care"),) if left > 0 else ()
     return Answer(
         question="What is new or odd?",
         short=odd_headline(odd, "Nothing: every file was annotated, and no object is odd."),
         level="care" if any(f.level in ("care", "bad") for f in odd) else "good",
-        findings=(*files[:MOST_FILES], *_more(files), *odd[len(files) :]),
+        findings=(*files[:MOST_FILES], *more, *odd[len(files) :]),
     )
 
 
 MOST_FILES = 8
-
-
-def _more(files: Sequence[Finding]) -> tuple[Finding, ...]:
-    left = len(files) - MOST_FILES
-    return (Finding(what=f"And {left:,} more files", level="care"),) if left > 0 else ()
 
 
 def _look(objects: Sequence[NotableObject]) -> Answer:

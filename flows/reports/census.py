@@ -81,7 +81,7 @@ def _reasons(census: Census) -> list[tuple[Source, str, str, list[str]]]:
 
 def _said_once(reasons: Mapping[str, str]) -> str:
     """Return an audit's reasons by class as one: what is the same for all of them, then what each has of its own."""
-    clauses = {name: text.removeprefix(EARLIER).split("; ") for name, text in reasons.items()}
+    clauses = {name: text.split("; ") for name, text in reasons.items()}
     shared = [
         one for one in next(iter(clauses.values()), []) if all(one in some for some in clauses.values())
     ]
@@ -174,8 +174,6 @@ CLASS_FOR_THEM = "Give them a class under [label] classes if the target has many
 """What to do about labels of no class."""
 MOST_LABELS = 5
 """Labels of no class that are named, the most frequent first."""
-EARLIER = "an audit: "
-"""First words of an audit's reasons in folders of earlier snapshots: the source says so already."""
 SHOWN_IN_BINS = 0.5
 """Threshold of the selections that bins show beside the stated ones; all are in `summary.json`."""
 NOTHING_KNOWN = 0.9

@@ -220,9 +220,8 @@ def boundary_picture(
     telling = separation(X, missing, labels)
     if np.count_nonzero(telling) < 2:
         return None
-    pair = tuple(
-        sorted(range(len(telling)), key=lambda j: (_few_valued(X[~missing[:, j], j]), -telling[j]))[:2]
-    )
+    few = [np.unique(X[~missing[:, j], j]).size < FEWEST_VALUES for j in range(len(telling))]
+    pair = tuple(sorted(range(len(telling)), key=lambda j: (few[j], -telling[j]))[:2])
     x, y = (_axis(X[~missing[:, j], j], n) for j, n in zip(pair, NODES, strict=True))
     grid = np.zeros((y.size, x.size, X.shape[1]))
     grid[:, :, pair[0]], grid[:, :, pair[1]] = np.meshgrid(x, y)
@@ -230,7 +229,9 @@ def boundary_picture(
     unknown = np.ones(rows.shape, dtype=bool)
     unknown[:, pair] = False
     scores = classifier.score(classifier.moments.impute(rows, unknown), np.zeros_like(unknown))
-    shown = _sample(np.flatnonzero(~missing[:, pair].any(axis=1)))
+    shown = np.flatnonzero(~missing[:, pair].any(axis=1))
+    if shown.size > MOST_POINTS:  # evenly spaced, so that no seed is needed
+        shown = shown[np.linspace(0, shown.size - 1, MOST_POINTS).astype(np.intp)]
     return BoundaryPicture(
         x_name=names[pair[0]],
         y_name=names[pair[1]],
@@ -261,10 +262,6 @@ def separation(X: Floats, missing: Mask, labels: NDArray[np.intp]) -> Floats:
     return share
 
 
-def _few_valued(values: Floats) -> bool:
-    return np.unique(values).size < FEWEST_VALUES
-
-
 def _axis(values: Floats, n: int) -> Floats:
     """Return n nodes over the bulk of the values and a margin, but not beyond the smallest and largest value."""
     low, high = np.quantile(values, (0.005, 0.995))
@@ -272,10 +269,3 @@ def _axis(values: Floats, n: int) -> Floats:
         return np.linspace(values.min(), values.max(), n)
     margin = MARGIN * (high - low)
     return np.linspace(max(low - margin, values.min()), min(high + margin, values.max()), n)
-
-
-def _sample(rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return at most `MOST_POINTS` of the rows, evenly spaced, so that no seed is needed."""
-    if rows.size <= MOST_POINTS:
-        return rows
-    return rows[np.linspace(0, rows.size - 1, MOST_POINTS).astype(np.intp)]

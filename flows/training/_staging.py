@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,17 +32,31 @@ from blr.missing.patterns import training_noise
 from blr.selection.label_noise import LabelNoise
 from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
+from catalogs.errors import CatalogError
+from catalogs.expressions.expression import parse
 from catalogs.files.atomic import scratch_folder, sweep
+from catalogs.profile.columns import Profile, as_numbers, readable, uneven_presence
+from catalogs.profile.leaks import Leak
+from catalogs.profile.quality import Places, about_the_distance, is_magnitude, quality
 from catalogs.sky.photometry import State
+from catalogs.sky.positions import unit_of_position
+from catalogs.text.table import commented_out
 from flows.documents import read_document, write_document
 from flows.engines.engine import Engine, current_engine, working_on
 from flows.errors import TrainingError
 from flows.features.drift import feature_distribution
+from flows.features.leaks import found_leaks, without_sentinels
+from flows.features.reader import apply_sentinels, label_columns_reader
+from flows.features.split import position_unit
+from flows.labels.reader import LabelReader, most_voted, vote_counts
+from flows.labels.source import LabelSource
 from flows.models.description import (
+    CatalogueQuality,
     FeatureQuality,
     InputFile,
     LabelledSample,
     LabelSummary,
+    SuspectedLeak,
     TargetShift,
     TrainingDescription,
     WrongLabels,
@@ -51,7 +67,6 @@ from flows.runs.progress import tell
 from flows.specification.label import check_noise, stated_confusion
 from flows.specification.specification import Specification
 from flows.training._gather import Gathered
-from flows.training._quality import catalog_qualities
 from flows.training._rows import (
     WEIGHT_OF_ALL,
     RowCounts,
@@ -98,17 +113,6 @@ def training_set(
     parts = (_incomplete(part, held_out_too=held_out_too) for part in stored.each(held_out_too=held_out_too))
     moments = FeatureMoments.estimate_of_parts(parts, (rows.X[training], rows.missing[training], own))
     return TrainingSet(rows, moments.impute(rows.X, rows.missing), features, classes, moments)
-
-
-def write_moments(moments: FeatureMoments, folder: Path) -> None:
-    """Write mean and covariance of the features: with many patterns of missing ones, EM takes seconds."""
-    write_array(np.vstack([moments.mean, moments.covariance]), folder / MOMENTS)
-
-
-def _read_moments(folder: Path) -> FeatureMoments:
-    """Return the moments of `write_moments`."""
-    mean, *covariance = np.load(folder / MOMENTS, allow_pickle=False)
-    return FeatureMoments(mean, np.array(covariance))
 
 
 def _incomplete(rows: TrainingRows, *, held_out_too: bool) -> tuple[Floats, NDArray[np.bool_], Floats]:
@@ -206,12 +210,13 @@ def staged_training(described: StagedDescription, folder: Path, threads: int | N
     """Return the training of the rows in the folder; fits use so many threads, or the engine of the moment."""
     specification, rows = described.specification, read_rows(folder)
     target_X, target_missing, ratio = read_arrays(folder, "target_X", "target_missing", "ratio")
+    mean, *covariance = np.load(folder / MOMENTS, allow_pickle=False)
     data = TrainingSet(
         rows,
         np.load(folder / "filled.npy", allow_pickle=False),
         tuple(specification.features),
         described.classes,
-        _read_moments(folder),
+        FeatureMoments(mean, np.array(covariance)),
     )
     again: Callable[[], TrainingSet] | None = None
     refit = specification.split.refit and bool(rows.held_out.any())
@@ -342,7 +347,8 @@ def stage_rows(
         data = replace(data, rows=replace(rows, confusion=confusion))
     write_rows(rows_of(data), folder)
     write_array(data.filled, folder / "filled.npy")
-    write_moments(data.moments, folder)
+    # With many patterns of missing features, EM takes seconds.
+    write_array(np.vstack([data.moments.mean, data.moments.covariance]), folder / MOMENTS)
     if stored is not None:
         stage_shards(specification, stored, data, phi, folder)
     return TrainingDescription(
@@ -500,3 +506,98 @@ def with_recorded_losses(
     recorded = np.where(np.isfinite(recorded), recorded, class_shares)
     truth = rows.target[seen]
     return replace(noise, log_loss=log_loss(recorded, truth), log_loss_of_true_classes=log_loss(p, truth))
+
+
+# The quality of labelled catalogues, for the report: columns, duplicates, outliers, leaks.
+
+
+def catalog_qualities(
+    specification: Specification,
+    catalogs: Sequence[Catalog],
+    source: LabelSource,
+    *,
+    limit: int | None = None,
+) -> tuple[CatalogueQuality, ...]:
+    """Return the quality of labelled catalogues."""
+    own = replace(source)  # a copy: the counts of `source` are those of the gathered rows
+    return tuple(_catalog_quality(specification, catalog, own, limit) for catalog in catalogs)
+
+
+def _catalog_quality(
+    specification: Specification, catalog: Catalog, source: LabelSource, limit: int | None
+) -> CatalogueQuality:
+    read = _class_reader(specification, catalog, source)
+    measured, seen = quality(
+        catalog,
+        identifier=specification.catalog.id,
+        places=_places(specification, catalog),
+        limit=limit,
+        choice=None if read is None else lambda values: read(values) != "",
+    )
+    leaks: list[Leak] = []
+    used = {name for text in specification.features.values() for name in parse(text).names}
+    suspects: dict[str, str] = {}
+    if read is not None:
+        labels = read(seen.chosen)
+        leaks, _ = found_leaks(catalog, seen, specification.label.column or "", labels)
+        alone = {leak.columns[0] for leak in leaks if len(leak.columns) == 1}
+        suspects = _suspects(seen, labels, [n for n in seen.chosen if n in used - alone])
+    return CatalogueQuality(
+        **vars(measured),
+        leaks=tuple(SuspectedLeak(**vars(leak), used=used.issuperset(leak.columns)) for leak in leaks),
+        catalogue=catalog.path.name,
+        commented_out=commented_out(catalog),
+        suspects=suspects,
+        repeated_rows=seen.repeated_rows,
+    )
+
+
+def _suspects(seen: Profile, labels: np.ndarray[Any, Any], names: Sequence[str]) -> dict[str, str]:
+    """Return the columns that may tell how objects were chosen, by their presence or as distances, each with why.
+
+    `blr init` keeps such columns as features and calls them suspects; `labels` (n,) are the classes of the chosen rows.
+    """
+    values = {n: without_sentinels(seen, n) for n in names}
+    why = {n: p.shown for n, p in uneven_presence(values, labels).items()}
+    for name in names:
+        column = seen.columns[name].column
+        if about_the_distance(column) and not is_magnitude(column, as_numbers(values[name])):
+            why[name] = "; ".join([*([why[name]] if name in why else []), "a distance"])
+    return {name: why[name] for name in names if name in why}
+
+
+def _class_reader(
+    specification: Specification, catalog: Catalog, source: LabelSource
+) -> Callable[[Mapping[str, np.ndarray[Any, Any]]], np.ndarray[Any, Any]] | None:
+    """Return a function from columns to the classes (n,) of rows, '' where the class is missing.
+
+    The classes may be in a column, in a separate table, or given by votes.  None where the catalogue lacks a column
+    that the function needs, or where the column does not hold one value a row.
+    """
+    label = specification.label
+    needed = replace(label_columns_reader(specification), where=None).names
+    if not all(name in catalog.names and readable(catalog.column(name)) for name in needed):
+        return None
+    if label.votes is not None:
+        marks, names = specification.catalog.sentinels, tuple(label.votes)
+        return lambda values: most_voted(
+            vote_counts(label, {n: apply_sentinels(values[n], marks.get(n, ())) for n in needed}), names
+        )
+    unit = position_unit(specification, catalog)
+    if label.classes is None:
+        return lambda values: source.texts(values, unit)
+    reader = LabelReader.of(label, Counter())
+    classes = np.array(["", *reader.classes], dtype=object)
+    return lambda values: classes[reader.read(source.texts(values, unit)) + 1]
+
+
+def _places(specification: Specification, catalog: Catalog) -> Places | None:
+    """Return the columns of the position; None where none are named, or where their unit is not known."""
+    place = specification.catalog
+    if place.ra is None or place.dec is None:
+        return None
+    try:
+        unit = unit_of_position(catalog, place.ra, place.dec, stated=place.position_unit)
+    except CatalogError:
+        return None  # the report can do without positions; what needs them raises this error itself
+    return Places(place.ra, place.dec, unit)

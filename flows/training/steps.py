@@ -21,7 +21,7 @@ from blr.candidates.choice import choose as choose_candidates
 from blr.candidates.fits import FinalMember, FittedCandidate
 from blr.candidates.training import Training
 from blr.threads import default_threads, single_threaded_blas
-from catalogs.catalog.catalog import Catalog, ColumnMetadata
+from catalogs.catalog.catalog import ColumnMetadata
 from flows.engines.engine import Engine, EngineChoice, current_engine, working_here, working_on
 from flows.errors import TrainingError
 from flows.features.reader import training_reader, training_table
@@ -35,9 +35,8 @@ from flows.runs.allowed_roots import check_scheduler
 from flows.runs.lock import exclusive
 from flows.runs.model_reference import ModelReference
 from flows.runs.progress import begin_piece, stop_points, tell
-from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
-from flows.training._gather import Gathered, gather, reading_workers, with_learned_photometry
+from flows.training._gather import gather, reading_workers, with_learned_photometry
 from flows.training._saving import save_model
 from flows.training._staging import (
     StagedDescription,
@@ -78,10 +77,14 @@ def ingest(request: TrainRequest, store: Store, *, dry_run: bool = False) -> tup
         shared = place() if fetched and current_engine(1).is_remote else None  # workers read the files there
         found = stack.enter_context(opened_whole(sources, training_table(asked), key=key, folder=shared))
         opened = [with_checksums(catalog, asked.catalog.checksums) for catalog in found]
-        specification, gathered = _gathered(asked, opened, request.limit, place)
+        limit = request.limit
+        tell().start("reading labelled rows", sum(c.n_rows for c in opened), "rows")
+        workers = reading_workers(asked, opened, limit=limit)
+        specification = with_learned_photometry(asked, opened, limit=limit, workers=workers)
+        gathered = gather(specification, opened, limit=limit, folder=place, workers=workers)
         names = training_reader(specification, split_by=split_columns(specification)).names
         columns = {name: ColumnMetadata.of(opened[0].column(name)) for name in names}
-        needed, limit = model_needs_target(asked), request.limit
+        needed = model_needs_target(asked)
         target = read_target(specification, columns, limit=limit) if needed else None
         version = make_version(asked, version_content(gathered.content_hash, asked, target), code_version())
         exists, folder = store.contains(asked.name, version), None
@@ -109,15 +112,6 @@ def ingest(request: TrainRequest, store: Store, *, dry_run: bool = False) -> tup
             classes=gathered.classes,
         )
         return plan, None if folder is None else str(folder)
-
-
-def _gathered(
-    specification: Specification, opened: list[Catalog], limit: int | None, room: Callable[[], Path]
-) -> tuple[Specification, Gathered]:
-    tell().start("reading labelled rows", sum(c.n_rows for c in opened), "rows")
-    workers = reading_workers(specification, opened, limit=limit)
-    learned = with_learned_photometry(specification, opened, limit=limit, workers=workers)
-    return learned, gather(learned, opened, limit=limit, folder=room, workers=workers)
 
 
 def _training(folder: str, threads: int | None) -> Training:

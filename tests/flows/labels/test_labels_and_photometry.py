@@ -20,8 +20,7 @@ from flows.models.store import Store
 from flows.reports.remarks import label_words, missing_words, quality_remarks
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather, with_learned_photometry
-from flows.training._quality import catalog_qualities
-from flows.training._staging import label_summary
+from flows.training._staging import catalog_qualities, label_summary
 from tests.flows.verbs import classify, train
 
 HEAD = """

@@ -32,7 +32,7 @@ P = np.stack(np.broadcast_arrays(1 - X[None, :] / 5, X[None, :] / 5 + 0 * Y[:, N
 DRAWN = {
     "reliability": lambda a: plot_reliability(a, [0.2, 0.8], [0.1, 0.9], [0.0, 0.8], [0.2, 1.0]),
     "confusion": lambda a: plot_confusion(a, [[3, 1], [0, 0]], ["a", "_b"]),
-    "errors": lambda a: plot_errors_caught(a, [0, 0.5, 1], [0, 0.8, 1], plugin=[0, 0.7, 1]),
+    "errors": lambda a: plot_errors_caught(a, [0, 0.5, 1], [0, 0.8, 1]),
     "threshold": lambda a: plot_threshold_curves(a, [0, 1], [[1, np.nan], [1, 0]], "ab", what="purity"),
     "binned": lambda a: plot_binned_share(
         a, [1, 2], np.full((3, 2, 2), 9), "ab", what="completeness", label="r (mag)"

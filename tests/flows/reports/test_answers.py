@@ -432,16 +432,13 @@ def test_an_audit_is_spoken_of_once() -> None:
         "early": "the model says 5 (3 to 6), which agrees",
         "late": "the model says 9 (8 to 10), which the audit rejects",
     }
-    for first in ("", "an audit: "):  # as earlier snapshots wrote
-        classes = {
-            name: counted(
-                name, source="audit", assumes=None, reason=f"{first}{looked}; {said}", selections=()
-            )
-            for name, said in own.items()
-        }
-        census = Census(n_rows=10_000, level=0.95, classes=classes)
-        said = f"{looked[1:]}; early: {own['early']}; late: {own['late']}"
-        assert census_table(census).note == f"Of 10,000 objects with probabilities. P{said}."
-        found = replace(make_report().classifications[0], census=census)
-        quality = classification_answers(classified(found))[5]
-        assert quality.findings[0].what == f"The counts are from an audit: p{said}"
+    classes = {
+        name: counted(name, source="audit", assumes=None, reason=f"{looked}; {said}", selections=())
+        for name, said in own.items()
+    }
+    census = Census(n_rows=10_000, level=0.95, classes=classes)
+    said = f"{looked[1:]}; early: {own['early']}; late: {own['late']}"
+    assert census_table(census).note == f"Of 10,000 objects with probabilities. P{said}."
+    found = replace(make_report().classifications[0], census=census)
+    quality = classification_answers(classified(found))[5]
+    assert quality.findings[0].what == f"The counts are from an audit: p{said}"
