@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,7 +34,7 @@ from flows.runs.manifest import Manifest
 from flows.runs.outputs import file_sha256
 from flows.runs.results import ReleaseResult
 from flows.specification.toml_file import load_specification
-from flows.training._gather import RowReading, read_by_workers
+from flows.training._gather import PieceReader, read_by_workers
 from tests.catalogs.web import Web, serving
 from tests.flows.elsewhere import Elsewhere
 from tests.flows.verbs import classify, reprocess, train
@@ -431,9 +431,9 @@ def test_workers_read_labelled_files_that_were_fetched(
     monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 300)
     seen: list[Path] = []
 
-    def reading(readings: Sequence[RowReading], *given: Any) -> Any:
-        seen.extend(part.path for reading in readings for part in reading.catalog.partitions)
-        return read_by_workers(readings, *given)
+    def reading(reader: PieceReader, workers: Any) -> Any:
+        seen.extend(part.path for reading in reader.readings for part in reading.catalog.partitions)
+        return read_by_workers(reader, workers)
 
     monkeypatch.setattr("flows.training._gather.read_by_workers", reading)
     columns = make.survey(1200)
