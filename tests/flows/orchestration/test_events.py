@@ -149,7 +149,7 @@ def test_a_third_run_tells_nothing_more(watched: SimpleNamespace) -> None:
     last = ask(watched.server, "/flow_runs/filter", {"sort": "START_TIME_DESC", "limit": 1})[0]
     short = again.model[: len("morphology@") + 4]
     assert last["name"] == f"reprocess {short}: nothing to do, release 2, 1 quarantined"
-    assert last["state"]["name"] == "Problem"
+    assert last["state"]["name"] == "Quarantined"
     assert last["state"]["message"] == "Nothing to do: 3 files, 900 objects, as at release 2, 1 quarantined."
     emit_event("blr.test.last", resource={"prefect.resource.id": "blr.test"})
     wait_for(lambda: events(watched.server, "blr.test.last"), "a later event")
@@ -225,7 +225,7 @@ def test_a_run_says_in_its_name_and_state_what_it_has_done(watched: SimpleNamesp
         f"reprocess {short} → release 1",
         f"reprocess {short} → release 2, 1 quarantined",
     ]
-    assert [run.state.name for run in runs] == ["Completed", "Problem"]
+    assert [run.state.name for run in runs] == ["Completed", "Quarantined"]
     assert runs[0].state.message == "Release 1: 1 file, 300 objects; annotated now: 1 new."
     said = runs[1].state.message
     assert said.startswith("Release 2, 1 quarantined: 3 files, 900 objects; annotated now: 2 new; ")
@@ -236,7 +236,7 @@ def test_the_log_of_a_run_tells_its_work_in_a_few_lines(watched: SimpleNamespace
     def lines() -> list[str]:
         wanted = {"logs": {"flow_run_id": {"any_": [watched.runs[1]]}}, "sort": "TIMESTAMP_ASC"}
         found = [line["message"] for line in ask(watched.server, "/logs/filter", wanted)]
-        return found if any("Finished in state Problem('Release 2" in line for line in found) else []
+        return found if any("Finished in state Quarantined('Release 2" in line for line in found) else []
 
     logged = wait_for(lines, "the log")
     assert "2 files: 600 rows" in logged
