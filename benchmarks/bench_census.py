@@ -4,7 +4,8 @@
 
 The model is a ridge logistic regression of second degree, fitted in milliseconds: what is tried are counts, purity and
 completeness, not the model.  A cell is a set, a number of labels and a change of the target: "same", one class "x 1/4"
-or "x 4", labels of the "bright third", and those with "x 1/4" besides.  Bins are quarters of the target by one of the
+or "x 4", labels of the "bright third", those with "x 1/4" besides, or "a class without labels": the rarest of three or
+more classes, whose objects are in the target all the same.  Bins are quarters of the target by one of the
 first three features, in turn.  Ten repeats are a line of `results-census/census.jsonl`, and what is there of the
 present `RULES` is not done again.  The table goes to `CENSUS.md`: of each cell it shows the lines of the latest rules.
 """
@@ -47,7 +48,15 @@ CHANGED = {
     "breast-cancer": 1,
 }
 """The sets, and the class of each whose share is changed."""
-CHANGES = ("same", "x 1/4", "x 4", "bright third", "bright third, x 1/4", "mild bias")
+CHANGES = (
+    "same",
+    "x 1/4",
+    "x 4",
+    "bright third",
+    "bright third, x 1/4",
+    "mild bias",
+    "a class without labels",
+)
 SIZES = (200, 1000)
 RULES = 3
 """Number of the rules by which the census is taken; lines without one are of the first."""
@@ -72,7 +81,10 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Split:
-    """Labelled rows and target of one repeat: probabilities, classes (true ones of the target too) and features."""
+    """Labelled rows and target of one repeat: probabilities, classes and features.
+
+    `truth` are the target's classes, -1 of a class without labels.
+    """
 
     labelled: LabelledRows
     target: TargetRows
@@ -80,8 +92,8 @@ class Split:
 
     @property
     def shares(self) -> Floats:
-        """The true class shares."""
-        return np.bincount(self.truth, minlength=self.labelled.n_classes) / len(self.truth)
+        """The true shares of the classes that have labels, of all objects."""
+        return np.bincount(self.truth[self.truth >= 0], minlength=self.labelled.n_classes) / len(self.truth)
 
 
 def prepared(labelled: LabelledSet) -> Floats:
@@ -101,6 +113,8 @@ def split_of(labelled: LabelledSet, X: Floats, size: int, change: str, repeat: i
     rng = np.random.default_rng([repeat, size, CHANGES.index(change)])
     y, K, k = labelled.y, len(labelled.classes), CHANGED[labelled.name]
     order = rng.permutation(len(y))
+    if change == "a class without labels" and K < 3:
+        return None
     if change.startswith("bright"):
         if labelled.bias is None or size > 0.9 * len(y) / 3:
             return None
@@ -115,7 +129,13 @@ def split_of(labelled: LabelledSet, X: Floats, size: int, change: str, repeat: i
             odds = np.exp(-MILD * X[:, 0])
             first = rng.choice(len(y), size, replace=False, p=odds / odds.sum())
             order = np.concatenate([first, order[~np.isin(order, first)]])
-        bias, chosen, target = np.zeros(len(y)), order[:size], order[size:]
+        chosen, target = order[:size], order[size:]
+        if change == "a class without labels":
+            rarest = int(np.bincount(y).argmin())
+            chosen, K = order[y[order] != rarest][:size], K - 1
+            target = order[~np.isin(order, chosen)]
+            y = np.where(y == rarest, -1, y - (y > rarest))
+        bias = np.zeros(len(y))
     chosen = _with_every_class(y, K, chosen, bias)
     target = target[~np.isin(target, chosen)]
     if change.endswith("x 1/4"):
@@ -232,7 +252,7 @@ def _add_counts(sums: Sums, split: Split, counted: Counted, change: str, repeat:
             add("features", shares_if_features(split.labelled, split.target, sets.ratio))
     if change == "mild bias":
         add("features", count_classes(split.labelled, split.target, assumes="features").shares)
-    if counted.shares is None or change.startswith("bright"):
+    if counted.shares is None or change in {"bright third", "bright third, x 1/4", "a class without labels"}:
         return
     parts = counted.parts(split.labelled)
     _add_selections(sums, split, parts)

@@ -31,7 +31,8 @@ by a feature: shares of the classes there, purity and completeness from a probab
 versions have none.  "Mild bias": the chance that a row is labelled falls by a third for each standard deviation of one
 feature, so that "features" is true, and the area is too small for the test to refuse "shares".  "Both" is the share of
 runs whose answer spans "shares" and "features", because a test contradicts "shares": where the labels are not biased
-these are false alarms.  "There, shares" is what "shares" alone would hold in just these runs.
+these are false alarms.  "A class without labels": the rarest class of three or more has none; the shares are those of
+the others, of all objects.  "There, shares" is what "shares" alone would hold in just these runs.
 """
 
 
