@@ -325,8 +325,8 @@ class Classifier:
 
     def to_dict(self) -> dict[str, Any]:
         """Return scalars, strings, lists and arrays that `from_dict` makes the classifier of."""
-        later = {} if self.temperature is None else {"temperature": self.temperature.to_dict()}
-        return later | {
+        return {
+            "temperature": None if self.temperature is None else self.temperature.to_dict(),
             "integrated": self.integrated,
             "features": list(self.features),
             "classes": list(self.classes),
@@ -345,7 +345,7 @@ class Classifier:
     def from_dict(cls, d: Mapping[str, Any]) -> Classifier:
         """Return the classifier of `to_dict`."""
         F, K = len(d["features"]), len(d["classes"])
-        temperature, share = d.get("temperature"), d.get("integrated")
+        temperature = d["temperature"]
         return cls(
             features=tuple(d["features"]),
             classes=tuple(d["classes"]),
@@ -357,7 +357,7 @@ class Classifier:
             low_confidence=d["low_confidence"],
             close_call=d["close_call"],
             untrusted=d["untrusted"],
-            support=None if d.get("support") is None else as_stored(d, "support", (2, F)),
+            support=None if d["support"] is None else as_stored(d, "support", (2, F)),
             temperature=None if temperature is None else Temperature.from_dict(temperature),
-            integrated=None if share is None else np.broadcast_to(share, F),
+            integrated=None if d["integrated"] is None else as_stored(d, "integrated", (F,)),
         )

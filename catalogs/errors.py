@@ -92,7 +92,7 @@ def nearest(name: str, known: Iterable[str], *, others: Container[str] = ()) -> 
 
 
 def require_columns(where: object, wanted: Iterable[str], known: Collection[str]) -> None:
-    """Raise ColumnNotFoundError for the first of the wanted names that is none of the known ones."""
+    """Raise ColumnNotFoundError for the first of the wanted names that is not known."""
     for name in wanted:
         if name not in known:
             raise ColumnNotFoundError(f"{where} has no column '{name}'; {nearest(name, known)}")

@@ -144,7 +144,7 @@ class JudgedCandidate:
     loo_standard_error: float | None
     effective_parameters: float | None
     log_loss: float  # mean over the training rows, each left out, nats
-    parts: tuple[CandidatePart, ...]  # the best first; empty in models of earlier versions
+    parts: tuple[CandidatePart, ...]  # the best first
     verdict: (
         str | None
     )  # on the best part's Laplace fit: "green", "amber" or "red"; None where nothing asked for it
@@ -166,5 +166,5 @@ class CandidateRow(JudgedCandidate):
     """A row of the evidence table: a candidate beside the others."""
 
     weight: float  # posterior probability of the candidate
-    share: float | None  # of the model; None in models of earlier versions
+    share: float  # of the model
     checks: tuple[PosteriorCheck | None, ...]  # of each part that is kept; none for a candidate that is not

@@ -409,8 +409,8 @@ class FeatureMoments:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> FeatureMoments:
         """Return the moments of `to_dict`."""
-        mean, own = stored["mean"], stored.get("spread") is not None
-        spread = as_stored(stored, "spread", np.shape(mean)) if own else None
+        mean = stored["mean"]
+        spread = None if stored["spread"] is None else as_stored(stored, "spread", np.shape(mean))
         return cls(mean, stored["covariance"], bool(stored["converged"]), spread)
 
     def _pattern(self, pattern: ArrayLike) -> Mask:

@@ -472,7 +472,7 @@ class Posterior:
             stored["n_functions"],
             stored["n_effective"],
             None,
-            mislabelled=stored.get("mislabelled", False),
+            mislabelled=stored["mislabelled"],
             names=None if stored.get("functions") is None else tuple(stored["functions"]),
         )
         D = problem.n_solved

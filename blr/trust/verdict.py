@@ -104,7 +104,7 @@ class Trust:
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Trust:
         """Return the verdict of `to_dict`."""
-        answers = tuple(TrustAnswer(**one) for one in d.get("answers", ()))
+        answers = tuple(TrustAnswer(**one) for one in d["answers"])
         return cls(d["verdict"], tuple(d["reasons"]), {k: float(v) for k, v in d["numbers"].items()}, answers)
 
 

@@ -1,7 +1,7 @@
 """The model store: `<store>/<name>/<version>/` holds a model, `<store>/<name>/champion` names the one in use.
 
-Text files and renames only: a store can be copied, archived and put under version control as it is.  A list of models
-opens none of them: it takes seconds to import what a model consists of, and to open each model file.
+Text files and renames only: a store can be copied, archived and put under version control as it is.  To list
+models no model file is opened, since that and the imports it needs take seconds.
 """
 
 # ruff: noqa: PLC0415 -- a list of models imports no models
@@ -321,7 +321,7 @@ class Store:
         return check_version(pointer.read_text().strip()) if pointer.is_file() else None
 
     def history(self, name: str) -> list[Promotion]:
-        """Return the decisions about a name, oldest first; a line that a full disk has cut is none."""
+        """Return the decisions about a name, oldest first, without a line that a full disk has cut."""
         log = self.root / check_name(name) / LOG
         decisions = []
         for line in log.read_text(encoding="utf-8").splitlines() if log.is_file() else []:

@@ -35,7 +35,7 @@ MAKE_BLOCK = (
 
 
 Alert = tuple[str, AutomationCore]
-"""In words of what is told, and the automation."""
+"""What it reports, in words, and the automation."""
 
 
 def automate(

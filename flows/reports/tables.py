@@ -150,7 +150,7 @@ SERVED = {
 def check_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
     """Return one table of the model's parts that were compared with the exact posterior; none where none was."""
     compared = [
-        (1.0 if candidate.share is None else candidate.share, i, part, check)
+        (candidate.share, i, part, check)
         for i, candidate in enumerate(model.candidates)
         for part, check in zip(candidate.parts, candidate.checks, strict=False)
         if check is not None
@@ -341,12 +341,13 @@ def candidate_table(model: ModelDescription) -> ReportTable:
 def _share(model: ModelDescription, i: int) -> float:
     """Return a candidate's share in a mixture, else its probability by the evidence."""
     candidate = model.candidates[i]
-    return candidate.weight if candidate.share is None or not model.is_mixture else candidate.share
+    return candidate.share if model.is_mixture else candidate.weight
 
 
 def _weight_words(model: ModelDescription) -> str:
-    shown = model.is_mixture and any(c.share is not None for c in model.candidates)
-    return f"The weight is the {'share in the model' if shown else 'probability by the evidence'}. "
+    return (
+        f"The weight is the {'share in the model' if model.is_mixture else 'probability by the evidence'}. "
+    )
 
 
 def performance_table(model: ModelDescription) -> ReportTable:

@@ -127,9 +127,6 @@ def test_a_share_of_the_integral_is_of_features_that_training_rows_lack(trained:
             assert both == pytest.approx((1 - share) * mean + share * whole, abs=2e-3)
     again = Classifier.from_dict(parts.to_dict())
     assert np.array_equal(again.score(X, missing).probability, parts.score(X, missing).probability)
-    # Some models of 25 November 2026 have one share for all features.
-    earlier = Classifier.from_dict(c.to_dict() | {"integrated": 0.25})
-    assert np.asarray(earlier.integrated).tolist() == [0.25] * F
 
 
 def test_what_a_missing_cell_holds_does_not_matter(trained: tuple) -> None:

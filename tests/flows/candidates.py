@@ -25,6 +25,6 @@ CANDIDATE = CandidateRow(
     n_iter=5,
     prior_probability=1.0,
     weight=1.0,
-    share=None,
+    share=0.0,
     checks=(),
 )
