@@ -303,7 +303,7 @@ class LaplaceClassifier(_SurveyClassifier):
 class DefaultClassifier(_SurveyClassifier):
     """The classifier that `blr train` makes by default: candidates compete, and a mixture of them predicts.
 
-    Linear and quadratic logits, a Gaussian process, steps along each feature and two forests are fitted, each with a
+    Linear and quadratic logits, a Gaussian process, steps along each feature and a forest are fitted, each with a
     Bayesian posterior of its weights; left-out rows give each its share.
 
     Parameters
