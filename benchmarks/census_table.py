@@ -79,7 +79,9 @@ def table_page(lines: Iterable[Line]) -> str:
     latest = {key: max(of) for key, of in by_rules.items()}
     cells = {key: by_rules[key][rules] for key, rules in latest.items()}
     done = {key: _Cell(of, _beside(by_rules[key])) for key, of in sorted(cells.items())}
-    changes = sorted(sorted({key[0] for key in done}), key=("same", "x 1/4", "x 4").__contains__, reverse=True)
+    changes = sorted(
+        sorted({key[0] for key in done}), key=("same", "x 1/4", "x 4").__contains__, reverse=True
+    )
     parts = [HEAD, _earlier(latest), _pooled(done, changes)]
     for change in changes:
         here = {(size, name): cell for (c, size, name), cell in done.items() if c == change}

@@ -289,16 +289,13 @@ def test_the_evidence_maximum_is_a_maximum() -> None:
     assert found.log_evidence == pytest.approx(q.log_evidence, abs=4)
 
 
-def test_stored_posteriors_keep_the_likelihood_and_old_ones_stay_readable() -> None:
+def test_stored_posteriors_keep_the_likelihood() -> None:
     Phi, label, _ = noisy()
     q = blr.refine(blr.fit(Phi, label, blr.GaussianPrior.isotropic(3), classes=(0, 1), confusion=0.1))
     stored = q.to_dict()
     again = Posterior.from_dict(stored)
     assert again.problem.likelihood == q.problem.likelihood
     assert again.predict_proba(Phi) == pytest.approx(q.predict_proba(Phi), abs=1e-14)
-    old = blr.fit(Phi, label, blr.GaussianPrior.isotropic(3), classes=(0, 1)).to_dict()
-    del old["mislabelled"]
-    assert Posterior.from_dict(old).problem.likelihood == Bernoulli()
 
 
 def test_left_out_rows_are_judged_by_what_was_recorded() -> None:
