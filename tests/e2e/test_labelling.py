@@ -71,9 +71,9 @@ def test_labels_by_keyboard_are_the_list_with_its_answers(window: Browser, tmp_p
     window.shows("2 of 3 answered")
     found = answers(window)
     with paths[0].open(encoding="utf-8") as stream:
-        listed = list(csv.DictReader(stream))
+        before = list(csv.DictReader(stream))
     assert [row["label"] for row in found] == ["late", "", "?"]
-    assert [row | {"label": ""} for row in found] == [row | {"label": ""} for row in listed]
+    assert [row | {"label": ""} for row in found] == [row | {"label": ""} for row in before]
     reload_until(window, "2 of 3 answered")
     assert [row["label"] for row in answers(window)] == ["late", "", "?"]
     logged = [entry["message"] for entry in window.driver.get_log("browser")]

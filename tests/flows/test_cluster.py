@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -637,7 +638,7 @@ def test_workers_make_every_pass_over_the_labelled_rows(
     mapped = DaskEngine.map
 
     def counted(engine: DaskEngine, work: object, items: Any) -> Iterator[object]:
-        asked.append(type(work).__name__)
+        asked.append(work.func.__name__ if isinstance(work, partial) else type(work).__name__)
         for number, done in enumerate(mapped(engine, work, items)):
             yield done
             if asked[-1] == "LabelCount" and not number:
@@ -645,7 +646,7 @@ def test_workers_make_every_pass_over_the_labelled_rows(
 
     monkeypatch.setattr(DaskEngine, "map", counted)
     assert trained_in_shards(unlisted, "on-2", engine=workers(cluster, 2)) == expected
-    assert asked == ["FluxErrors", "LabelCount", "PieceReader", "NameSearch"]
+    assert asked == ["_errors_of_piece", "LabelCount", "PieceReader", "NameSearch"]
 
 
 def test_workers_refuse_labels_that_are_names(
