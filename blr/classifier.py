@@ -34,10 +34,11 @@ Mask = NDArray[np.bool_]
 Rows = NDArray[np.intp]
 
 _BLOCK = 8192  # rows scored at a time: the design matrix and its whitened copy stay in the cache
-_LIMIT_ROWS, _LIMIT_WORK = (
+_LIMIT_ROWS, _LEAST_ROWS = (
     16_384,
-    131_072,
-)  # of the training set, whose 99.9th percentile limits the domain; times classes
+    4_096,
+)  # of the training set, whose 99.9th percentile is the limit of the domain
+_LIMIT_WORK = 131_072  # rows times classes
 _MANY_MEMBERS = 3  # from which each member's softmax has fewer Sobol points
 _FEW_NODES, _FEWEST_NODES = 512, 128  # of a member; at each of the nodes over what is missing
 _MOST = 0.5  # share of the integral, from which the point at the conditional mean counts little
@@ -136,7 +137,8 @@ class Classifier:
             temperature=temperature,
             integrated=None if integrated == 1 else np.where(missing.any(axis=0), integrated, 1.0),
         )
-        some = slice(None, None, -(-len(X) // min(_LIMIT_ROWS, _LIMIT_WORK // len(classes))))
+        most = int(np.clip(_LIMIT_WORK // len(classes), _LEAST_ROWS, _LIMIT_ROWS))
+        some = slice(None, None, -(-len(X) // most))
         filled = moments.impute(X[some], missing[some])
         # The standard deviation of a logit is the same whatever the nodes.
         blocks = range(0, len(filled), _BLOCK)

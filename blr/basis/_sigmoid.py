@@ -1,8 +1,6 @@
 """Sigmoids of single features: soft steps at the quantiles of the training set.
 
-φ(x) = h_f σ((z_f − μ) / s), with σ(a) = 1 / (1 + exp(−a)) (Bishop 2006, PRML, 3.5-3.6), of each standardised
-feature z_f.  The height h_f is 1; features that tell more than others may have higher steps, as if the prior's standard
-deviation of their weights were h_f times as large.
+φ(x) = σ((z_f − μ) / s), with σ(a) = 1 / (1 + exp(−a)) (Bishop 2006, PRML, 3.5-3.6), of each standardised feature z_f.
 """
 
 from __future__ import annotations

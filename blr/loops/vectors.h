@@ -236,7 +236,6 @@ static inline double TN(total)(v8f x) { return FN(totalf)(x); }
 #undef LANES
 #undef TN
 
-/* e^x and arcsinh x in the place of x (n,). */
 /* The sums over F features of |z - c|: of n rows Z from M centres c (F, M). */
 static void FN(city_blocks)(const double *Z, const double *c, long n, long F, long M, double *out)
 {
@@ -260,6 +259,7 @@ static void FN(city_blocks)(const double *Z, const double *c, long n, long F, lo
     }
 }
 
+/* e^x and arcsinh x in the place of x (n,). */
 static void FN(exponentials)(double *x, long n)
 {
     for (long i = 0; i < n; i += 4)

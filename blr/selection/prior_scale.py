@@ -48,11 +48,10 @@ _MOST = 4  # scales kept
 _FIXED = 0.9  # share of one scale from which the grid may be too coarse
 _MANY_PARAMETERS = 30.0  # effective ones, from which the data fix ln s, to 0.13
 _NEAR_ENOUGH = 0.03  # in ln s: of the evidence at most a fifth of a nat with 200 effective parameters
-_PARABOLAS, _AT_THE_TOP = (
-    3,
-    0.01,
-)  # fits at most, and how far from the best one, in ln s, the next would be at least
+_PARABOLAS = 3  # fits at most
+_AT_THE_TOP = 0.01  # in ln s, between the best fit and the top of a parabola, that is near enough
 _FALLEN = 20.0  # nats below the highest evidence, from which larger scales are not tried
+_UNFREED = 0.1  # weights that the prior still holds: with more of them, the evidence may rise again
 _FAR = 0.2  # in ln s, from which the maximum of a part of the rows is not near enough to that of all
 _ENOUGH_ROWS, _ROWS_A_FUNCTION = 1200, 8  # of the part of the rows that is asked for the scales that matter
 _FEW_ROUNDS = 8
@@ -230,7 +229,7 @@ class _Search:
     def _along(self, scales: Vector, start: Vector) -> list[LaplacePosterior]:
         """Return the fits at the scales, each started where the one before ended, the first at weights `start`.
 
-        The last ones are left out where the evidence falls off so far that they cannot matter.
+        The last ones are left out where the evidence has fallen too far, and no weight is left that could make it rise.
         """
         fits: list[LaplacePosterior] = []
         theta, evaluated = start, None
@@ -240,7 +239,8 @@ class _Search:
                 mode = mode_from(posed, theta, evaluated)
                 fits.append(posterior_at(posed, mode))
                 theta, evaluated = mode.theta, (mode.log_likelihood, mode.gradient, mode.hessian)
-                if max(q.log_evidence for q in fits) - fits[-1].log_evidence > _FALLEN:
+                fallen = max(q.log_evidence for q in fits) - fits[-1].log_evidence
+                if fallen > _FALLEN and posed.n_solved - fits[-1].effective_parameters < _UNFREED:
                     break
         return fits
 

@@ -167,7 +167,9 @@ def publish(
         staging.retire(name, done.release or 1)
     staging.publish(outputs)
     _finish_catalogues(model, plan, outputs)
-    write_labelled_names(read_labelled_identifiers(work.model.folder) or (), staging.out)
+    names = read_labelled_identifiers(work.model.folder)
+    if names:
+        write_labelled_names(names, staging.out)
     census = folder_census(
         model,
         work.model.path.parent,

@@ -306,8 +306,8 @@ def census_of(
             model,
             n_objects,
             assumes,
-            f"{len(rows) - len(parts)} of {len(rows)} files were classified by an earlier version, which "
-            "kept no rows for a census; classify them again, with --overwrite",
+            f"{len(rows) - len(parts)} of {len(rows)} files have lost the rows that a census needs; "
+            "classify them again, with --overwrite",
         )
     try:
         unseen = UnseenRows.read(folder, classes=len(model.classes), features=len(model.features))
@@ -345,7 +345,7 @@ def _lacking(model: Model, unseen: UnseenRows | None) -> str:
     if label.noise is not None:
         return "the model's labels may be wrong, so they cannot calibrate counts; audit the output"
     if unseen is None:
-        return f"{model.label} was trained by an earlier version, which kept no unseen rows; train it again"
+        return f"{model.label} has lost its labelled rows; restore its folder, or train it again"
     return ""
 
 

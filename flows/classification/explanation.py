@@ -129,6 +129,7 @@ def _labelled(model: Model, folder: Path) -> LabelledObjects:
 
 NEAREST = 5
 """Number of labelled objects that are shown."""
+LOST = "The model has lost its labelled objects, so none like this one is shown; restore its folder, or train again."
 OUTSIDE = "The object does not fulfil the target's condition (target.where), so it gets no class."
 
 
@@ -334,6 +335,7 @@ def _of_class(
         shift=parts.shift,
         contributions=feature_contributions(model, classifier, parts, x),
         nearest=nearest_objects(model, classifier, known, labelled, identifier=found.identifier),
+        remarks=() if len(labelled.target) else (LOST,),
     )
 
 

@@ -119,14 +119,26 @@ def _read(file: Path) -> str:
         ) from error
 
 
+_OTHER_TYPE = {"tuple_type", "float_type"}
+
+
+def _without_branch(location: Location) -> tuple[int | str, ...]:
+    """Return where a value is in the file: Pydantic adds the type that it tried, such as `tuple[float, ...]`."""
+    return tuple(part for part in location if not re.match(r"(constrained-float|tuple\[)", str(part)))
+
+
 def _lines(error: ValidationError) -> Iterator[str]:
-    details = error.errors(include_url=False)
-    for detail in details:
-        if any(d["loc"][: len(detail["loc"])] == detail["loc"] for d in details if d is not detail):
+    details = [(_without_branch(detail["loc"]), detail) for detail in error.errors(include_url=False)]
+    for place, detail in details:
+        if any(len(where) > len(place) and where[: len(place)] == place for where, _ in details):
             continue  # the error of a key inside this one says more
+        if detail["type"] in _OTHER_TYPE and any(
+            where == place and other["type"] not in _OTHER_TYPE for where, other in details
+        ):
+            continue  # one number or several: the value is of the other type
         # Pydantic adds the `kind` of a basis, which is no key of the file.
-        tag = next((following for here, following in pairwise(detail["loc"]) if here == "basis"), None)
-        location = [part for part in detail["loc"] if tag is None or part != str(tag)]
+        tag = next((following for here, following in pairwise(place) if here == "basis"), None)
+        location = [part for part in place if tag is None or part != str(tag)]
         key = ".".join(str(part) for part in location)
         problem = _problem(detail, location)
         yield f"{key}: {problem}" if key else problem

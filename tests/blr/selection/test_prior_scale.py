@@ -121,6 +121,20 @@ def test_the_one_scale_of_few_rows_is_that_of_highest_evidence(size: float) -> N
     assert found.scale[0] == pytest.approx(precision**-0.5, rel=0.03)
 
 
+def test_a_direction_that_only_large_scales_free_is_found() -> None:
+    """Two columns differ by little, and that tells all: the evidence falls along the grid before it rises."""
+    rng = np.random.default_rng(0)
+    noise, difference = rng.normal(size=(1000, 40)), rng.normal(size=1000)
+    Phi = np.column_stack([np.ones(1000), noise, noise[:, 0] + 0.01 * difference])
+    t = difference + 0.3 * rng.normal(size=1000) > 0
+    found = fit_scales(Phi, t)
+    highest = max(
+        blr.fit(Phi, t, blr.GaussianPrior.isotropic(42, precision=s**-2, intercept=0)).log_evidence
+        for s in SCALES
+    )
+    assert max(q.log_evidence for q in found.posteriors) >= highest - 1e-6
+
+
 def test_vote_counts_and_weights_are_taken() -> None:
     Phi, t = problem()
     once = fit_scales(np.repeat(Phi, 2, axis=0), np.repeat(t, 2))
