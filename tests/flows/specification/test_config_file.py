@@ -25,6 +25,11 @@ basis = { kind = "polynomial", degree = 2 }
 """
 
 CASES = {
+    "one width or several": (
+        '{ kind = "polynomial", degree = 2 }',
+        '{ kind = "rbf", width = -1 }',
+        r"^folder/spec.toml: candidate.0.basis.width: got -1, expected greater than 0; change it$",
+    ),
     "unknown key": (
         "paths =",
         "pats =",
