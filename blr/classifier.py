@@ -34,10 +34,8 @@ Mask = NDArray[np.bool_]
 Rows = NDArray[np.intp]
 
 _BLOCK = 8192  # rows scored at a time: the design matrix and its whitened copy stay in the cache
-_LIMIT_ROWS, _LEAST_ROWS = (
-    16_384,
-    4_096,
-)  # of the training set, whose 99.9th percentile is the limit of the domain
+_LIMIT_ROWS = 16_384  # of the training set, whose 99.9th percentile is the limit of the domain
+_LEAST_ROWS = 4_096  # of them, where classes are many
 _LIMIT_WORK = 131_072  # rows times classes
 _MANY_MEMBERS = 3  # from which each member's softmax has fewer Sobol points
 _FEW_NODES, _FEWEST_NODES = 512, 128  # of a member; at each of the nodes over what is missing
