@@ -104,8 +104,9 @@ def computed(
     checked = min(1.0, sum(m.member.weight for m in members if m.checked))
     sampled = all(m.member.posterior.kind == "sampled" for m in members)
     colour = COLOURS[sum(mean >= limit for limit in MEAN_ERROR)]
+    shown = "less than 0.001" if mean + error < 0.0005 else f"{mean:.3f} ± {error:.3f}"
     says = (
-        f"probabilities err by {mean:.3f} ± {error:.3f} on average through the computation, and by less than "
+        f"probabilities err by {shown} on average through the computation, and by less than "
         f"{max(1.0, np.ceil(1000 * high)) / 1000:.3f} for 99 of 100 objects"
     )
     return TrustAnswer(
