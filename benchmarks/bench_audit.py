@@ -36,8 +36,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer
 
-from blr.census.audit import Possible, Strata, audited_share
-from blr.census.strata import allocated, cut_levels, level_edges, uncertainty
+from blr.census.audit import Strata, allocated, audited_share, cut_levels, level_edges, uncertainty
 from flows.reviews.audit_draw import MOST_STRATA, PER_STRATUM
 
 HERE = Path(__file__).resolve().parent
@@ -169,25 +168,25 @@ def judged(cell: Cell, p: Floats, y: Rows, rng: np.random.Generator) -> Cell:
         sure = p[:, k] >= THRESHOLD
         if np.count_nonzero(sure) >= FEWEST_SELECTED:
             selections[f" at p > {THRESHOLD}"] = sure
-        asked = [("count", of_class, ~of_class, Possible(every, every, ~every))]
+        asked = [("count", of_class, ~of_class, (every, every, ~every))]
         for words, selected in selections.items():
             may = np.bincount(stratum, selected, minlength=len(sizes)) > 0
             may_not = np.bincount(stratum, ~selected, minlength=len(sizes)) > 0
             if selected.any():
                 hits = selected & of_class
                 asked += [
-                    (f"purity{words}", hits, selected & ~of_class, Possible(may, may, may_not)),
-                    (f"completeness{words}", hits, ~selected & of_class, Possible(may, may_not, every)),
+                    (f"purity{words}", hits, selected & ~of_class, (may, may, may_not)),
+                    (f"completeness{words}", hits, ~selected & of_class, (may, may_not, every)),
                 ]
         for quantity, hits, misses, possible in asked:
             truth = float(hits.sum() / (hits.sum() + misses.sum()))
             kind = np.where(hits, 1, np.where(misses, 2, 0))
             drawn = _stratified(kind, stratum, sizes, cell.repeats, rng)
-            ours = audited_share(drawn[..., 1], drawn[..., 2], strata, possible=possible)
+            _, low, high = audited_share(drawn[..., 1], drawn[..., 2], strata, possible=possible)
             simple = rng.multivariate_hypergeometric(
                 np.bincount(kind, minlength=3), cell.n, size=cell.repeats, method="marginals"
             )
-            outcomes.append(_outcome(quantity, share, truth, (ours.low, ours.high), simple))
+            outcomes.append(_outcome(quantity, share, truth, (low, high), simple))
     return Cell(cell.population, cell.model, cell.n, cell.repeats, outcomes)
 
 

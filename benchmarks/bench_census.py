@@ -27,12 +27,17 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import PolynomialFeatures
 
-from blr.census.bin_selections import bin_selection
-from blr.census.bins import BinnedRows, BinShares, bin_shares
+from blr.census.bins import BinnedRows, BinShares, bin_selection, bin_shares
 from blr.census.counts import Counted, count_classes
 from blr.census.purity import selection
-from blr.census.rows import LabelledRows, TargetRows
-from blr.census.shares import Alternative, ShareDraws, shares_if_features, shares_if_same
+from blr.census.shares import (
+    Alternative,
+    LabelledRows,
+    ShareDraws,
+    TargetRows,
+    shares_if_features,
+    shares_if_same,
+)
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results-census" / "census.jsonl"

@@ -129,7 +129,7 @@ def reviewed(
     information = np.maximum(model.predict_mutual_information(X[pool]), 0.0)
     nothing, n = np.zeros(X.shape, dtype=bool), len(pool)
     space = WhitenedSpace(FeatureMoments.estimate(X[chosen], nothing[chosen]))
-    sample = spread_sample(
+    row, probability, _ = spread_sample(
         informed_sizes(information, np.full(n, information.mean())),
         np.ones(n),
         space.points(X[pool], nothing[pool]),
@@ -139,8 +139,8 @@ def reviewed(
         radius=RADIUS,
         rng=rng,
     )
-    weight = 1 / sample.probability
-    return sample.row, weight / weight.mean()
+    weight = 1 / probability
+    return row, weight / weight.mean()
 
 
 def new_types(labelled: LabelledSet, seed: int) -> Line:

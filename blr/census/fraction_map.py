@@ -76,18 +76,8 @@ class FractionDesign:
         return mean, sd**2
 
 
-@dataclass(frozen=True, eq=False)
-class Counted:
-    """Rows of the design that are alike, taken together: `k` of `n` (G,), with the weight of each object (G,)."""
-
-    Phi: Matrix
-    k: Vector
-    n: Vector
-    weight: Vector
-
-
-def counted(Phi: Matrix, success: NDArray[np.bool_], weight: Vector) -> Counted:
-    """Return k of n for the different rows of a design matrix (N, M).
+def counted(Phi: Matrix, success: NDArray[np.bool_], weight: Vector) -> tuple[Matrix, Vector, Vector, Vector]:
+    """Return the different rows (G, M) of a design matrix (N, M), k and n (G,) of each, and an object's weight (G,).
 
     Weights (N,) are rescaled to sum to what the rows count as, (sum w)^2 / sum w^2: an interval is then as wide as that
     of so many rows.
@@ -97,7 +87,7 @@ def counted(Phi: Matrix, success: NDArray[np.bool_], weight: Vector) -> Counted:
     group = group.ravel()
     n = np.bincount(group, weights=np.ones(len(group)), minlength=len(different))
     k = np.bincount(group, weights=success.astype(float), minlength=len(different))
-    return Counted(different[:, :-1], np.asarray(k), np.asarray(n), different[:, -1])
+    return different[:, :-1], np.asarray(k), np.asarray(n), different[:, -1]
 
 
 def mixed_draws(

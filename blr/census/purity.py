@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import betaln, expit
 
 from blr.arrays import Matrix, Vector
-from blr.census.rows import LabelledRows, TargetRows
-from blr.census.shares import LEVEL, Alternative
+from blr.census.shares import LEVEL, Alternative, LabelledRows, TargetRows
 
 _PSEUDO = 0.5
 """Jeffreys' prior: half a row selected, half a row not.  All other classes together have half a row selected."""

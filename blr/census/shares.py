@@ -3,20 +3,26 @@
 "shares": objects of a class look alike in both sets, and class shares may differ.  "same": labelled rows are a random
 sample of the target.  "features": at equal features the classes have equal probabilities, and labels may be biased.
 Every function returns draws of the shares among the target's objects themselves, not of a population behind them.
-Shapes: n labelled rows, N target rows, K classes, S draws.
+
+Probabilities are first made to agree with the classes of labelled rows that the model has not seen.  The logits of all
+classes are multiplied by one slope and moved by one offset a class (vector scaling: Guo et al. 2017, arXiv:1706.04599,
+with one temperature).  Weak Gaussian priors limit the effect of a few rows.  They are of the logits less those of the
+class shares: a slope of zero then says that every row has the shares, as it should where the features tell nothing.
+With priors of the offsets themselves a small slope would make all classes equally probable.
+Shapes: n labelled rows, N target rows, K classes, F features, S draws.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
-from blr.census._scaling import Scaling
 from blr.census.results import StatedAssumption
-from blr.census.rows import LabelledRows, TargetRows
 
 LEVEL = 0.95
 MODEL_ROWS = 20.0
@@ -31,6 +37,208 @@ _FIRST_STEPS = 90
 _EM_TOLERANCE = 1e-7
 _EM_STEPS = 1000
 _RIDGE = 1e-8
+_WIDEST = 2.0
+"""Largest factor by which a move stretches."""
+_FIRST_SPREAD = 0.3
+_FARTHEST, _GRID, _QUANTILES = 16.0, 4001, 2000
+"""Of two classes: the largest log ratio of their shares, steps of it, and draws."""
+_SEED = 20_100_000
+SLOPE_SPREAD = 0.5
+OFFSET_SPREAD = 1.0
+"""Standard deviations of the priors: of the slope about 1, of the offsets of logits less the shares' about 0."""
+SMALLEST = 1e-6
+"""Smallest probability that is used: no labelled set contains rarer events."""
+_MOST_STEPS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRows:
+    """Rows of known class with probabilities (n, K) of fits that have not seen them.
+
+    `y` (n,) is the place of the class, `weight` (n,) how much a row counts, `X` (n, F) the features, NaN where one is
+    missing.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not fit each other, or probabilities are not finite.
+    """
+
+    probability: Matrix
+    y: NDArray[np.intp]
+    weight: Vector
+    X: Matrix
+
+    def __post_init__(self) -> None:
+        """Check the shapes."""
+        n, K = _checked(self.probability, self.weight, self.X)
+        if self.y.shape != (n,) or (n and not 0 <= self.y.min() <= self.y.max() < K):
+            raise ValueError(
+                f"got classes of shape {self.y.shape}, expected ({n},) with values from 0 to {K - 1}"
+            )
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes there are."""
+        return self.probability.shape[1]
+
+    @property
+    def class_weight(self) -> Vector:
+        """The weight of the rows of each class (K,)."""
+        return np.asarray(np.bincount(self.y, self.weight, minlength=self.n_classes), dtype=np.float64)
+
+    @property
+    def class_rows(self) -> Vector:
+        """How many rows of equal weight the rows of each class (K,) are worth: (Σw)²/Σw²; 0 without any."""
+        squares = np.bincount(self.y, self.weight**2, minlength=self.n_classes)
+        return self.class_weight**2 / np.maximum(squares, np.finfo(float).tiny)
+
+    @property
+    def shares(self) -> Vector:
+        """The share of each class (K,) among the labelled rows."""
+        return self.class_weight / self.class_weight.sum()
+
+    @cached_property
+    def scaling(self) -> Vector:
+        """The parameters (1 + K,) of the calibration that these rows ask for."""
+        return learned_scaling(self.probability, self.y, self.weight)
+
+    @cached_property
+    def calibrated(self) -> Matrix:
+        """The calibrated probabilities (n, K)."""
+        return scaled(self.probability, self.scaling)
+
+    def class_weights(self, k: int, model_rows: float) -> tuple[Vector, float]:
+        """Return weights (n,) of a mean over class `k`, and how many rows that mean is worth.
+
+        The mean is that of the class's n rows and of m = `model_rows` more, which are all labelled rows by their
+        calibrated probability of it: its best estimate if the model's expectation errs with variance V / m, V that of
+        one row (Efron and Morris 1975, doi:10.1080/01621459.1975.10479864).  With weights u of all rows its variance is
+        V (Σ u² + (m / (n + m))² / m): the model adds little where classes are well separated, for it then knows no rows
+        but the class's own.
+        """
+        rows = float(self.class_rows[k])
+        own = np.where(self.y == k, self.weight, 0.0)
+        soft = self.weight * self.calibrated[:, k]
+        weight = own * (rows / max(own.sum(), 1e-300)) + soft * (model_rows / max(soft.sum(), 1e-300))
+        weight = weight / weight.sum()
+        model = model_rows / (rows + model_rows)
+        return weight, float(1 / (weight @ weight + model**2 / model_rows))
+
+
+@dataclass(frozen=True, eq=False)
+class TargetRows:
+    """A sample of a target's `n_objects` classified objects: probabilities (N, K) at the training's class shares.
+
+    `weight` (N,) is how many objects a row stands for, `X` (N, F) its features, NaN where one is missing.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not fit each other, or probabilities are not finite.
+    """
+
+    probability: Matrix
+    weight: Vector
+    X: Matrix
+    n_objects: int
+
+    def __post_init__(self) -> None:
+        """Check the shapes."""
+        _checked(self.probability, self.weight, self.X)
+
+    @property
+    def n_effective(self) -> float:
+        """How many rows of equal weight the sample is worth."""
+        return float(self.weight.sum() ** 2 / (self.weight**2).sum())
+
+    def mean(self, values: Matrix) -> Vector:
+        """Return the mean over objects of values (N, M)."""
+        return np.asarray(self.weight @ values / self.weight.sum())
+
+
+def _checked(probability: Matrix, weight: Vector, X: Matrix) -> tuple[int, int]:
+    if probability.ndim != 2 or probability.shape[1] < 2 or not np.isfinite(probability).all():
+        raise ValueError(
+            f"got probabilities of shape {probability.shape}, expected finite numbers for two classes or "
+            "more; leave out rows without probabilities"
+        )
+    n, K = probability.shape
+    if weight.shape != (n,) or len(X) != n or (n and not (weight.min() >= 0 and weight.sum() > 0)):
+        raise ValueError(
+            f"got weights of shape {weight.shape} and features of shape {X.shape}, expected {n} rows in "
+            "each, and weights of 0 or more that are not all zero"
+        )
+    return n, K
+
+
+def learned_scaling(probability: Matrix, y: np.ndarray, weight: Vector) -> Vector:
+    """Return slope and offsets (1 + K,) under which labelled rows (N, K) of classes y (N,) are most probable."""
+    Z = _logits(probability)
+    N, K = Z.shape
+    prior_mean = np.concatenate([[1.0], np.zeros(K)])
+    prior_precision = _prior_precision(np.bincount(y, weight, minlength=K).astype(np.float64))
+    theta = prior_mean.copy()
+    onehot = np.eye(K)[y]
+
+    def objective(at: Vector) -> float:
+        p = scaled(probability, at)
+        log_p = np.log(np.maximum(p[np.arange(N), y], 1e-300))
+        return float(weight @ log_p - 0.5 * (at - prior_mean) @ prior_precision @ (at - prior_mean))
+
+    value = objective(theta)
+    for _ in range(_MOST_STEPS):
+        p = scaled(probability, theta)
+        residual = onehot - p
+        scores = np.column_stack([(Z * residual).sum(axis=1), residual])
+        gradient = weight @ scores - prior_precision @ (theta - prior_mean)
+        H = _information(Z, p, weight) + prior_precision
+        step = np.linalg.solve(H, gradient)
+        size = 1.0
+        while (new := objective(theta + size * step)) < value and size > 1e-6:
+            size /= 2
+        theta, gain, value = theta + size * step, new - value, new
+        if abs(gain) < 1e-9 * (1 + abs(value)):
+            break
+    return theta
+
+
+def _prior_precision(class_weight: Vector) -> Matrix:
+    """Return the prior's precision (1 + K, 1 + K) for classes of such weights (K,).
+
+    Logits z become b z + c, and logits less those of the shares, z - ln s, become b (z - ln s) + d.  The priors are of
+    the slope b and of the offsets d = c + (b - 1) ln s.
+    """
+    K = len(class_weight)
+    log_share = np.log(np.maximum(class_weight, 0.5) / class_weight.sum())
+    of_offsets = np.eye(K + 1)
+    of_offsets[1:, 0] = log_share - log_share.mean()
+    precision = np.concatenate([[SLOPE_SPREAD**-2], np.full(K, OFFSET_SPREAD**-2)])
+    return np.asarray(of_offsets.T @ (precision[:, None] * of_offsets))
+
+
+def _information(Z: Matrix, p: Matrix, weight: Vector) -> Matrix:
+    """Return the sum over rows of J' (diag p - p p') J, J = (z, identity)."""
+    wp = weight[:, None] * p
+    mean = (p * Z).sum(axis=1)
+    slope = float((wp * Z**2).sum() - weight @ mean**2)
+    cross = (wp * (Z - mean[:, None])).sum(axis=0)
+    block = np.diag(wp.sum(axis=0)) - p.T @ wp
+    return np.block([[np.array([[slope]]), cross[None, :]], [cross[:, None], block]])
+
+
+def scaled(probability: Matrix, parameters: Vector) -> Matrix:
+    """Return probabilities (N, K) with logits times parameters[0] plus parameters[1:]."""
+    return _softmax(parameters[0] * _logits(probability) + parameters[1:])
+
+
+def _softmax(logits: Matrix) -> Matrix:
+    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
+
+
+def _logits(probability: Matrix) -> Matrix:
+    return np.log(np.maximum(probability, SMALLEST))
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +249,7 @@ class ShareDraws:
     """
 
     draws: Matrix
-    scaling: Scaling
+    scaling: Vector
     extremes: bool = False
 
     @property
@@ -94,7 +302,7 @@ def shares_if_shares(labelled: LabelledRows, target: TargetRows) -> ShareDraws:
     """
     scaling = labelled.scaling
     before = np.maximum(labelled.shares, _smallest(labelled.class_weight.sum()))
-    odds = scaling(target.probability) / before
+    odds = scaled(target.probability, scaling) / before
     at = _inside(em_shares(odds, target.weight, before), target)
     first = draws_on_simplex(_adjusted(odds, before, at, labelled, target), at, steps=_FIRST_STEPS)
     # EM's shares may lie at a corner, where scores hardly differ between classes: the expected shares do not.
@@ -111,8 +319,8 @@ def _adjusted(
     odds: Matrix, before: Vector, at: Vector, labelled: LabelledRows, target: TargetRows
 ) -> Callable[[Matrix], Vector]:
     """Return the log density of shares (S, K), given the scores at the shares `at` (K,)."""
-    mean, V, rows = _class_moments(_moved(labelled.calibrated / before, at), labelled)
-    of_target = _moved(odds, at)
+    mean, V, rows = _class_moments(moved(labelled.calibrated / before, at), labelled)
+    of_target = moved(odds, at)
     m = target.mean(of_target)
     thinned = _thinned(of_target, target)
     # K scores sum to one, so K - 1 of them are enough.
@@ -133,8 +341,8 @@ def shares_if_same(labelled: LabelledRows, target: TargetRows) -> ShareDraws:
     The mean calibrated probability of the target, plus the mean of class less probability of the labelled rows: the
     difference estimator (Cochran 1977, section 7.2).
     """
-    scaling, expected, bias, labels = _summed(labelled, target, np.ones(len(labelled.y)))
-    return ShareDraws(_normal_draws(expected + bias, labels, labelled, target, scaling), scaling)
+    expected, bias, labels = _summed(labelled, target, np.ones(len(labelled.y)))
+    return _normal_draws(expected + bias, labels, labelled, target)
 
 
 def shares_if_features(labelled: LabelledRows, target: TargetRows, ratio: Vector) -> ShareDraws:
@@ -143,37 +351,30 @@ def shares_if_features(labelled: LabelledRows, target: TargetRows, ratio: Vector
     `ratio` (n,) is how much more frequent objects like a labelled row are in the target.  The mean calibrated
     probability of the target; labelled rows weighted by that ratio say how far it may be wrong.
     """
-    scaling, expected, bias, labels = _summed(labelled, target, ratio)
-    return ShareDraws(
-        _normal_draws(expected, labels + np.outer(bias, bias), labelled, target, scaling), scaling
-    )
+    expected, bias, labels = _summed(labelled, target, ratio)
+    return _normal_draws(expected, labels + np.outer(bias, bias), labelled, target)
 
 
-def _summed(
-    labelled: LabelledRows, target: TargetRows, ratio: Vector
-) -> tuple[Scaling, Vector, Vector, Matrix]:
-    """Return the calibration, the mean probability (K,), and what labelled rows say of its error.
+def _summed(labelled: LabelledRows, target: TargetRows, ratio: Vector) -> tuple[Vector, Vector, Matrix]:
+    """Return the mean calibrated probability (K,), and what labelled rows say of its error.
 
     That is the mean of class less probability (K,) with `ratio` (n,) as weight, and its covariance (K, K).
     """
-    scaling = labelled.scaling
     residual = np.eye(labelled.n_classes)[labelled.y] - labelled.calibrated
     weight = labelled.weight * ratio
     total, n = weight.sum(), len(weight)
     bias = weight @ residual / total
-    expected = target.mean(scaling(target.probability))
+    expected = target.mean(scaled(target.probability, labelled.scaling))
     centred = (weight / total)[:, None] * (residual - bias)
     # One more row with the spread of an object drawn at random: residuals of few rows may all be small.
     effective = total**2 / (weight**2).sum()
     guess = np.diag(expected) - np.outer(expected, expected)
-    return scaling, expected, bias, centred.T @ centred * n / max(n - 1, 1) + guess / effective**2
+    return expected, bias, centred.T @ centred * n / max(n - 1, 1) + guess / effective**2
 
 
-def _normal_draws(
-    estimate: Vector, labels: Matrix, labelled: LabelledRows, target: TargetRows, scaling: Scaling
-) -> Matrix:
+def _normal_draws(estimate: Vector, labels: Matrix, labelled: LabelledRows, target: TargetRows) -> ShareDraws:
     """Return draws of shares about an estimate (K,) with the covariance (K, K) that the labelled rows leave it."""
-    p = scaling(target.probability)
+    p = scaled(target.probability, labelled.scaling)
     expected = target.mean(p)
     realised = np.diag(expected) - (p * target.weight[:, None]).T @ p / target.weight.sum()
     covariance = labels + realised / target.n_objects + _thinned(p, target)
@@ -183,8 +384,7 @@ def _normal_draws(
         spread = np.broadcast_to(covariance, (len(shares), *covariance.shape))
         return _log_normal((estimate - shares)[:, :-1], spread) + _log_prior(shares, labelled)
 
-    start = np.maximum(estimate, _smallest(target.n_objects))
-    return draws_on_simplex(log_density, start / start.sum())
+    return ShareDraws(draws_on_simplex(log_density, _inside(estimate, target)), labelled.scaling)
 
 
 def _smallest(n: float) -> float:
@@ -192,7 +392,8 @@ def _smallest(n: float) -> float:
     return 0.5 / n
 
 
-def _moved(odds: Matrix, shares: Vector) -> Matrix:
+def moved(odds: Matrix, shares: Vector) -> Matrix:
+    """Return the probabilities (N, K) at class shares (K,) of odds (N, K): probabilities over the shares before."""
     joint = odds * shares
     return np.asarray(joint / joint.sum(axis=1, keepdims=True))
 
@@ -232,23 +433,12 @@ def _log_prior(shares: Matrix, labelled: LabelledRows) -> Vector:
     return -0.5 * (PRIOR_DEGREES + shares.shape[1] - 1) * np.log1p(size)
 
 
-# Draws of shares from a density on the simplex: affine-invariant moves of an ensemble of walkers, Goodman and Weare
-# (2010), doi:10.2140/camcos.2010.5.65.
-
-
-_WIDEST = 2.0
-"""Largest factor by which a move stretches."""
-_FIRST_SPREAD = 0.3
-_FARTHEST, _GRID, _QUANTILES = 16.0, 4001, 2000
-"""Of two classes: the largest log ratio of their shares, steps of it, and draws."""
-_SEED = 20_100_000
-
-
 def draws_on_simplex(
     log_density: Callable[[Matrix], Vector], start: Vector, *, walkers: int = 64, steps: int = 180
 ) -> Matrix:
     """Return draws (S, K) of shares; the first third of the walk is left out.
 
+    Affine-invariant moves of an ensemble of walkers: Goodman and Weare (2010), doi:10.2140/camcos.2010.5.65.
     `log_density` takes shares (s, K) and returns their log density with respect to the logarithms of their ratios.
     `start` (K,) are positive shares to begin at.
     """
@@ -285,6 +475,4 @@ def _by_quantiles(log_density: Callable[[Matrix], Vector]) -> Matrix:
 
 
 def _shares(log_ratio: Matrix) -> Matrix:
-    logits = np.column_stack([log_ratio, np.zeros(len(log_ratio))])
-    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+    return _softmax(np.column_stack([log_ratio, np.zeros(len(log_ratio))]))

@@ -15,8 +15,6 @@ Shapes: n rows, D dimensions, H strata, P pairs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import scipy  # its modules load when used
 from numpy.typing import NDArray
@@ -33,15 +31,6 @@ _DECIDED = 1e-9
 Rows = NDArray[np.intp]
 
 
-@dataclass(frozen=True, eq=False)
-class Spread:
-    """The drawn rows (m,), and the probability (m,) with which each was drawn of all there were at first."""
-
-    row: Rows
-    probability: Vector
-    radius: float
-
-
 def spread_sample(
     size: Vector,
     first: Vector,
@@ -52,9 +41,10 @@ def spread_sample(
     *,
     radius: float,
     rng: np.random.Generator,
-) -> Spread:
-    """Return rows drawn in proportion to `size` (n,) at points (n, D), no two of them nearer than the radius.
+) -> tuple[Rows, Vector, float]:
+    """Return drawn rows (m,), the probability (m,) with which each was drawn of all there were, and the radius.
 
+    Rows are drawn in proportion to `size` (n,) at points (n, D), no two of them nearer than the radius.
     `first` (n,) is the probability with which each row came here, `groups` (n,) is equal for rows of one object.  Of
     each of the H `strata` (n,), the `quota` (H,) is drawn.  There are fewer where fewer are left; the radius is halved
     until twice as many as wanted are expected to be left in each stratum, or, of few rows, half of those to spare.
@@ -65,7 +55,7 @@ def spread_sample(
     rate = size / first * (quota / np.where(total > 0, total, 1.0))[strata]
     some = np.flatnonzero(rate > 0)
     if not some.size:
-        return Spread(some, np.empty(0), radius)
+        return some, np.empty(0), radius
     kept = some[_first_clocks(rate[some], groups[some], rng)]
     chance = first[kept] * rate[kept] / np.bincount(groups[some], weights=rate[some])[groups[kept]]
     radius, pairs = _near_pairs(points[kept], rate[kept], strata[kept], quota, radius)
@@ -77,7 +67,7 @@ def spread_sample(
         probability[mine] = inclusion_probabilities(size[kept[mine]] / chance[mine], int(quota[h]))
         drawn.append(mine[local_pivotal(probability[mine], points[kept[mine]], rng)])
     chosen = np.concatenate(drawn)
-    return Spread(kept[chosen], (chance * probability)[chosen], radius)
+    return kept[chosen], (chance * probability)[chosen], radius
 
 
 def informed_sizes(information: Vector, mean: Vector) -> Vector:

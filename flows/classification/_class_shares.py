@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from blr.census.bin_selections import learnt_thresholds
+from blr.census.bins import learnt_thresholds
 from blr.census.purity import Selection, learnt_threshold
-from blr.census.rows import LabelledRows
+from blr.census.shares import LabelledRows
 from blr.classifier import Classifier
 from blr.shift import log_prior_shift
 from catalogs.catalog.new_columns import selected_column
@@ -320,8 +320,9 @@ def _learnt(
     learnt = learnt_thresholds(rows, own.places(values), len(own.names), k, np.array(shares), **{what: value})
     if learnt is None:
         return None
-    thresholds = {own.names[b]: t for b, t in learnt.thresholds.items()}
-    return replace(column, by=by.text, edges=own.edges, thresholds=thresholds), learnt.expected
+    of_bin, expected = learnt
+    thresholds = {own.names[b]: t for b, t in of_bin.items()}
+    return replace(column, by=by.text, edges=own.edges, thresholds=thresholds), expected
 
 
 def known_labels(unseen: UnseenRows) -> LabelledRows:

@@ -13,8 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import catalogs
-from blr.census.bin_selections import bin_selection, bin_taken, bin_threshold, joined_selection
-from blr.census.bins import BinnedRows, BinShares, bin_shares
+from blr.census.bins import (
+    BinnedRows,
+    BinShares,
+    bin_selection,
+    bin_shares,
+    bin_taken,
+    bin_threshold,
+    joined_selection,
+)
 from blr.census.counts import Counted, count_with_labels
 from blr.census.purity import Selection, n_selected, selection, threshold_for
 from blr.census.results import (
@@ -29,8 +36,7 @@ from blr.census.results import (
     SelectionQuality,
     StatedAssumption,
 )
-from blr.census.rows import LabelledRows, TargetRows
-from blr.census.shares import LEVEL, Alternative
+from blr.census.shares import LEVEL, Alternative, LabelledRows, TargetRows
 from blr.threads import single_threaded_blas
 from catalogs.expressions.expression import parse
 from flows.classification._class_shares import (

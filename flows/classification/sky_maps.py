@@ -300,14 +300,12 @@ def fitted(request: MapRequest, survey: Survey) -> tuple[FractionDesign, Floats]
     design = FractionDesign.learn(X, 12 * 4 ** min(request.order, REGION_ORDER))
     if not len(rows):
         return design, np.empty((0, design.n_functions))
-    groups = counted(design.matrix(expected, X, region), success, weight)
+    Phi, k, n, each = counted(design.matrix(expected, X, region), success, weight)
     rng = np.random.default_rng(request.seed)
     evidence, draws = [], []
     for scale in REGION_SCALES:
         mean, variance = design.prior(scale)
-        q = fit(
-            groups.Phi, groups.k, GaussianPrior(mean, variance), trials=groups.n, sample_weight=groups.weight
-        )
+        q = fit(Phi, k, GaussianPrior(mean, variance), trials=n, sample_weight=each)
         evidence.append(q.log_evidence)
         draws.append(q.sample(DRAWS, rng))
     return design, mixed_draws(evidence, draws, DRAWS, rng)

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import catalogs
+from blr.census.audit import allocated, cut_levels, level_edges, uncertainty
 from blr.census.results import Census
-from blr.census.strata import allocated, cut_levels, level_edges, uncertainty
 from catalogs.arrays.values import batch_values
 from catalogs.errors import brief, nearest
 from catalogs.expressions.expression import Expression, parse

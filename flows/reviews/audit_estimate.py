@@ -109,19 +109,16 @@ class Sample:
         J = len(self.strata.n_rows)
         place = self.group[self.stratum]
         counts = [np.bincount(place[rows], minlength=J) for rows in (hits, misses)]
-        kinds = (possible.hit, possible.miss, possible.neither)
-        grouped = Possible(*(np.bincount(self.group, weights=rows) > 0 for rows in kinds))
-        result = audited_share(counts[0], counts[1], self.strata, possible=grouped, level=level)
-        share = float(result.share)
-        return AuditedInterval(
-            value=share if np.isfinite(share) else None, low=float(result.low), high=float(result.high)
-        )
+        hit, miss, neither = (np.bincount(self.group, weights=rows) > 0 for rows in possible)
+        found = audited_share(counts[0], counts[1], self.strata, possible=(hit, miss, neither), level=level)
+        share, low, high = (float(number) for number in found)
+        return AuditedInterval(value=share if np.isfinite(share) else None, low=low, high=high)
 
     def count(self, k: int, domain: Bools, level: float = LEVEL) -> AuditedInterval:
         """Return the number of objects of a class in the strata (H,) of a domain."""
         inside, is_class = domain[self.stratum], self.answer == k
         rows = sum(s.n_rows for s, d in zip(self.design.strata, domain, strict=True) if d)
-        share = self.share(inside & is_class, inside & ~is_class, Possible(domain, domain, ~domain), level)
+        share = self.share(inside & is_class, inside & ~is_class, (domain, domain, ~domain), level)
         return AuditedInterval(
             value=None if share.value is None else share.value * rows,
             low=share.low * rows,
@@ -134,8 +131,8 @@ class Sample:
         chosen, others = domain & (self.given == k), domain & (self.given != k)
         of_class = self.answer == k
         right, every = inside & selected & of_class, np.ones_like(chosen)
-        purity = self.share(right, inside & selected & ~of_class, Possible(chosen, chosen, ~chosen))
-        completeness = self.share(right, inside & ~selected & of_class, Possible(chosen, others, every))
+        purity = self.share(right, inside & selected & ~of_class, (chosen, chosen, ~chosen))
+        completeness = self.share(right, inside & ~selected & of_class, (chosen, others, every))
         return AuditedClass(
             assigned=sum(s.n_rows for s, c in zip(self.design.strata, chosen, strict=True) if c),
             count=self.count(k, domain),
@@ -161,9 +158,9 @@ class Sample:
         # An object's second probability is at most as large as its first, and as what that leaves.
         may_be = np.where(own, high > t, (t <= high) & (t <= 1 - low))
         may_not = np.where(own, low < t, True)  # noqa: FBT003
-        purity = self.share(selected & of_class, selected & ~of_class, Possible(may_be, may_be, may_not))
+        purity = self.share(selected & of_class, selected & ~of_class, (may_be, may_be, may_not))
         completeness = self.share(
-            selected & of_class, ~selected & of_class, Possible(may_be, may_not, np.ones_like(own))
+            selected & of_class, ~selected & of_class, (may_be, may_not, np.ones_like(own))
         )
         return AuditedSelection(**vars(chosen), purity=purity, completeness=completeness)
 

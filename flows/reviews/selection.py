@@ -270,11 +270,11 @@ def _drawn_within(
     size, first, points, stratum = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     # Rows without a name are objects of their own.
     _, groups = np.unique([row["name"] or f"\0{i}" for i, row in enumerate(pool)], return_inverse=True)
-    sample = spread_sample(size, first, points, groups, stratum, quota, radius=NEAR, rng=rng)
-    order = rng.permutation(len(sample.row))
+    row, probability, _ = spread_sample(size, first, points, groups, stratum, quota, radius=NEAR, rng=rng)
+    order = rng.permutation(len(row))
     return [
         pool[i] | {"weight": 1 / p}
-        for i, p in zip(sample.row[order].tolist(), sample.probability[order].tolist(), strict=True)
+        for i, p in zip(row[order].tolist(), probability[order].tolist(), strict=True)
     ]
 
 

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from blr.census.bin_selections import bin_selection, bin_threshold, joined_selection
-from blr.census.bins import BinnedRows, bin_shares
+from blr.census.bins import BinnedRows, bin_selection, bin_shares, bin_threshold, joined_selection
 from blr.census.counts import Counted, count_classes
-from blr.census.rows import LabelledRows, TargetRows
+from blr.census.shares import LabelledRows, TargetRows
 
 BINS = 3
 

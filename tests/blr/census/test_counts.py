@@ -9,13 +9,10 @@ import pytest
 from scipy.special import expit
 
 from blr.census import counts
-from blr.census._likeness import MeansTest, Propensity
-from blr.census.bin_selections import bin_selection, joined_selection
-from blr.census.bins import BinnedRows, bin_shares
-from blr.census.counts import Counted, count_classes
+from blr.census.bins import BinnedRows, bin_selection, bin_shares, joined_selection
+from blr.census.counts import Counted, Propensity, count_classes
 from blr.census.purity import Selection, n_selected, selection, threshold_for
-from blr.census.rows import LabelledRows, TargetRows
-from blr.census.shares import shares_if_features, shares_if_shares
+from blr.census.shares import LabelledRows, TargetRows, shares_if_features, shares_if_shares
 
 SLOPE = np.array([1.0, 1.0, 0.0])
 
@@ -173,7 +170,7 @@ def test_a_stated_assumption_stays_and_its_reason_says_what_contradicts_it(assum
 @pytest.mark.parametrize(("auc", "spans"), [(0.549, False), (0.553, True)])
 def test_the_area_is_the_second_test(monkeypatch: pytest.MonkeyPatch, auc: float, *, spans: bool) -> None:
     monkeypatch.setattr(counts, "propensity", lambda *_: Propensity(auc, 0.02, np.ones(1000)))
-    monkeypatch.setattr(counts, "means_test", lambda *_: MeansTest(1.0, 3, 0.006))
+    monkeypatch.setattr(counts, "means_test", lambda *_: (1.0, 3, 0.006))
     labelled, target, _ = sets(3, tilt=0.0)
     counted = count_classes(labelled, target)
     assert (counted.assumes == "shares or features") == spans
@@ -184,7 +181,7 @@ def test_where_features_carries_no_count_nothing_is_said(monkeypatch: pytest.Mon
     labelled, target, _ = sets(3, tilt=0.0)
     areas = iter([Propensity(0.5, 0.02, np.ones(1000)), Propensity(0.8, 0.02, np.ones(1000))])
     monkeypatch.setattr(counts, "propensity", lambda *_: next(areas))
-    monkeypatch.setattr(counts, "means_test", lambda *_: MeansTest(9.0, 3, 0.0012))
+    monkeypatch.setattr(counts, "means_test", lambda *_: (9.0, 3, 0.0012))
     counted = count_classes(labelled, target)
     assert (counted.shares, counted.assumes, counted.parts(labelled)) == (None, None, ())
     assert counted.contradicted

@@ -47,13 +47,13 @@ def test_k_of_n_says_what_single_objects_say() -> None:
     success = rng.random(300) < 0.4
     design = FractionDesign.learn(X, 3)
     Phi = design.matrix(p, X, region)
-    groups = counted(Phi, success, np.full(300, 5.0))
-    assert len(groups.n) == 6
-    assert (groups.k.sum(), groups.n.sum()) == (success.sum(), 300)
-    np.testing.assert_allclose(groups.weight, 1)
+    rows, k, of, weight = counted(Phi, success, np.full(300, 5.0))
+    assert len(of) == 6
+    assert (k.sum(), of.sum()) == (success.sum(), 300)
+    np.testing.assert_allclose(weight, 1)
     mean, variance = design.prior(0.6)
     prior = GaussianPrior(mean, variance)
-    together = fit(groups.Phi, groups.k, prior, trials=groups.n, sample_weight=groups.weight)
+    together = fit(rows, k, prior, trials=of, sample_weight=weight)
     apart = fit(Phi, success.astype(float), prior)
     np.testing.assert_allclose(together.mean, apart.mean, atol=1e-6)
     np.testing.assert_allclose(together.precision, apart.precision, rtol=1e-6)
@@ -61,8 +61,8 @@ def test_k_of_n_says_what_single_objects_say() -> None:
 
 def test_uneven_weights_count_as_fewer_objects() -> None:
     weight = np.where(np.arange(100) < 50, 1.0, 9.0)
-    groups = counted(np.ones((100, 1)), np.arange(100) % 2 == 0, weight)
-    assert (groups.weight * groups.n).sum() == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
+    _, _, of, each = counted(np.ones((100, 1)), np.arange(100) % 2 == 0, weight)
+    assert (each * of).sum() == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
 
 
 def test_sums_are_those_of_a_loop_whatever_the_batches() -> None:
@@ -114,13 +114,13 @@ def region_coverage(seed: int, *, labelled: int, scatter: float) -> tuple[float,
     seen = rng.choice(n, labelled, replace=False)
     success = rng.random(labelled) < truth[seen]
     design = FractionDesign.learn(X[seen], R)
-    groups = counted(design.matrix(expected[seen], X[seen], region[seen]), success, np.ones(labelled))
+    Phi, k, of, weight = counted(
+        design.matrix(expected[seen], X[seen], region[seen]), success, np.ones(labelled)
+    )
     evidence, draws = [], []
     for scale in REGION_SCALES:
         mean, variance = design.prior(scale)
-        q = fit(
-            groups.Phi, groups.k, GaussianPrior(mean, variance), trials=groups.n, sample_weight=groups.weight
-        )
+        q = fit(Phi, k, GaussianPrior(mean, variance), trials=of, sample_weight=weight)
         evidence.append(q.log_evidence)
         draws.append(q.sample(100, rng))
     pi = drawn_fractions(design, mixed_draws(evidence, draws, 100, rng), expected, X, region)

@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from blr.census.bins import BinnedRows, bin_shares
 from blr.census.counts import count_classes, count_with_labels
-from blr.census.rows import LabelledRows, TargetRows
+from blr.census.shares import LabelledRows, TargetRows
 
 
 def field(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from blr.census.bin_selections import learnt_thresholds
+from blr.census.bins import learnt_thresholds
 from blr.census.purity import learnt_threshold
-from blr.census.rows import LabelledRows
+from blr.census.shares import LabelledRows
 from tests.blr.census.test_bins import BINS, survey
 
 
@@ -25,7 +25,7 @@ def test_each_bin_has_what_is_stated(shares: np.ndarray, asked: dict[str, float]
     assert found is not None
     other, elsewhere = rows(40_000, 2)
     weight = (shares / other.shares)[other.y]
-    for b, threshold in found.thresholds.items():
+    for b, threshold in found[0].items():
         inside = elsewhere == b
         taken = inside & (other.probability[:, 1] >= threshold)
         of_class = inside & (other.y == 1)
@@ -37,7 +37,7 @@ def test_each_bin_has_what_is_stated(shares: np.ndarray, asked: dict[str, float]
         assert reached == pytest.approx(next(iter(asked.values())), abs=error)
         assert np.float32(threshold) == threshold
     if "purity" in asked:  # the class is most frequent in the last bin, so it is selected by less there
-        assert min(found.thresholds, key=found.thresholds.__getitem__) == BINS - 1
+        assert min(found[0], key=found[0].__getitem__) == BINS - 1
 
 
 def test_one_bin_is_the_whole() -> None:
@@ -47,9 +47,9 @@ def test_one_bin_is_the_whole() -> None:
     whole = learnt_threshold(learnt, 1, shares, purity=0.85)
     assert found is not None
     assert whole is not None
-    assert found.thresholds[0] == pytest.approx(whole[0], abs=0.05)
-    assert found.expected.purity.mean() == pytest.approx(whole[1].purity.mean(), abs=0.02)
-    assert found.expected.completeness.mean() == pytest.approx(whole[1].completeness.mean(), abs=0.05)
+    assert found[0][0] == pytest.approx(whole[0], abs=0.05)
+    assert found[1].purity.mean() == pytest.approx(whole[1].purity.mean(), abs=0.02)
+    assert found[1].completeness.mean() == pytest.approx(whole[1].completeness.mean(), abs=0.05)
 
 
 def test_a_bin_without_labelled_rows_and_one_out_of_reach_are_left_out() -> None:
@@ -57,5 +57,5 @@ def test_a_bin_without_labelled_rows_and_one_out_of_reach_are_left_out() -> None
     shares = np.array([0.5, 0.5])
     found = learnt_thresholds(learnt, place, BINS + 1, 1, shares, completeness=0.5)
     assert found is not None
-    assert set(found.thresholds) == set(range(BINS))
+    assert set(found[0]) == set(range(BINS))
     assert learnt_thresholds(learnt, place, BINS, 1, shares, purity=0.999999) is None

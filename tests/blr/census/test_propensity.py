@@ -6,8 +6,8 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from blr.census._likeness import PRECISION, _area, _logistic, propensity
-from blr.census.rows import LabelledRows, TargetRows
+from blr.census.counts import PRECISION, _area, _logistic, propensity
+from blr.census.shares import LabelledRows, TargetRows
 
 
 def of(X: np.ndarray, Z: np.ndarray) -> tuple[LabelledRows, TargetRows]:

@@ -17,7 +17,7 @@ from blr.census.purity import (
     selection,
     threshold_for,
 )
-from blr.census.rows import LabelledRows, TargetRows
+from blr.census.shares import LabelledRows, TargetRows
 
 
 def labelled_of(right: int, wrong: int, n: int) -> tuple[LabelledRows, np.ndarray]:

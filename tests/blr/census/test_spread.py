@@ -75,15 +75,15 @@ def test_weights_estimate_totals_without_bias_and_near_duplicates_exclude_each_o
         draw = np.random.default_rng(seed)
         came = np.flatnonzero(draw.random(n) < first)
         arrays = (a[came] for a in (size, first, points, groups, strata))
-        s = spread_sample(*arrays, np.array([5, 7]), radius=0.02, rng=draw)
-        row = came[s.row]
+        drawn, probability, radius = spread_sample(*arrays, np.array([5, 7]), radius=0.02, rng=draw)
+        row = came[drawn]
         assert len(row) == 12
         assert np.bincount(strata[row]).tolist() == [5, 7]
         assert len(set(groups[row])) == 12
         gaps = np.linalg.norm(points[row][:, None] - points[row], axis=2)[np.triu_indices(12, 1)]
-        assert gaps.min() >= s.radius == 0.02
-        totals.append(np.sum(y[row] / s.probability))
-        inclusion[row] += 1 / s.probability
+        assert gaps.min() >= radius == 0.02
+        totals.append(np.sum(y[row] / probability))
+        inclusion[row] += 1 / probability
     error = np.std(totals) / np.sqrt(len(totals))
     assert np.mean(totals) == pytest.approx(y.sum(), abs=4 * error)
     assert error < 0.02 * y.sum()
@@ -94,17 +94,17 @@ def test_a_radius_that_would_leave_too_few_is_halved() -> None:
     rng = np.random.default_rng(0)
     points = rng.normal(size=(300, 2))
     ones, names, one = np.ones(300), np.arange(300), np.zeros(300, dtype=int)
-    s = spread_sample(ones, ones, points, names, one, np.array([100]), radius=5.0, rng=rng)
-    assert len(s.row) == 100
-    assert 0 < s.radius < 0.2
-    same = spread_sample(ones, ones, 0 * points, names, one, np.array([100]), radius=1.0, rng=rng)
-    assert len(same.row) == 100
-    assert same.radius == 0
-    few = spread_sample(
+    row, _, radius = spread_sample(ones, ones, points, names, one, np.array([100]), radius=5.0, rng=rng)
+    assert len(row) == 100
+    assert 0 < radius < 0.2
+    row, _, radius = spread_sample(ones, ones, 0 * points, names, one, np.array([100]), radius=1.0, rng=rng)
+    assert len(row) == 100
+    assert radius == 0
+    _, probability, _ = spread_sample(
         *(a[:3] for a in (ones, ones, points, names, one)), np.array([9]), radius=0.0, rng=rng
     )
-    assert few.probability.tolist() == [1, 1, 1]
-    none = spread_sample(
+    assert probability.tolist() == [1, 1, 1]
+    row, _, _ = spread_sample(
         *(a[:0] for a in (ones, ones, points, names, one)), np.array([9]), radius=1.0, rng=rng
     )
-    assert len(none.row) == 0
+    assert len(row) == 0

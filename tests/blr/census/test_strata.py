@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from blr.census.strata import FEWEST, allocated, cut_levels, level_edges, uncertainty
+from blr.census.audit import FEWEST, allocated, cut_levels, level_edges, uncertainty
 
 
 def test_half_is_in_proportion_and_half_by_neymans_rule() -> None:
