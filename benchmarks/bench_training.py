@@ -28,7 +28,6 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from scipy.optimize import nnls
 
 STAGES = ("start", "reading", "fitting", "left-out rows", "refining", "checking", "drawing", "storing")
 PEERS = ("CatBoost, 300 trees", "logistic regression, C by 5 folds")
@@ -137,9 +136,10 @@ class _Heard:
 
 def train_in_stages(specification: str) -> None:
     """Train as `blr train` does; print the processor seconds of each stage as JSON."""
-    from flows.cli.app import hide_pandas_from_arrow  # noqa: PLC0415  the start is measured
+    from flows.cli.app import hide_pandas_from_arrow, import_scipy  # noqa: PLC0415  the start is measured
 
     hide_pandas_from_arrow()
+    import_scipy()
     from flows.runs.progress import listening  # noqa: PLC0415
     from flows.training import steps  # noqa: PLC0415
     from flows.training.request import TrainRequest  # noqa: PLC0415
@@ -213,6 +213,8 @@ def table(first: str, found: dict[str, dict[str, float]], more: Sequence[str]) -
 
 def cost(found: Sequence[tuple[Work, dict[str, float]]]) -> list[float]:
     """Return the coefficients of `flows.training.steps.cost_terms`, by relative least squares, none below 0."""
+    from scipy.optimize import nnls  # noqa: PLC0415  the start is measured
+
     from flows.training.steps import cost_terms  # noqa: PLC0415
 
     terms = np.array([cost_terms(w.rows, w.features, w.classes, int(t["candidates"])) for w, t in found])

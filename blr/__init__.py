@@ -15,6 +15,7 @@ if (
     from blr.candidates.candidate import Candidate
     from blr.candidates.choice import Selection
     from blr.candidates.training import TrainedClassifier, fit_default
+    from blr.class_priors import class_priors
     from blr.classifier import Classifier
     from blr.decisions import Flag, decide
     from blr.estimators import DefaultClassifier, LaplaceClassifier
@@ -28,7 +29,7 @@ if (
     from blr.selection.compare import average, compare, leave_one_out
     from blr.selection.evidence import fit_evidence
     from blr.selection.label_noise import estimate_label_noise
-    from blr.shift import class_priors, density_ratio
+    from blr.shift import density_ratio
 
     __version__: str
 
@@ -45,7 +46,7 @@ _HOME = {
     "TrainedClassifier": "candidates.training",
     "average": "selection.compare",
     "bridge_evidence": "posterior.bridge",
-    "class_priors": "shift",
+    "class_priors": "class_priors",
     "compare": "selection.compare",
     "decide": "decisions",
     "decision_boundary": "boundary",

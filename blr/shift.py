@@ -1,9 +1,10 @@
-"""A training set unlike the target: density-ratio weights, class-prior correction, and when they are needed.
+"""A training set unlike the target: weights by the ratio of densities, and when they are needed.
 
 Two shifts, two cures, never both for the same one.  Where the features are distributed otherwise but
 p(class | features) holds (bright objects are labelled, faint ones wanted), rows are weighted by the ratio of densities.
-Where the classes' shares differ but p(features | class) holds, activations move by ln of the shares' ratio.
-Shapes: N rows, M basis functions, K classes.
+Where the classes' shares differ but p(features | class) holds, activations move by ln of the shares' ratio:
+`class_priors`.
+Shapes: N rows, M basis functions.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ FOLDS = 2
 
 _CLIP = 0.99
 _LEVEL = 0.9
-_MAX_ITER = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,66 +173,6 @@ def _out_of_fold(Phi: Matrix, t: Vector, weight: Vector, threads: int | None) ->
         q = fit_evidence(Phi[fold != k], t[fold != k], sample_weight=weight[fold != k], threads=threads)
         score[fold == k] = q.logit_moments(Phi[fold == k])[0]
     return score
-
-
-def log_prior_shift(prior: ArrayLike, training_prior: ArrayLike) -> Vector:
-    """Return ln of new over old class shares (K,), each first brought to sum to one: what activations move by."""
-    new, old = as_vector(prior, "prior"), as_vector(training_prior, "training_prior")
-    if len(new) != len(old) or min(new.min(), old.min()) <= 0:
-        raise ValueError(f"expected a positive share of each of {len(old)} classes, got {new} and {old}")
-    return np.asarray(np.log(new / new.sum()) - np.log(old / old.sum()))
-
-
-@dataclass(frozen=True, eq=False)
-class ClassPriors:
-    """Class shares of a target (K,), and ln of them over the training shares: the shift of the activations."""
-
-    prior: Vector
-    log_shift: Vector
-    n_iter: int
-    converged: bool
-
-
-def class_priors(
-    probability: ArrayLike, training_prior: ArrayLike, *, tolerance: float = 1e-10
-) -> ClassPriors:
-    """Return the class shares of a target from its objects' probabilities under a model of the training shares.
-
-    EM of Saerens, Latinne and Decaestecker (2002), doi:10.1162/089976602753284446.  `probability` is (N, K), rows with
-    NaN left out; `training_prior` (K,).
-
-    Raises
-    ------
-    ValueError
-        If `p` is not (N, K), or the training shares are not K positive numbers.
-
-    Examples
-    --------
-    >>> p = [[0.9, 0.1]] * 70 + [[0.1, 0.9]] * 30
-    >>> shares = blr.class_priors(p, training_prior=[0.5, 0.5])
-    >>> shares.prior.round(2).tolist()
-    [0.75, 0.25]
-    """
-    p = np.asarray(probability, dtype=np.float64)
-    if p.ndim != 2:
-        raise ValueError(f"probability has shape {p.shape}, expected (N, K), one column for each class")
-    p = p[~np.isnan(p).any(axis=1)]
-    old = as_vector(training_prior, "training_prior")
-    if p.ndim != 2 or p.shape[1] != len(old) or len(p) == 0 or old.min() <= 0:
-        raise ValueError(
-            f"expected probabilities (N, {len(old)}) of some rows and a positive share of each class, got "
-            f"{p.shape[0]} usable rows of shape {np.shape(probability)} and shares {old}"
-        )
-    old = old / old.sum()
-    prior = old.copy()
-    converged, n_iter = False, 0
-    while not converged and n_iter < _MAX_ITER:
-        joint = p * (prior / old)
-        new = (joint / joint.sum(axis=1, keepdims=True)).mean(axis=0)
-        converged = bool(np.abs(new - prior).max() < tolerance)
-        prior, n_iter = new, n_iter + 1
-    floor = 0.5 / len(p)  # a share of half an object: no class is excluded for ever
-    return ClassPriors(prior, log_prior_shift(np.maximum(prior, floor), old), n_iter, converged)
 
 
 def sandwich(q: Posterior) -> SandwichPosterior:

@@ -10,7 +10,7 @@ if (
     TYPE_CHECKING
 ):  # for type checkers and editors; at run time `__getattr__` below imports a name on its first use
     from flows.errors import FlowError
-    from flows.models.model import Model, read_classifier, write_classifier
+    from flows.models.model import Model
     from flows.models.store import Store
     from flows.specification.specification import Specification
     from flows.specification.toml_file import read_specification
@@ -26,9 +26,9 @@ _HOME = {
     "TableClassifier": "tables",
     "classifier_from": "tables",
     "classify_table": "tables",
-    "read_classifier": "models.model",
+    "read_classifier": "tables",
     "read_specification": "specification.toml_file",
-    "write_classifier": "models.model",
+    "write_classifier": "tables",
 }
 """The module of each public name."""
 

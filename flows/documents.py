@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import Field
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
 
 from catalogs.files.atomic import atomic_write_text
 from flows.errors import DocumentError
@@ -36,13 +37,37 @@ def to_document(value: Dataclass) -> dict[str, JsonValue]:
 
     Raises
     ------
-    pydantic.PydanticSerializationError
-        If a field holds something of another type than it declares: a bug of ours.
+    pydantic_core.PydanticSerializationError
+        If a field holds what JSON has no form for: a bug of ours.
     """
-    document: dict[str, JsonValue] = _adapter(type(value)).dump_python(
-        value, mode="json", by_alias=True, exclude_defaults=True, warnings="error"
-    )
-    return document
+    return {
+        field.name: _to_json(held)
+        for field in fields(value)
+        if (held := getattr(value, field.name)) != _default(field)
+    }
+
+
+def _default(field: Field[Any]) -> Any:
+    """Return the default of a field; of one without, `MISSING`, which equals nothing else."""
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _to_json(value: Any) -> JsonValue:
+    """Return a value as JSON has it; no schema is built, which would take a quarter of a second for a catalogue."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Mapping():
+            return {str(key): _to_json(held) for key, held in value.items()}
+        case tuple() | list():
+            return [_to_json(held) for held in value]
+        case BaseModel():
+            model: JsonValue = value.model_dump(mode="json", exclude_defaults=True)
+            return model
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return to_document(value)
+    plain: JsonValue = to_jsonable_python(value)  # paths, times
+    return plain
 
 
 def from_document(kind: type[T], document: Mapping[str, Any], *, source: str) -> T:
@@ -101,7 +126,7 @@ def write_document(path: Path, value: Dataclass) -> None:
     ------
     ValueError
         If a number is NaN or infinite, which JSON cannot hold.
-    pydantic.PydanticSerializationError
+    pydantic_core.PydanticSerializationError
         As for `to_document`.
     """
     atomic_write_text(path, json.dumps(to_document(value), indent=1, allow_nan=False) + "\n")

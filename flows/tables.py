@@ -1,5 +1,7 @@
 """Tables in memory: a classifier trained from one; one, or LSDB's partitions, classified with a stored model.
 
+A classifier of `blr.fit_default`, which was trained from arrays, becomes a file here, and a classifier again.
+
 What an output folder is for (releases, resuming, manifests) is the business of `classification`.
 """
 
@@ -19,20 +21,20 @@ import tomlkit
 
 import catalogs
 from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM, default_candidates
+from blr.candidates.training import TrainedClassifier
 from blr.threads import single_threaded_blas
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.expressions.expression import expression_name, parse
 from catalogs.memory.pandas_frame import FrameCompute
 from catalogs.memory.tables import FILE_NAME, in_memory
-from flows.classification.execution import model_at
 from flows.classification.request import ClassifyRequest
 from flows.classification.scoring import Scorer, annotation_settings, provenance, scorer_for, settled
 from flows.classification.steps import classify
-from flows.errors import UsageError
+from flows.errors import ModelError, UsageError
 from flows.features.reader import target_reader
 from flows.inputs.source import LocalSource
 from flows.models.description import ModelDescription
-from flows.models.model import Model
+from flows.models.model import Model, read_model, read_tree, write_tree
 from flows.models.store import REPORT_FILE, Store, StoredModel
 from flows.runs.results import ClassificationResult
 from flows.specification.specification import Candidate, Specification
@@ -46,6 +48,8 @@ __all__ = [
     "classifier_from",
     "classify_table",
     "partition_classifier",
+    "read_classifier",
+    "write_classifier",
 ]
 
 Tree = Mapping[str, Any]
@@ -335,7 +339,7 @@ def _no_rows() -> Sequence[LocalSource]:
 
 @lru_cache(maxsize=2)
 def _scorer(model: StoredModel, settings: str) -> Scorer:
-    return Scorer.of(model_at(model), parse_specification(settings, source=model.name))
+    return Scorer.of(read_model(model.path), parse_specification(settings, source=model.name))
 
 
 def _table_tree(
@@ -369,3 +373,41 @@ def _specified(tree: Tree, options: Tree | None, file: Path) -> Specification:
     for key, value in (options or {}).items():
         whole[key] = {**whole.get(key, {}), **value} if isinstance(value, Mapping) else value
     return parse_specification(tomlkit.dumps(whole), source="classifier_from", base_folder=str(file.parent))
+
+
+def write_classifier(trained: TrainedClassifier, path: Path | str) -> None:
+    """Write a classifier of `blr.fit_default` to an ASDF file, whole or not at all.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> flows.write_classifier(trained, "trained.asdf")  # doctest: +SKIP
+    """
+    write_tree(trained.to_dict(), Path(path))
+
+
+def read_classifier(path: Path | str) -> TrainedClassifier:
+    """Return the classifier of `write_classifier`.
+
+    Raises
+    ------
+    ModelError
+        If the file is missing, damaged, or holds something else.
+
+    Examples
+    --------
+    >>> flows.read_classifier("trained.asdf").trust.verdict  # doctest: +SKIP
+    'green'
+    """
+    tree = read_tree(Path(path))
+    try:
+        return TrainedClassifier.from_dict(tree)
+    except Exception as error:  # a damaged file may raise anything
+        raise ModelError(
+            f"{path}: got a file without a whole classifier ({error}), expected one of flows.write_classifier; "
+            "write it again"
+        ) from error

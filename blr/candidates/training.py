@@ -44,6 +44,7 @@ from blr.candidates.candidate import (
 from blr.candidates.choice import Ranking, Selection, choose, mixed
 from blr.candidates.fits import SILENT, FinalMember, FittedCandidate, Progress, fit_candidate, refit_candidate
 from blr.candidates.rows import LabelledRows, TrainingSet, density_weights, overdispersion, wrong_labels
+from blr.class_priors import class_priors, log_prior_shift
 from blr.classifier import Classifier, Member
 from blr.explanation.contributions import Contributions, contributions
 from blr.likelihood.targets import as_confusion, recorded_probability
@@ -51,7 +52,7 @@ from blr.missing.patterns import excess, training_noise
 from blr.predictive.scores import Scores
 from blr.predictive.temperature import estimate_temperature
 from blr.selection.skill import Skill, skill
-from blr.shift import DensityRatio, class_priors, density_ratio, log_prior_shift
+from blr.shift import DensityRatio, density_ratio
 from blr.threads import single_threaded_blas
 from blr.trust.verdict import Trust
 

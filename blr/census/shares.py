@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
 from blr.census.results import StatedAssumption
+from blr.class_priors import em_shares
 
 LEVEL = 0.95
 MODEL_ROWS = 20.0
@@ -34,8 +35,6 @@ PRIOR_DEGREES = 4.0
 shares that differ by a factor e from them are common, by a factor 20 seldom, and no factor is excluded."""
 _FIRST_STEPS = 90
 """Steps of the walk that says where the scores are evaluated."""
-_EM_TOLERANCE = 1e-7
-_EM_STEPS = 1000
 _RIDGE = 1e-8
 _WIDEST = 2.0
 """Largest factor by which a move stretches."""
@@ -276,22 +275,6 @@ class Alternative:
     shares: ShareDraws
 
 
-def em_shares(odds: Matrix, weight: Vector, start: Vector) -> Vector:
-    """Return the shares (K,) that are most probable, by EM from `start`.
-
-    `odds` (N, K) are the probabilities over the shares that they hold for.  Saerens, Latinne and Decaestecker (2002),
-    doi:10.1162/089976602753284446.
-    """
-    shares, total = start.copy(), weight.sum()
-    for _ in range(_EM_STEPS):
-        new = shares * (odds.T @ (weight / (odds @ shares))) / total
-        change = np.abs(new - shares).max()
-        shares = new
-        if change < _EM_TOLERANCE:
-            break
-    return shares
-
-
 def shares_if_shares(labelled: LabelledRows, target: TargetRows) -> ShareDraws:
     """Return the shares under the assumption that objects of a class look alike in both sets.
 
@@ -303,7 +286,7 @@ def shares_if_shares(labelled: LabelledRows, target: TargetRows) -> ShareDraws:
     scaling = labelled.scaling
     before = np.maximum(labelled.shares, _smallest(labelled.class_weight.sum()))
     odds = scaled(target.probability, scaling) / before
-    at = _inside(em_shares(odds, target.weight, before), target)
+    at = _inside(em_shares(odds, target.weight, before)[0], target)
     first = draws_on_simplex(_adjusted(odds, before, at, labelled, target), at, steps=_FIRST_STEPS)
     # EM's shares may lie at a corner, where scores hardly differ between classes: the expected shares do not.
     at = _inside(first.mean(axis=0), target)

@@ -43,7 +43,6 @@ from flows.inputs.opening import open_source
 from flows.inputs.source import InputCatalogue, spoken
 from flows.models.model import Model, read_model
 from flows.models.row_files import read_labelled_identifiers
-from flows.models.store import StoredModel
 from flows.runs.allowed_roots import OutputFolder
 from flows.runs.counts import Difference, FileCounts
 from flows.runs.lock import LOCK, Owner, acting_for, check_coherent, check_held, exclusive
@@ -74,7 +73,7 @@ _THE_MACHINES = frozenset(
 
 def annotate_file(work: Work, job: Job) -> Output:
     """Annotate one file, whose hash is known, into the staging folder; return its record."""
-    model, specification = model_at(work.model), work.specification
+    model, specification = read_model(work.model.path), work.specification
     whole = open_source(job.catalogue)
     one = replace(whole, partitions=(copied(whole, job.catalogue.form)[job.name],))
     catalog, _ = verified(one, specification.catalog.checksums)
@@ -209,12 +208,6 @@ def _difference(work: Work, job: Job, annotated: Path, scorer: Scorer) -> Differ
         id_column=object_columns(work.specification).id,
         by_row=job.same_rows,
     )
-
-
-@lru_cache(maxsize=2)
-def model_at(stored: StoredModel) -> Model:
-    """Return a model of the store, which is read once: a version never changes."""
-    return read_model(stored.path)
 
 
 # Annotation by the workers of an engine.

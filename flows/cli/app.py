@@ -7,6 +7,7 @@ What a command needs, its own request too, is imported when it is called: `blr -
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -218,6 +219,20 @@ def hide_pandas_from_arrow() -> None:
         sys.meta_path.remove(finder)
 
 
+def import_scipy() -> None:
+    """Import SciPy without the compilers and tests of NumPy, which it loads and has no use for: 0.15 s of 0.7."""
+    import numpy as np
+
+    unused = [name for name in ("core", "ctypeslib", "f2py", "testing") if name not in vars(np)]
+    for name in unused:
+        setattr(np, name, None)
+    try:
+        import scipy.linalg  # noqa: F401
+    finally:
+        for name in unused:
+            delattr(np, name)  # it loads when used
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run a command; return its exit status: 0 done, 1 failed, 2 wrong use, 3 partly done, 130 interrupted."""
     try:
@@ -239,11 +254,17 @@ def run(arguments: Sequence[str]) -> int:
 
 WITHOUT_TABLES = frozenset({"--help", "--version", "deployments", "models", "schema", "serve", "ui"})
 """First words of commands that read no table."""
+WITHOUT_MODELS = WITHOUT_TABLES | {"init", "inspect", "report"}
+"""First words of commands that compute nothing with models."""
 
 
 def main() -> None:
     """Run the command of this process."""
+    # One BLAS thread in each of our own; the pools of more are not even started.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     arguments = sys.argv[1:]
     if arguments and arguments[0] not in WITHOUT_TABLES and "--help" not in arguments:
         hide_pandas_from_arrow()
+        if arguments[0] not in WITHOUT_MODELS:
+            import_scipy()
     sys.exit(run(arguments))

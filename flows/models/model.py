@@ -9,6 +9,7 @@ import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 
 from blr.arrays import html_table
 from blr.candidates.candidate import CandidateRow
-from blr.candidates.training import TrainedClassifier
 from blr.classifier import Classifier
 from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.files.atomic import atomic_path
@@ -284,7 +284,20 @@ def write_model(model: Model, path: Path) -> None:
 
 
 def read_model(path: Path) -> Model:
-    """Return the model in a file; ModelError where it is missing, damaged, or newer than this code."""
+    """Return the model in a file; ModelError where it is missing, damaged, or newer than this code.
+
+    A file that has not changed since is not read again.
+    """
+    try:
+        status = path.stat()
+    except OSError:  # reading says what is wrong
+        return _read_model(path, ())
+    return _read_model(path, (status.st_mtime_ns, status.st_size, status.st_ino))
+
+
+@lru_cache(maxsize=2)
+def _read_model(path: Path, state: tuple[int, ...]) -> Model:
+    del state
     tree = read_tree(path)
     _check_version(path, tree)
     try:
@@ -469,44 +482,3 @@ def _damaged(path: Path, reason: str) -> ModelError:
         f"{path}: got a damaged model file ({first_line}), expected one as `blr train` wrote it; "
         "restore it from a copy, or delete its folder and train again"
     )
-
-
-# A classifier of `blr.fit_default` as an ASDF file, for those who train from arrays.
-
-
-def write_classifier(trained: TrainedClassifier, path: Path | str) -> None:
-    """Write a classifier of `blr.fit_default` to an ASDF file, whole or not at all.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
-
-    Examples
-    --------
-    >>> flows.write_classifier(trained, "trained.asdf")  # doctest: +SKIP
-    """
-    write_tree(trained.to_dict(), Path(path))
-
-
-def read_classifier(path: Path | str) -> TrainedClassifier:
-    """Return the classifier of `write_classifier`.
-
-    Raises
-    ------
-    ModelError
-        If the file is missing, damaged, or holds something else.
-
-    Examples
-    --------
-    >>> flows.read_classifier("trained.asdf").trust.verdict  # doctest: +SKIP
-    'green'
-    """
-    tree = read_tree(Path(path))
-    try:
-        return TrainedClassifier.from_dict(tree)
-    except Exception as error:  # a damaged file may raise anything
-        raise ModelError(
-            f"{path}: got a file without a whole classifier ({error}), expected one of flows.write_classifier; "
-            "write it again"
-        ) from error

@@ -201,7 +201,7 @@ class Manifest:
         """
         table = write_table(folder, self.outputs)
         created = self.created or datetime.now(UTC).isoformat(timespec="seconds")
-        write_document(folder / MANIFEST, replace(self, created=created, table=table))
+        write_document(folder / MANIFEST, replace(self, created=created, table=table, outputs=()))
         sweep_tables(folder, table)
         return folder / MANIFEST
 

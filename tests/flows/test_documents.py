@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from flows.documents import from_document, json_schema, read_document, to_document, write_document
@@ -70,9 +71,14 @@ def test_a_number_that_json_has_not_is_an_error(tmp_path: Path) -> None:
     assert not (tmp_path / "parts.json").exists()
 
 
-def test_a_field_of_the_wrong_type_is_a_mistake() -> None:
+def test_a_document_is_as_pydantic_writes_it() -> None:
+    adapter = TypeAdapter(Parts)
+    assert to_document(PARTS) == adapter.dump_python(PARTS, mode="json", exclude_defaults=True)
+
+
+def test_what_json_has_no_form_for_is_a_mistake() -> None:
     with pytest.raises(PydanticSerializationError):
-        to_document(Share("0.5"))  # type: ignore[arg-type]
+        to_document(Share(object()))  # type: ignore[arg-type]
 
 
 def test_the_schema_asks_for_fields_without_a_default() -> None:
