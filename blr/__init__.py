@@ -15,7 +15,7 @@ if (
     from blr.candidates.candidate import Candidate
     from blr.candidates.choice import Selection
     from blr.candidates.training import TrainedClassifier, fit_default
-    from blr.class_priors import class_priors
+    from blr.class_shares import class_priors
     from blr.classifier import Classifier
     from blr.decisions import Flag, decide
     from blr.estimators import DefaultClassifier, LaplaceClassifier
@@ -46,7 +46,7 @@ _HOME = {
     "TrainedClassifier": "candidates.training",
     "average": "selection.compare",
     "bridge_evidence": "posterior.bridge",
-    "class_priors": "class_priors",
+    "class_priors": "class_shares",
     "compare": "selection.compare",
     "decide": "decisions",
     "decision_boundary": "boundary",

@@ -44,7 +44,7 @@ from blr.candidates.candidate import (
 from blr.candidates.choice import Ranking, Selection, choose, mixed
 from blr.candidates.fits import SILENT, FinalMember, FittedCandidate, Progress, fit_candidate, refit_candidate
 from blr.candidates.rows import LabelledRows, TrainingSet, density_weights, overdispersion, wrong_labels
-from blr.class_priors import class_priors, log_prior_shift
+from blr.class_shares import class_priors, log_prior_shift
 from blr.classifier import Classifier, Member
 from blr.explanation.contributions import Contributions, contributions
 from blr.likelihood.targets import as_confusion, recorded_probability

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from blr.census.bins import learnt_thresholds
 from blr.census.purity import Selection, learnt_threshold
 from blr.census.shares import LabelledRows
-from blr.class_priors import log_prior_shift
+from blr.class_shares import log_prior_shift
 from blr.classifier import Classifier
 from catalogs.catalog.new_columns import selected_column
 from catalogs.expressions.expression import Expression, even_edges, names_between, parse, places_between

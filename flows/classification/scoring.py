@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from blr.census.prediction_sets import NO_SET, SetRule, learn_sets, set_bits
-from blr.class_priors import class_priors
+from blr.class_shares import class_priors
 from blr.classifier import Classifier
 from blr.decisions import FLAG_MEANINGS, Flag, entropy, pairwise_confidence
 from blr.missing.patterns import excess

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-from pydantic import Field
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -100,8 +99,7 @@ class DemoResult:
 
     catalogues: tuple[str, ...]
     attribution: str
-    binary: DemoTask
-    five_class: Annotated[DemoTask, Field(alias="five-class")]
+    tasks: Mapping[str, DemoTask]
 
 
 Show = Callable[[RenderableType], None]
@@ -149,8 +147,7 @@ def run_demo(
     return DemoResult(
         catalogues=tuple(map(str, catalogues)),
         attribution=ATTRIBUTION,
-        binary=tasks["binary"],
-        five_class=tasks["five-class"],
+        tasks=tasks,
     )
 
 

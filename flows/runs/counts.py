@@ -9,9 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
-
-from pydantic import AliasChoices, Field
+from typing import Any, Literal, Self, TypeVar
 
 from blr.census.results import Census, StatedAssumption
 
@@ -180,16 +178,13 @@ class FileCounts:
 
 # How many objects differ between an annotation and the one before it, for a file or a whole release.
 
-ClassNow = Annotated[str, Field(validation_alias=AliasChoices("is", "now"), serialization_alias="is")]
-"""The class now.  The key is `is`, which cannot be the name of a field, since it is a keyword of Python."""
-
 
 @dataclass(frozen=True)
 class Transition:
     """The number of objects that changed from one class to another; a class is '' where there are no probabilities."""
 
     was: str
-    now: ClassNow
+    now: str
     objects: int
 
 
@@ -203,7 +198,7 @@ class MovedObject:
     file: str = ""
     id: str
     was: str
-    now: ClassNow
+    now: str
     moved: float
 
 

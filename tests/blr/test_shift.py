@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import blr
-from blr.class_priors import class_priors, log_prior_shift
+from blr.class_shares import class_priors, log_prior_shift
 from blr.predictive.binary import binary_exact
 from blr.shift import density_ratio, sandwich
 

@@ -16,17 +16,13 @@ from blr.census.shares import (
     _class_moments,
     _log_prior,
     draws_on_simplex,
-<<<<<<< HEAD
-    em_shares,
     learned_scaling,
     scaled,
-=======
->>>>>>> 435e0cd2 (A command starts a quarter sooner: fewer modules, plain documents, one thread of BLAS)
     shares_if_features,
     shares_if_same,
     shares_if_shares,
 )
-from blr.class_priors import em_shares
+from blr.class_shares import em_shares
 
 
 def two_normals(

@@ -85,7 +85,7 @@ def test_by_row(tmp_path: Path, suffix: str) -> None:
     assert told.examples[0].moved == told.largest_move
     document = json.loads(json.dumps(to_document(told), allow_nan=False))
     assert from_document(Difference, document, source="a record") == told
-    assert [*document["examples"][0]] == ["id", "was", "is", "moved"]
+    assert [*document["examples"][0]] == ["id", "was", "now", "moved"]
 
 
 @pytest.mark.parametrize("rows_at_once", [10_000, 100])

@@ -48,9 +48,9 @@ def test_leaves_what_is_announced(demo: tuple[Path, dict[str, Any], str], task: 
     for name in ("spec.toml", "report.html", "summary.json"):
         assert (out / task / name).is_file()
     assert json.loads((out / task / "summary.json").read_text(encoding="utf-8")) == json.loads(
-        json.dumps(told[task])
+        json.dumps(told["tasks"][task])
     )
-    assert Store(out / "models").champion(task) == told[task]["model"].partition("@")[2]
+    assert Store(out / "models").champion(task) == told["tasks"][task]["model"].partition("@")[2]
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -66,7 +66,7 @@ def test_every_galaxy_is_classified_in_both_formats_alike(
         for name in [*probabilities, "blr_logit_std", "blr_flags", "blr_model"]:
             np.testing.assert_array_equal(data[name], parquet[name].to_numpy())
         assert [str(c) for c in data["blr_class"]] == parquet["blr_class"].to_pylist()
-    for counts in told[task]["classified"].values():
+    for counts in told["tasks"][task]["classified"].values():
         assert counts["n_rows"] == 10_521
         assert sum(c["assigned"] for c in counts["classes"].values()) == 10_521
         assert sum(c["expected"] for c in counts["classes"].values()) == pytest.approx(10_521, abs=1e-3)
@@ -78,7 +78,7 @@ def test_no_worse_than_scikit_learn_and_better_than_the_class_shares(
     demo: tuple[Path, dict[str, Any], str], task: str
 ) -> None:
     out, told, _ = demo
-    held_out = told[task]["held_out"]
+    held_out = told["tasks"][task]["held_out"]
     assert held_out["log_loss"] <= 1.01 * scikit_learn_log_loss(out, told, task)
     assert held_out["log_loss"] < held_out["log_loss_baseline"] - 0.1
     assert held_out["gain_over_baseline"] == held_out["log_loss_baseline"] - held_out["log_loss"]
@@ -86,7 +86,7 @@ def test_no_worse_than_scikit_learn_and_better_than_the_class_shares(
 
 def scikit_learn_log_loss(out: Path, told: dict[str, Any], task: str) -> float:
     """Return the held-out log loss of cross-validated ridge logistic regression on the same basis and rows."""
-    model = Store(out / "models").load(told[task]["model"])
+    model = Store(out / "models").load(told["tasks"][task]["model"])
     specification = load_specification(out / task / "spec.toml")
     rows = gather(specification, [catalogs.open(out / "catalogues" / "openngc.fits")]).rows
     used = [list(specification.features).index(name) for name in model.features]
