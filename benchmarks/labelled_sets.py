@@ -21,7 +21,7 @@ from astropy.table import Table
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 
-from flows.demo.openngc import read_openngc
+from flows.demo.steps import read_openngc
 from flows.specification.toml_file import load_specification
 
 __all__ = ["LABEL", "SETS", "LabelledSet", "MissingDataError", "Rows", "draw"]

@@ -27,7 +27,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from flows.cli.app import run
-from flows.demo.openngc import write_parquet
+from flows.demo.steps import write_parquet
 from tests.flows.verbs import train
 from tests.release.conftest import classified, publish
 from tests.release.faults import FAULTS

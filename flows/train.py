@@ -16,9 +16,16 @@ from prefect.context import FlowRunContext
 
 from flows.models.description import ModelDescription
 from flows.models.store import REPORT_FILE
-from flows.orchestration.messages import short_label
 from flows.orchestration.run_page import keep_link, keep_markdown, keep_table, run_logged
-from flows.orchestration.run_state import RESULTS, completed, rename_run, run_name, takes, task_name
+from flows.orchestration.run_state import (
+    RESULTS,
+    completed,
+    rename_run,
+    run_name,
+    short_label,
+    takes,
+    task_name,
+)
 from flows.reports.data import TrainReport
 from flows.reports.tables import candidate_table, choice_words, markdown_report
 from flows.specification.specification import Specification

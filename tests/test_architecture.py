@@ -47,7 +47,7 @@ DEFERRED = {
     "catalogs.catalog.catalog": "astropy: most files of a catalogue spell their units alike",
     "catalogs.expressions.expression": "astropy: most columns are taken as they are",
     "flows.features.columns": "astropy: most units of fluxes are known",
-    "flows.features.units": "astropy: most units are those of the training",
+    "flows.features.reader": "astropy: most units are those of the training",
     "catalogs.remote.remote_file": "fsspec: most outputs are here",
     "flows.draft.inspection": "models: most files that are inspected are none",
     "catalogs.profile.split": "astropy: most splits are by id",
@@ -304,7 +304,7 @@ def test_private_modules_are_private(module: Module) -> None:
 def test_a_module_that_only_its_folder_uses_is_private() -> None:
     """Those that users, documents or other programs name stay public."""
     named = {"blr.basis.base", "blr.basis.standardisation", "flows.cli.app", "flows.orchestration.server"}
-    named |= {"flows.demo.openngc"}  # tutorials and notebooks take their galaxies from there
+    named |= {"flows.demo.steps"}  # tutorials and notebooks take their galaxies from there
     named |= {f"flows.{run.partition(' then ')[0].rpartition('.')[0]}" for run, *_ in VERBS.values()}
     users: dict[str, set[str]] = {}
     for name, module in modules().items():

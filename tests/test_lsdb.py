@@ -18,7 +18,7 @@ from catalogs.arrays.values import batch_values
 from catalogs.catalog.new_columns import NewColumn, standard_columns
 from catalogs.errors import ColumnNotFoundError
 from catalogs.memory.pandas_frame import FrameCompute
-from flows.labels._stored_labels import LabelPlaces
+from flows.labels.source import LabelPlaces
 
 ROOT = Path(__file__).parents[2] / "shared" / "data" / "openngc" / "openngc_hats" / "openngc_galaxies"
 READ = ["B-Mag", "J-Mag", "K-Mag", "MajAx", "MinAx"]

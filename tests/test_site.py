@@ -109,11 +109,11 @@ def test_links_that_leave_the_folder_lead_to_a_copy_or_to_the_repository(making:
     links = making("links")
     page = DOCS / "decisions" / "layout.md"
     adapted = links.adapt_links(
-        "[a](../../CHANGELOG.md#added) [b](../../flows/plots/catalogue.py) [c](../no.md)", page=page
+        "[a](../../CHANGELOG.md#added) [b](../../flows/plots/pictures.py) [c](../no.md)", page=page
     )
     assert adapted == (
         "[a](../_generated/project/changelog.md#added) "
-        f"[b]({links.REPOSITORY}/blob/main/flows/plots/catalogue.py) [c](../no.md)"
+        f"[b]({links.REPOSITORY}/blob/main/flows/plots/pictures.py) [c](../no.md)"
     )
     assert links.adapt_links("[e](../gallery)", page=page) == "[e](../_generated/gallery/index.md)"
     copied = links.adapt_links(

@@ -7,7 +7,7 @@ import numpy as np
 
 import blr
 from flows.plots.axes import SvgAxes, new_axes
-from flows.plots.performance import plot_confusion
+from flows.plots.pictures import plot_confusion
 
 
 def draw() -> SvgAxes:

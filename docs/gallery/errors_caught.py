@@ -8,7 +8,7 @@ import numpy as np
 
 import blr
 from flows.plots.axes import SvgAxes, new_axes
-from flows.plots.performance import plot_errors_caught
+from flows.plots.pictures import plot_errors_caught
 
 
 def draw() -> SvgAxes:

@@ -7,8 +7,7 @@ rows that no fit has seen.  More evidence goes with less loss.  So the rows that
 import numpy as np
 
 import blr
-from flows.plots.axes import SvgAxes, new_axes
-from flows.plots.style import INK, class_colour, label_axes
+from flows.plots.axes import INK, SvgAxes, class_colour, label_axes, new_axes
 
 
 def draw() -> SvgAxes:

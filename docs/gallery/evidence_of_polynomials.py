@@ -7,8 +7,7 @@ the other curves that it could have fitted too.  The circle is both together, an
 import numpy as np
 
 import blr
-from flows.plots.axes import SvgAxes, new_axes
-from flows.plots.style import CLASSES, INK, label_axes, legend
+from flows.plots.axes import CLASSES, INK, SvgAxes, label_axes, legend, new_axes
 
 
 def draw() -> SvgAxes:

@@ -9,9 +9,8 @@ Gaussian that fits best as a whole.
 import numpy as np
 
 import blr
-from flows.plots.axes import SvgAxes, new_axes
-from flows.plots.boundary import contour_lines
-from flows.plots.style import CLASSES, label_axes, legend
+from flows.plots.axes import CLASSES, SvgAxes, label_axes, legend, new_axes
+from flows.plots.pictures import contour_lines
 
 
 def draw() -> SvgAxes:

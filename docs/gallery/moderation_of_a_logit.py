@@ -7,8 +7,7 @@ the probability stays.  With more of it every probability moves towards one half
 import numpy as np
 from scipy.special import expit
 
-from flows.plots.axes import SvgAxes, new_axes
-from flows.plots.style import class_colour, label_axes, legend
+from flows.plots.axes import SvgAxes, class_colour, label_axes, legend, new_axes
 
 
 def draw() -> SvgAxes:

@@ -9,7 +9,7 @@ import numpy as np
 import blr
 from blr.calibration import reliability_curve
 from flows.plots.axes import SvgAxes, new_axes
-from flows.plots.performance import plot_reliability
+from flows.plots.pictures import plot_reliability
 
 
 def draw() -> SvgAxes:

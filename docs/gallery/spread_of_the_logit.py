@@ -8,8 +8,7 @@ import numpy as np
 from scipy.special import expit
 
 import blr
-from flows.plots.axes import SvgAxes, new_axes
-from flows.plots.style import MUTED, class_colour, label_axes
+from flows.plots.axes import MUTED, SvgAxes, class_colour, label_axes, new_axes
 
 
 def draw() -> SvgAxes:

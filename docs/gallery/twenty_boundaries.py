@@ -8,7 +8,7 @@ import numpy as np
 
 import blr
 from flows.plots.axes import SvgAxes, new_axes
-from flows.plots.boundary import plot_boundaries, plot_objects
+from flows.plots.pictures import plot_boundaries, plot_objects
 
 
 def draw() -> SvgAxes:

@@ -10,7 +10,7 @@ from astropy.coordinates import SkyCoord
 
 from catalogs.profile.split import healpix_pixels
 from flows.plots.axes import SvgAxes, new_axes
-from flows.plots.catalogue import plot_sky
+from flows.plots.pictures import plot_sky
 
 
 def draw() -> SvgAxes:

@@ -16,15 +16,12 @@ MODULES = {
     "blr.selection.stacking": "Weights of candidates that predict left-out rows best.",
     "blr.calibration": "How good probabilities are.",
     "catalogs.profile.split": "Rows that are held out, and pixels of the sky.",
-    "flows.demo.openngc": "The galaxies of OpenNGC, as a table and as files.",
+    "flows.demo.steps": "The galaxies of OpenNGC, as a table and as files.",
     "flows.tables": "Tables in memory: trained from, and classified.",
     "flows.classification.request": "What is asked of a classification, a census, a map.",
     "flows.classification.census_taking": "A census of an annotated catalogue.",
     "flows.plots.axes": "",
-    "flows.plots.boundary": "",
-    "flows.plots.catalogue": "",
-    "flows.plots.style": "",
-    "flows.plots.performance": "",
+    "flows.plots.pictures": "",
 }
 """The public modules, and what each is for; where nothing is said, its docstring's first line says it."""
 

@@ -27,8 +27,8 @@ from catalogs.expressions.expression import Expression, even_edges, names_betwee
 from flows.errors import SpecificationError, UsageError
 from flows.models.model import Model
 from flows.models.row_files import UnseenRows
-from flows.runs.counts import ShiftRecord
 from flows.runs.manifest import SelectedColumn
+from flows.runs.results import ShiftRecord
 from flows.specification.specification import CensusTable, Shift, Specification
 
 Floats = NDArray[np.float64]

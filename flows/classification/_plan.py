@@ -26,17 +26,16 @@ from flows.classification.release_changes import Annotation
 from flows.classification.scoring import Scorer, check_copies
 from flows.engines.engine import Engine
 from flows.errors import UsageError
-from flows.features.units import unchecked
+from flows.features.reader import unchecked
 from flows.inputs.opening import OpenedFile, find_files
 from flows.inputs.source import Brought, InputCatalogue, InputFile, Known, copy_name_of
 from flows.models.model import Model
 from flows.models.store import StoredModel
-from flows.runs.allowed_roots import OutputFolder
-from flows.runs.counts import CensusAsked
-from flows.runs.manifest import Manifest, has_summary
-from flows.runs.outputs import FileState, Output, Problem, file_sha256
+from flows.runs.manifest import FileState, Manifest, Output, Problem, file_sha256, has_summary
 from flows.runs.progress import tell
-from flows.runs.staging import Staging
+from flows.runs.references import OutputFolder
+from flows.runs.release_store import Staging
+from flows.runs.results import CensusAsked
 from flows.specification.specification import Specification, specification_hash
 
 # Hashes of inputs whose state differs from the recorded one, since only the content says whether they changed.

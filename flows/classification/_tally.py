@@ -27,7 +27,8 @@ from catalogs.files.atomic import atomic_path, check_links, own_folder, sweep
 from catalogs.profile.split import healpix_pixels
 from catalogs.sky.positions import PositionUnit, positions, unit_of_position
 from flows.features.reader import FeatureBatch
-from flows.runs.counts import (
+from flows.runs.manifest import ObjectColumns, is_labelled
+from flows.runs.results import (
     ClassEstimate,
     Counts,
     DoubtfulObject,
@@ -38,8 +39,6 @@ from flows.runs.counts import (
     Tally,
     summed,
 )
-from flows.runs.manifest import ObjectColumns
-from flows.runs.outputs import is_labelled
 from flows.specification.specification import Specification
 
 Floats = NDArray[np.float64]

@@ -56,11 +56,10 @@ from flows.models.model import Model
 from flows.models.row_files import UnseenRows
 from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
-from flows.runs.counts import CensusAsked, CensusResult, Summary
 from flows.runs.lock import exclusive
-from flows.runs.manifest import SUMMARY, Manifest, SelectedColumn, annotated_manifest
-from flows.runs.outputs import Output, without_margins
+from flows.runs.manifest import SUMMARY, Manifest, Output, SelectedColumn, annotated_manifest, without_margins
 from flows.runs.release_store import output_folder
+from flows.runs.results import CensusAsked, CensusResult, Summary
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 

@@ -32,8 +32,14 @@ from flows.classification._plan import (
     groups,
     reason,
 )
-from flows.classification._publishing import MOST_SHOWN, publish, summary_of
-from flows.classification._repeats import keep_sketch, repeats, sweep_sketches
+from flows.classification._publishing import (
+    MOST_SHOWN,
+    keep_sketch,
+    publish,
+    repeats,
+    summary_of,
+    sweep_sketches,
+)
 from flows.classification._tally import ObjectSurvey, object_columns, rows_a_file, with_few_digits
 from flows.classification.release_changes import Annotation, compare
 from flows.classification.scoring import Scorer, kept_columns, provenance, scorer_for
@@ -43,11 +49,8 @@ from flows.inputs.opening import open_source
 from flows.inputs.source import InputCatalogue, spoken
 from flows.models.model import Model, read_model
 from flows.models.row_files import read_labelled_identifiers
-from flows.runs.allowed_roots import OutputFolder
-from flows.runs.counts import Difference, FileCounts
 from flows.runs.lock import LOCK, Owner, acting_for, check_coherent, check_held, exclusive
-from flows.runs.manifest import MANIFEST, Manifest
-from flows.runs.outputs import FileState, Output, Problem, distinct_names, file_sha256
+from flows.runs.manifest import MANIFEST, FileState, Manifest, Output, Problem, distinct_names, file_sha256
 from flows.runs.progress import (
     Listener,
     begin_piece,
@@ -58,8 +61,9 @@ from flows.runs.progress import (
     tell,
     terminable,
 )
-from flows.runs.results import FileWork, ReleaseReference, ReleaseResult
-from flows.runs.staging import Staging
+from flows.runs.references import OutputFolder
+from flows.runs.release_store import Staging
+from flows.runs.results import Difference, FileCounts, FileWork, ReleaseResult
 
 T = TypeVar("T")
 AnnotateOne = Callable[[Work, Job], Output]
@@ -556,7 +560,7 @@ def _result(model: Model, plan: Plan) -> ReleaseResult:
         deferred=dict(plan.deferred),
         advice=plan.advice,
         summary=summary,
-        before=ReleaseReference.of(plan.before),
+        before=None if plan.before is None else plan.before.reference,
     )
 
 

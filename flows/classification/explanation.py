@@ -37,7 +37,7 @@ from flows.inputs.source import resolve_sources
 from flows.models.model import Model
 from flows.models.row_files import ROWS_FILE, LabelledObjects
 from flows.models.store import Store
-from flows.reports.explanation import (
+from flows.reports.catalogue_page import (
     ClassExample,
     ClassProbabilities,
     Explanation,
@@ -45,10 +45,9 @@ from flows.reports.explanation import (
     LikeObject,
     RaisedFlag,
 )
-from flows.runs.counts import DoubtfulObject
-from flows.runs.manifest import Manifest, annotated_manifest
-from flows.runs.outputs import identifier_column
+from flows.runs.manifest import Manifest, annotated_manifest, identifier_column
 from flows.runs.release_store import output_folder
+from flows.runs.results import DoubtfulObject
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from blr.census.results import count_changes
+from blr.census.results import CountChange, count_changes
 from blr.decisions import FLAG_MEANINGS
 from catalogs.arrays.texts import hashed
 from catalogs.arrays.values import batch_values
@@ -29,11 +29,16 @@ from flows.documents import write_document
 from flows.inputs.opening import first_rows
 from flows.models.model import Model
 from flows.models.request import PromoteRequest
-from flows.runs.allowed_roots import check_inside
-from flows.runs.counts import Difference, MovedObject, SampledChange, Summary, Transition
-from flows.runs.manifest import Manifest, annotated_manifest
-from flows.runs.outputs import Output
-from flows.runs.results import ReleasedFile, ReleaseFiles, ReleaseReference, ReleaseReport
+from flows.runs.manifest import Manifest, Output, Problem, annotated_manifest
+from flows.runs.references import check_inside
+from flows.runs.results import (
+    Difference,
+    MovedObject,
+    ReleaseReference,
+    SampledChange,
+    Summary,
+    Transition,
+)
 
 # The differences between two annotations of a file: objects with another class, other flags, other probabilities.
 #
@@ -243,6 +248,52 @@ RELEASES = "_releases"
 SCHEMA_VERSION = 1
 MOST_NAMED = 100
 """Most objects that a report names, those whose probabilities changed most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseFiles:
+    """Numbers of files: unchanged ones, annotated ones by the reason, and those without an earlier copy.
+
+    `not_compared` has the number of `files` without an earlier copy, and of their `rows`.
+    """
+
+    unchanged: int
+    annotated: Mapping[str, int]
+    not_compared: Mapping[Literal["files", "rows"], int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasedFile:
+    """Why a file was annotated, its number of rows, and its difference from the copy before; None for a new file."""
+
+    why: str
+    rows: int
+    difference: Difference | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseReport:
+    """What a release has changed since the release `before`, given without its totals; None for the first one.
+
+    `annotated` are the files that were annotated for it, and `retired` those that were moved away.  `deferred` says why
+    a file is left for the next run.  `counts` says how many more objects of each class there are, with intervals.
+    """
+
+    format: str
+    schema_version: int
+    release: int
+    created: str
+    model: str
+    specification_hash: str
+    before: ReleaseReference | None
+    files: ReleaseFiles
+    annotated: Mapping[str, ReleasedFile]
+    retired: tuple[str, ...]
+    quarantined: tuple[Problem, ...]
+    deferred: Mapping[str, str]
+    difference: Difference
+    totals: Summary
+    counts: Mapping[str, CountChange] = field(default_factory=dict)
 
 
 def release_report(

@@ -42,14 +42,20 @@ from flows.classification._tally import CensusRows, ObjectSurvey, joined, object
 from flows.errors import ModelError, SpecificationError, UsageError
 from flows.features.columns import ColumnMapping
 from flows.features.drift import feature_counts
-from flows.features.reader import FeatureBatch, FeatureReader, check_target_marks, target_reader, target_table
-from flows.features.units import converted
+from flows.features.reader import (
+    FeatureBatch,
+    FeatureReader,
+    check_target_marks,
+    converted,
+    target_reader,
+    target_table,
+)
 from flows.inputs.opening import find_files, open_source, thinned
 from flows.inputs.source import InputCatalogue, LocalSource
 from flows.models.description import ESTIMATED
 from flows.models.model import Model
 from flows.models.row_files import KnownLabels, UnseenRows
-from flows.runs.counts import ClassSetRule, FeatureCounts, SetRecord, ShiftRecord, Tally, summed
+from flows.runs.results import ClassSetRule, FeatureCounts, SetRecord, ShiftRecord, Tally, summed
 from flows.specification.catalog import Target
 from flows.specification.specification import CensusTable, Shift, Specification, specification_hash
 from flows.specification.specification import Output as OutputTable

@@ -54,8 +54,8 @@ from flows.classification.request import MapRequest
 from flows.documents import write_document
 from flows.errors import UsageError
 from flows.labels.reader import label_texts
-from flows.runs.allowed_roots import check_inside, check_output
 from flows.runs.manifest import Manifest, ObjectColumns, annotated_manifest
+from flows.runs.references import check_inside, check_output
 from flows.runs.release_store import output_folder
 from flows.runs.results import MappedFraction, MappedQuantity, MapResult, What
 

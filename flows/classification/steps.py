@@ -26,24 +26,23 @@ from flows.classification.execution import DIRECT, Steps, execute
 from flows.classification.request import ClassifyRequest, ReprocessRequest
 from flows.classification.scoring import Scorer, check_copies, settled
 from flows.engines.engine import EngineChoice
-from flows.inputs.fetching import fetching
 from flows.inputs.opening import first_rows, opened
 from flows.inputs.source import (
     LocalSource,
     Source,
     check_apart,
     check_no_copies_below,
+    fetching,
     local_sources,
     resolve_sources,
     still_written,
 )
 from flows.models.model import Model
 from flows.models.store import Store
-from flows.runs.allowed_roots import OutputFolder, check_scheduler
 from flows.runs.manifest import Manifest
-from flows.runs.release_store import output_folder, published_at
+from flows.runs.references import OutputFolder, check_scheduler
+from flows.runs.release_store import Staging, output_folder, published_at
 from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult, Value
-from flows.runs.staging import Staging
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import read_specification
 

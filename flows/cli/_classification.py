@@ -32,10 +32,10 @@ from flows.reviews.request import ReviewRequest
 from flows.runs.results import ClassificationResult, ReleaseResult
 
 if TYPE_CHECKING:
-    from flows.reports.explanation import Explanation
+    from flows.reports.catalogue_page import Explanation
     from flows.reviews.selection import ReviewResult
-    from flows.runs.counts import CensusResult
-    from flows.runs.results import FolderStatus, MappedFraction, MapResult
+    from flows.runs.manifest import FolderStatus
+    from flows.runs.results import CensusResult, MappedFraction, MapResult
 
 PARTLY = 3
 """Exit status of a run that quarantined some of its files."""
@@ -84,9 +84,8 @@ def _flow(name: str) -> Callable[[Any], Any]:
 
 def _show_classified(result: ClassificationResult) -> None:
     """Show a classification, or what it would do."""
-    from flows.orchestration.tables import trouble_table
     from flows.reports.catalogue_page import trusted_in_part
-    from flows.reports.census import census_tables
+    from flows.reports.counts import census_tables, trouble_table
     from flows.reports.data import Classification
     from flows.reports.tables import class_count_table, flag_table, set_tables
 
@@ -120,7 +119,7 @@ def _show_classified(result: ClassificationResult) -> None:
 
 def _show_reprocessed(result: ReleaseResult) -> None:
     """Show what was done to a release, or would be."""
-    from flows.orchestration.tables import run_tables, trouble_table
+    from flows.reports.counts import run_tables, trouble_table
 
     if result.status == "nothing to do" or (result.status == "planned" and result.up_to_date):
         if result.quarantined or result.deferred:
@@ -164,8 +163,8 @@ def _end(result: ClassificationResult, seconds: float, store: Path, *, json: boo
 
 def run_status(*, folder: Path, json: bool) -> None:
     """Show the state of each file of a release; leave with the status of a run that quarantined some of them."""
+    from flows.runs.manifest import read_status
     from flows.runs.release_store import output_folder
-    from flows.runs.results import read_status
 
     with output_folder(folder, key="FOLDER", publish=False) as here:
         status = read_status(here)
@@ -175,7 +174,7 @@ def run_status(*, folder: Path, json: bool) -> None:
 
 
 def _show_status(status: FolderStatus) -> None:
-    from flows.orchestration.tables import status_table
+    from flows.reports.counts import status_table
 
     print_tables(status_table(status))
     troubled = f", {status.quarantined:,} quarantined" if status.quarantined else ""
@@ -220,7 +219,7 @@ def run_explain(request: ExplainRequest, *, json: bool) -> None:
     """Explain an object, on standard output or as a page."""
     from catalogs.files.atomic import atomic_write_text
     from flows.classification.explanation import explain
-    from flows.reports.explanation import explanation_page
+    from flows.reports.catalogue_page import explanation_page
 
     with shown_progress(quiet=True):
         explained = explain(request)
@@ -232,7 +231,7 @@ def run_explain(request: ExplainRequest, *, json: bool) -> None:
 
 
 def _show_explanation(explained: Explanation) -> None:
-    from flows.reports.explanation import (
+    from flows.reports.catalogue_page import (
         CONTRIBUTION,
         OF_CONTRIBUTIONS,
         OF_PROBABILITIES,
@@ -290,7 +289,7 @@ def _mapped(part: MappedFraction) -> tuple[str, ...]:
 def show_census(result: CensusResult) -> None:
     """Show the census of an output folder, and where it was written."""
     from flows.reports.catalogue_page import REPORT_KEPT
-    from flows.reports.census import census_tables
+    from flows.reports.counts import census_tables
 
     print_tables(*census_tables(result.census))
     files: Sequence[Path | str] = [path for path in (result.written, result.report) if path is not None]

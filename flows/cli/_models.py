@@ -1,15 +1,27 @@
-"""`blr train`, `blr models show` and `blr models promote`: models, and what a person reads of them."""
+"""`blr train`, `blr models show`, `blr models promote` and `blr demo`: models, and what a person reads of them."""
 
 # ruff: noqa: PLC0415 -- Prefect reads its settings as it is imported: they come first
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from catalogs.remote.urls import is_remote
-from flows.cli._printing import plain_table, print_tables, runs_as_flow, say, say_next, show, shown_progress
+from flows.cli._printing import (
+    connect_or_start,
+    plain_table,
+    print_tables,
+    runs_as_flow,
+    say,
+    say_next,
+    show,
+    shown_progress,
+    wide_console,
+)
 from flows.errors import UsageError
 from flows.models import promotion
 from flows.models.description import ModelDescription, TrainingPlan, TrainingResult
@@ -18,8 +30,7 @@ from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from flows.orchestration.settings import connect
 from flows.reports.answers import answer_lines, training_answers
-from flows.reports.data import TrainReport
-from flows.reports.remarks import noise_words, review_words, shift_words
+from flows.reports.data import TrainReport, noise_words, review_words, shift_words
 from flows.reports.tables import (
     candidate_table,
     check_tables,
@@ -35,6 +46,9 @@ from flows.reports.tables import (
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training.request import TrainRequest
+
+if TYPE_CHECKING:
+    from flows.demo.steps import Classify, Train
 
 
 def run_train(
@@ -177,3 +191,44 @@ def _show_promoted(result: DecidedPromotion) -> None:
         "kept": f"is not promoted ({result.why}); the champion stays",
     }
     say(f"{result.model} {words[result.status]}; before: {result.previous or 'none'}")
+
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def run_demonstration(*, out: Path, prefect: bool | None, json: bool, quiet: bool) -> None:
+    """Run the demonstration, its flows as flows of one Prefect server unless it is direct."""
+    from flows.classification import steps as classification
+    from flows.demo.steps import run_demo
+    from flows.training import steps as training
+
+    work: tuple[Train, Classify] = (
+        (training.train, classification.classify) if prefect is False else _flows(quiet=quiet)
+    )
+    result = run_demo(
+        out,
+        train=_shown(work[0], quiet=quiet),
+        classify=_shown(work[1], quiet=quiet),
+        show=(lambda _: None) if json else wide_console().print,
+    )
+    show(result, lambda _: None, json=json)
+
+
+def _flows(*, quiet: bool) -> tuple[Train, Classify]:
+    with shown_progress(quiet=quiet):
+        connect_or_start()
+    from flows.classify import classify
+    from flows.train import train
+
+    return (lambda request: train(**vars(request))), (lambda request: classify(**vars(request)))
+
+
+def _shown(work: Callable[Arguments, Result], *, quiet: bool) -> Callable[Arguments, Result]:
+    """Return the work with its own progress bar: tables are printed between the bars, not through them."""
+
+    def shown(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        with shown_progress(quiet=quiet):
+            return work(*arguments, **options)
+
+    return shown

@@ -216,7 +216,7 @@ def exit_status(error: BaseException) -> int:
         command = context.command_path if context else "blr"
         _line(f"blr: error: {error.format_message()} `{command} --help` shows how to use it.")
         return WRONG_USE
-    from flows.orchestration.messages import words_of  # noqa: PLC0415 -- it imports pyarrow
+    from flows.orchestration.run_state import words_of  # noqa: PLC0415 -- it imports pyarrow
 
     words = words_of(error)
     match error:

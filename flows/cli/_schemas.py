@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from flows.classification.release_changes import ReleaseReport
 from flows.demo.steps import DemoResult
 from flows.documents import json_schema
 from flows.draft.inspection import CatalogueSummary, StartedSpecification
@@ -15,16 +16,21 @@ from flows.errors import UsageError
 from flows.models.description import ModelDescription, TrainingResult
 from flows.models.promotion import DecidedPromotion
 from flows.models.store import ModelListing
-from flows.orchestration.deployments import AutomationsResult
+from flows.orchestration.settings import AutomationsResult
 from flows.release.check import Checked
 from flows.release.record import ReleaseState, Verified
 from flows.release.replay import ReplayResult
-from flows.reports.explanation import Explanation
+from flows.reports.catalogue_page import Explanation
 from flows.reviews.audit_draw import Audit, AuditDesign, AuditDraw
 from flows.reviews.selection import ReviewResult
-from flows.runs.counts import CensusResult, Summary
-from flows.runs.manifest import Manifest
-from flows.runs.results import ClassificationResult, FolderStatus, MapResult, ReleaseReport, ReleaseResult
+from flows.runs.manifest import FolderStatus, Manifest
+from flows.runs.results import (
+    CensusResult,
+    ClassificationResult,
+    MapResult,
+    ReleaseResult,
+    Summary,
+)
 
 VERSION: Final = 1
 """Of all schemas; larger when a key goes, or comes to mean something else.  New keys change nothing."""

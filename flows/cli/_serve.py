@@ -11,11 +11,14 @@ from pathlib import Path
 from types import FrameType
 
 from flows.errors import UsageError
-from flows.orchestration.deployments import FILE, AutomationsResult, deployments, deployments_text
 from flows.orchestration.settings import (
+    FILE,
+    AutomationsResult,
     Server,
     configured_server,
     connect,
+    deployments,
+    deployments_text,
     prefect_environment,
     start_home_server,
     without_credentials,
@@ -50,7 +53,7 @@ def run_automate(
             "or set PREFECT_API_URL"
         )
     from flows.cli._printing import show
-    from flows.orchestration.automations import automate
+    from flows.orchestration.deployments import automate
 
     watched = tuple(deployment or ())
     result = automate(notify=notify, idle_days=idle_days, deployments=watched, dry_run=dry_run)
@@ -83,7 +86,7 @@ def run_serve(*, file: Path, limit: int, port: int | None) -> None:
 
 
 def _serve(file: Path, limit: int) -> None:
-    from flows.orchestration.serve import serve
+    from flows.orchestration.deployments import serve
 
     source = str(file) if file.exists() else f"no {FILE} here: ours"
     _say(f"serving {', '.join(d['name'] for d in deployments(file))}  ({source})")

@@ -38,7 +38,7 @@ from flows.draft._bands import (
     said_by_magnitudes,
 )
 from flows.draft._exclusions import Evidence, Reason, suspicion_of
-from flows.specification.label import alike_words, grouped
+from flows.specification.catalog import alike_words, grouped
 
 
 def quoted(name: str) -> str:

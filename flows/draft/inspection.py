@@ -42,7 +42,7 @@ from catalogs.sky.positions import PositionUnit, find_position_columns, position
 from catalogs.text.table import commented_out
 from flows.draft._classes import starting_classes
 from flows.errors import UsageError
-from flows.features.leaks import found_leaks, without_sentinels
+from flows.features.reader import found_leaks, without_sentinels
 from flows.inputs.opening import opened_together, with_checksums
 from flows.inputs.source import LocalSource, resolve_one
 from flows.labels.reader import LabelledRows, label_texts

@@ -44,7 +44,7 @@ from flows.draft.inspection import (
     seen_profile,
 )
 from flows.errors import TrainingError
-from flows.features.leaks import found_leaks, without_sentinels
+from flows.features.reader import found_leaks, without_sentinels
 from flows.labels.classes import RARE
 from flows.labels.reader import label_texts
 from flows.specification.toml_file import parse_specification

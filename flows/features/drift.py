@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from catalogs.profile.columns import Distribution
-from flows.runs.counts import FeatureCounts, FeatureDrift
+from flows.runs.results import FeatureCounts, FeatureDrift
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]

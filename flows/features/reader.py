@@ -2,6 +2,10 @@
 
 Conventions: n rows, F features.  What is not finite is missing: X is 0 there and `missing` is true, since
 `blr` refuses NaN.  Expressions use our names of columns; `mapping` gives the catalogue's names for them.
+
+Units of a catalogue are compared with those of the first one of a training: converted where unambiguous, else refused.
+A column of which one side states no unit is taken as it is, with a remark; magnitudes are in mag without one.
+Fluxes of [photometry] are converted there, by their zero points.
 """
 
 from __future__ import annotations
@@ -19,15 +23,25 @@ from numpy.typing import NDArray
 
 from catalogs.arrays.texts import holds_text, numbers_of, numbers_or_texts, words_of
 from catalogs.arrays.values import is_real
-from catalogs.catalog.catalog import Catalog
-from catalogs.errors import ExpressionError, brief, nearest
-from catalogs.expressions.expression import Expression, parse
+from catalogs.catalog.catalog import Catalog, ColumnMetadata
+from catalogs.errors import CatalogError, ExpressionError, brief, nearest
+from catalogs.expressions.expression import Expression, expression_name, parse
 from catalogs.formats import TableChoice
-from catalogs.profile.columns import measured
+from catalogs.profile.columns import Profile, as_numbers, measured, suspected_texts
+from catalogs.profile.leaks import Leak, copies_of_label, find_leaks, label_numbers
+from catalogs.profile.quality import (
+    about_a_flux,
+    about_an_error,
+    about_the_observation,
+    bookkeeping,
+    suspected_identifiers,
+    suspected_sentinels,
+)
 from catalogs.sky import photometry
-from catalogs.sky.photometry import State, floats
+from catalogs.sky.photometry import ZERO_POINT, State, floats, unit_factor
+from catalogs.sky.positions import find_position_columns
 from flows.errors import SpecificationError
-from flows.features.columns import ColumnMapping, DerivedColumns
+from flows.features.columns import ColumnMapping, DerivedColumns, flux_unit
 from flows.features.split import split_columns
 from flows.specification.catalog import MARKS, CatalogTable, Target, as_sentinels
 from flows.specification.specification import Specification
@@ -385,3 +399,192 @@ def training_table(specification: Specification) -> TableChoice:
 def target_table(specification: Specification, reader: FeatureReader) -> TableChoice:
     """Return which table a reader of the target reads: as a rule one like the labelled one."""
     return TableChoice(specification.target.table, reader.read, usual=specification.catalog.table)
+
+
+PLAIN = dict.fromkeys(("degrees", "degree"), "deg") | dict.fromkeys(("radians", "radian"), "rad")
+PLAIN |= dict.fromkeys(("mags", "magnitude", "magnitudes"), "mag") | {"arcmins": "arcmin"}
+PLAIN |= dict.fromkeys(("arcsecs", "seconds of arc"), "arcsec")
+
+
+def converted(
+    reader: FeatureReader,
+    catalog: Catalog,
+    *,
+    trained: Mapping[str, ColumnMetadata],
+    stated: Mapping[str, str] | None,
+) -> FeatureReader:
+    """Return the reader for one catalogue, columns in units other than the training's converted as they are read.
+
+    `trained` and `stated` as of `conversions`.
+    """
+    reader = replace(reader, stated=stated)
+    reader.check(catalog)
+    scales = conversions(
+        _with_magnitudes(trained, reader),
+        catalog,
+        mapping=reader.mapping,
+        stated=stated,
+        fluxes=reader.derived.fluxes,
+    )
+    derived = reader.of(catalog).derived
+    # A limit of the model is in the training's unit, and is converted with its column; the target's own is not.
+    limits = {name: limit / scales.get(name, 1.0) for name, limit in derived.limits.items()}
+    return replace(reader, scales=scales, derived=replace(derived, limits={**limits, **reader.limits}))
+
+
+def unchecked(
+    reader: FeatureReader, catalog: Catalog, trained: Mapping[str, ColumnMetadata]
+) -> tuple[str, ...]:
+    """Return the columns, in words, of which one side alone states a unit, so that nothing could be compared.
+
+    A catalogue that states no unit at all, as CSV files do, gets no remark: nobody expects units there.
+    """
+    here = {c.name: c.unit for c in catalog.columns}
+    mapping = reader.mapping
+    stated_names = reader.derived.fluxes.union(reader.stated or (), mapping.expressions)
+    unstated = []
+    for name, column in _with_magnitudes(trained, reader).items():
+        if name in stated_names or name not in reader.names:
+            continue
+        ours, unit = column.unit, mapping.unit(name, here)
+        if unit and not ours:
+            unstated.append(f"{mapping.said(name)} is in '{unit}', but had no unit in training")
+        elif ours and not unit and any(here.values()):
+            unstated.append(f"{mapping.said(name)} has no unit, but was in '{ours}' in training")
+    return tuple(unstated)
+
+
+def _with_magnitudes(
+    trained: Mapping[str, ColumnMetadata], reader: FeatureReader
+) -> dict[str, ColumnMetadata]:
+    """Return what the training's catalogue said of columns, with the unit that a magnitude has where it stated none."""
+    known = {n for n, c in trained.items() if (c.ucd or "").lower().startswith("phot.mag")}
+    known |= reader.derived.magnitudes
+    return {n: replace(c, unit="mag") if n in known and not c.unit else c for n, c in trained.items()}
+
+
+def in_units_of_the_first(reader: FeatureReader, catalog: Catalog, first: Catalog) -> FeatureReader:
+    """Return the reader for one of several labelled catalogues; positions and votes stay as they are."""
+    if catalog is first:
+        return reader.of(catalog)
+    named = [name for name in reader.names if name not in reader.also]
+    trained = {name: ColumnMetadata.of(first.column(name)) for name in named}
+    return converted(reader, catalog, trained=trained, stated=None)
+
+
+def conversions(
+    trained: Mapping[str, ColumnMetadata],
+    catalog: Catalog,
+    *,
+    mapping: ColumnMapping,
+    stated: Mapping[str, str] | None,
+    fluxes: frozenset[str] = frozenset(),
+) -> dict[str, float]:
+    """Return the factor of each column that has to be converted, by our names.
+
+    `trained` says of each column what the training's catalogue did, `mapping` what stands for them here, `stated`
+    the units that the specification gives where this catalogue says none, or the wrong one; None of a labelled
+    catalogue, of which it gives none.
+    """
+    here = {c.name: c.unit for c in catalog.columns}
+    factors = {}
+    for name, column in trained.items():
+        if name in fluxes or not here.keys() >= {*mapping.theirs(name)}:
+            continue
+        unit = (stated or {}).get(name) or mapping.unit(name, here)
+        factor = _factor(column.unit, unit)
+        if factor is None:
+            raise CatalogError(
+                f"{catalog.path}: got {mapping.said(name)} in '{unit}', expected '{column.unit}', in which "
+                + _remedy(name, str(column.unit), mapping.read([name]), unit or "", training=stated is None)
+            )
+        if factor != 1:
+            factors[name] = factor
+    return factors
+
+
+def _remedy(name: str, trained: str, theirs: tuple[str, ...], unit: str, *, training: bool) -> str:
+    """Return what to do about a column whose unit cannot be converted, and why it has to be done."""
+    if training:
+        return "the first labelled catalogue has it; convert it, or correct its unit"
+    state = f'the model was trained; if they are the same, state it: units = {{ {name} = "{trained}" }} under [target]'
+    flux, old_flux = flux_unit(unit), flux_unit(trained)
+    column = expression_name(theirs[0]) if len(theirs) == 1 else "..."
+    if flux is not None and PLAIN.get(trained.lower(), trained).startswith("mag"):
+        value = f"{ZERO_POINT[flux]} - 2.5 * log10({column})"
+    elif old_flux is not None and PLAIN.get(unit.lower(), unit).startswith("mag"):
+        value = f"10 ** (0.4 * ({ZERO_POINT[old_flux]} - {column}))"
+    else:
+        return f"{state}; else convert it, or compute it from the target's columns under [target.expressions]"
+    return f"{state}; if they are AB magnitudes, convert them: expressions = {{ {name} = '{value}' }} under [target]"
+
+
+def _factor(trained: str | None, here: str | None) -> float | None:
+    """Return what brings a value here to the unit of the training; None where nothing does."""
+    ours, theirs = ((PLAIN.get(t.strip().lower(), t.strip()) if t else "") for t in (trained, here))
+    if not ours or not theirs or ours == theirs:
+        return 1.0
+    flux, other = flux_unit(ours), flux_unit(theirs)
+    if flux is not None and other is not None:
+        return unit_factor(other, flux) if flux != other else 1.0
+    import astropy  # noqa: PLC0415 -- slow to import, and most units are spelt alike
+
+    old, new = (astropy.units.Unit(t, parse_strict="silent") for t in (ours, theirs))
+    try:
+        return float(new.to(old))
+    except (astropy.units.UnitsError, TypeError, AttributeError):
+        # Only after astropy, to which mJy and MJy are two.
+        return 1.0 if ours.lower() == theirs.lower() else None
+
+
+MOST_SETS = 12
+"""Sets of columns that are shown, those that tell the most first."""
+
+
+def found_leaks(
+    catalog: Catalog, seen: Profile, label: str, labels: Any
+) -> tuple[list[Leak], dict[str, float]]:
+    """Return the leaks of a class, `labels` of the chosen rows from the column `label`, and every column's gain.
+
+    A column that is a linear function of the label, to rounding, comes first, with its formula, and is in no set.
+    Names and places of objects are in no set: what they tell is where the survey looked.  Nor are errors, and what
+    else belongs to the observation: the error of a magnitude follows from it, so that with another magnitude it makes
+    a colour, which would be taken for a formula with the class in it.
+    """
+    place = find_position_columns(catalog) or ()
+    names = [name for name, _ in suspected_identifiers(seen)]
+    columns = {n: without_sentinels(seen, n) for n in seen.chosen if n != label}
+    copies: dict[str, str] = {}  # the label in other numbers, unless it is in a table of its own, or votes
+    if label in seen.chosen:
+        here = labels != ""
+        numbers = label_numbers(seen.chosen[label][here])
+        copies = copies_of_label({n: v[here] for n, v in columns.items()}, label, numbers)
+    measured = []
+    for name in columns:
+        column = seen.columns[name].column
+        of_the_survey = bookkeeping(seen, name) or about_an_error(column) or about_the_observation(column)
+        if name not in (*place, *names, *copies) and not of_the_survey:
+            measured.append(name)
+    fluxes = [n for n in measured if about_a_flux(seen.columns[n].column)]
+    leaks, gains = find_leaks(columns, labels, together=measured, fluxes=fluxes)
+    alone = [Leak((name,), 1.0, 1.0, formula) for name, formula in copies.items()]
+    alone += [leak for leak in leaks if len(leak.columns) == 1 and leak.columns[0] not in copies]
+    derived = [leak for leak in leaks if leak.derived]
+    rest = [leak for leak in leaks if len(leak.columns) > 1 and not leak.derived]
+    return [*alone, *derived, *rest][: len(alone) + max(MOST_SETS, len(derived))], gains
+
+
+def without_sentinels(seen: Profile, name: str) -> Any:
+    """Return a column of the chosen rows with its suspected sentinels missing."""
+    values = seen.chosen[name]
+    if texts := suspected_texts(seen, name):
+        values = apply_sentinels(values, tuple(texts))
+    marks = [s.value for s in suspected_sentinels(seen, name)]
+    if not marks or values.dtype.kind not in "biuf":
+        return values
+    numbers = as_numbers(values)
+    with np.errstate(over="ignore"):
+        single = [mark for mark in marks if not isinstance(mark, str)]
+        is_sentinel = np.isin(numbers.astype(np.float32), np.array(single, dtype=np.float32))
+    ranges = [mark for mark in marks if isinstance(mark, str)]
+    return apply_sentinels(np.where(is_sentinel, np.nan, numbers), ranges)

@@ -23,8 +23,16 @@ from catalogs.parquet import dataset as parquet
 from catalogs.remote.listing import Listing
 from catalogs.writing.annotate import copied
 from flows.errors import UsageError
-from flows.inputs.fetching import fetched_sources, listing_of
-from flows.inputs.source import InputCatalogue, InputFile, LocalSource, RemoteSource, Source, check_links
+from flows.inputs.source import (
+    InputCatalogue,
+    InputFile,
+    LocalSource,
+    RemoteSource,
+    Source,
+    check_links,
+    fetched_sources,
+    listing_of,
+)
 from flows.runs.progress import tell
 
 # The files of what the user named, opened as catalogues; damaged ones are set aside, not in the way of the others.

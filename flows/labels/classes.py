@@ -20,9 +20,8 @@ from catalogs.catalog.new_columns import standard_columns
 from catalogs.errors import NameClashError
 from catalogs.sky.positions import PositionUnit
 from flows.errors import TrainingError
-from flows.features.reader import FeatureReader, label_columns_reader
+from flows.features.reader import FeatureReader, in_units_of_the_first, label_columns_reader
 from flows.features.split import position_unit
-from flows.features.units import in_units_of_the_first
 from flows.inputs.opening import Piece, Workers
 from flows.labels.reader import Conflicts, LabelReader, label_texts
 from flows.labels.source import LabelSource

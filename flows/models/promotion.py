@@ -33,9 +33,9 @@ from flows.models.store import (
     standing_vetoes,
     veto_words,
 )
-from flows.runs.counts import SampledChange
 from flows.runs.lock import exclusive
-from flows.runs.model_reference import ModelReference
+from flows.runs.references import ModelReference
+from flows.runs.results import SampledChange
 
 InRelease = Callable[[PromoteRequest, Model, Model], SampledChange | None]
 """What a challenger would change in the last release, of the request, the champion and the challenger."""

@@ -22,8 +22,7 @@ from catalogs.errors import nearest
 from catalogs.files.atomic import atomic_write_text, check_links, own_folder
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError, ModelError
-from flows.runs.allowed_roots import check_inside, check_output
-from flows.runs.model_reference import ModelReference, check_name, check_version
+from flows.runs.references import ModelReference, check_inside, check_name, check_output, check_version
 
 if TYPE_CHECKING:
     from blr.selection.skill import Skill

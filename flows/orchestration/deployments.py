@@ -1,60 +1,319 @@
-"""`prefect.yaml`: which flows Prefect runs, with which parameters, when; for `prefect deploy` and for `blr serve`.
+"""Deployments of a `prefect.yaml`: served by one process, and automations that alert a team of them.
 
-The one in a survey's folder is the user's; without one, ours, which lies in `flows`.
+One process that waits for their times and runs them beside itself is for a laptop: it needs no work pool and no worker.
+A team has those, and `prefect deploy`.
+
+An alert says that a scheduled run failed, is late, or released nothing for days.  Deployments, blocks and automations
+are found by their names, so that no id has to be copied.  An automation is created once and updated after that; one
+that somebody has paused stays paused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
+import prefect
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import BlockDocument, StateType
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.deployments.runner import RunnerDeployment
+from prefect.events import DeploymentTriggerTypes
+from prefect.events.actions import ActionTypes, CallWebhook, ChangeFlowRunState, DoNothing, SendNotification
+from prefect.events.schemas.automations import Automation, AutomationCore, EventTrigger, Posture
+from prefect.schedules import Schedule
+from pydantic import TypeAdapter, ValidationError
 
 from flows.errors import UsageError
+from flows.orchestration.run_state import QUARANTINED
+from flows.orchestration.settings import AutomationsResult, AutomationWork, deployments
 
-FILE = "prefect.yaml"
-TEMPLATE = Path(__file__).parents[1] / FILE
-RELATIVE = "flows/deployed.py"
-"""The entry point as our own file has it: right in a checkout."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AutomationWork:
-    """One automation, and what was done about it, or would be."""
-
-    name: str
-    alerts: str  # in words: of what
-    status: Literal["created", "updated", "unchanged"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AutomationsResult:
-    """The automations of deployments; `missing` says what has to be there before, and how it is made."""
-
-    status: Literal["planned", "done"]
-    deployments: tuple[str, ...]  # those that are watched, FLOW/NAME
-    notify: str  # name of the block that sends the alerts
-    automations: tuple[AutomationWork, ...]
-    missing: tuple[str, ...]
+ENTRY = "deployed.py"
+"""The file that the entry points of our deployments name."""
+ONE_ALERT = timedelta(hours=1)
+"""Time after the alert of a run that failed in which no other comes of it: a worker reports its process besides."""
+SILENCE = timedelta(minutes=9)
+"""Three heartbeats of a run, which sends one every three minutes."""
+ENDS = ("Completed", QUARANTINED, "Failed", "TimedOut", "Cancelled", "Crashed", "Suspended", "AwaitingRetry")
+"""States after which no heartbeat is to be expected; events bear the names of states, not their types."""
+MAKE_BLOCK = (
+    "python -c \"from prefect.blocks.notifications import SlackWebhook as S; S(url=input()).save('{name}')\""
+)
 
 
-def deployments_text() -> str:
-    """Return our file with the entry points of this installation, wherever it is."""
-    entry = (Path(__file__).parents[1] / "deployed.py").resolve()
-    return TEMPLATE.read_text(encoding="utf-8").replace(f"{RELATIVE}:", f"{entry}:")
+Alert = tuple[str, AutomationCore]
+"""What it reports, in words, and the automation."""
 
 
-def deployments(path: Path) -> list[Mapping[str, Any]]:
-    """Return the deployments of a file, as it says them, each with a name and an entry point; ours without a file."""
-    text = path.read_text(encoding="utf-8") if path.exists() else deployments_text()
+def automate(
+    *, notify: str, idle_days: int, deployments: Sequence[str] = (), dry_run: bool = False
+) -> AutomationsResult:
+    """Create or update the automations, those of `deployments` (FLOW/NAME) or of all of ours that have a schedule.
+
+    `notify` names the block that sends the alerts: one that notifies (Slack, mail, ...) or a webhook.  A dry run says
+    what is missing; otherwise that is an error, and nothing is written.
+    """
+    with get_client(sync_client=True) as client:
+        watched, absent = _watched(client, deployments)
+        block = _block(client, notify)
+        if block is None:
+            absent.append(
+                f"--notify: got no block '{notify}' that notifies, expected one, such as Slack, e-mail or a webhook; "
+                f"create it on the server's page Blocks, or by {MAKE_BLOCK.format(name=notify)}, which asks for the "
+                "address"
+            )
+        missing = absent
+        if missing and not dry_run:
+            raise UsageError("; ".join(missing))
+        tell = _teller(block)
+        alerts = [one for label, d in watched.items() for one in _of_deployment(label, d, idle_days, tell)]
+        known = {found.name: found for found in client.read_automations()}
+        work = [
+            AutomationWork(
+                name=wanted.name,
+                alerts=tells,
+                status=_brought(client, wanted, known.get(wanted.name), dry_run=dry_run),
+            )
+            for tells, wanted in (*alerts, *_of_all(tell))
+        ]
+    return AutomationsResult(
+        status="planned" if dry_run else "done",
+        deployments=tuple(watched),
+        notify=notify,
+        automations=tuple(work),
+        missing=tuple(missing),
+    )
+
+
+def _watched(
+    client: SyncPrefectClient, wanted: Sequence[str]
+) -> tuple[dict[str, DeploymentResponse], list[str]]:
+    """Return the deployments to watch by FLOW/NAME, and what is said of those that are not there."""
+    flows = {flow.id: flow.name for flow in client.read_flows()}
+    ours = {
+        f"{flows[d.flow_id]}/{d.name}": d
+        for d in client.read_deployments()
+        if Path((d.entrypoint or "").partition(":")[0]).name == ENTRY
+    }
+    if wanted:
+        unknown = [label for label in wanted if label not in ours]
+        there = ", ".join(ours) or "none"
+        return {label: ours[label] for label in wanted if label in ours}, [
+            f"--deployment: got '{label}', expected one of the server's deployments of blr ({there}); `prefect deploy "
+            "--all` makes those of prefect.yaml"
+            for label in unknown
+        ]
+    scheduled = {label: d for label, d in ours.items() if any(s.active for s in d.schedules)}
+    if scheduled:
+        return scheduled, []
+    nothing = (
+        f"got no deployment with an active schedule ({', '.join(ours) or 'none at all'}), expected one to watch; set "
+        "`active: true` in prefect.yaml and run `prefect deploy --all`, or name one with --deployment"
+    )
+    return {}, [nothing]
+
+
+def _block(client: SyncPrefectClient, name: str) -> BlockDocument | None:
+    """Return the block of that name which can send alerts; the first, where several kinds have it."""
+    named = [b for b in client.read_block_documents(include_secrets=False) if b.name == name]
+    notify = [b for b in named if b.block_schema is not None and "notify" in b.block_schema.capabilities]
+    return next((b for b in named if b in notify or _is_webhook(b)), None)
+
+
+def _is_webhook(block: BlockDocument) -> bool:
+    return block.block_type is not None and block.block_type.slug == "webhook"
+
+
+Tell = Callable[[str, Sequence[str]], ActionTypes]
+"""Makes the action of an alert, of its subject and of expressions of Jinja that are put together."""
+
+
+def _teller(block: BlockDocument | None) -> Tell:
+    """Return what makes the action of an alert; without a block, in a dry run, an action that is never written."""
+
+    def tell(subject: str, parts: Sequence[str]) -> ActionTypes:
+        if block is not None and _is_webhook(block):
+            said = " ~ ".join(f"({part})" for part in parts)  # `~` binds tighter than `or`
+            return CallWebhook(block_document_id=block.id, payload=f'{{"text": {{{{ ({said}) | tojson }}}}}}')
+        body = "".join(f"{{{{ {part} }}}}" for part in parts)
+        if block is None:
+            return DoNothing()
+        return SendNotification(block_document_id=block.id, subject=subject, body=body)
+
+    return tell
+
+
+PAGE = ("' '", "(flow_run | ui_url) or ''")
+"""The end of what is said of a run: its page, where the server knows its own address."""
+
+
+def _of_deployment(label: str, deployment: DeploymentResponse, idle_days: int, tell: Tell) -> list[Alert]:
+    """Return what is watched of a deployment."""
+    related: dict[str, str | list[str]] = {
+        "prefect.resource.id": f"prefect.deployment.{deployment.id}",
+        "prefect.resource.role": "deployment",
+    }
+
+    def of_runs(*states: str) -> EventTrigger:
+        """Trigger once for each run that enters one of the states."""
+        return EventTrigger(
+            posture=Posture.Reactive,
+            match={"prefect.resource.id": "prefect.flow-run.*"},
+            match_related=related,
+            for_each={"prefect.resource.id"},
+            expect={f"prefect.flow-run.{state}" for state in states},
+            threshold=1,
+            within=ONE_ALERT,
+        )
+
+    def alert(name: str, tells: str, trigger: EventTrigger, *parts: str) -> Alert:
+        """Return an alert with a block."""
+        return tells, _automation(name, tells, trigger, tell(name, parts))
+
+    failed = ("flow_run.name", "': '", "flow_run.state.name", "'. '", "flow_run.state.message or ''")
+    late = f"'A run of {label} is late: no worker has started it.'"
+    alerts = [
+        alert(
+            f"blr: {label} failed",
+            "a run failed, crashed or took too long",
+            of_runs("Failed", "Crashed", "TimedOut"),
+            *failed,
+            *PAGE,
+        ),
+        alert(
+            f"blr: {label} is late",
+            "a run was due but no worker has started it: there is no worker, or its queue is full",
+            of_runs("Late"),
+            late,
+            *PAGE,
+        ),
+    ]
+    if idle_days:
+        trigger = EventTrigger(
+            posture=Posture.Proactive,
+            match={"prefect.resource.id": "blr.release.*"},
+            match_related=related,
+            expect={"blr.release.done"},
+            threshold=1,
+            within=timedelta(days=idle_days),
+        )
+        said = f"'{label} has released nothing for {idle_days} days: no new input, or no run'"
+        words = f"there was no release for {idle_days} days"
+        alerts.append(alert(f"blr: {label} releases nothing", words, trigger, said))
+    return alerts
+
+
+def _of_all(tell: Tell) -> list[Alert]:
+    """Return what is watched whatever the deployment."""
+    quarantined = EventTrigger(
+        posture=Posture.Reactive,
+        match={"prefect.resource.id": "blr.partition.*"},
+        expect={"blr.partition.quarantined"},
+        threshold=1,
+        within=timedelta(0),
+    )
+    silent = EventTrigger(
+        posture=Posture.Proactive,
+        match={"prefect.resource.id": "prefect.flow-run.*"},
+        for_each={"prefect.resource.id"},
+        after={"prefect.flow-run.heartbeat"},
+        expect={"prefect.flow-run.heartbeat", *(f"prefect.flow-run.{state}" for state in ENDS)},
+        threshold=1,
+        within=SILENCE,
+    )
+    crash = ChangeFlowRunState(
+        state=StateType.CRASHED, name="Crashed", message="no heartbeat for nine minutes", force=False
+    )
+    name, tells = (
+        "blr: a file is quarantined",
+        "a file could not be annotated; again every day while that lasts",
+    )
+    told = tell(name, ("event.payload.file", "' is quarantined: '", "event.payload.reason"))
+    ends = "a run sent no heartbeat for nine minutes: its state becomes Crashed"
+    return [
+        (tells, _automation(name, tells, quarantined, told)),
+        (ends, _automation("blr: silent runs are crashed", ends, silent, crash)),
+    ]
+
+
+def _automation(name: str, tells: str, trigger: EventTrigger, action: ActionTypes) -> AutomationCore:
+    return AutomationCore(
+        name=name,
+        description=f"When {tells}. Made by `blr deployments automate`.",
+        enabled=True,
+        tags=["blr"],
+        trigger=trigger,
+        actions=[action],
+    )
+
+
+def _brought(
+    client: SyncPrefectClient, wanted: AutomationCore, found: Automation | None, *, dry_run: bool
+) -> Literal["created", "updated", "unchanged"]:
+    """Create an automation, or update the one that was found; say which."""
+    if found is None:
+        if not dry_run:
+            client.create_automation(wanted)
+        return "created"
+    wanted = wanted.model_copy(update={"enabled": found.enabled})
+    if _said(found) == _said(wanted):
+        return "unchanged"
+    if not dry_run:
+        client.update_automation(found.id, wanted)
+    return "updated"
+
+
+def _said(automation: AutomationCore) -> object:
+    """Return what decides whether two automations are the same; events are sets, in no order."""
+    return automation.model_dump(include={"name", "description", "tags", "trigger", "actions"})
+
+
+_TRIGGER: TypeAdapter[Any] = TypeAdapter(DeploymentTriggerTypes)
+
+
+def serve(file: Path, *, limit: int) -> None:
+    """Serve the deployments of a file until Ctrl-C or SIGTERM, at most `limit` runs at a time.
+
+    While nobody serves them, their schedules rest: what was missed is not made up for.
+    """
+    for category in (ResourceWarning, RuntimeWarning):
+        # Prefect's runner does not await its end, nor close its client.
+        warnings.filterwarnings("ignore", category=category)
+    prefect.serve(*served(file), limit=limit, print_starting_message=False)
+
+
+def served(file: Path) -> list[RunnerDeployment]:
+    """Return the deployments of a file as Prefect's runner takes them."""
+    return [_served(deployment, file) for deployment in deployments(file)]
+
+
+def _served(deployment: Mapping[str, Any], file: Path) -> RunnerDeployment:
     try:
-        entries = yaml.safe_load(text)["deployments"]
-        return [{**entry, "name": entry["name"], "entrypoint": entry["entrypoint"]} for entry in entries]
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
-        result = " ".join(str(error).split())
+        return RunnerDeployment.from_entrypoint(
+            deployment["entrypoint"],
+            deployment["name"],
+            parameters=dict(deployment.get("parameters") or {}),
+            schedules=[_schedule(entry) for entry in deployment.get("schedules") or ()],
+            triggers=[
+                _TRIGGER.validate_python({"name": f"{deployment['name']} {t.get('expect', '')}"} | dict(t))
+                for t in deployment.get("triggers") or ()
+            ],
+            tags=list(deployment.get("tags") or ()),
+            description=deployment.get("description"),
+            paused=False,  # the runner pauses them when it ends
+        )
+    except (ValidationError, ValueError, TypeError) as error:
         raise UsageError(
-            f"{path}: got {type(error).__name__} ({result}), expected a list 'deployments' of entries with "
-            "name and entrypoint; `blr deployments` prints one that you can adapt"
+            f"{file}: deployment '{deployment['name']}': {error}; see docs/operations.md for entries that work"
         ) from error
+
+
+def _schedule(entry: Any) -> Schedule:
+    """Return the schedule that `prefect deploy` makes of an entry."""
+    known = dict(entry)
+    if "interval" in known:
+        known["interval"] = timedelta(seconds=known["interval"])
+    return Schedule(**known)

@@ -32,21 +32,21 @@ from prefect.states import Crashed
 
 from flows.documents import to_document
 from flows.errors import UsageError
-from flows.orchestration.messages import classification_message, classification_name
-from flows.orchestration.run_state import QUARANTINED, completed, rename_run
-from flows.orchestration.tables import run_tables, status_table
+from flows.orchestration.run_state import (
+    QUARANTINED,
+    classification_message,
+    classification_name,
+    completed,
+    rename_run,
+)
+from flows.reports.counts import run_tables, status_table
 from flows.reports.report_table import ReportTable
 from flows.reports.tables import to_markdown
-from flows.runs.counts import Summary
 from flows.runs.lock import Owner
-from flows.runs.model_reference import ModelReference
+from flows.runs.manifest import read_status
 from flows.runs.progress import Listener, listening, tell
-from flows.runs.results import (
-    ClassificationResult,
-    ClassificationTrial,
-    ReleaseResult,
-    read_status,
-)
+from flows.runs.references import ModelReference
+from flows.runs.results import ClassificationResult, ClassificationTrial, ReleaseResult, Summary
 
 PAGES = "BLR_PAGES"
 """Environment variable: FOLDER=URL, a folder and the address at which a web server of the team serves it."""

@@ -3,6 +3,9 @@
 Prefect reads its settings from the environment when it is imported.  So `prefect_environment` comes before
 that import, and nothing here imports Prefect.  What the user has configured, in the environment, a profile,
 `prefect.toml` or `.env`, always wins.  The settings: https://docs.prefect.io/v3/api-ref/settings-ref.
+
+`prefect.yaml` says which flows Prefect runs, with which parameters, when.  The one in a survey's folder is the user's;
+without one, ours, which lies in `flows`.
 """
 
 from __future__ import annotations
@@ -24,10 +27,11 @@ from functools import cache
 from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import platformdirs
+import yaml
 
 from flows.errors import FlowError, UsageError
 
@@ -371,3 +375,49 @@ def _ask(url: str, path: str, body: Mapping[str, object]) -> Any:
     finally:
         connection.close()
     return json.loads(text) if answer.status in (HTTPStatus.OK, HTTPStatus.CREATED) else None
+
+
+FILE = "prefect.yaml"
+TEMPLATE = Path(__file__).parents[1] / FILE
+RELATIVE = "flows/deployed.py"
+"""The entry point as our own file has it: right in a checkout."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutomationWork:
+    """One automation, and what was done about it, or would be."""
+
+    name: str
+    alerts: str  # in words: of what
+    status: Literal["created", "updated", "unchanged"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutomationsResult:
+    """The automations of deployments; `missing` says what has to be there before, and how it is made."""
+
+    status: Literal["planned", "done"]
+    deployments: tuple[str, ...]  # those that are watched, FLOW/NAME
+    notify: str  # name of the block that sends the alerts
+    automations: tuple[AutomationWork, ...]
+    missing: tuple[str, ...]
+
+
+def deployments_text() -> str:
+    """Return our file with the entry points of this installation, wherever it is."""
+    entry = (Path(__file__).parents[1] / "deployed.py").resolve()
+    return TEMPLATE.read_text(encoding="utf-8").replace(f"{RELATIVE}:", f"{entry}:")
+
+
+def deployments(path: Path) -> list[Mapping[str, Any]]:
+    """Return the deployments of a file, as it says them, each with a name and an entry point; ours without a file."""
+    text = path.read_text(encoding="utf-8") if path.exists() else deployments_text()
+    try:
+        entries = yaml.safe_load(text)["deployments"]
+        return [{**entry, "name": entry["name"], "entrypoint": entry["entrypoint"]} for entry in entries]
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        result = " ".join(str(error).split())
+        raise UsageError(
+            f"{path}: got {type(error).__name__} ({result}), expected a list 'deployments' of entries with "
+            "name and entrypoint; `blr deployments` prints one that you can adapt"
+        ) from error

@@ -23,9 +23,8 @@ from flows.classification.scoring import Scorer, flag_names, provenance
 from flows.documents import read_document
 from flows.errors import DocumentError
 from flows.models.model import Model, read_model
-from flows.runs.counts import Summary
-from flows.runs.manifest import MANIFEST, SUMMARY, FlagDetails, Manifest, ObjectColumns
-from flows.runs.outputs import Output
+from flows.runs.manifest import MANIFEST, SUMMARY, FlagDetails, Manifest, ObjectColumns, Output
+from flows.runs.results import Summary
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import read_specification
 

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from catalogs.files.atomic import atomic_write_text
-from flows.plots.axes import new_axes
-from flows.plots.catalogue import plot_sky
-from flows.plots.style import CLASSES
+from flows.plots.axes import CLASSES, new_axes
+from flows.plots.pictures import plot_sky
 from flows.release._contract import Contract, Opened, Profile
 from flows.release.check import CELL_ORDER, Checked, check_table
 from flows.reports.answers import Answer, Finding, Level

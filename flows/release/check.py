@@ -50,9 +50,8 @@ from flows.release._contract import (
 from flows.release._differences import Truth, floats, identifiers
 from flows.release.replay import Replayed, negative_controls
 from flows.reports.report_table import ReportTable
-from flows.runs.counts import MovedObject, Transition
-from flows.runs.manifest import MANIFEST
-from flows.runs.outputs import Output, file_sha256
+from flows.runs.manifest import MANIFEST, Output, file_sha256
+from flows.runs.results import MovedObject, Transition
 
 Array = np.ndarray[Any, Any]
 

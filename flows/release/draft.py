@@ -49,10 +49,9 @@ from flows.release.record import (
 )
 from flows.release.replay import mismatches, settings_of
 from flows.release.request import DraftRequest, PatchRequest
-from flows.runs.allowed_roots import check_inside
-from flows.runs.counts import Transition
-from flows.runs.manifest import Manifest
-from flows.runs.outputs import file_sha256
+from flows.runs.manifest import Manifest, file_sha256
+from flows.runs.references import check_inside
+from flows.runs.results import Transition
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import load_specification, specification_toml
 

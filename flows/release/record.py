@@ -46,9 +46,9 @@ from flows.release._contract import (
 )
 from flows.release._differences import Truth
 from flows.release.check import Checked, check_release
-from flows.runs.allowed_roots import check_inside, check_output
 from flows.runs.lock import LOCK, exclusive
-from flows.runs.outputs import file_sha256
+from flows.runs.manifest import file_sha256
+from flows.runs.references import check_inside, check_output
 from flows.runs.release_store import check_store, folder_here
 
 RECORD = "release.json"

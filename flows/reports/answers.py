@@ -15,8 +15,7 @@ import numpy as np
 from blr.calibration import share_interval
 from blr.trust.verdict import TrustAnswer
 from flows.models.description import TOLD_APART, UNDECIDED, Metrics, TrustSummary
-from flows.reports.data import Classification, NotableObject, TrainReport
-from flows.reports.remarks import likeness_words
+from flows.reports.data import Classification, NotableObject, TrainReport, likeness_words
 from flows.reports.report_table import ReportTable
 
 # Completeness and purity of each class, with intervals, from the objects that judge a model.

@@ -1,9 +1,9 @@
-"""What a report shows, as it is stored: numbers, tables and the data of pictures."""
+"""What a report of a training shows, as it is stored: numbers, the data of pictures, and sentences on them."""
 
 from __future__ import annotations
 
 import getpass
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +16,19 @@ from blr.census.results import Census
 from blr.classifier import Classifier
 from catalogs.files.atomic import atomic_path
 from flows.documents import read_document, write_document
-from flows.models.description import ModelDescription
-from flows.reports.remarks import leak_words, training_remarks
-from flows.runs.counts import Counts, SkyCounts
+from flows.models.description import (
+    TOLD_APART,
+    CatalogueQuality,
+    LabelSummary,
+    ModelDescription,
+    RatesByClass,
+    SuspectedLeak,
+    TargetShift,
+    TrainingDescription,
+    WrongLabels,
+    WrongLabelShare,
+)
+from flows.runs.results import Counts, SkyCounts
 
 Array = np.ndarray[Any, Any]
 
@@ -269,3 +279,233 @@ def _axis(values: Floats, n: int) -> Floats:
         return np.linspace(values.min(), values.max(), n)
     margin = MARGIN * (high - low)
     return np.linspace(max(low - margin, values.min()), min(high + margin, values.max()), n)
+
+
+FEW = 0.05
+"""Share of effective rows below which weights rest on a handful of objects."""
+SHOWN = 8
+"""Most names that a sentence lists."""
+
+
+def training_remarks(training: TrainingDescription) -> Iterator[str]:
+    """Yield sentences on the catalogue, the labels and the fits."""
+    for quality in training.quality:
+        yield from quality_remarks(quality)
+    yield from missing_words(training.states)
+    if training.refitted:
+        yield (
+            "Judged on fits to the training rows; the model that is kept was fitted to all "
+            f"{training.refitted:,} rows."
+        )
+    if training.sampled is not None:
+        yield (
+            "Fits are of all rows. The model is judged on the held-out ones of a sample of "
+            f"{training.sampled:,} rows, drawn by hash; pictures, medians, centres of functions and limits of the "
+            "domain are of it too."
+        )
+    if training.mean_power is not None:
+        yield (
+            f"Left-out rows are {'more' if training.mean_power > 1 else 'less'} certain than the models say: "
+            f"probabilities were raised to the power {training.mean_power:.2f} (temperature scaling)."
+        )
+    yield from label_words(training.labels)
+    yield from noise_words(training.label_noise)
+    if training.overdispersion > 1:
+        yield (
+            f"The variance of the votes is {training.overdispersion:.2f} times that of independent votes; "
+            "their weight was divided by this factor."
+        )
+
+
+def review_words(labels: LabelSummary) -> str:
+    """Return the sentence on the answers of reviews: to how many objects, and how many rows have them."""
+    answers = f"; reviews have answers to {labels.answered:,} objects" if labels.answered else ""
+    return f"{labels.reviewed:,} labels are from review{answers}."
+
+
+def label_words(labels: LabelSummary) -> Iterator[str]:
+    """Yield sentences on where labels came from, and on those in conflict."""
+    if labels.conflicts:
+        shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in labels.conflicting.items())
+        yield f"{labels.conflicts:,} objects have labels in conflict, and were left out: {shown}."
+    if labels.repeated:
+        shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in (labels.repeating or {}).items())
+        yield f"{labels.repeated:,} identifiers have rows of several classes, which were kept: {shown}."
+    if labels.unplaced:
+        yield f"{labels.unplaced:,} labels of the table have no position, or one out of range."
+    if labels.shared:
+        yield (
+            f"{labels.shared:,} labels of the table are the nearest of several rows, all of which have them: narrow "
+            "label.table.radius where these are different objects."
+        )
+    if labels.reviewed or labels.answered:
+        yield review_words(labels)
+    if labels.disputed:
+        shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in labels.disputing.items())
+        yield f"Objects whose reviewers' answers differ, so that they count as votes: {labels.disputed:,} ({shown})."
+    if labels.weighted and labels.weighted_as is not None:
+        yield (
+            f"{labels.weighted:,} reviewed objects count by their inclusion weights: they tell as much as "
+            f"{labels.weighted_as:.0f} of equal weight."
+        )
+
+
+def missing_words(states: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Yield a sentence on why values are missing, where the specification distinguishes the reasons."""
+    if not states:
+        return
+    worst = sorted(states.items(), key=lambda entry: (-sum(entry[1].values()), entry[0]))[:MOST_STATES]
+    shares = (
+        f"{name}: " + ", ".join(f"{n[key]:,} {word}" for key, word in MISSING_WORDS.items() if key in n)
+        for name, n in worst
+    )
+    more = f"; and {len(states) - MOST_STATES} more columns" if len(states) > MOST_STATES else ""
+    yield f"Missing in labelled rows, by the reason: {'; '.join(shares)}{more}."
+
+
+MOST_STATES = 8
+"""Most columns that the sentence on missing values lists."""
+MISSING_WORDS = {"not_observed": "not observed", "not_detected": "not detected", "masked": "masked"}
+
+
+def quality_remarks(quality: CatalogueQuality) -> Iterator[str]:
+    """Yield sentences on what a reader of the report should know; leaks that the features use come first."""
+    n = quality.n_rows
+    for words in leak_words(quality).values():
+        yield f"Suspected leakage: the features use {words}."
+    for count, what in (
+        (quality.repeated_rows, "repeat another row in every column"),
+        (quality.repeated_identifiers, "repeat the identifier of another"),
+        (quality.repeated_positions, "lie within an arcsecond of another"),
+        (quality.positions_without, "have no position"),
+        (quality.positions_out_of_range, "have a position out of range"),
+    ):
+        if count:
+            yield f"{count:,} of {n:,} rows {what}."
+    yield from _absences(quality)
+    if quality.constant:
+        yield f"The same in every row: {_some(quality.constant)}."
+    for group in quality.duplicate_columns[:SHOWN]:
+        yield f"Columns that are equal in every row: {', '.join(group)}."
+    if quality.missing:
+        worst = _largest_first(quality.missing)
+        yield f"Missing most: {_some([f'{name} {share:.0%}' for name, share in worst])}."
+    if quality.outliers:
+        furthest = _largest_first(quality.outliers)
+        yield f"Far outliers: {_some([f'{name} {share:.2%}' for name, share in furthest])}."
+
+
+def leak_words(quality: CatalogueQuality) -> dict[str, str]:
+    """Return the columns that the features use and that may give the class away, each set with how, in a clause."""
+    return {
+        ", ".join(leak.columns): _leak_words(leak)
+        for leak in quality.leaks
+        if leak.used and (len(leak.columns) == 1 or leak.derived)
+    }
+
+
+def _leak_words(leak: SuspectedLeak) -> str:
+    columns = ", ".join(leak.columns)
+    if leak.derived:
+        return (
+            f"{columns}, which tell {leak.gain:.0%} of the class, by {leak.combination}; every smaller set tells "
+            "much less"
+        )
+    if leak.combination:
+        return f"{columns}, which is {leak.combination}, to rounding: the label in other numbers"
+    return f"{columns}, which tells {leak.gain:.0%} of the class by itself"
+
+
+def _absences(quality: CatalogueQuality) -> Iterator[str]:
+    """Yield sentences on commented-out lines, which may be rows, and on columns that some files lack."""
+    if quality.commented_out:
+        yield f"{quality.commented_out}."
+    if quality.absent:
+        names = [f"{name} in {n:,}" for name, n in _largest_first(quality.absent)]
+        yield f"Of {quality.n_files:,} files some lack a column, which has no values there: {_some(names)}."
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _largest_first(shares: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return the entries by falling share, then by name: a mapping that was stored and loaded has another order."""
+    return sorted(shares.items(), key=lambda entry: (-entry[1], entry[0]))
+
+
+def noise_words(noise: WrongLabels) -> Iterator[str]:
+    """Yield the sentences on what a training noted as `label_noise`; none where labels are taken to be right."""
+    if noise.by is None:
+        return
+    if noise.by == "stated":
+        yield f"Labels may be wrong, in shares that the specification states: {_listed(noise.rates)}."
+    else:
+        yield (
+            f"Labels may be wrong, in shares found from {noise.rows:,} training rows with 95 % intervals: "
+            f"{_listed(noise.rates)}."
+        )
+    for name, rates in noise.annotators.items():
+        yield f"Wrong labels by {noise.column} '{name}': {_listed(rates)}."
+    yield "Probabilities are of the true class, not of what would be recorded."
+    if noise.log_loss is not None:
+        yield (
+            "The labels that judge the model are as wrong as those that train it. Scores are therefore of the "
+            f"probability of what was recorded (log loss {noise.log_loss:.4f} nats an object); against the recorded "
+            f"labels the probabilities of the true class have {noise.log_loss_of_true_classes:.4f}, which says "
+            "little of them where labels are wrong."
+        )
+
+
+def _listed(rates: RatesByClass) -> str:
+    return ", ".join(f"{name} {_wrong_share(share)}" for name, share in rates.items())
+
+
+def _wrong_share(share: WrongLabelShare) -> str:
+    if share.low is None:
+        return f"{share.rate:.1%}"
+    return f"{share.rate:.1%} ({share.low:.1%} to {share.high:.1%})"
+
+
+def likeness_words(shift: TargetShift) -> Iterator[str]:
+    """Yield what a training noted of how like the labels its target is, and what was done; nothing without a target."""
+    target, auc, low, high = shift.target, shift.auc, shift.auc_low, shift.auc_high
+    if target is not None and auc is not None and low is not None and high is not None:
+        yield (
+            f"Shown an object of {target.name} and a labelled one, a test picks the labelled one in "
+            f"{100 * auc:.1f} of 100 tries ({100 * low:.1f} to {100 * high:.1f} at 90 %, {target.n_compared:,} of "
+            f"{target.n_rows:,} objects compared), by chance in 50. So {shift.advice}."
+        )
+        yield from _weight_words(shift.n_training or 0, shift.n_effective or 0.0, shift, low)
+    old = shift.class_prior_training
+    if shift.class_prior is not None and old is not None:
+        moved = ", ".join(f"{name} {old[name]:.3g} → {new:.3g}" for name, new in shift.class_prior.items())
+        yield (
+            f"Each class has not the share here that it has in the labels ({shift.class_prior_source}): {moved}."
+        )
+
+
+def _weight_words(n: int, effective: float, shift: TargetShift, auc_low: float) -> Iterator[str]:
+    if shift.density_weights:
+        yield (
+            f"The {n:,} training rows are weighted to look like the target, and count as {effective:,.1f}."
+        )
+        if effective < FEW * n:
+            yield f"That is less than {FEW:.0%} of the rows: the model rests on a handful of them."
+    elif auc_low > TOLD_APART:
+        yield f"Weighted to look like the target, the {n:,} training rows would tell as much as {effective:,.1f}."
+
+
+def shift_words(shift: TargetShift) -> Iterator[str]:
+    """Yield the sentences on what a training noted as `shift`; none where no target was named and no shares given."""
+    yield from likeness_words(shift)
+    if shift.log_loss is not None:
+        uncorrected = shift.log_loss_uncorrected
+        what = "the model as it is" if uncorrected is None else "class shares corrected"
+        before = "" if uncorrected is None else f", {uncorrected:.4f} without"
+        yield (
+            f"Held-out log loss with the rows weighted as the target, {what}: {shift.log_loss:.4f} nats an object"
+            f"{before} ({shift.n_effective_held_out:,.0f} effective rows). All other held-out numbers are of objects "
+            "as the labelled ones, with their class shares."
+        )

@@ -21,17 +21,20 @@ from markupsafe import Markup
 from catalogs.files.atomic import atomic_write_text
 from catalogs.sky.positions import survey_links
 from flows.models.description import Metrics, ModelDescription
-from flows.plots.axes import SvgAxes, new_axes, new_panels, svg
-from flows.plots.boundary import plot_contours, plot_objects
-from flows.plots.catalogue import plot_class_fractions, plot_feature, plot_flags, plot_sky
-from flows.plots.performance import (
+from flows.plots.axes import CLASSES, SvgAxes, new_axes, new_panels, readable_feature, rescaled_ticks, svg
+from flows.plots.pictures import (
     plot_binned_share,
+    plot_class_fractions,
     plot_confusion,
+    plot_contours,
     plot_errors_caught,
+    plot_feature,
+    plot_flags,
+    plot_objects,
     plot_reliability,
+    plot_sky,
     plot_threshold_curves,
 )
-from flows.plots.style import CLASSES, readable_feature, rescaled_ticks
 from flows.reports import tables
 from flows.reports.answers import training_answers
 from flows.reports.data import (
@@ -43,7 +46,7 @@ from flows.reports.data import (
     StoredPictures,
     TrainReport,
 )
-from flows.runs.counts import SkyCounts
+from flows.runs.results import SkyCounts
 
 
 def template(name: str) -> Any:

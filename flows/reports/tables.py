@@ -18,11 +18,10 @@ from flows.models.model import Model
 from flows.models.promotion import Comparison, gain_words, losses_words
 from flows.models.store import Promotion, gain_interval
 from flows.reports.answers import class_performance, plain_end, training_answers
-from flows.reports.data import Classification, TrainReport
-from flows.reports.remarks import noise_words, shift_words
+from flows.reports.data import Classification, TrainReport, noise_words, shift_words
 from flows.reports.report_table import ReportTable, fixed, percent, printable, probability
-from flows.runs.counts import SampledChange
-from flows.specification.label import alike_words, grouped
+from flows.runs.results import SampledChange
+from flows.specification.catalog import alike_words, grouped
 from flows.specification.toml_file import specification_toml, toml_text
 
 # Classes that the features cannot tell apart: the sentence, the table, and the lines that join them.

@@ -35,10 +35,8 @@ from catalogs.files.atomic import atomic_write_text
 from catalogs.formats import annotated_table
 from catalogs.sky.positions import PositionUnit, positions, survey_links
 from flows.errors import UsageError
-from flows.labels.reader import label_texts, require_exact
-from flows.labels.reviews import MARK, harmless, list_hash, list_mark
-from flows.runs.manifest import Manifest, ObjectColumns
-from flows.runs.outputs import identifier_column, is_labelled
+from flows.labels.reader import MARK, harmless, label_texts, list_hash, list_mark, require_exact
+from flows.runs.manifest import Manifest, ObjectColumns, identifier_column, is_labelled
 
 REVIEW: Final = "review"
 AUDIT_LIST: Final = "audit"

@@ -25,8 +25,15 @@ from catalogs.errors import brief, nearest
 from catalogs.expressions.expression import Expression, parse
 from flows.documents import write_document
 from flows.errors import UsageError
-from flows.labels.reader import is_doubtful, label_texts, plain_number, require_exact
-from flows.labels.reviews import MARK, listed_name, plain
+from flows.labels.reader import (
+    MARK,
+    is_doubtful,
+    label_texts,
+    listed_name,
+    plain,
+    plain_number,
+    require_exact,
+)
 from flows.reviews._lists import (
     AUDIT_LIST,
     Bins,

@@ -20,7 +20,7 @@ from blr.census.prediction_sets import learn_sets
 from blr.census.results import Census, ClassCensus, SelectionQuality
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError, UsageError
-from flows.labels.reviews import list_hash
+from flows.labels.reader import list_hash
 from flows.reviews._lists import audit_title
 from flows.reviews.audit_draw import (
     AUDIT,
@@ -42,10 +42,10 @@ from flows.reviews.audit_draw import (
     selections_of,
 )
 from flows.reviews.request import AuditEstimateRequest
-from flows.runs.counts import Summary
 from flows.runs.lock import exclusive
 from flows.runs.manifest import SUMMARY, Manifest
 from flows.runs.release_store import output_folder
+from flows.runs.results import Summary
 
 Bools = NDArray[np.bool_]
 Places = NDArray[np.intp]

@@ -32,8 +32,7 @@ from flows.reviews._lists import (
     write_list,
 )
 from flows.reviews.request import ReviewRequest
-from flows.runs.manifest import annotated_manifest
-from flows.runs.outputs import read_labelled_names
+from flows.runs.manifest import annotated_manifest, read_labelled_names
 from flows.runs.release_store import output_folder
 
 # Objects that are unlike all labelled ones: possible new types, artefacts, and errors of the photometry.

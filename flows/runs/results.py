@@ -1,21 +1,439 @@
-"""The results of runs, the report of a release, and the state of an output folder."""
+"""What runs count and return: the counts of a file and of a release, and the results of commands.
+
+Staging records, `summary.json`, `manifest.json` and the output of `--json` hold these types.
+Shapes: K classes, F features, S draws of the weights, B bins of a feature.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, Self, TypeVar
 
-from blr.census.results import CountChange
-from flows.runs.allowed_roots import check_inside
-from flows.runs.counts import Counts, Difference, Summary
-from flows.runs.manifest import Manifest, annotated_manifest
-from flows.runs.outputs import Output, Problem, file_sha256
+from blr.census.results import Census, StatedAssumption
 
-# What a release has changed, as in the file `_releases/0007.json`, and the release that it is compared with.
+# The counts of an annotated file, as its staging record and the table of a folder's files keep them for later runs.
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Class counts over some rows.
+
+    `assigned` (K,) counts the rows by their most probable class.  `expected` (K,) is the sum of the probabilities of a
+    class, and `variance` (K,) the sum of p (1 - p), which is the objects' own uncertainty.  `draws` (S, K) are the
+    expected counts under S draws of the weights, which all objects share, with seven digits for a file.  `flags`
+    counts rows by the flag's name, `missing` (F,) rows without the feature.  With prediction sets, `set_sizes` (K + 1,)
+    counts the classified rows by the number of classes in their set, and `in_sets` (K,) the sets that have the class;
+    otherwise both are empty.
+    """
+
+    n_rows: int
+    n_classified: int
+    assigned: tuple[int, ...]
+    expected: tuple[float, ...]
+    variance: tuple[float, ...]
+    draws: tuple[tuple[float, ...], ...]
+    flags: Mapping[str, int]
+    missing: tuple[int, ...]
+    set_sizes: tuple[int, ...] = ()
+    in_sets: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class FeatureCounts:
+    """How the features of some rows are distributed.
+
+    By feature (F,): `known` counts the rows that have it, `total` is the sum of its deviations from the training mean,
+    and `squares` the sum of their squares.  `bins` (F, B) count the rows in each of the training's bins.
+    """
+
+    n_rows: int
+    known: tuple[int, ...]
+    total: tuple[float, ...]
+    squares: tuple[float, ...]
+    bins: tuple[tuple[int, ...], ...]
+
+
+Summable = TypeVar("Summable", Tally, FeatureCounts)
+
+
+def summed(parts: Sequence[Summable]) -> Summable:
+    """Return the sum of one or more counts, number by number; it does not depend on their order.
+
+    Tuples that are empty in some parts, as those of sets without rows, are summed over the others.
+    """
+    return type(parts[0])(
+        **{f.name: _sum([getattr(part, f.name) for part in parts]) for f in fields(parts[0])}
+    )
+
+
+def _sum(values: Sequence[Any]) -> Any:
+    if isinstance(values[0], Mapping):
+        return {key: sum(value[key] for value in values) for key in values[0]}
+    if isinstance(values[0], tuple):
+        return tuple(map(_sum, zip(*(value for value in values if value), strict=True)))
+    return sum(values) if isinstance(values[0], int) else math.fsum(values)  # exact
+
+
+@dataclass(frozen=True)
+class SkyCounts:
+    """Numbers of rows in nested HEALPix pixels (P,) of one order.
+
+    `n` (P,) counts all rows, `flagged` (P,) rows with a flag that recommends to look at them, `assigned` (P, K) rows by
+    class.
+    """
+
+    order: int
+    pixels: tuple[int, ...]
+    n: tuple[int, ...]
+    flagged: tuple[int, ...]
+    assigned: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoubtfulObject:
+    """An object whose label would teach the model much: its position in degrees, two most probable classes, flags.
+
+    `features` are the values that the model reads, None where one is missing; they are empty for most objects.
+    """
+
+    id: str
+    ra: float | None
+    dec: float | None
+    classes: tuple[str, str]
+    probabilities: tuple[float, float]
+    mutual_information: float  # nats
+    flags: int
+    features: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShiftRecord:
+    """Class shares that a file was annotated with, and weights of the training rows.
+
+    `class_priors_training` and `class_priors_source` are None where the model's own shares are used, and
+    `training_weights` is None where the training rows were not weighted.
+    """
+
+    class_priors: Mapping[str, float] = field(default_factory=dict)
+    class_priors_training: Mapping[str, float] | None = None
+    class_priors_source: str | None = None
+    training_weights: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassSetRule:
+    """When a class is in a prediction set: where its probability is at least `least`, None for always.
+
+    `rows` is the number of labelled rows of the class, and `effective` their effective number with weights.  `spread`
+    is the standard deviation, over samples of labels, of the share of the class's objects that keep it.  `remark` says
+    what is special about the class, '' for nothing.  A summary has the `count` of sets that contain the class.
+    """
+
+    bit: int
+    rows: int
+    effective: float
+    least: float | None
+    spread: float
+    remark: str = ""
+    count: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetRecord:
+    """How prediction sets were made: `level` is the share of a class's objects that keep it, on average.
+
+    `source` is "left-out" or "held-out" for sets learnt from such labelled rows, "stated" for thresholds of the
+    specification, which come from an audit, and "cannot be said" where no share can be stated.  `reason` says in words
+    what the share is based on, or why there are no sets.
+    """
+
+    level: float
+    source: Literal["left-out", "held-out", "stated", "cannot be said"]
+    reason: str
+    classes: Mapping[str, ClassSetRule] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileCounts:
+    """What later runs need of an annotated file.
+
+    `counted` is False for the margins of a HATS catalogue, which repeat rows of other files.  `low_confidence` is the
+    threshold of that flag, a probability.  `set_rule` is None where no prediction sets were asked for.  `left_behind`
+    names what the format of the copy cannot hold of the input.  `sky` is None where positions are not known.
+    `doubtful` are a few objects; there are no such entries where objects have no names.
+    """
+
+    counted: bool
+    tally: Tally
+    drift: FeatureCounts
+    low_confidence: float
+    shift: ShiftRecord
+    set_rule: SetRecord | None = None
+    left_behind: tuple[str, ...] = ()
+    sky: SkyCounts | None = None
+    doubtful: tuple[DoubtfulObject, ...] = ()
+
+
+# How many objects differ between an annotation and the one before it, for a file or a whole release.
+
+
+@dataclass(frozen=True)
+class Transition:
+    """The number of objects that changed from one class to another; a class is '' where there are no probabilities."""
+
+    was: str
+    now: str
+    objects: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MovedObject:
+    """An object whose class or probability changed; `moved` is the largest change of a class's probability.
+
+    `file` is the name of its annotated file, '' where only one file is compared.
+    """
+
+    file: str = ""
+    id: str
+    was: str
+    now: str
+    moved: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """How many objects differ between two annotations, of a file or of a whole release.
+
+    `matched_by` says how objects were matched: by "row", by "id", or by "nothing"; then all count as appeared and
+    vanished.  `moved` counts objects with a probability that changed by more than 0.1.  `largest_move` is the largest
+    change of a probability.  Flags are counted by their names.  `examples` are the objects whose probabilities changed
+    most.
+    """
+
+    matched_by: str
+    compared: int
+    appeared: int
+    vanished: int
+    class_changed: int
+    transitions: tuple[Transition, ...]
+    flag_changed: int
+    flags_gained: Mapping[str, int]
+    flags_lost: Mapping[str, int]
+    moved: int
+    largest_move: float
+    examples: tuple[MovedObject, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledChange:
+    """How many classes another model would change in a release, from the first rows of some of its files.
+
+    `changed` of the `compared` rows change class; `transitions` counts them by class, the most frequent first.
+    `n_rows` and `n_files` are those of the whole release.
+    """
+
+    folder: str
+    release: int
+    n_files: int
+    n_rows: int
+    files: int  # number of files that were read
+    compared: int
+    changed: int
+    transitions: tuple[Transition, ...]
+    troubles: tuple[str, ...]  # files that one of the two could not classify, and why
+
+
+# The summary of a classification, in `summary.json`; its totals are in `manifest.json` too.
+
+DRIFTED = 0.2
+"""Excess of the stability index that counts as drift; by convention, 0.1 is moderate and 0.25 is large."""
+MISSING_MORE = 0.1
+"""Change in the share of rows without the feature that counts as drift."""
+CONTRADICTED = (
+    "; the test of the census finds that these objects look different, so the share may not hold for them"
+)
+"""Last words of the reason of prediction sets, where a census finds the objects unlike the labelled ones."""
+SIGMAS = 3.0
+"""Standard deviations that are added to both limits, so that a small file causes no alarm by chance."""
+
+
+@dataclass(frozen=True)
+class ClassEstimate:
+    """The number of objects of a class: the number assigned to it, and the expected number.
+
+    `error` is the standard error of the expected number.  `error_objects` and `error_weights` are its parts, from the
+    objects and from the weights.  All three are None where the error is not known (`Counts.no_error`).
+    """
+
+    assigned: int
+    expected: float
+    error: float | None
+    error_objects: float | None
+    error_weights: float | None
+
+
+@dataclass(frozen=True)
+class FlagCount:
+    """A flag: its bit in the column of flags, its meaning, and the number and share of the rows that have it."""
+
+    bit: int
+    meaning: str
+    count: int
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionSets:
+    """The prediction sets of some rows: `sizes` counts them by their number of classes, from none to all.
+
+    `empty` and `full` are the numbers of sets with no class and with all classes.  `mean_size` is None where there are
+    no sets.  `level`, `source` and `reason` are those of the `SetRecord`.
+    """
+
+    level: float
+    source: Literal["left-out", "held-out", "stated", "cannot be said"]
+    reason: str
+    empty: int
+    full: int
+    mean_size: float | None
+    sizes: tuple[int, ...]
+    classes: Mapping[str, ClassSetRule]
+
+    @classmethod
+    def of(cls, record: SetRecord, sizes: tuple[int, ...], in_sets: tuple[int, ...]) -> PredictionSets:
+        """Return the summary of a record, with the counts of sets by size (K + 1,) and by class (K,)."""
+        n, counts = sum(sizes), in_sets or (0,) * len(record.classes)
+        pairs = zip(record.classes.items(), counts, strict=True)
+        return cls(
+            level=record.level,
+            source=record.source,
+            reason=record.reason,
+            empty=sizes[0] if sizes else 0,
+            full=sizes[-1] if sizes else 0,
+            mean_size=sum(in_sets) / n if n else None,
+            sizes=sizes,
+            classes={name: replace(rule, count=count) for (name, rule), count in pairs},
+        )
+
+    def judged_by(self, census: Census | None) -> Self:
+        """Return the sets with a `reason` that says so if a census contradicts the share that they promise.
+
+        Words on an earlier census are removed.  A stated share promises nothing that a census could contradict.
+        """
+        reason = self.reason.removesuffix(CONTRADICTED)
+        if census is not None and census.contradicted and self.source in ("left-out", "held-out"):
+            reason += CONTRADICTED
+        return replace(self, reason=reason)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureDrift:
+    """How a feature's distribution differs from the training's.
+
+    `rows` is the number of rows with the feature.  `missing` is the share of rows without it; `missing_change` and
+    `missing_error` are its change since the training and the standard error of that.  `index` is the population
+    stability index; `expected_index` and `index_error` are its mean and standard deviation by chance.  `mean_shift` is
+    the change of the mean in standard deviations of the training rows, and `sd_ratio` the ratio of the standard
+    deviations.  Where no row has the feature, these and the indices are 0.
+    """
+
+    rows: int
+    missing: float
+    missing_change: float
+    missing_error: float
+    index: float
+    expected_index: float
+    index_error: float
+    mean_shift: float
+    sd_ratio: float
+
+    @property
+    def has_drifted(self) -> bool:
+        """Whether the distribution differs by more than the limits of drift and chance together."""
+        moved = self.index - self.expected_index > DRIFTED + SIGMAS * self.index_error
+        return moved or abs(self.missing_change) > MISSING_MORE + SIGMAS * self.missing_error
+
+
+def drifted(drift: Mapping[str, FeatureDrift]) -> list[str]:
+    """Return the names of the features that have drifted."""
+    return [name for name, feature in drift.items() if feature.has_drifted]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Counts of some rows: by class and by flag name, and the shares of rows without a feature.
+
+    `model` is `NAME@VERSION` in a summary.  `no_error` says why the errors of the class counts are not known; None
+    where they are.  `sets` are the prediction sets, None where none were asked for.  `left_behind` names what the
+    format of a file's copy cannot hold of the input.
+    """
+
+    model: str = ""
+    n_rows: int
+    n_classified: int
+    classes: Mapping[str, ClassEstimate]
+    no_error: str | None = None
+    flags: Mapping[str, FlagCount]
+    missing: Mapping[str, float]
+    sets: PredictionSets | None = None
+    left_behind: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary(Counts):
+    """Counts of all files of a model together, its class shares, the drift by feature, and the census.
+
+    The content of `summary.json`.  It has the counts of each of the `files` by its name too, unless they are more than
+    a hundred; the totals in `manifest.json` lack them.
+    """
+
+    shift: ShiftRecord
+    drift: Mapping[str, FeatureDrift]
+    census: Census | None = None
+    files: Mapping[str, Counts] = field(default_factory=dict)
+
+    @property
+    def totals(self) -> Self:
+        """The summary without the files."""
+        return replace(self, files={})
+
+    def with_census(self, census: Census | None) -> Self:
+        """Return the summary with another census, whose result the reason of the prediction sets then mentions."""
+        return replace(self, census=census, sets=self.sets and self.sets.judged_by(census))
+
+
+# The questions put to a census, and its result with its place; `blr.census.results` has the census itself.
+
+
+@dataclass(frozen=True, kw_only=True)
+class CensusAsked:
+    """The questions of a census: its assumption, purity and completeness by class, and bins of an expression."""
+
+    assumes: StatedAssumption | None = None
+    purity: Mapping[str, float] = field(default_factory=dict)
+    completeness: Mapping[str, float] = field(default_factory=dict)
+    by: str | None = None
+    bins: int = 4
+    edges: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CensusResult:
+    """The census of an output folder, with the model and the release that it is of.
+
+    `written` is the path of the file with the census; None where it was not written.  `report` is the path of the
+    report that shows it; None where nothing was written, or where an earlier version wrote the report.
+    """
+
+    out: Path
+    model: str
+    release: int
+    census: Census
+    written: Path | None
+    report: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,65 +445,6 @@ class ReleaseReference:
     model: str
     specification_hash: str
     totals: Summary | None = None
-
-    @classmethod
-    def of(cls, manifest: Manifest | None) -> ReleaseReference | None:
-        """Return the release that a manifest lists; None without a manifest."""
-        if manifest is None:
-            return None
-        return cls(
-            release=manifest.release,
-            created=manifest.created,
-            model=manifest.model,
-            specification_hash=manifest.specification_hash,
-            totals=manifest.totals,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleaseFiles:
-    """Numbers of files: unchanged ones, annotated ones by the reason, and those without an earlier copy.
-
-    `not_compared` has the number of `files` without an earlier copy, and of their `rows`.
-    """
-
-    unchanged: int
-    annotated: Mapping[str, int]
-    not_compared: Mapping[Literal["files", "rows"], int]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleasedFile:
-    """Why a file was annotated, its number of rows, and its difference from the copy before; None for a new file."""
-
-    why: str
-    rows: int
-    difference: Difference | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleaseReport:
-    """What a release has changed since the release `before`, given without its totals; None for the first one.
-
-    `annotated` are the files that were annotated for it, and `retired` those that were moved away.  `deferred` says why
-    a file is left for the next run.  `counts` says how many more objects of each class there are, with intervals.
-    """
-
-    format: str
-    schema_version: int
-    release: int
-    created: str
-    model: str
-    specification_hash: str
-    before: ReleaseReference | None
-    files: ReleaseFiles
-    annotated: Mapping[str, ReleasedFile]
-    retired: tuple[str, ...]
-    quarantined: tuple[Problem, ...]
-    deferred: Mapping[str, str]
-    difference: Difference
-    totals: Summary
-    counts: Mapping[str, CountChange] = field(default_factory=dict)
 
 
 # The results of `classify` and `reprocess`: what was done, what would be done, or a trial on some rows.
@@ -246,83 +605,3 @@ class MapResult:
     over: tuple[MappedQuantity, ...]
     remarks: tuple[str, ...]
     files: tuple[Path, ...]
-
-
-# The state of an output folder: which of its files are current, stale, missing or quarantined, since when and why.
-
-State = Literal["quarantined", "stale", "missing", "current"]
-
-
-@dataclass(frozen=True)
-class FileStatus:
-    """One file of a release: its state, since when (ISO 8601, UTC; '' where that is not known), and why.
-
-    A current copy is of its input as it is now.  A stale copy is of an earlier state of its input, or of an input that
-    is gone.  A missing copy was deleted, or has another size.  A quarantined file has no copy.
-    """
-
-    name: str
-    state: State
-    since: str
-    why: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class FolderStatus:
-    """The release in an output folder, the number of its files by state, and each file, troubled ones first.
-
-    `quarantined` counts the files that cannot be annotated, also those of which a stale copy stays.
-    """
-
-    out: Path
-    model: str
-    release: int
-    created: str
-    counts: Mapping[State, int]
-    quarantined: int
-    files: tuple[FileStatus, ...]
-
-
-def read_status(out: Path) -> FolderStatus:
-    """Return the state of an output folder; UsageError where it has no manifest."""
-    return folder_status(out, annotated_manifest(out))
-
-
-def folder_status(out: Path, manifest: Manifest) -> FolderStatus:
-    """Return the state of the files in a folder with this manifest; an input is read only where its state differs."""
-    bad = {q.name: q for q in manifest.quarantined}
-    files = [
-        FileStatus(q.name, "quarantined", q.since, q.reason)
-        for q in manifest.quarantined
-        if manifest.find(q.name) is None
-    ]
-    files += [_status(output, bad.get(output.name), out) for output in manifest.outputs]
-    counts = Counter(file.state for file in files)
-    order = get_args(State)
-    return FolderStatus(
-        out=out,
-        model=manifest.model,
-        release=manifest.release,
-        created=manifest.created,
-        counts={state: counts[state] for state in order},
-        quarantined=len(bad),
-        files=tuple(sorted(files, key=lambda file: (order.index(file.state), file.name))),
-    )
-
-
-def _status(output: Output, problem: Problem | None, out: Path) -> FileStatus:
-    """Return the state of a copy: a URL counts as unchanged until a run asks its server."""
-    copy, path = out / output.name, out / output.input_path
-    if not copy.is_file() or copy.stat().st_size != output.size:
-        return FileStatus(output.name, "missing", "", "the copy was deleted, or has another size")
-    if problem is not None:
-        return FileStatus(output.name, "stale", problem.since, problem.reason)
-    current = FileStatus(output.name, "current", "", "")
-    if "://" in output.input_path:
-        return current
-    if not path.is_file():
-        return FileStatus(output.name, "stale", "", "its input is gone")
-    if output.input.looks_like(path) or file_sha256(check_inside(path, key="status")) == output.input.sha256:
-        return current
-    changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    return FileStatus(output.name, "stale", changed, "its input has changed")

@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 from catalogs.errors import nearest
 from catalogs.remote.urls import is_remote
 from flows.errors import SpecificationError
-from flows.runs.allowed_roots import check_inside
+from flows.runs.references import check_inside
 from flows.runs.release_store import check_store
 from flows.specification.specification import NOT_MEANT, Specification
 

@@ -34,9 +34,14 @@ from catalogs.sky.photometry import ZERO_POINT, State, floats, softening_of, uni
 from catalogs.sky.positions import PositionUnit, positions, unit_of_position
 from flows.engines.engine import current_engine, in_order
 from flows.errors import SpecificationError, TrainingError
-from flows.features.reader import FeatureReader, check_marks, training_reader, training_table
+from flows.features.reader import (
+    FeatureReader,
+    check_marks,
+    in_units_of_the_first,
+    training_reader,
+    training_table,
+)
 from flows.features.split import Chosen, held_out, position_unit, split_columns, split_places
-from flows.features.units import in_units_of_the_first
 from flows.inputs.opening import Piece, Workers, first_rows, pieces_of, thinned
 from flows.labels.classes import (
     RARE,
@@ -50,13 +55,13 @@ from flows.labels.reader import (
     AnnotatorNames,
     Conflicts,
     LabelReader,
+    Reviews,
     annotator_groups,
     check_classes,
     label_texts,
     most_voted,
     vote_counts,
 )
-from flows.labels.reviews import Reviews
 from flows.labels.source import LabelSource
 from flows.runs.progress import tell
 from flows.specification.specification import Specification

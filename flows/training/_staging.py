@@ -45,8 +45,7 @@ from flows.documents import read_document, write_document
 from flows.engines.engine import Engine, current_engine, working_on
 from flows.errors import TrainingError
 from flows.features.drift import feature_distribution
-from flows.features.leaks import found_leaks, without_sentinels
-from flows.features.reader import apply_sentinels, label_columns_reader
+from flows.features.reader import apply_sentinels, found_leaks, label_columns_reader, without_sentinels
 from flows.features.split import position_unit
 from flows.labels.reader import LabelReader, most_voted, vote_counts
 from flows.labels.source import LabelSource
@@ -64,7 +63,7 @@ from flows.models.description import (
 )
 from flows.models.store import Store
 from flows.runs.progress import tell
-from flows.specification.label import check_noise, stated_confusion
+from flows.specification.catalog import check_noise, stated_confusion
 from flows.specification.specification import Specification
 from flows.training._gather import Gathered
 from flows.training._rows import (

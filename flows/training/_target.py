@@ -34,8 +34,7 @@ from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.errors import CatalogError
 from flows.engines.engine import Engine, current_engine
 from flows.errors import SpecificationError, TrainingError, UsageError
-from flows.features.reader import FeatureReader, check_target_marks, target_reader, target_table
-from flows.features.units import converted
+from flows.features.reader import FeatureReader, check_target_marks, converted, target_reader, target_table
 from flows.inputs.opening import opened, thinned
 from flows.inputs.source import resolve_sources
 from flows.models.description import ESTIMATED, ComparedTarget, TargetShift

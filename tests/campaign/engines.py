@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from flows.runs.staging import FOLDER as STAGING
+from flows.runs.release_store import STAGING_FOLDER as STAGING
 from tests.campaign.harm import Harm, harm_of_stop, phase
 from tests.campaign.kills import UNTOLD, Bench
 from tests.campaign.material import Scenario

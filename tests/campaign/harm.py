@@ -12,7 +12,7 @@ from astropy.io import fits
 
 from flows.runs.lock import LOCK
 from flows.runs.manifest import MANIFEST
-from flows.runs.staging import FOLDER as STAGING
+from flows.runs.release_store import STAGING_FOLDER as STAGING
 from tests.campaign.material import Scenario
 from tests.lasting import lasting_bytes, lasting_name
 

@@ -11,9 +11,9 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from flows.labels.reviews import read_reviews
+from flows.labels.reader import read_reviews
 from flows.reviews._lists import AUDIT_LIST, REVIEW, write_list
-from flows.specification.label import Label
+from flows.specification.catalog import Label
 from tests.e2e.browser import Browser, browser, missing
 from tests.flows.verbs import listed
 

@@ -16,12 +16,11 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from flows.reports.catalogue_page import render_classification
+from flows.reports.catalogue_page import ClassExample, FeatureContribution, LikeObject, render_classification
 from flows.reports.data import FeatureComparison, NotableObject, StoredPictures
-from flows.reports.explanation import ClassExample, FeatureContribution, LikeObject
 from flows.reports.html import render_report
 from flows.reviews._lists import AUDIT_LIST, OUTLIERS, REVIEW, write_list
-from flows.runs.counts import SkyCounts
+from flows.runs.results import SkyCounts
 from tests.e2e.browser import Browser, browser, missing
 from tests.flows.reports.test_answers import classified, report
 from tests.flows.reports.test_report import HOSTILE, changed, make_report

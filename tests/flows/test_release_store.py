@@ -25,8 +25,7 @@ from flows.classification.execution import DIRECT, Steps, annotate_file
 from flows.classification.request import CensusRequest
 from flows.cli.app import run as command_line
 from flows.errors import OutputFolderError, UsageError
-from flows.runs.manifest import MANIFEST
-from flows.runs.outputs import Output, file_sha256
+from flows.runs.manifest import MANIFEST, Output, file_sha256
 from flows.runs.release_store import INCOMING, STAGING, folder_here
 from tests.e2e.running import wait_for
 from tests.flows.conftest import S3_SECRET

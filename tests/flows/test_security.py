@@ -30,22 +30,23 @@ from flows.errors import FlowError, ModelError, UsageError
 from flows.models.description import InputFile
 from flows.models.store import Store
 from flows.orchestration.run_state import PREFECTS, RESULTS, read_json_only
-from flows.orchestration.tables import run_tables
 from flows.promote import promote
+from flows.reports.counts import run_tables
 from flows.reports.tables import model_card, to_markdown
 from flows.reprocess import reprocess
 from flows.review import review
-from flows.runs.counts import (
+from flows.runs.results import (
     ClassEstimate,
     Counts,
     Difference,
     FeatureDrift,
+    FileWork,
     FlagCount,
+    ReleaseResult,
     ShiftRecord,
     Summary,
     Transition,
 )
-from flows.runs.results import FileWork, ReleaseResult
 from flows.train import train
 from tests.flows.reports.test_report import changed, make_report
 

@@ -63,7 +63,7 @@ def work_through(page: str, said: Callable[[], str]) -> list[tuple[str, str]]:
 def undrawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(" ".join(report.remarks))
+        "flows.training.steps.write_report", lambda report, path: path.write_text(" ".join(report.remarks))
     )
 
 

@@ -28,10 +28,8 @@ from flows.cli.app import run
 from flows.documents import to_document
 from flows.engines.engine import EngineChoice
 from flows.errors import OutputFolderError, SpecificationError, UsageError
-from flows.inputs.fetching import FETCHED, fetching
-from flows.inputs.source import RemoteSource
-from flows.runs.manifest import Manifest
-from flows.runs.outputs import file_sha256
+from flows.inputs.source import FETCHED, RemoteSource, fetching
+from flows.runs.manifest import Manifest, file_sha256
 from flows.runs.results import ReleaseResult
 from flows.specification.toml_file import load_specification
 from flows.training._gather import PieceReader, read_by_workers

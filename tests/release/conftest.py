@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from flows.cli.app import run
-from flows.demo.openngc import write_parquet
+from flows.demo.steps import write_parquet
 from tests.flows.conftest import s3, s3_endpoint  # noqa: F401 - fixtures
 from tests.flows.verbs import reprocess, train
 from tests.release.fields import SPECIFICATION, galaxies, season, write_fields
@@ -25,7 +25,7 @@ pytest.importorskip("pyongc", reason="the galaxies are OpenNGC's")
 FORKING = """
 import contextlib, json, os, sys
 from flows.cli.app import run
-import flows.cli._release, flows.release._report, flows.release.draft
+import flows.cli._audit, flows.release._report, flows.release.draft
 for line in sys.stdin:
     asked = json.loads(line)
     if "wait" in asked:

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from astropy.io import fits
 
-from flows.runs.manifest import Manifest
-from flows.runs.outputs import file_sha256
+from flows.runs.manifest import Manifest, file_sha256
 
 Edit = Callable[["File"], None]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from flows.demo.openngc import read_openngc, write_fits, write_parquet
+from flows.demo.steps import read_openngc, write_fits, write_parquet
 
 FIELDS = 10
 SPECIFICATION = """

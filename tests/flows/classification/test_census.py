@@ -24,8 +24,8 @@ from flows.documents import read_document
 from flows.errors import OutputFolderError, SpecificationError
 from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
-from flows.runs.counts import Summary
 from flows.runs.manifest import Manifest
+from flows.runs.results import Summary
 from tests.flows.verbs import classify, reprocess
 
 

@@ -21,8 +21,7 @@ from flows.classification.execution import DIRECT
 from flows.documents import from_document, to_document
 from flows.errors import Interrupted, OutputFolderError, UsageError
 from flows.models.store import Store
-from flows.runs.manifest import Manifest
-from flows.runs.outputs import file_sha256
+from flows.runs.manifest import Manifest, file_sha256
 from flows.runs.results import ReleaseResult
 from flows.specification.toml_file import load_specification
 from tests.flows.verbs import classify

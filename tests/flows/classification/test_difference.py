@@ -18,7 +18,7 @@ from blr.decisions import Flag
 from flows.classification import release_changes as difference
 from flows.classification.release_changes import Annotation, compare
 from flows.documents import from_document, to_document
-from flows.runs.counts import Difference
+from flows.runs.results import Difference
 
 CLASSES = ("early", "late type")
 

@@ -10,8 +10,8 @@ import pytest
 
 from flows.classification._plan import Plan
 from flows.documents import read_document
-from flows.runs.counts import Summary
 from flows.runs.manifest import SUMMARY
+from flows.runs.results import Summary
 from tests.flows.verbs import classify
 
 N_FILES = 3

@@ -11,7 +11,7 @@ from astropy_healpix import HEALPix
 
 from blr.decisions import Flag
 from flows.classification._tally import ObjectSurvey
-from flows.runs.outputs import distinct_names
+from flows.runs.manifest import distinct_names
 
 N, K = 500, 3
 RNG = np.random.default_rng(0)

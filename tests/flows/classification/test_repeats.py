@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import flows
-from flows.classification._repeats import repeats
+from flows.classification._publishing import repeats
 from flows.cli.app import run
-from flows.runs.allowed_roots import check_output
 from flows.runs.manifest import Manifest
-from flows.runs.staging import Staging
+from flows.runs.references import check_output
+from flows.runs.release_store import Staging
 
 
 def survey(make: SimpleNamespace, first: int, n: int) -> dict[str, np.ndarray]:

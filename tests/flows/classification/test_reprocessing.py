@@ -24,8 +24,7 @@ from flows.cli.app import run
 from flows.documents import from_document, to_document
 from flows.errors import ModelError, UsageError
 from flows.models.store import Store
-from flows.runs.manifest import MANIFEST, Manifest
-from flows.runs.outputs import Output, file_sha256
+from flows.runs.manifest import MANIFEST, Manifest, Output, file_sha256
 from flows.runs.results import ReleaseResult
 from tests.flows.verbs import classify, reprocess
 

@@ -7,7 +7,7 @@ import pytest
 
 from blr.decisions import FLAG_MEANINGS, Flag
 from flows.classification._tally import summarise, tally_of, total
-from flows.runs.counts import FlagCount, Tally
+from flows.runs.results import FlagCount, Tally
 
 CLASSES = ("early", "late", "irregular")
 

@@ -15,7 +15,7 @@ from astropy.table import Table
 from astropy.units import Unit
 
 from catalogs.catalog.catalog import Column
-from flows.demo.openngc import ATTRIBUTION, COLUMNS, DemoDataError, read_openngc, write_catalogues
+from flows.demo.steps import ATTRIBUTION, COLUMNS, DemoDataError, read_openngc, write_catalogues
 
 pyongc = pytest.importorskip(
     "pyongc", reason="the galaxies of the demonstration come from pyongc: pip install 'galaxyblr[demo]'"

@@ -25,7 +25,7 @@ from flows.draft.inspection import StartedSpecification
 from flows.draft.specification import starting_specification
 from flows.errors import TrainingError
 from flows.labels.reader import LabelReader, check_classes
-from flows.specification.label import Label
+from flows.specification.catalog import Label
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather
 

@@ -14,7 +14,7 @@ from flows.features.drift import (
     feature_counts,
     feature_distribution,
 )
-from flows.runs.counts import DRIFTED, drifted, summed
+from flows.runs.results import DRIFTED, drifted, summed
 
 NAMES = ("a", "b")
 

@@ -18,7 +18,7 @@ from flows.errors import TrainingError
 from flows.features.columns import ColumnMapping, DerivedColumns
 from flows.features.reader import FeatureReader, apply_sentinels
 from flows.labels.reader import LabelReader, check_classes, label_texts
-from flows.specification.label import Label
+from flows.specification.catalog import Label
 
 
 def reader(**expressions: str) -> FeatureReader:

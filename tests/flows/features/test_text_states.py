@@ -13,7 +13,7 @@ from flows.errors import SpecificationError, TrainingError
 from flows.features.columns import DerivedColumns
 from flows.features.reader import FeatureReader, training_reader
 from flows.labels.reader import label_texts, vote_counts
-from flows.specification.label import Label
+from flows.specification.catalog import Label
 from flows.specification.specification import Specification
 from flows.specification.toml_file import parse_specification
 from tests.flows.verbs import train

@@ -18,8 +18,7 @@ from catalogs.errors import CatalogError
 from catalogs.expressions.expression import parse
 from catalogs.sky.photometry import unit_factor
 from flows.errors import SpecificationError
-from flows.features.reader import target_reader, training_reader
-from flows.features.units import converted
+from flows.features.reader import converted, target_reader, training_reader
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather, with_learned_photometry
 from tests.flows.verbs import classify, train

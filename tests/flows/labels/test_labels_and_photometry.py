@@ -17,7 +17,7 @@ from flows.errors import SpecificationError, TrainingError
 from flows.features.reader import training_reader
 from flows.labels.source import LabelSource
 from flows.models.store import Store
-from flows.reports.remarks import label_words, missing_words, quality_remarks
+from flows.reports.data import label_words, missing_words, quality_remarks
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather, with_learned_photometry
 from flows.training._staging import catalog_qualities, label_summary

@@ -10,8 +10,8 @@ import pytest
 
 import catalogs
 from flows.errors import SpecificationError, TrainingError
-from flows.labels.reviews import read_reviews
-from flows.specification.label import Label
+from flows.labels.reader import read_reviews
+from flows.specification.catalog import Label
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather
 from flows.training._staging import label_summary

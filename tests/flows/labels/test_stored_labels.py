@@ -20,10 +20,9 @@ from catalogs.files.atomic import StorageError
 from catalogs.hats.catalog import write_hats
 from catalogs.profile.split import healpix_pixels
 from catalogs.sky.positions import match_positions
-from flows.labels import _stored_labels
-from flows.labels._stored_labels import LabelNames, LabelPlaces, place_conflicts
+from flows.labels import source as stored_labels
 from flows.labels.reader import plain_number
-from flows.labels.source import LabelSource
+from flows.labels.source import LabelNames, LabelPlaces, LabelSource, place_conflicts
 from flows.specification.toml_file import parse_specification
 from tests.flows.verbs import train
 
@@ -86,7 +85,7 @@ def places(n: int, rng: np.random.Generator, radius: float) -> tuple[np.ndarray,
 def test_places_are_those_of_the_whole_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, radius: float, at_once: int
 ) -> None:
-    monkeypatch.setattr(_stored_labels, "MOST_AT_ONCE", at_once)
+    monkeypatch.setattr(stored_labels, "MOST_AT_ONCE", at_once)
     rng, n_rows = np.random.default_rng(int(radius)), 600 * at_once  # of the second, pixels are finest
     ra, dec, texts = places(600, rng, radius)
     ra[5] = dec[5] = np.nan
@@ -196,7 +195,7 @@ def test_both_are_hats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         write_hats(tmp_path / name, pa.table(table), pixels, order=10, extra={})
         assert len(catalogs.open(tmp_path / name).partitions) == 4
     specification = parse_specification(HATS, source="a test", base_folder=str(tmp_path))
-    monkeypatch.setattr(_stored_labels, "MOST_AT_ONCE", 50)
+    monkeypatch.setattr(stored_labels, "MOST_AT_ONCE", 50)
     source = LabelSource.of(specification)
     wrong = 0
     for batch in catalogs.open(tmp_path / "survey").batches(["id", "ra", "dec"]):

@@ -17,11 +17,10 @@ from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.errors import CatalogError
 from catalogs.sky.photometry import ZERO_POINT, unit_factor
 from flows.features.columns import ColumnMapping, flux_unit
-from flows.features.reader import training_reader
-from flows.features.units import conversions
+from flows.features.reader import conversions, training_reader
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather, with_learned_photometry
-from flows.training._saving import evaluate
+from flows.training.steps import evaluate
 from tests.flows.verbs import classify, train
 
 QUESTION = "t01_smooth_or_features"

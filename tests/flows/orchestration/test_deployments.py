@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 from flows.errors import UsageError
-from flows.orchestration.deployments import TEMPLATE, deployments, deployments_text
-from flows.orchestration.settings import ServedHome
+from flows.orchestration.settings import TEMPLATE, ServedHome, deployments, deployments_text
 from tests.e2e.running import clean_environment
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -62,7 +61,7 @@ def test_a_file_that_is_no_list_of_deployments(tmp_path: Path, text: str) -> Non
 
 
 def test_served_as_prefect_would_deploy_them(tmp_path: Path) -> None:
-    from flows.orchestration.serve import served
+    from flows.orchestration.deployments import served
 
     told = {d.name: d for d in served(tmp_path / "none.yaml")}
     assert told["classify"].flow_name == "classify"
@@ -74,7 +73,7 @@ def test_served_as_prefect_would_deploy_them(tmp_path: Path) -> None:
 
 
 def test_a_schedule_that_is_none(tmp_path: Path) -> None:
-    from flows.orchestration.serve import served
+    from flows.orchestration.deployments import served
 
     text = deployments_text().replace("15 3 * * *", "every night")
     (tmp_path / "prefect.yaml").write_text(text)

@@ -80,7 +80,7 @@ def test_the_example_for_silent_runs_forces_nothing() -> None:
 
 
 def test_the_automation_for_silent_runs_is_the_example() -> None:
-    from flows.orchestration.automations import _of_all, _teller
+    from flows.orchestration.deployments import _of_all, _teller
 
     example = yaml.safe_load((DOCS / "examples" / "zombie-runs.yaml").read_text())
     _, silent = _of_all(_teller(None))[-1]

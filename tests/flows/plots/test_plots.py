@@ -14,17 +14,31 @@ from astropy_healpix import HEALPix
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from flows.plots.axes import new_axes, svg
-from flows.plots.boundary import plot_boundaries, plot_contours, plot_objects
-from flows.plots.catalogue import _projected, plot_class_fractions, plot_feature, plot_flags, plot_sky
-from flows.plots.performance import (
+from flows.plots.axes import (
+    CLASSES,
+    DARK,
+    new_axes,
+    percent_ticks,
+    plain_ticks,
+    readable_feature,
+    rescaled_ticks,
+    svg,
+)
+from flows.plots.pictures import (
+    _projected,
     plot_binned_share,
+    plot_boundaries,
+    plot_class_fractions,
     plot_confusion,
+    plot_contours,
     plot_errors_caught,
+    plot_feature,
+    plot_flags,
+    plot_objects,
     plot_reliability,
+    plot_sky,
     plot_threshold_curves,
 )
-from flows.plots.style import CLASSES, DARK, percent_ticks, plain_ticks, readable_feature, rescaled_ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 X, Y = np.linspace(0, 5, 21), np.linspace(0, 1, 16)

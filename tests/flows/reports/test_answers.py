@@ -23,11 +23,11 @@ from flows.reports.catalogue_page import (
     classification_answers,
     trusted_in_part,
 )
-from flows.reports.census import census_table
+from flows.reports.counts import census_table
 from flows.reports.data import Classification, Made, NotableObject, StoredPictures, TrainReport
 from flows.reports.html import render_report
 from flows.reports.tables import TERMS, review_table
-from flows.runs.counts import FlagCount
+from flows.runs.results import FlagCount
 from tests.flows.reports.test_report import changed, make_report, verdict
 from tests.flows.verbs import classify
 

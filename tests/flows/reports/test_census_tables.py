@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blr.census.results import Census, ClassCensus, SelectionCensus
-from flows.reports.census import selection_table
+from flows.reports.counts import selection_table
 
 
 def test_no_purity_is_shown_where_no_labelled_object_tells_of_it() -> None:

@@ -40,7 +40,7 @@ from flows.reports import tables
 from flows.reports.data import BoundaryPicture, Classification, TrainReport
 from flows.reports.html import render_report, training_pictures, write_report
 from flows.reports.report_table import ReportTable, to_rich
-from flows.runs.counts import ClassEstimate, FlagCount
+from flows.runs.results import ClassEstimate, FlagCount
 from tests.flows.candidates import CANDIDATE
 
 HOSTILE = "<script>alert(1)</script>\" onerror='x' $\\frac{1 | **b** [link](http://evil) \x1b[31m 星系"

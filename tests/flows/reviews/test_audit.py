@@ -22,8 +22,8 @@ from flows.documents import from_document, read_document, write_document
 from flows.errors import UsageError
 from flows.reviews._lists import Bins, ValueSample
 from flows.reviews.audit_draw import Audit, AuditDesign, AuditDraw
-from flows.runs.counts import Summary
 from flows.runs.manifest import Manifest
+from flows.runs.results import Summary
 from tests.flows.verbs import classify
 
 CLASS_OF = {"E": "early", "S0": "early", "Sb": "late", "Sc": "late"}

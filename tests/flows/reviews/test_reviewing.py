@@ -18,12 +18,12 @@ from catalogs.sky.positions import survey_links
 from flows.cli._classification import show_reviewed
 from flows.documents import from_document, to_document
 from flows.errors import SpecificationError, TrainingError, UsageError
-from flows.labels.reviews import read_reviews
+from flows.labels.reader import read_reviews
 from flows.models.row_files import LabelledObjects
 from flows.models.store import Store
 from flows.reviews._lists import REVIEW, write_list
 from flows.reviews.selection import ReviewResult
-from flows.specification.label import Label
+from flows.specification.catalog import Label
 from tests.flows.verbs import classify, listed, review
 
 

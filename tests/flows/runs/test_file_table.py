@@ -13,7 +13,8 @@ import pytest
 
 from catalogs.errors import CatalogError
 from flows.classification._tally import with_few_digits
-from flows.runs.counts import (
+from flows.runs.manifest import MANIFEST, MOST_DOUBTFUL, FileState, Manifest, Output
+from flows.runs.results import (
     ClassSetRule,
     DoubtfulObject,
     FeatureCounts,
@@ -23,8 +24,6 @@ from flows.runs.counts import (
     SkyCounts,
     Tally,
 )
-from flows.runs.manifest import MANIFEST, Manifest
-from flows.runs.outputs import MOST_DOUBTFUL, FileState, Output
 
 K, S, F, B = 3, 64, 5, 10
 SHARED = np.random.default_rng(1).normal(size=(S, K))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from flows.runs.outputs import is_labelled, read_labelled_names, write_labelled_names
+from flows.runs.manifest import is_labelled, read_labelled_names, write_labelled_names
 
 
 def test_names_are_read_as_written_and_remains_of_a_killed_run_go(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from flows.demo.steps import run_demo
 from flows.errors import UsageError
 from flows.inputs.source import LocalSource, RemoteSource, resolve_sources
 from flows.models.store import Store
-from flows.runs.allowed_roots import check_inside, url_roots
+from flows.runs.references import check_inside, url_roots
 from flows.specification.specification import Output
 from flows.specification.toml_file import load_specification
 from flows.tables import classify_table

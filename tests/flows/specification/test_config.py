@@ -15,8 +15,7 @@ from pydantic import ValidationError
 
 from blr.basis.kinds import BASES
 from flows.documents import from_document, to_document
-from flows.specification._basis import Basis
-from flows.specification.specification import Specification, canonical_json, specification_hash
+from flows.specification.specification import Basis, Specification, canonical_json, specification_hash
 from flows.specification.toml_file import load_specification, parse_specification, specification_toml
 
 TEXT = """

@@ -17,7 +17,7 @@ import catalogs
 from flows.draft._classes import starting_classes
 from flows.draft.specification import starting_specification
 from flows.labels.reader import LabelReader, label_texts
-from flows.specification.label import Label
+from flows.specification.catalog import Label
 from tests.flows.verbs import train
 
 N = 700

@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import accuracy_score, log_loss
 
 from flows.models.description import Metrics
-from flows.training._saving import REVIEWED, evaluate
+from flows.training.steps import REVIEWED, evaluate
 
 
 @pytest.fixture(params=[2, 5])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from flows.training._rows import TrainingRows, rows_at
-from flows.training._saving import (
+from flows.training.steps import (
     THRESHOLDS,
     judged_pictures,
     notable_objects,

@@ -13,8 +13,8 @@ from blr.candidates.rows import LabelledRows, TrainingSet
 from flows.errors import SpecificationError, TrainingError
 from flows.models.model import read_model
 from flows.models.store import Store
-from flows.reports.remarks import noise_words
-from flows.specification.label import stated_confusion
+from flows.reports.data import noise_words
+from flows.specification.catalog import stated_confusion
 from flows.specification.toml_file import parse_specification
 from flows.training._staging import label_confusion, with_recorded_losses
 from tests.flows.verbs import train

@@ -28,10 +28,9 @@ from flows.errors import SpecificationError, TrainingError, UsageError
 from flows.models.description import TargetShift
 from flows.models.model import read_model, read_tree
 from flows.models.store import Store
-from flows.orchestration.tables import class_change_table
 from flows.reports.answers import training_answers
-from flows.reports.data import Classification, TrainReport
-from flows.reports.remarks import likeness_words
+from flows.reports.counts import class_change_table
+from flows.reports.data import Classification, TrainReport, likeness_words
 from flows.reports.tables import class_count_table
 from flows.specification.specification import Shift
 from flows.specification.toml_file import parse_specification

@@ -23,8 +23,7 @@ from flows.errors import Interrupted, TrainingError
 from flows.models.description import ModelDescription
 from flows.models.store import Store
 from flows.reports.answers import training_answers
-from flows.reports.data import TrainReport
-from flows.reports.remarks import quality_remarks
+from flows.reports.data import TrainReport, quality_remarks
 from flows.training.steps import DIRECT
 from tests.flows.verbs import train
 

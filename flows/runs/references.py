@@ -1,19 +1,72 @@
-"""The folders and URLs that a run may use: any by a user's own command, fewer by a server's form.
+"""What a user's text may name: a model by NAME or NAME@VERSION, and the folders and URLs that a run may use.
 
-The form is open to other people, so a worker sets `BLR_ROOTS` to a list of folders and URLs, separated as in PATH.
-Then every path that a parameter or a specification names must lie in one of these folders after links are followed,
-and every URL must lie below one of these URLs.  See docs/reprocessing.md.
+NAME means the champion of that name.
+
+By a user's own command all folders may be used, by a server's form fewer.  The form is open to other people, so a
+worker sets `BLR_ROOTS` to a list of folders and URLs, separated as in PATH.  Then every path that a parameter or a
+specification names must lie in one of these folders after links are followed, and every URL must lie below one of
+these URLs.  See docs/reprocessing.md.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NewType
 
 from catalogs.remote.urls import is_below, is_remote, shown, url_of
-from flows.errors import UsageError
+from flows.errors import ModelError, UsageError
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+"""Names of models become folders: they have no separators, no leading dot, and fit any file system."""
+VERSION_LENGTH = 12
+VERSION_PATTERN = r"^[0-9a-f]{12}$"
+
+
+@dataclass(frozen=True)
+class ModelReference:
+    """The name of a model and its version."""
+
+    name: str
+    version: str = ""  # or its first digits; empty for the champion
+
+    @classmethod
+    def parse(cls, text: str) -> ModelReference:
+        """Return the reference in a text; only the store knows whether there is such a model."""
+        if is_remote(text):
+            raise ModelError(
+                f"got '{shown(text)}' as a model, expected NAME or NAME@VERSION; choose one of the store's"
+            )
+        name, _, version = text.partition("@")
+        return cls(name, version)
+
+    @property
+    def label(self) -> str:
+        """The reference as `NAME@VERSION`."""
+        return f"{self.name}@{self.version}"
+
+
+def check_name(name: str) -> str:
+    """Return the name of a model, which becomes a folder; ModelError where it would lead elsewhere."""
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise ModelError(
+            f"got '{name}' as a model's name, expected up to 64 letters, digits, '.', '_' and '-', beginning "
+            "with a letter or digit; choose such a name"
+        )
+    return name
+
+
+def check_version(version: str) -> str:
+    """Return the version of a model, which becomes a folder; ModelError where it cannot be a folder."""
+    if not re.fullmatch(VERSION_PATTERN, version):
+        raise ModelError(
+            f"got '{version}' as a model's version, expected {VERSION_LENGTH} hexadecimal digits; "
+            "`blr models list` shows them"
+        )
+    return version
+
 
 ROOTS = "BLR_ROOTS"
 """Environment variable with the allowed folders and URLs."""

@@ -1,0 +1,401 @@
+"""The pictures of reports: how good a model is, its decision boundary, and what was found in a catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Literal
+
+import numpy as np
+from contourpy import LineType, contour_generator
+from numpy.typing import ArrayLike
+
+from blr.calibration import share_interval
+from catalogs.profile.split import healpix_pixels
+from flows.plots.axes import (
+    CLASSES,
+    INK,
+    MUTED,
+    SvgAxes,
+    class_colour,
+    label_axes,
+    legend,
+    percent_ticks,
+    rescaled_ticks,
+)
+
+__all__ = [
+    "contour_lines",
+    "plot_binned_share",
+    "plot_boundaries",
+    "plot_class_fractions",
+    "plot_confusion",
+    "plot_contours",
+    "plot_errors_caught",
+    "plot_feature",
+    "plot_flags",
+    "plot_objects",
+    "plot_reliability",
+    "plot_sky",
+    "plot_threshold_curves",
+]
+
+MOST_NUMBERS = 12
+"""Classes up to which each cell of a confusion matrix has its share."""
+MOST_COUNTS = 3
+"""Classes up to which it has its count too: of more, the two lines would lie on each other."""
+MOST_NAMES = 40
+"""Classes up to which the rows of a confusion matrix have their names."""
+FEWEST = 5
+"""Fewest objects of a class in a bin whose share is drawn."""
+
+
+def plot_reliability(
+    axes: SvgAxes,
+    predicted: ArrayLike,
+    observed: ArrayLike,
+    low: ArrayLike,
+    high: ArrayLike,
+    *,
+    label: str = "probability",
+) -> SvgAxes:
+    """Draw the share seen against the probability said, (B,) each, with the interval `low` to `high` of each bin."""
+    least = np.floor(10 * np.min([predicted, low], initial=1.0)) / 10
+    axes.plot([0, 1], [0, 1], "--", color=MUTED, linewidth=1)
+    axes.vlines(predicted, low, high, colors=CLASSES[0])
+    axes.plot(predicted, observed, "o", color=CLASSES[0])
+    label_axes(axes, label, "share seen")
+    return _percent_square(axes, "xy", min(least, 0.5))
+
+
+def plot_confusion(axes: SvgAxes, counts: ArrayLike, classes: Sequence[str]) -> SvgAxes:
+    """Draw the confusion matrix of counts (K, K), rows by true class, as the share of each class that goes where."""
+    n = np.asarray(counts, float)
+    K = len(classes)
+    share = n / np.maximum(n.sum(axis=1, keepdims=True), 1)
+    axes.grid(visible=False)
+    for j, k in np.argwhere(n > 0) if K > MOST_NUMBERS else np.ndindex(K, K):
+        x, y = np.array([-0.48, 0.48, 0.48, -0.48]), np.array([-0.48, -0.48, 0.48, 0.48])
+        axes.fill(k + x, j + y, color=CLASSES[0], alpha=0.04 + 0.7 * share[j, k])
+        if K <= MOST_NUMBERS:
+            large = K <= MOST_COUNTS
+            axes.text(
+                k,
+                j - 0.12 * large,
+                f"{share[j, k]:.0%}",
+                ha="center",
+                va="center",
+                fontsize=13 if large else 10,
+            )
+            if large:
+                axes.text(k, j + 0.2, f"{int(n[j, k]):,}", ha="center", va="center", fontsize=10)
+    names = [name[:16] for name in classes]
+    axes.set(xlim=(-0.5, K - 0.5), ylim=(K - 0.5, -0.5))
+    named = range(K if K <= MOST_NAMES else 0)
+    axes.set_xticks(named, names[: len(named)])
+    axes.set_yticks(named, names[: len(named)])
+    label_axes(axes, "assigned class", "true class")
+    return axes
+
+
+def plot_threshold_curves(
+    axes: SvgAxes, threshold: ArrayLike, share: ArrayLike, classes: Sequence[str], *, what: str
+) -> SvgAxes:
+    """Draw completeness or purity (K, T) of the objects whose probability of a class is a threshold (T,) or more."""
+    for k, values in enumerate(np.asarray(share, float)):
+        axes.plot(threshold, values, color=class_colour(k), linewidth=1.8, label=_name(classes[k]))
+    label_axes(axes, "probability of the class, at least", what)
+    legend(axes)
+    return _percent_square(axes, "xy")
+
+
+def plot_binned_share(
+    axes: SvgAxes,
+    centres: ArrayLike,
+    counts: ArrayLike,
+    classes: Sequence[str],
+    *,
+    what: Literal["completeness", "purity"],
+    label: str,
+) -> SvgAxes:
+    """Draw completeness or purity in bins of a quantity, with 95 % intervals.
+
+    `centres` (B,) of the bins; `counts` (3, B, K): objects of the class, assigned to it, and both.  Bins with fewer
+    than five objects of a class are left out.
+    """
+    middle, n = np.asarray(centres, float), np.asarray(counts)
+    of = n[0 if what == "completeness" else 1]
+    span = float(np.ptp(middle)) or 1.0
+    for k, name in enumerate(classes):
+        some = of[:, k] >= FEWEST
+        if some.any():
+            aside = middle[some] + 0.006 * span * (k - (len(classes) - 1) / 2)
+            low, high = share_interval(n[2][some, k], of[some, k])
+            axes.vlines(aside, low, high, colors=class_colour(k), linewidth=1)
+            share = n[2][some, k] / of[some, k]
+            axes.plot(aside, share, "o-", color=class_colour(k), markersize=4, label=_name(name))
+    axes.set(xlim=(middle[0] - 0.05 * span, middle[-1] + 0.05 * span))
+    label_axes(axes, label, what)
+    legend(axes)
+    return _percent_square(axes, "y")
+
+
+def plot_errors_caught(axes: SvgAxes, reviewed: ArrayLike, caught: ArrayLike) -> SvgAxes:
+    """Draw the share of errors caught (n,) against the share reviewed (n,)."""
+    axes.plot([0, 1], [0, 1], ":", color=MUTED, linewidth=1, label="in random order")
+    axes.plot(reviewed, caught, color=CLASSES[0], linewidth=2, label="least certain first")
+    label_axes(axes, "share reviewed", "share of the errors caught")
+    legend(axes)
+    return _percent_square(axes, "xy")
+
+
+def _percent_square(axes: SvgAxes, which: str, low: float = 0) -> SvgAxes:
+    """Let axes of shares go from `low` to 100 %, with room for marks at the ends."""
+    for axis in which:
+        axes.set(**{f"{axis}lim": (low - 0.015, 1.015)})
+        (axes.set_xticks if axis == "x" else axes.set_yticks)(*percent_ticks(low, 1))
+    return axes
+
+
+def _name(name: str) -> str:
+    """Return a class's name for a legend; matplotlib would hide one that begins with an underscore."""
+    return f" {name[:32]}"
+
+
+LEVELS = (0.3, 0.5, 0.7)
+FEW = 300
+"""Objects below which each has a larger mark."""
+DEEPEST = 0.35
+"""Opacity of the shade where a class is certain."""
+
+
+def contour_lines(x: ArrayLike, y: ArrayLike, values: ArrayLike, level: float) -> Iterator[np.ndarray]:
+    """Yield the lines (n, 2) on which values (ny, nx) at the nodes `x` (nx,) and `y` (ny,) have a level."""
+    grid = contour_generator(x, y, np.asarray(values, float), name="serial", line_type=LineType.Separate)
+    yield from (np.asarray(line) for line in grid.lines(level))
+
+
+def plot_contours(
+    axes: SvgAxes,
+    x: ArrayLike,
+    y: ArrayLike,
+    moderated: ArrayLike,
+    plugin: ArrayLike | None = None,
+    *,
+    of: int | None = None,
+    classes: Sequence[str],
+) -> SvgAxes:
+    """Draw the probabilities of classes: shades in the colour of the most probable one, and contours.
+
+    `x` (nx,) and `y` (ny,) are evenly spaced nodes, `moderated` and `plugin` (ny, nx, K) the probabilities there.
+    Contours are those of the class with the index `of`, at 0.3, 0.5 and 0.7: solid of the moderated probabilities,
+    dashed of the plug-in ones.  Without `of`, they are where each class has one half.
+    """
+    p = np.asarray(moderated, float)
+    K = len(classes)
+    excess = np.clip((p.max(axis=2) - 1 / K) / (1 - 1 / K), 0, 1) if K > 1 else np.zeros(p.shape[:2])
+    colours = np.array([[int(class_colour(k)[i : i + 2], 16) for i in (1, 3, 5)] for k in range(K)])
+    image = np.concatenate([colours[p.argmax(axis=2)], (255 * DEEPEST * excess)[..., None]], axis=2)
+    px, py = np.asarray(x, float), np.asarray(y, float)
+    axes.grid(visible=False)
+    axes.imshow(image.astype(np.uint8)[::-1], extent=(px[0], px[-1], py[0], py[-1]), aspect="auto")
+    pairs = [(k, 0.5) for k in range(K)] if of is None else [(of, level) for level in LEVELS]
+    for values, form in ((p, "-"), *(() if plugin is None else ((np.asarray(plugin, float), "--"),))):
+        for k, level in pairs:
+            for line in contour_lines(px, py, values[:, :, k], level):
+                axes.plot(line[:, 0], line[:, 1], form, color=INK, linewidth=1.6 if form == "-" else 1.1)
+    axes.set(xlim=(px[0], px[-1]), ylim=(py[0], py[-1]))
+    return axes
+
+
+def plot_boundaries(axes: SvgAxes, boundaries: Sequence[ArrayLike]) -> SvgAxes:
+    """Draw decision boundaries, (n, 2) each, such as those of single draws of the weights from the posterior."""
+    for points in boundaries:
+        line = np.asarray(points, float)
+        axes.plot(line[:, 0], line[:, 1], color=INK, linewidth=0.7, alpha=0.55)
+    return axes
+
+
+def plot_objects(
+    axes: SvgAxes,
+    x: ArrayLike,
+    y: ArrayLike,
+    labels: ArrayLike,
+    classes: Sequence[str],
+    *,
+    names: tuple[str, str],
+) -> SvgAxes:
+    """Draw labelled objects over two features, (n,) each, in the colour of their class, and name the axes."""
+    px, py, k = np.asarray(x, float), np.asarray(y, float), np.asarray(labels)
+    size = 4 if len(px) < FEW else 2.4
+    for j, name in enumerate(classes):
+        own = k == j
+        axes.plot(
+            px[own], py[own], "o", color=class_colour(j), markersize=size, alpha=0.55, label=f" {name[:32]}"
+        )
+    legend(axes)
+    label_axes(axes, *names)
+    return axes
+
+
+def plot_class_fractions(
+    axes: SvgAxes,
+    classes: Sequence[str],
+    assigned: ArrayLike,
+    expected: ArrayLike,
+    error: ArrayLike | None,
+    *,
+    interval: ArrayLike | None = None,
+    labelled: ArrayLike | None = None,
+) -> SvgAxes:
+    """Draw the fraction of each class (K,): expected with two standard errors, and by assigned objects (open).
+
+    With `interval` (2, K), the ends of 95 % intervals, the expected fractions are a census's, and have these.  Beside
+    them stand the shares of the classes among the labels, where they are given as `labelled` (K,).
+    """
+    place, means = np.arange(len(classes)), np.asarray(expected, float)
+    known = np.zeros((0, len(classes))) if labelled is None else np.asarray(labelled, float)[None]
+    right = 0.12 if len(known) else 0.36
+    for k, mean in enumerate(means):
+        axes.fill(*_bar(k - 0.36, k + right, mean), color=class_colour(k), alpha=0.45)
+        for share in known[:, k]:
+            axes.fill(*_bar(k + right + 0.02, k + 0.36, share), color=MUTED, alpha=0.3)
+    reach = 0 if error is None else 2 * np.asarray(error, float)
+    ends = np.asarray([means - reach, means + reach] if interval is None else interval, float)
+    middle = place + (right - 0.36) / 2
+    if interval is not None or error is not None:
+        bars = "share, 95 %" if interval is not None else "sum of probabilities, ± 2 σ"
+        axes.vlines(middle, *ends, colors=INK, linewidth=2)
+        axes.plot([], [], color=INK, linewidth=2, label=bars)
+    by = "by the most probable class"
+    axes.plot(middle, assigned, "o", color=INK, markerfacecolor="none", markersize=7, label=by)
+    if len(known):
+        axes.fill([], [], color=MUTED, alpha=0.3, label="labels")
+    top = 1.06 * max(0.01, *(float(np.max(v, initial=0)) for v in (ends, np.asarray(assigned, float), known)))
+    axes.set(xlim=(-0.6, len(classes) - 0.4), ylim=(0, top))
+    axes.set_xticks(place, [name[:16] for name in classes])
+    axes.set_yticks(*percent_ticks(0, top))
+    label_axes(axes, "", "share of the objects")
+    legend(axes)
+    return axes
+
+
+def plot_flags(axes: SvgAxes, names: Sequence[str], share: ArrayLike) -> SvgAxes:
+    """Draw which share of the objects (F,) has each flag, as bars with the names beside them."""
+    values = np.asarray(share, float)
+    for j, value in enumerate(values):
+        axes.fill([0, value, value, 0], [j - 0.3, j - 0.3, j + 0.3, j + 0.3], color=CLASSES[3], alpha=0.6)
+        axes.text(value, j, f" {value:.1%}", va="center", fontsize=11)
+    top = 1.15 * max(0.01, values.max(initial=0))
+    axes.set(xlim=(0, top), ylim=(len(names) - 0.4, -0.6))
+    axes.set_xticks(*percent_ticks(0, top))
+    axes.set_yticks(range(len(names)), names)
+    label_axes(axes, "share of the objects", "")
+    return axes
+
+
+def plot_feature(
+    axes: SvgAxes,
+    edges: ArrayLike,
+    training: ArrayLike,
+    target: ArrayLike,
+    *,
+    ends: tuple[float, float],
+    name: str,
+    inverse: Callable[[Any], Any] | None = None,
+) -> SvgAxes:
+    """Draw how a feature is distributed in the training set and in the target, as densities in the same bins.
+
+    `edges` (B - 1,) lie between the bins, about tenths of the training rows; `training` and `target` (B,) are counts;
+    `ends` are the least and the largest training value, between which the outer bins are drawn.  `inverse` gives what
+    the feature is computed from, for the ticks.
+    """
+    inner = np.asarray(edges, float)
+    span = np.ptp(inner) if inner.size > 1 else 1.0
+    low = max(ends[0], float(inner[0]) - span) if inner.size else ends[0]
+    high = min(ends[1], float(inner[-1]) + span) if inner.size else ends[1]
+    cuts = np.array([min(low, *inner[:1]), *inner, max(high, *inner[-1:])])
+    width = np.maximum(np.diff(cuts), 1e-9 * max(1.0, float(np.ptp(cuts))))
+    x = np.repeat(cuts, 2)
+    for counts, colour in ((training, MUTED), (target, CLASSES[0])):
+        n = np.asarray(counts, float)
+        y = np.concatenate([[0], np.repeat(n / max(n.sum(), 1) / width, 2), [0]])
+        if colour == MUTED:
+            axes.fill(x, y, color=colour, alpha=0.2)
+        axes.plot(x, y, color=colour)
+    axes.set(xlim=(cuts[0], cuts[-1]))
+    axes.set_yticks([], [])
+    label_axes(axes, name, "")
+    if inverse is not None:
+        axes.set_xticks(*rescaled_ticks(cuts[0], cuts[-1], inverse))
+    return axes
+
+
+def _bar(left: float, right: float, top: float) -> tuple[list[float], list[float]]:
+    return [left, right, right, left], [0, 0, top, top]
+
+
+# Maps of the whole sky, of counts in HEALPix pixels (Gorski et al. 2005, doi:10.1086/427976).
+
+WIDTH, HEIGHT = 360, 180
+"""Points of the map: about one for each of the page's."""
+STEPS: Final = 30
+
+
+def plot_sky(
+    axes: SvgAxes,
+    pixels: ArrayLike,
+    values: ArrayLike,
+    *,
+    order: int,
+    title: str,
+    colour: str = CLASSES[0],
+    percent: bool = False,
+) -> SvgAxes:
+    """Draw values (P,) of nested HEALPix pixels (P,) of an order as a Mollweide map in right ascension and declination.
+
+    East is on the left, and 0 h in the middle.  Pixels that are not named are left empty.
+    """
+    x, y = np.meshgrid(np.linspace(-2, 2, WIDTH), np.linspace(1, -1, HEIGHT))
+    theta = np.arcsin(np.clip(y, -1, 1))
+    inside = (x / 2) ** 2 + y**2 < 1
+    ra = (-np.degrees(np.pi * x / (2 * np.maximum(np.cos(theta), 1e-9)))) % 360
+    dec = np.degrees(np.arcsin(np.clip((2 * theta + np.sin(2 * theta)) / np.pi, -1, 1)))
+    amount = np.asarray(values, float)
+    by_pixel = np.full(12 * 4**order, np.nan)
+    by_pixel[np.asarray(pixels, np.int64)] = amount
+    shown = np.full(x.shape, np.nan)
+    shown[inside] = by_pixel[healpix_pixels(ra[inside], dec[inside], order)]
+    finite = amount[np.isfinite(amount)]
+    top = float(np.quantile(finite, 0.98)) if finite.size else 1.0
+    share = np.clip(shown / (top or 1.0), 0, 1)
+    image = np.zeros((*x.shape, 4), np.uint8)
+    image[..., :3] = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    image[..., 3] = np.where(np.isfinite(share), 255 * (0.12 + 0.88 * np.nan_to_num(share)), 0)
+    axes.imshow(image, extent=(-2, 2, -1, 1), interpolation="nearest", aspect="equal")
+    for dec0 in (-60, -30, 0, 30, 60):
+        axes.plot(
+            *_projected(np.linspace(-180, 180, 61), np.full(61, float(dec0))), color=MUTED, linewidth=0.3
+        )
+    for ra0 in (-180, -120, -60, 0, 60, 120, 180):
+        width = 0.8 if abs(ra0) == 180 else 0.3  # the edge of the map
+        axes.plot(
+            *_projected(np.full(61, float(ra0)), np.linspace(-90, 90, 61)), color=MUTED, linewidth=width
+        )
+    for ra0, name in ((120, "8h"), (60, "4h"), (0, "0h"), (-60, "20h"), (-120, "16h")):
+        u, v = _projected(np.array([float(ra0)]), np.zeros(1))
+        axes.text(float(u[0]), float(v[0]) - 0.1, name, ha="center", va="center", fontsize=9, color=MUTED)
+    axes.set(xlim=(-2.05, 2.05), ylim=(-1.08, 1.08))
+    axes.axis("off")
+    most = f"{top:.0%}" if percent else f"{top:,.0f} a pixel"
+    axes.set(title=f"{title}; darkest: {most}")
+    return axes
+
+
+def _projected(ra: np.ndarray, dec: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return Mollweide's x and y, -2 to 2 and -1 to 1, of angles in degrees, by Newton's method for theta."""
+    lat, theta = np.radians(dec), np.radians(dec)
+    for _ in range(STEPS):
+        slope = 2 + 2 * np.cos(2 * theta)
+        theta = theta - (2 * theta + np.sin(2 * theta) - np.pi * np.sin(lat)) / np.maximum(slope, 1e-6)
+        theta = np.clip(theta, -np.pi / 2, np.pi / 2)
+    return -2 / np.pi * np.radians(ra) * np.cos(theta), np.sin(theta)
