@@ -106,7 +106,7 @@ MECHANISMS = (
     Mechanism("candidate: linear", left_out=lambda basis: basis == "linear"),
     Mechanism("candidate: degree 2 or linear, arcsinh", left_out=begins("poly", "linear,")),
     Mechanism("candidate: Gaussian process", left_out=begins("nystroem"), code=("blr/basis/_rbf.py",)),
-    Mechanism("candidate: steps", left_out=begins("sigmoid"), code=("blr/basis/_sigmoid.py",)),
+    Mechanism("candidate: steps", left_out=begins("sigmoid"), code=("blr/basis/_rbf.py",)),
     Mechanism("candidate: forest, random thresholds", left_out=lambda basis: basis == "forest, trees 64"),
     Mechanism("candidate: boosted trees", left_out=lambda basis: "boosted" in basis),
     Mechanism("all trees", left_out=begins("forest"), code=("blr/basis/_forest.py",)),
@@ -114,17 +114,17 @@ MECHANISMS = (
     Mechanism(
         "temperature",
         changed=lambda c: replace(c, temperature=None),
-        code=("blr/predictive/temperature.py",),
+        code=("blr/predictive/mixture.py",),
     ),
     Mechanism(
         "averaging beyond the support",
         changed=lambda c: replace(c, support=None),
-        code=("blr/predictive/extrapolation.py",),
+        code=("blr/predictive/mixture.py",),
     ),
     Mechanism(
         "integral over missing features",
         changed=lambda c: replace(c, integrated=np.zeros(len(c.features))),
-        code=("blr/missing/nodes.py", "blr/missing/active_subspace.py"),
+        code=("blr/missing/patterns.py", "blr/missing/moments.py"),
     ),
     Mechanism("refined posterior", selected("posterior", "laplace"), code=("blr/posterior/variational.py",)),
     Mechanism(

@@ -34,7 +34,7 @@ from threadpoolctl import threadpool_limits
 from blr.calibration import log_loss
 from blr.census.spread import informed_sizes, spread_sample
 from blr.estimators import LaplaceClassifier
-from blr.explanation.novelty import Novelty, relative
+from blr.explanation import Novelty, relative
 from blr.missing.domain import Domain
 from blr.missing.moments import FeatureMoments, WhitenedSpace
 

@@ -31,7 +31,7 @@ from benchmarks.scale_driver import driven
 from benchmarks.scale_plan import planned
 from benchmarks.scale_workers import worked
 from blr.basis.kinds import fit_basis
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import GaussianPrior
 from blr.posterior.laplace import fit
 from blr.selection.evidence import fit_evidence
 from blr.sums import ChunkFunction, Terms

@@ -39,7 +39,7 @@ import blr
 import catalogs
 from blr.candidates.fits import FinalMember
 from blr.candidates.rows import TrainingSet
-from blr.posterior._short_chains import by_chains
+from blr.posterior.repair import by_chains
 from blr.threads import single_threaded_blas
 from flows.draft.specification import starting_specification
 from flows.training import steps as training

@@ -19,12 +19,11 @@ if (
     from blr.classifier import Classifier
     from blr.decisions import Flag, decide
     from blr.estimators import DefaultClassifier, LaplaceClassifier
-    from blr.likelihood.prior import GaussianPrior
-    from blr.posterior.bridge import bridge_evidence
+    from blr.gaussian import GaussianPrior
     from blr.posterior.kinds import Posterior
     from blr.posterior.laplace import fit, fit_sgd, laplace_approximation
     from blr.posterior.repair import served
-    from blr.posterior.sampling import sample_posterior
+    from blr.posterior.sampling import bridge_evidence, sample_posterior
     from blr.posterior.variational import refine
     from blr.selection.compare import average, compare, leave_one_out
     from blr.selection.evidence import fit_evidence
@@ -39,13 +38,13 @@ _HOME = {
     "Classifier": "classifier",
     "DefaultClassifier": "estimators",
     "Flag": "decisions",
-    "GaussianPrior": "likelihood.prior",
+    "GaussianPrior": "gaussian",
     "LaplaceClassifier": "estimators",
     "Posterior": "posterior.kinds",
     "Selection": "candidates.choice",
     "TrainedClassifier": "candidates.training",
     "average": "selection.compare",
-    "bridge_evidence": "posterior.bridge",
+    "bridge_evidence": "posterior.sampling",
     "class_priors": "class_shares",
     "compare": "selection.compare",
     "decide": "decisions",

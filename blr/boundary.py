@@ -21,13 +21,12 @@ from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector
 from blr.basis.base import Basis
-from blr.likelihood.links import LINKS
+from blr.likelihood.likelihoods import LINKS
 from blr.posterior.kinds import Posterior
 from blr.predictive.softmax import softmax_plugin
 
 Probability = Callable[[Matrix], Matrix]
 Extent = tuple[float, float, float, float]
-
 _TINY = 1e-300  # keeps logarithms finite; far below any level
 _ROOT = 1e-9  # of a log odds: the probability's error is at most a quarter of it
 _MOST_STEPS = 100

@@ -17,22 +17,28 @@ from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector, as_stored, html_table
 from blr.decisions import Flag, flag_confidence, flag_flipped
-from blr.member import Designs, Member, count_draws, shared_deviations, slope_moments
-from blr.missing.active_subspace import ActiveSubspace
+from blr.member import Designs, Member, NodeMixture, count_draws, shared_deviations, slope_moments
 from blr.missing.domain import Domain
-from blr.missing.moments import FeatureMoments, excess_spread
+from blr.missing.moments import ActiveSubspace, FeatureMoments, excess_spread
 from blr.missing.patterns import largest_share, node_blocks, present_errors
-from blr.node_mixture import NodeMixture
-from blr.predictive.extrapolation import CONSTANT, continued, feature_range, rows_beyond
-from blr.predictive.mixture import Prediction, mix, mix_blocks, mixed, spread, with_rows
+from blr.predictive.mixture import (
+    CONSTANT,
+    Prediction,
+    Temperature,
+    continued,
+    feature_range,
+    mix,
+    mix_blocks,
+    mixed,
+    rows_beyond,
+    spread,
+    with_rows,
+)
 from blr.predictive.scores import Scores, joined
-from blr.predictive.temperature import Temperature
 
 __all__ = ["Classifier", "Member"]
-
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.intp]
-
 _BLOCK = 8192  # rows scored at a time: the design matrix and its whitened copy stay in the cache
 _LIMIT_ROWS = 16_384  # of the training set, whose 99.9th percentile is the limit of the domain
 _LEAST_ROWS = 4_096  # of them, where classes are many

@@ -27,7 +27,7 @@ from blr.arrays import Matrix, Vector, column_names, features_of, without_names
 from blr.basis.kinds import fit_basis
 from blr.candidates.candidate import Candidate
 from blr.candidates.training import fit_default
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import GaussianPrior
 from blr.missing.moments import FeatureMoments, excess_spread
 from blr.posterior.kinds import LaplacePosterior, Posterior
 from blr.posterior.laplace import fit

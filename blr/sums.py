@@ -25,27 +25,21 @@ from blr.covariances import (
     scratch_of_row,
     unpacked_blocks,
 )
-from blr.likelihood.likelihoods import Bernoulli, Categorical, Likelihood
-from blr.likelihood.links import LOGISTIC
+from blr.likelihood.likelihoods import LOGISTIC, Bernoulli, Categorical, Likelihood
 from blr.threads import default_threads, ordered_map, single_threaded_blas
 
 Terms = tuple[Any, ...]
 """Arrays or scalars that add up."""
-
 Chunk = tuple[Matrix, Matrix, Vector | None]
 """Phi (n, M), targets (n,) or (n, K) as fractions, weight (n,) or None."""
-
 ChunkFunction = Callable[[Matrix, Matrix, Vector | None], Terms]
 """What is summed: a function of a chunk."""
-
 _CHUNK_BYTES = 2**21  # of Phi: with its scaled copy in the second-level cache, and Python's share small
 _MIN_ROWS = 256
 _GROUP = 8  # chunks added up by one thread before it hands over: larger pieces in the ordered reduction
 _TASKS = 8  # groups, at least, where there are as many chunks: no thread should wait long for the last one
 _BLOCK_NUMBERS = 2**20  # of scratch that a row-wise function may fill at once
 _MIN_BLOCK = 16
-
-
 _FEW_OUTPUTS = 8  # up to which sums are by contrast, beyond by class
 
 

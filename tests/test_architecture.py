@@ -303,7 +303,7 @@ def test_private_modules_are_private(module: Module) -> None:
 
 def test_a_module_that_only_its_folder_uses_is_private() -> None:
     """Those that users, documents or other programs name stay public."""
-    named = {"blr.basis.base", "blr.basis.standardisation", "flows.cli.app", "flows.orchestration.server"}
+    named = {"blr.basis.base", "flows.cli.app", "flows.orchestration.server"}
     named |= {"flows.demo.steps"}  # tutorials and notebooks take their galaxies from there
     named |= {f"flows.{run.partition(' then ')[0].rpartition('.')[0]}" for run, *_ in VERBS.values()}
     users: dict[str, set[str]] = {}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from blr.likelihood.links import LINKS
+from blr.likelihood.likelihoods import LINKS
 
 PAGE = Path(__file__).resolve().parent.parent / "CONTRIBUTING.md"
 

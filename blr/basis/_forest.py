@@ -28,8 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from blr import compiled
 from blr.arrays import Matrix, Vector
-from blr.basis.base import Basis, whole
-from blr.basis.standardisation import Standardisation
+from blr.basis.base import Basis, Standardisation, whole
 
 _IN_BAG = 0.632  # share of the groups that a bootstrap draw of them contains
 _STEP = 0.25  # standard deviations on each side, over which slopes are taken: trees have none at a point

@@ -1,4 +1,4 @@
-"""Linear and polynomial basis functions, of the features or of their principal directions."""
+"""Linear and polynomial basis functions, of features or of their principal directions; splines of single features."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations_with_replacement, groupby
+from itertools import combinations_with_replacement, groupby, pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from blr.arrays import Matrix, Vector
-from blr.basis.base import Basis, whole
-from blr.basis.standardisation import Standardisation
+from blr.arrays import Matrix, Vector, as_vector
+from blr.basis.base import Basis, Standardisation, whole
 
 # Directions in which rows or functions vary: eigenvectors of a covariance, those of large variance first.
 
@@ -196,3 +196,174 @@ class Principal(Basis):
 
     def _names(self, features: Sequence[str]) -> Sequence[str]:  # noqa: ARG002  each is of all features
         return [f"component({j})" for j in range(1, self.components.shape[1] + 1)]
+
+
+_EXTRAPOLATIONS = ("linear", "constant")
+_NEAR = 1e-6  # Knots nearer than this fraction of the feature's range are merged.
+
+
+@dataclass(frozen=True, eq=False)
+class BSpline(Basis):
+    """B-splines of a degree between the breakpoints of each feature, in standard deviations: an additive model.
+
+    Each feature has its own smooth curve, and features do not interact.  The B-splines of a feature sum to 1, as the
+    intercept does, so the first of each feature is left out.  Recursion after de Boor (1972),
+    doi:10.1016/0021-9045(72)90080-9, in the form of Piegl & Tiller, The NURBS Book, A2.2.
+
+    `breakpoints[f]` runs from the least to the greatest training value; a feature with only one breakpoint was
+    constant and has no functions.  Outside, the curve goes on as its tangent ("linear", whose variance then grows away
+    from the data) or stays where it was ("constant").
+    """
+
+    breakpoints: tuple[Vector, ...]
+    degree: int
+    extrapolation: str
+
+    kind = "bspline"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "degree", whole(self.degree, "degree"))
+        object.__setattr__(self, "breakpoints", tuple(_checked(points) for points in self.breakpoints))
+        if len(self.breakpoints) != self.n_features:
+            raise ValueError(
+                f"got the breakpoints of {len(self.breakpoints)} feature(s) for {self.n_features} feature(s); "
+                "give one array a feature"
+            )
+        if self.extrapolation not in _EXTRAPOLATIONS:
+            raise ValueError(
+                f"extrapolation must be one of {', '.join(_EXTRAPOLATIONS)}, got {self.extrapolation!r}"
+            )
+
+    @classmethod
+    def fit(
+        cls,
+        X: Matrix,
+        *,
+        weight: Vector | None = None,
+        knots: int = 5,
+        degree: int = 3,
+        extrapolation: str = "linear",
+    ) -> BSpline:
+        """Return the splines with up to `knots` inner knots a feature, at quantiles of X, shape (N, F)."""
+        count = whole(knots, "knots", least=0)
+        standardisation = Standardisation.learn(X, weight)
+        points = tuple(_breakpoints(z, count) for z in standardisation(X).T)
+        return cls(standardisation, points, degree, extrapolation)
+
+    @property
+    def n_functions(self) -> int:
+        """The intercept, and for each feature its inner knots plus the degree."""
+        return 1 + sum(self._counts())
+
+    @property
+    def bounded(self) -> bool:
+        """Return whether the functions are bounded: a curve that continues as its tangent is not."""
+        return self.extrapolation == "constant"
+
+    def _counts(self) -> list[int]:
+        return [len(points) - 2 + self.degree if len(points) > 1 else 0 for points in self.breakpoints]
+
+    def _columns(self) -> list[slice]:
+        ends = 1 + np.cumsum([0, *self._counts()])
+        return [slice(int(start), int(end)) for start, end in pairwise(ends)]
+
+    def _evaluate(self, Z: Matrix, out: Matrix) -> None:
+        for z, points, columns in zip(Z.T, self.breakpoints, self._columns(), strict=True):
+            if len(points) > 1:
+                out[:, columns] = self._curves(z, points)[:, 1:]
+
+    def _curves(self, z: Vector, points: Vector) -> Matrix:
+        knots = clamped_knots(points, self.degree)
+        inside = np.clip(z, points[0], points[-1])
+        values = spline_values(inside, knots, self.degree)
+        beyond = np.flatnonzero(z != inside)
+        if beyond.size and self.extrapolation == "linear":
+            slopes = spline_slopes(inside[beyond], knots, self.degree)
+            values[beyond] += slopes * (z - inside)[beyond, None]
+        return values
+
+    def _derivative(self, Z: Matrix, out: Matrix) -> None:
+        for f, (points, columns) in enumerate(zip(self.breakpoints, self._columns(), strict=True)):
+            if len(points) > 1:
+                inside = np.clip(Z[:, f], points[0], points[-1])
+                slopes = spline_slopes(inside, clamped_knots(points, self.degree), self.degree)
+                if self.extrapolation == "constant":
+                    slopes[Z[:, f] != inside] = 0
+                out[:, columns, f] = slopes[:, 1:]
+
+    def _names(self, features: Sequence[str]) -> Sequence[str]:
+        counts = zip(features, self._counts(), strict=True)
+        return [f"bspline({name}, {k})" for name, count in counts for k in range(1, count + 1)]
+
+
+def clamped_knots(breakpoints: Vector, degree: int) -> Vector:
+    """Return the knots: the breakpoints, with the first and last `degree` times more."""
+    return np.concatenate(
+        [np.repeat(breakpoints[0], degree), breakpoints, np.repeat(breakpoints[-1], degree)]
+    )
+
+
+def spline_values(x: Vector, knots: Vector, degree: int) -> Matrix:
+    """Return all B-splines, shape (N, number of knots − degree − 1), of x, shape (N,), within the knots."""
+    span = _span(x, knots, degree)
+    return _scattered(_local_values(x, knots, degree, span), span - degree, len(knots) - degree - 1)
+
+
+def spline_slopes(x: Vector, knots: Vector, degree: int) -> Matrix:
+    """Return the derivatives of all B-splines, of the shape of `spline_values`."""
+    span = _span(x, knots, degree)
+    lower = _local_values(x, knots, degree - 1, span)
+    zero = np.zeros_like(x)
+    # Each B-spline of the lower degree, divided by the length of its support, is added to one and subtracted from the
+    # next.
+    rates = [degree * lower[r] / (knots[span + r + 1] - knots[span + r + 1 - degree]) for r in range(degree)]
+    local = [up - down for up, down in zip([zero, *rates], [*rates, zero], strict=True)]
+    return _scattered(local, span - degree, len(knots) - degree - 1)
+
+
+def _span(x: Vector, knots: Vector, degree: int) -> NDArray[np.intp]:
+    """Return i with knots[i] ≤ x < knots[i + 1], the last interval closed."""
+    inner = knots[degree + 1 : len(knots) - degree - 1]
+    return np.searchsorted(inner, x, side="right") + degree
+
+
+def _local_values(x: Vector, knots: Vector, degree: int, span: NDArray[np.intp]) -> list[Vector]:
+    """Return the degree + 1 B-splines that are not 0 at x, each of shape (N,), the leftmost first."""
+    left = [x - knots[span - j] for j in range(degree)]
+    right = [knots[span + 1 + j] - x for j in range(degree)]
+    values = [np.ones_like(x)]
+    for j in range(degree):
+        carried = np.zeros_like(x)
+        raised = []
+        for r, value in enumerate(values):
+            share = value / (right[r] + left[j - r])
+            raised.append(carried + right[r] * share)
+            carried = left[j - r] * share
+        values = [*raised, carried]
+    return values
+
+
+def _scattered(local: list[Vector], first: NDArray[np.intp], count: int) -> Matrix:
+    out = np.zeros((len(first), count))
+    row = np.arange(len(first))
+    for r, values in enumerate(local):
+        out[row, first + r] = values
+    return out
+
+
+def _breakpoints(z: Vector, count: int) -> Vector:
+    low, high = float(z.min()), float(z.max())
+    if low == high:
+        return np.array([low])
+    points = np.quantile(z, np.linspace(0, 1, count + 2))
+    gap = _NEAR * (high - low)
+    inner = [p for previous, p in pairwise(points[:-1]) if p - previous > gap and high - p > gap]
+    return np.array([low, *inner, high])
+
+
+def _checked(points: Vector) -> Vector:
+    points = as_vector(points, "breakpoints").copy()
+    if np.any(np.diff(points) <= 0):
+        raise ValueError(f"a feature's breakpoints must increase, got {points}")
+    points.setflags(write=False)
+    return points

@@ -1,6 +1,6 @@
-"""Functions around centres: Gaussian and Laplacian radial functions, and Nyström's functions of their Gram matrix.
+"""Functions of distances and of soft steps: radial functions, Nyström's, random Fourier features, sigmoids.
 
-The centres are labelled rows, chosen far from each other; distances are of standardised features.
+The centres of radial functions are labelled rows, chosen far from each other; distances are of standardised features.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+import scipy
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from blr import compiled
 from blr.arrays import Matrix, Vector, as_matrix
 from blr.basis._polynomial import directions
-from blr.basis.base import Basis, positive, whole
-from blr.basis.standardisation import Standardisation
+from blr.basis.base import Basis, Standardisation, positive, whole
 
 # Distances between rows: where to put centres, and how far apart rows typically are.
 #
@@ -357,3 +358,201 @@ def _function(kernel: str) -> type[Laplacian | RBF]:
     if kernel not in _KERNELS:
         raise ValueError(f"kernel must be one of {', '.join(map(repr, _KERNELS))}, got {kernel!r}")
     return _KERNELS[kernel]
+
+
+@dataclass(frozen=True, eq=False)
+class Fourier(Basis):
+    """cos(ω·z) and sin(ω·z) for D `directions` ω λ, shape (D, F), so M = 1 + 2 D.
+
+    A Gaussian process with a squared-exponential kernel, in finitely many functions: Φ Φᵀ tends to
+    exp(−|z − z'|² / 2λ²) as the frequencies grow in number (Rahimi & Recht 2007, NIPS 20).  Each frequency has a cosine
+    and a sine (Sutherland & Schneider 2015, UAI), and frequencies are orthogonal in groups of F (Yu et al. 2016,
+    arXiv:1610.09072): both have smaller errors than random phases.
+
+    `lengthscale` is λ, in standard deviations.  All are divided by √D: weights of unit variance then give an
+    activation of unit variance.
+    """
+
+    directions: Matrix
+    lengthscale: float
+
+    kind = "fourier"
+    bounded = True
+
+    def __post_init__(self) -> None:
+        self._keep_points("directions", self.directions)
+        object.__setattr__(self, "lengthscale", positive(self.lengthscale, "lengthscale"))
+
+    @classmethod
+    def fit(
+        cls,
+        X: Matrix,
+        *,
+        rng: Generator,
+        weight: Vector | None = None,
+        frequencies: int = 50,
+        lengthscale: float | None = None,
+    ) -> Fourier:
+        """Return the basis with `frequencies` frequencies for features like X, shape (N, F).
+
+        The default lengthscale is the median distance between rows over √2: the kernel is then that of
+        radial functions of half the median distance, everywhere dense.
+        """
+        count = whole(frequencies, "frequencies")
+        lengthscale = None if lengthscale is None else positive(lengthscale, "lengthscale")
+        standardisation = Standardisation.learn(X, weight)
+        length = lengthscale or median_distance(standardisation(X), rng) / np.sqrt(2)
+        return cls(standardisation, _orthogonal_normals(count, len(standardisation.mean), rng), length)
+
+    @property
+    def n_functions(self) -> int:
+        """The intercept, a cosine and a sine a frequency."""
+        return 1 + 2 * len(self.directions)
+
+    @cached_property
+    def _frequencies(self) -> Matrix:
+        return self.directions.T / self.lengthscale
+
+    def _evaluate(self, Z: Matrix, out: Matrix) -> None:
+        D = len(self.directions)
+        phase = Z @ self._frequencies
+        np.cos(phase, out=out[:, 1 : 1 + D])
+        np.sin(phase, out=out[:, 1 + D :])
+        out[:, 1:] /= np.sqrt(D)
+
+    def _derivative(self, Z: Matrix, out: Matrix) -> None:
+        D = len(self.directions)
+        phase = Z @ self._frequencies
+        out[:, 1 : 1 + D] = -np.sin(phase)[:, :, None] * self._frequencies.T
+        out[:, 1 + D :] = np.cos(phase)[:, :, None] * self._frequencies.T
+        out /= np.sqrt(D)
+
+    def _names(self, features: Sequence[str]) -> Sequence[str]:  # noqa: ARG002  each mixes all features
+        numbers = range(1, len(self.directions) + 1)
+        return [*(f"cos({k})" for k in numbers), *(f"sin({k})" for k in numbers)]
+
+
+def _orthogonal_normals(count: int, dimension: int, rng: Generator) -> Matrix:
+    """Return draws from N(0, I), shape (count, dimension), orthogonal within each `dimension` of them."""
+    blocks = []
+    for _ in range(-(-count // dimension)):
+        G = rng.standard_normal((dimension, dimension))
+        Q, R = np.linalg.qr(G)
+        Q *= np.sign(np.diag(R))  # uniform over rotations, and the same from every LAPACK
+        length = np.linalg.norm(rng.standard_normal((dimension, dimension)), axis=1)
+        blocks.append(length[:, None] * Q.T)
+    return np.vstack(blocks)[:count]
+
+
+# Widths from the middle of a feature's steps: of the farthest step that takes its part of one exponential, and at which
+# all of them are over.  The product of both exponentials is finite.
+_FARTHEST, _OVER = 300.0, 350.0
+
+
+@dataclass(frozen=True, eq=False)
+class Sigmoid(Basis):
+    """Soft steps of single features: step k, of K, rises at `location[k]` over `width[k]` sds of `feature[k]`.
+
+    φ(x) = σ((z_f − μ) / s), with σ(a) = 1 / (1 + exp(−a)) (Bishop 2006, PRML, 3.5-3.6), of each feature z_f.
+    All three are of shape (K,), and M = 1 + K.
+    """
+
+    feature: NDArray[np.int64]
+    location: Vector
+    width: Vector
+
+    kind = "sigmoid"
+    bounded = True
+
+    def __post_init__(self) -> None:
+        self._keep("feature", self.feature, np.int64)
+        self._keep("location", self.location)
+        self._keep("width", self.width)
+        alike = self.feature.shape == self.location.shape == self.width.shape
+        known = np.all((self.feature >= 0) & (self.feature < self.n_features))
+        ordered = np.all(np.diff(self.feature) >= 0)
+        if not (
+            alike and known and ordered and np.all(np.isfinite(self.location)) and np.all(self.width > 0)
+        ):
+            raise ValueError(
+                f"each sigmoid needs a feature below {self.n_features}, in order, a location and a positive width, "
+                f"got {self.feature}, {self.location} and {self.width}; make them with fit_basis('sigmoid', X)"
+            )
+
+    @classmethod
+    def fit(
+        cls,
+        X: Matrix,
+        *,
+        weight: Vector | None = None,
+        centres: int = 5,
+        width: float | None = None,
+    ) -> Sigmoid:
+        """Return the basis with up to `centres` steps a feature, at quantiles of X, shape (N, F).
+
+        The default width is the mean distance between a feature's steps.  A feature of few values has fewer
+        steps, and a constant one has none.
+        """
+        count = whole(centres, "centres")
+        width = None if width is None else positive(width, "width")
+        standardisation = Standardisation.learn(X, weight)
+        Z = standardisation(X)
+        level = (np.arange(count) + 0.5) / count
+        steps = [_steps(z, level) for z in Z.T]
+        widths = [np.full(len(s), width or _spacing(s)) for s in steps]
+        feature = np.repeat(np.arange(len(steps)), [len(s) for s in steps])
+        return cls(standardisation, feature, np.concatenate(steps), np.concatenate(widths))
+
+    @property
+    def n_functions(self) -> int:
+        """The intercept and one function a step."""
+        return 1 + len(self.feature)
+
+    @cached_property
+    def _ramps(self) -> tuple[NDArray[np.int64], Vector, Vector, NDArray[np.int64], Vector]:
+        """Feature, middle of the locations and width of the R groups of steps that share feature and width, (R,) each.
+
+        Then each step's group, and how many widths it lies above the group's middle, (K,) each.
+        """
+        pairs, ramp = np.unique(np.stack([self.feature, self.width], axis=1), axis=0, return_inverse=True)
+        ramp = ramp.ravel()
+        count = np.bincount(ramp, minlength=len(pairs))
+        middle = np.bincount(ramp, self.location, minlength=len(pairs)) / np.maximum(count, 1)
+        above = (self.location - middle[ramp]) / self.width
+        return pairs[:, 0].astype(np.int64), middle, pairs[:, 1], ramp, above
+
+    def _steps(self, Z: Matrix, out: Matrix) -> None:
+        feature, middle, width, ramp, above = self._ramps
+        if np.abs(above).max(initial=0.0) > _FARTHEST:
+            scipy.special.expit((Z[:, self.feature] - self.location) / self.width, out=out)
+            return
+        # σ((z - μ)/s) = 1 / (1 + e^((μ - m)/s) e^((m - z)/s)): one exponential for all steps of a feature.
+        falling = (middle - np.take(Z, feature, axis=1)) / width
+        np.clip(falling, -_OVER, _OVER, out=falling)
+        compiled.exponentials(falling)
+        odds = np.take(falling, ramp, axis=1)
+        odds *= np.exp(above)
+        odds += 1
+        np.divide(1.0, odds, out=out)
+
+    def _evaluate(self, Z: Matrix, out: Matrix) -> None:
+        self._steps(Z, out[:, 1:])
+
+    def _derivative(self, Z: Matrix, out: Matrix) -> None:
+        steps = np.empty((len(Z), len(self.feature)))
+        self._steps(Z, steps)
+        step = np.arange(len(self.feature))
+        rise = 1 - steps
+        out[:, 1 + step, self.feature] = steps * rise / self.width
+
+    def _names(self, features: Sequence[str]) -> Sequence[str]:
+        counts = np.bincount(self.feature, minlength=len(features))
+        return [f"sigmoid({f}, {k})" for f, n in zip(features, counts, strict=True) for k in range(1, n + 1)]
+
+
+def _steps(z: Vector, level: Vector) -> Vector:
+    return np.unique(np.quantile(z, level)) if np.ptp(z) > 0 else np.empty(0)
+
+
+def _spacing(steps: Vector) -> float:
+    return float(np.ptp(steps)) / (len(steps) - 1) if len(steps) > 1 else 1.0

@@ -18,19 +18,14 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from blr.arrays import as_matrix, as_vector, column_names
-from blr.basis._bspline import BSpline
 from blr.basis._forest import Forest
-from blr.basis._fourier import Fourier
-from blr.basis._polynomial import Linear, Polynomial, Principal
-from blr.basis._rbf import RBF, Laplacian, Nystroem
-from blr.basis._sigmoid import Sigmoid
-from blr.basis.base import Basis
-from blr.basis.standardisation import Softening
+from blr.basis._polynomial import BSpline, Linear, Polynomial, Principal
+from blr.basis._rbf import RBF, Fourier, Laplacian, Nystroem, Sigmoid
+from blr.basis.base import Basis, Softening
 
 _Kind = type[
     Linear | Polynomial | Principal | RBF | Laplacian | Nystroem | Sigmoid | BSpline | Fourier | Forest
 ]
-
 BASES: dict[str, _Kind] = {
     basis.kind: basis
     for basis in (Linear, Polynomial, Principal, RBF, Laplacian, Nystroem, Sigmoid, BSpline, Fourier, Forest)

@@ -17,19 +17,17 @@ from scipy.special import softmax
 
 from blr.arrays import Matrix, Vector
 from blr.basis.kinds import fit_basis
-from blr.calibration import CalibrationLine, log_loss
+from blr.calibration import CalibrationLine, Skill, log_loss
 from blr.candidates.fits import FinalMember
 from blr.candidates.rows import TrainingSet
 from blr.fitting.newton import maximise
 from blr.fitting.problem import pose
 from blr.fitting.subsample import by_gradients
-from blr.likelihood.prior import GaussianPrior
-from blr.predictive.temperature import Temperature
-from blr.selection.skill import Skill
+from blr.gaussian import GaussianPrior
+from blr.predictive.mixture import Temperature
 from blr.trust.verdict import MEAN_ERROR, Trust, TrustAnswer
 
 Mask = NDArray[np.bool_]
-
 ROWS = 256
 """Rows at which probabilities are compared."""
 BEYOND = 0.5

@@ -17,7 +17,7 @@ from blr.arrays import Matrix
 from blr.candidates.candidate import JudgedCandidate
 from blr.likelihood.targets import recorded_probability
 from blr.selection import compare as selection
-from blr.selection.stacking import stacking_weights
+from blr.selection.compare import stacking_weights
 from blr.trust.verdict import second_order_holds
 
 ENOUGH = 0.05

@@ -27,8 +27,7 @@ from blr.candidates.candidate import Candidate, CandidatePart, JudgedCandidate, 
 from blr.candidates.choice import LeftOut, Selection
 from blr.candidates.rows import TrainingSet
 from blr.classifier import Classifier, Member
-from blr.gaussian import Gaussian
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import Gaussian, GaussianPrior
 from blr.likelihood.targets import label_likelihood, resolve_targets
 from blr.missing.domain import Domain
 from blr.missing.moments import excess_spread

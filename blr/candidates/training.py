@@ -30,7 +30,7 @@ from blr.arrays import (
     without_names,
 )
 from blr.basis.kinds import fit_basis, known_kind
-from blr.calibration import calibration_line, log_loss
+from blr.calibration import Skill, calibration_line, log_loss, skill
 from blr.candidates._verdict import calibrated, compared_rows, computed, known, logistic_loss, verdict_of
 from blr.candidates.candidate import (
     HELD_OUT,
@@ -46,12 +46,11 @@ from blr.candidates.fits import SILENT, FinalMember, FittedCandidate, Progress, 
 from blr.candidates.rows import LabelledRows, TrainingSet, density_weights, overdispersion, wrong_labels
 from blr.class_shares import class_priors, log_prior_shift
 from blr.classifier import Classifier, Member
-from blr.explanation.contributions import Contributions, contributions
+from blr.explanation import Contributions, contributions
 from blr.likelihood.targets import as_confusion, recorded_probability
 from blr.missing.patterns import excess, training_noise
+from blr.predictive.mixture import estimate_temperature
 from blr.predictive.scores import Scores
-from blr.predictive.temperature import estimate_temperature
-from blr.selection.skill import Skill, skill
 from blr.shift import DensityRatio, density_ratio
 from blr.threads import single_threaded_blas
 from blr.trust.verdict import Trust

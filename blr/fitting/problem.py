@@ -13,9 +13,16 @@ from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector, as_design, column_names
 from blr.fitting.newton import SolverPrior
-from blr.likelihood.likelihoods import Bernoulli, Categorical, Likelihood, make_likelihood
-from blr.likelihood.mislabelled import MislabelledBernoulli, MislabelledCategorical, make_mislabelled
-from blr.likelihood.prior import GaussianPrior, class_mean, exchangeable
+from blr.gaussian import GaussianPrior, class_mean, exchangeable
+from blr.likelihood.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Likelihood,
+    MislabelledBernoulli,
+    MislabelledCategorical,
+    make_likelihood,
+    make_mislabelled,
+)
 from blr.likelihood.targets import as_confusion, label_likelihood, resolve_targets
 from blr.predictive.softmax import softmax_plugin
 from blr.sums import Chunk, ChunkFunction, Data, Rows, Terms, added, chunk_rows, likelihood_terms

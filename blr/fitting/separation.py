@@ -1,11 +1,15 @@
-"""Separation: whether a linear function of the columns tells the classes apart without error.
+"""What keeps a fit from having a mode: classes that the columns separate without error, and collinear columns.
 
-Then the likelihood has no maximum (Albert and Anderson 1984, doi:10.1093/biomet/71.1.1): only the prior keeps the
-weights finite, and no Gaussian describes their posterior.  Both answers come with a proof.  *No*: probabilities y
-strictly inside the simplex with Σ (t - y) φ = 0, which a Newton step towards the maximum usually supplies.  *Yes*:
-weights W that give every row's own class an activation no lower than any other's, found by linear programming on the
-rows nearest to being wrong, to which those that its answer gets wrong are added until none is left.
-Shapes: M columns, K classes, W (K, M).
+Where a linear function of the columns tells the classes apart, the likelihood has no maximum (Albert and Anderson 1984,
+doi:10.1093/biomet/71.1.1): only the prior keeps the weights finite, and no Gaussian describes their posterior.  Both
+answers come with a proof.  *No*: probabilities y strictly inside the simplex with Σ (t - y) φ = 0, which a Newton step
+towards the maximum usually supplies.  *Yes*: weights W that give every row's own class an activation no lower than any
+other's, found by linear programming on the rows nearest to being wrong, to which those that its answer gets wrong are
+added until none is left.
+
+Collinear are columns that are linear combinations of the others.  They are found from the Gram matrix of the columns,
+scaled to unit length, by a Cholesky factorisation with pivots: a pivot is the square of the sine of the angle between a
+column and the span of those before it.  Shapes: M columns, K classes, W (K, M).
 """
 
 from __future__ import annotations
@@ -40,6 +44,10 @@ _INSIDE = 1e-6  # how far within the simplex y has to be
 _SLACK = 1e-6  # of a mode that was searched for, in posterior sd
 _ROUNDING = 1e-15
 _MENDING = 0.1  # of the distance to the simplex's border
+Program = Callable[[Matrix], Vector | None]
+"""Weights w that a matrix A of constraints allows; None where zero is the only one."""
+_PIVOT = 1e-12  # Below this, rounding errors of the Gram matrix decide.
+_TAKES_PART = 1e-4  # of a unit column, in the combination that makes up another
 
 
 @dataclass(frozen=True)
@@ -235,10 +243,6 @@ class _UnsolvedError(Exception):
     """A linear program of which no method found the end."""
 
 
-Program = Callable[[Matrix], Vector | None]
-"""Weights w that a matrix A of constraints allows; None where zero is the only one."""
-
-
 def _cut(data: Data, working: _Constraints, scale: Vector, limit: int, program: Program) -> Matrix | str:
     """Return W (K, M) of scaled columns that no row contradicts, "none" where zero is the only one, or "unknown"."""
     M = len(scale)
@@ -347,3 +351,40 @@ def _strict_rows(W: Matrix, scale: Vector) -> ChunkFunction:
         return share.T.astype(float) @ apart.astype(float), share.sum(axis=0).astype(float)
 
     return blockwise(terms, 4 * len(W))
+
+
+@dataclass(frozen=True)
+class Collinearity:
+    """Columns of zeros, and of the other dependent ones each with those that make it up: ((j, (i, ...)), ...)."""
+
+    empty: tuple[int, ...]
+    dependent: tuple[tuple[int, tuple[int, ...]], ...]
+
+    @property
+    def n_redundant(self) -> int:
+        """Columns that could be left out."""
+        return len(self.empty) + len(self.dependent)
+
+
+def find_collinearity(data: Data) -> Collinearity:
+    """Return which columns of the rows with positive weight are redundant."""
+
+    def gram(Phi: Matrix, _t: Matrix, weight: Vector | None) -> Terms:
+        X = Phi if weight is None else Phi[weight > 0]
+        return (X.T @ X,)
+
+    (G,) = data.accumulate(gram)
+    length = np.sqrt(np.diag(G))
+    used = np.flatnonzero(length > 0)
+    C = G[np.ix_(used, used)] / length[used, None] / length[used]
+    L, pivot, rank, _ = scipy.linalg.lapack.dpstrf(C, tol=_PIVOT, lower=1)
+    order = pivot - 1
+    share = scipy.linalg.solve_triangular(L[:rank, :rank], L[rank:, :rank].T, lower=True, trans=1).T
+    dependent = tuple(
+        (
+            int(used[order[rank + i]]),
+            tuple(sorted(used[order[np.flatnonzero(np.abs(row) > _TAKES_PART)]].tolist())),
+        )
+        for i, row in enumerate(share)
+    )
+    return Collinearity(tuple(np.flatnonzero(length == 0).tolist()), tuple(sorted(dependent)))

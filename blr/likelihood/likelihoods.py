@@ -4,19 +4,154 @@ Conventions.  N rows, C outputs: activations a are (N, C), targets t (N,) for tw
 (N,), gradient (N, C), curvature -d²/da_c da_d packed as (N, P), P = C(C+1)/2, pairs (c, d >= c) in row order: for one
 output that is (N, 1).  Row weights are the caller's.  Signs are those of the log likelihood: PRML 4.91 and 4.109
 with the sign turned, so the curvature is positive where ln p is concave.
+
+Two classes have a link: a latent threshold θ ~ p(θ) and y = f(a) = ∫_{-∞}^{a} p(θ) dθ (PRML 4.113).  Each link gives
+ln f and ln(1 - f), stable in both tails, and their first four derivatives, which the gradient, the Hessian and the
+corrections beyond Laplace need.  All work elementwise on arrays of any shape.
+
+Where labels may be wrong, a record's likelihood is the sum over the true classes, ln Σ_k t_k y_k(a), with
+t_k = p(record | true class k), a row's own (N, K): see `blr.likelihood.targets.confusion`.  The logistic and the
+softmax are differences of two normalisers,
+
+    ln Σ_k t_k y_k = ln Σ_k exp(a_k + ln t_k) - ln Σ_k exp(a_k),
+
+so that all derivatives are differences of cumulants, of the classes given the record, q ∝ t y, and before it, y.
+For other links of two classes they follow from the law of total cumulance.  None is log-concave.  Without noise t is
+one-hot, and everything is that of the plain likelihood.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
+from scipy.special import erfcx, expit, log_expit, log_ndtr
 
 from blr import compiled
 from blr.arrays import Matrix, Vector
-from blr.likelihood.links import LINKS, LOGISTIC, Link
-from blr.likelihood.prior import helmert
+from blr.gaussian import helmert
+
+Derivatives = tuple[Vector, Vector, Vector, Vector]
+"""First to fourth derivative with respect to the activation."""
+_PROBIT_FAR = 30.0
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link by its name and the logarithm of its two sides.
+
+    `log_cdf` is ln f(a), `log_sf` ln(1 - f(a)); the derivative functions return those of the same logarithms.
+    """
+
+    name: str
+    log_cdf: Callable[[Vector], Vector]
+    log_sf: Callable[[Vector], Vector]
+    log_cdf_derivatives: Callable[[Vector], Derivatives]
+    log_sf_derivatives: Callable[[Vector], Derivatives]
+
+    def __reduce__(self) -> Any:
+        """Copy and pickle (scikit-learn does, for worker processes) by name: functions made here have no other."""
+        return (_named, (self.name,)) if LINKS.get(self.name) is self else super().__reduce__()
+
+    @classmethod
+    def symmetric(
+        cls, name: str, log_cdf: Callable[[Vector], Vector], derivatives: Callable[[Vector], Derivatives]
+    ) -> Link:
+        """Return the link of a threshold density that is even: 1 - f(a) = f(-a)."""
+
+        def mirrored(a: Vector) -> Derivatives:
+            d1, d2, d3, d4 = derivatives(-a)
+            return -d1, d2, -d3, d4
+
+        return cls(name, log_cdf, lambda a: log_cdf(-a), derivatives, mirrored)
+
+
+def _named(name: str) -> Link:
+    return LINKS[name]
+
+
+def _logistic(a: Vector) -> Derivatives:
+    e = np.exp(-np.abs(a))
+    y = np.where(a >= 0, 1.0, e) / (1 + e)
+    r = e / (1 + e) ** 2
+    return np.where(a >= 0, e, 1.0) / (1 + e), -r, -r * (1 - 2 * y), -r * (1 - 6 * r)
+
+
+def _probit(a: Vector) -> Derivatives:
+    # The inverse Mills ratio p/f through erfcx neither over- nor underflows on the left; on the right it tends to 0.
+    with np.errstate(over="ignore"):
+        ratio = np.sqrt(2 / np.pi) / erfcx(-a / np.sqrt(2))
+    s = a + ratio
+    second = -ratio * s
+    third = ratio * (s * (s + ratio) - 1)
+    fourth = ratio * (3 * s + ratio - s**3 - 4 * ratio * s**2 - ratio**2 * s)
+    # On the far left those cancel down to rounding: there the derivatives of the asymptotic series of ln f.
+    u = 1 / np.minimum(a, -_PROBIT_FAR)
+    third = np.where(a < -_PROBIT_FAR, u**3 * (-2 + u**2 * (24 - u**2 * (300 - 4144 * u**2))), third)
+    fourth = np.where(a < -_PROBIT_FAR, u**4 * (6 - u**2 * (120 - u**2 * (2100 - 37296 * u**2))), fourth)
+    return ratio, second, third, fourth
+
+
+def _from_ratios(q0: Vector, q1: Vector, q2: Vector, q3: Vector) -> Derivatives:
+    """Return the derivatives of ln f from those of the density, q_j = p^(j) / f."""
+    return (
+        q0,
+        q1 - q0**2,
+        q2 - 3 * q0 * q1 + 2 * q0**3,
+        q3 - 4 * q0 * q2 - 3 * q1**2 + 12 * q0**2 * q1 - 6 * q0**4,
+    )
+
+
+def _cauchit_log_cdf(a: Vector) -> Vector:
+    # arctan(1/|a|)/pi keeps the left tail's relative precision, which 1/2 + arctan(a)/pi loses.
+    with np.errstate(divide="ignore"):
+        tail = np.arctan2(1.0, np.abs(a)) / np.pi
+    return np.where(a < 0, np.log(tail), np.log1p(-tail))
+
+
+def _cauchit(a: Vector) -> Derivatives:
+    u = 1 / (1 + a**2)
+    f = np.exp(_cauchit_log_cdf(a))
+    p = u / np.pi
+    return _from_ratios(
+        p / f, -2 * a * u * p / f, (6 * a**2 - 2) * u**2 * p / f, 24 * a * (1 - a**2) * u**3 * p / f
+    )
+
+
+def _cloglog_log_cdf(a: Vector) -> Vector:
+    # f = 1 - exp(-e^a): ln f is a - e^a/2 on the left, where e^a itself would vanish.
+    return np.where(a < -30.0, a, np.log(-np.expm1(-np.exp(np.clip(a, -30.0, 700.0)))))
+
+
+def _cloglog(a: Vector) -> Derivatives:
+    m = np.exp(np.clip(a, -700.0, 700.0))
+    # p/f = m / (e^m - 1); the further derivatives of p bring factors (1-m), (1-3m+m²), (1-7m+6m²-m³).
+    with np.errstate(over="ignore"):
+        q0 = m / np.expm1(m)
+    small = np.where(q0 > 0, m, 0.0)  # where q0 is 0, infinity times 0 is meant to be 0
+    return _from_ratios(
+        q0, q0 * (1 - small), q0 * (1 - 3 * small + small**2), q0 * (1 - 7 * small + 6 * small**2 - small**3)
+    )
+
+
+def _cloglog_sf(a: Vector) -> Derivatives:
+    m = -np.exp(np.minimum(a, 700.0))
+    return m, m, m, m
+
+
+LOGISTIC = Link.symmetric("logistic", log_expit, _logistic)
+"""The logistic density; f = σ."""
+PROBIT = Link.symmetric("probit", log_ndtr, _probit)
+"""The normal density; f = Φ = (1 + erf(a/√2))/2."""
+CAUCHIT = Link.symmetric("cauchit", _cauchit_log_cdf, _cauchit)
+"""The Cauchy density: outliers pull little; its log likelihood is not concave."""
+CLOGLOG = Link("cloglog", _cloglog_log_cdf, lambda a: -np.exp(np.minimum(a, 700.0)), _cloglog, _cloglog_sf)
+"""The Gumbel density of minima: complementary log-log."""
+LINKS: Mapping[str, Link] = MappingProxyType({k.name: k for k in (LOGISTIC, PROBIT, CAUCHIT, CLOGLOG)})
 
 
 def pairs(n_outputs: int) -> list[tuple[int, int]]:
@@ -302,3 +437,136 @@ def make_likelihood(name: str, n_classes: int, *, contrasts: bool = True) -> Lik
     if n_classes != 2:
         raise ValueError(f"likelihood '{name}' is for two classes, got {n_classes}; use 'softmax'")
     return Bernoulli(LINKS[name])
+
+
+def log_odds(t: Matrix) -> tuple[Vector, Vector]:
+    """Return ln t of both classes, (N,) each, of likelihoods t (N, 2); -inf where a class is impossible."""
+    with np.errstate(divide="ignore"):
+        log_t = np.log(t)
+    return log_t[:, 0], log_t[:, 1]
+
+
+@dataclass(frozen=True)
+class MislabelledBernoulli(Bernoulli):
+    """Two classes: ln[t_0 (1 - f(a)) + t_1 f(a)], t (N, 2)."""
+
+    @property
+    def log_concave(self) -> bool:
+        """Never, beside labels that may be wrong."""
+        return False
+
+    def log_likelihood(self, a: Matrix, t: Matrix) -> Vector:
+        """Return ln p(record | a), (N,)."""
+        x, (low, high) = a[:, 0], log_odds(t)
+        if self.link is LOGISTIC:
+            return _mixed_logistic_value(x, low, high)
+        return np.asarray(np.logaddexp(low + self.link.log_sf(x), high + self.link.log_cdf(x)))
+
+    def derivatives(self, a: Matrix, t: Matrix) -> tuple[Vector, Matrix, Matrix]:
+        """Return value (N,), gradient and curvature (N, 1)."""
+        x = a[:, 0]
+        if self.link is LOGISTIC:
+            low, high = log_odds(t)
+            y, q = expit(x), expit(x + (high - low))
+            return (
+                _mixed_logistic_value(x, low, high),
+                (q - y)[:, None],
+                (y * expit(-x) - q * (1 - q))[:, None],
+            )
+        first, second, _, _ = self._cumulants(x, t)
+        return self.log_likelihood(a, t), first[:, None], -second[:, None]
+
+    def higher(self, a: Vector, t: Matrix) -> tuple[Vector, Vector]:
+        """Return the third and fourth derivative of ln p, (N,) each."""
+        _, _, third, fourth = self._cumulants(a, t)
+        return third, fourth
+
+    def _cumulants(self, a: Vector, t: Matrix) -> Derivatives:
+        """Return the derivatives of ln(e^g0 + e^g1), g the logarithms of the two sides: the law of total cumulance."""
+        low, high = log_odds(t)
+        up, down = self.link.log_cdf_derivatives(a), self.link.log_sf_derivatives(a)
+        q = np.where(t[:, 1] == 0, 0.0, 1.0)
+        both = (t > 0).all(axis=1)
+        sides = (self.link.log_cdf(a) + high)[both] - (self.link.log_sf(a) + low)[both]
+        q[both] = expit(sides)
+        # A side that is out of the question has no say, whatever its derivatives are there.
+        f1, f2, f3, f4 = (np.where(q > 0, x, 0.0) for x in up)
+        s1, s2, s3, s4 = (np.where(q < 1, x, 0.0) for x in down)
+        r, odd = q * (1 - q), 1 - 2 * q
+        d1, d2, d3 = (np.where(r > 0, f - s, 0.0) for f, s in ((f1, s1), (f2, s2), (f3, s3)))
+
+        def mean(f: Vector, s: Vector) -> Vector:
+            return q * f + (1 - q) * s
+
+        third = mean(f3, s3) + 3 * r * d1 * d2 + r * odd * d1**3
+        fourth = mean(f4, s4) + r * (4 * d1 * d3 + 3 * d2**2 + 6 * odd * d1**2 * d2 + (1 - 6 * r) * d1**4)
+        return mean(f1, s1), mean(f2, s2) + r * d1**2, third, fourth
+
+
+def _mixed_logistic_value(a: Vector, low: Vector, high: Vector) -> Vector:
+    # By sides, so that nothing cancels far out: ln(t_0 + t_1 e^a) - ln(1 + e^a).
+    above = np.maximum(low, high + a) + np.log1p(np.exp(-np.abs(a + (high - low))))
+    return np.asarray(above - np.maximum(a, 0.0) - np.log1p(np.exp(-np.abs(a))))
+
+
+@dataclass(frozen=True)
+class MislabelledCategorical(Categorical):
+    """K classes through the softmax: ln Σ_k t_k y_k, t (N, K)."""
+
+    @property
+    def log_concave(self) -> bool:
+        """Never, beside labels that may be wrong."""
+        return False
+
+    def _both(self, a: Matrix, t: Matrix) -> tuple[Matrix, Matrix, Vector]:
+        """Return y and q (N, K), and the value (N,)."""
+        full, y, log_total = self._softmax(a)
+        with np.errstate(divide="ignore"):
+            log_joint = full + np.log(t)
+        top = log_joint.max(axis=1)
+        q = np.exp(log_joint - top[:, None])
+        total = q.sum(axis=1)
+        return y, q / total[:, None], top + np.log(total) - log_total
+
+    def log_likelihood(self, a: Matrix, t: Matrix) -> Vector:
+        """Return ln p(record | a), (N,)."""
+        return self._both(a, t)[2]
+
+    def derivatives(self, a: Matrix, t: Matrix) -> tuple[Vector, Matrix, Matrix]:
+        """Return value (N,), gradient (N, C), packed curvature (N, P)."""
+        y, q, value = self._both(a, t)
+        return value, (q - y) @ self.transform, self.second_cumulant(y) - self.second_cumulant(q)
+
+    def curvature_gradient(self, a: Matrix, t: Matrix, V: Matrix) -> Matrix:
+        """Return d tr(R V)/da, (N, C), for V (N, C, C)."""
+        y, q, _ = self._both(a, t)
+        return self.third_cumulant_on(y, V) - self.third_cumulant_on(q, V)
+
+    def curvature_along(self, a: Matrix, t: Matrix, b: Matrix) -> Matrix:
+        """Return the packed derivative of R, (N, P, m), on m directions b (N, C, m)."""
+        y, q, _ = self._both(a, t)
+        return self.third_cumulant_along(y, b) - self.third_cumulant_along(q, b)
+
+    def third_squared(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:
+        """Return the squared length of the third derivative, (N,), in the metric V (N, C, C)."""
+        y, q, _ = self._both(a, t)
+        own = self.third_cumulants_product(y, y, V) + self.third_cumulants_product(q, q, V)
+        return np.asarray(np.maximum(own - 2 * self.third_cumulants_product(y, q, V), 0.0))
+
+    def third_cubes(self, a: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:
+        """Return the classes' probabilities, and minus those given the record (N, 2 K), with e_k less their means."""
+        y, q, _ = self._both(a, t)
+        return np.hstack([y, -q]), np.hstack([self._from_mean(y), self._from_mean(q)])
+
+    def fourth_on(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:
+        """Return the fourth derivative of -ln p on V and V, (N,)."""
+        y, q, _ = self._both(a, t)
+        return self.fourth_cumulant_on(y, V) - self.fourth_cumulant_on(q, V)
+
+
+def make_mislabelled(name: str, n_classes: int, *, contrasts: bool = True) -> Likelihood:
+    """Return the likelihood of that name for labels that may be wrong, `make_likelihood` of the others."""
+    plain = make_likelihood(name, n_classes, contrasts=contrasts)
+    if isinstance(plain, Categorical):
+        return MislabelledCategorical(n_classes, contrasts=contrasts)
+    return MislabelledBernoulli(plain.link)

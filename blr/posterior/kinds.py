@@ -23,13 +23,12 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from blr.arrays import Matrix, Table, Vector, as_stored
+from blr.covariances import OutputMoments
 from blr.fitting.problem import Problem, make_problem
-from blr.gaussian import Gaussian
-from blr.likelihood.prior import GaussianPrior, class_cholesky, class_precision
+from blr.gaussian import Gaussian, GaussianPrior, class_cholesky, class_precision
 from blr.posterior.ensemble import averaged, counts_of_draws, draw_probabilities
 from blr.predictive.binary import binary_exact, binary_probit
 from blr.predictive.mixture import Prediction, predicted, require_shift
-from blr.predictive.output_moments import OutputMoments
 from blr.predictive.softmax import softmax_exact, softmax_fast
 from blr.threads import default_threads, ordered_map, single_threaded_blas
 from blr.trust.verdict import Trust, assess, of_probabilities, some_rows
@@ -42,7 +41,6 @@ WIDER = 0.07
 """By how much the exact posterior's covariance is typically larger than the refined one's, over the `departure`."""
 LARGEST_OVER_MEAN = 2.0
 """Largest error over the largest of the typical errors."""
-
 _BLOCK = 2**14  # rows that a thread predicts at once
 _METHODS = ("plugin", "probit", "exact", "monte_carlo")
 

@@ -16,12 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector, as_vector
-from blr.fitting.newton import Mode, SolverPrior, maximise
+from blr.fitting.newton import Mode, SolverPrior, ascend, maximise
 from blr.fitting.problem import Problem, Stream, pose
-from blr.fitting.sgd import ascend
 from blr.fitting.subsample import CLOSE, approach, by_gradients, part_of
-from blr.gaussian import Gaussian
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import Gaussian, GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.sums import Terms
 from blr.threads import single_threaded_blas

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from blr import compiled
 from blr.arrays import Matrix, Vector
-from blr.likelihood.prior import helmert
+from blr.gaussian import helmert
 
 # Sobol points as standard normal nodes, the same for all rows and on every machine.
 #
@@ -22,7 +22,6 @@ from blr.likelihood.prior import helmert
 # integrand that is nearly quadratic is integrated nearly exactly.
 
 _BITS = 30
-
 # Degree s, coefficients a and initial numbers m of the primitive polynomials of dimensions 2 to 21.
 _DIRECTIONS: tuple[tuple[int, int, tuple[int, ...]], ...] = (
     (1, 0, (1,)),
@@ -110,9 +109,7 @@ def normal_nodes(n: int, d: int) -> Matrix:
 # positions of two classes (tests/reference/cubature_rules.py).  Shapes: n rows, K classes, d = K - 1 axes, S nodes.
 
 _SWEEPS = {2: 1, 3: 5}  # rotations converge quadratically: after four sweeps 1e-14 is left at three contrasts
-
 STRETCH = 2.5
-
 RULES = (
     (3, 0.0, 0.458),  # step 0: Gauss-Hermite
     (5, 0.0, 0.838),
@@ -130,9 +127,7 @@ RULES = (
 
 The error an axis is below 2.5e-5 in probability, from 21 nodes on, which only contrasts of sd above 4 ask for, 1e-4.
 """
-
 REACHES: Vector = np.array([reach for _, _, reach in RULES])
-
 # Axes at most, then number of Sobol points and the largest contrast sd they are for.  The largest error of 240 rows of
 # all kinds was 6e-4 up to an sd of 4 and 3e-3 up to 12.
 _SOBOL: tuple[tuple[int, tuple[tuple[int, float], ...]], ...] = (
@@ -147,7 +142,6 @@ _SOBOL: tuple[tuple[int, tuple[tuple[int, float], ...]], ...] = (
         ),
     ),
 )
-
 _PRODUCT_ELEMENTS = 2**15  # float64, so that a node's arrays stay in a core's cache
 _SOBOL_ELEMENTS = 2**17
 _SOBOL_NODES = 4096

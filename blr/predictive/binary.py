@@ -23,7 +23,7 @@ from scipy.special import expit, ndtr
 
 from blr import compiled
 from blr.arrays import Matrix, Vector, require_finite
-from blr.likelihood.links import LINKS, Link
+from blr.likelihood.likelihoods import LINKS, Link
 from blr.likelihood.targets import graded_nodes
 
 _P = (
@@ -36,7 +36,6 @@ _S = (
 )
 MIXTURE_WEIGHTS, MIXTURE_SCALES = np.array(_P), np.array(_S)
 """Weights and inverse scales of the Monahan-Stefanski mixture for the logistic distribution."""
-
 _BLOCK = 8192  # rows a block: a dozen arrays of it stay in a core's cache
 _NARROWEST = 0.2  # largest sd of the series: its first term left out is 7e-10 at most there
 _NARROW = ((0.5, 0.95), (1.0, 0.75), (2.0, 0.45))  # largest sd, and the step of z that it takes
@@ -67,7 +66,7 @@ def binary_exact(mean: ArrayLike, variance: ArrayLike, *, link: str = "logistic"
     mean, variance
         Of the activation, (N,).
     link
-        A name in `blr.likelihood.links.LINKS`; the probit link is Φ(mean / sqrt(1 + variance)) (PRML 4.152).
+        A name in `blr.likelihood.likelihoods.LINKS`; the probit link is Φ(mean / sqrt(1 + variance)) (PRML 4.152).
     """
     mean, variance = _moments(mean, variance)
     if link == "logistic":

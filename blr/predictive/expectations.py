@@ -23,10 +23,17 @@ from scipy.special import ndtr
 from blr import compiled
 from blr.arrays import Matrix, Vector
 from blr.covariances import class_covariances, output_covariances
-from blr.likelihood.likelihoods import Bernoulli, Categorical, Likelihood, pairs
-from blr.likelihood.links import LOGISTIC
-from blr.likelihood.mislabelled import MislabelledBernoulli, MislabelledCategorical, log_odds
-from blr.likelihood.prior import helmert
+from blr.gaussian import helmert
+from blr.likelihood.likelihoods import (
+    LOGISTIC,
+    Bernoulli,
+    Categorical,
+    Likelihood,
+    MislabelledBernoulli,
+    MislabelledCategorical,
+    log_odds,
+    pairs,
+)
 from blr.likelihood.targets import graded_nodes
 from blr.predictive._cubature import leading_axes, normal_nodes
 from blr.predictive.binary import MIXTURE_SCALES, MIXTURE_WEIGHTS
@@ -45,9 +52,7 @@ from blr.sums import (
 
 Expected = tuple[Vector, Matrix, Matrix]
 """Value (N,), gradient (N, C), packed curvature (N, P)."""
-
 Index = NDArray[np.intp]
-
 _IMPOSSIBLE = 1e-300  # likelihood of a record that stands for none: its logarithm is finite
 _WIDE = 4.0  # largest contrast sd above which single precision serves
 _MANY_NODES = 64  # Sobol points, whose weights are equal, from which single precision is taken
@@ -59,7 +64,6 @@ _NUMBERS = 2**18  # activations at nodes held at a time
 _MOST_BY_PRINCIPAL = 9  # classes up to which nodes are along all principal axes
 # Variance beyond the axes that matter, in expected squares of probability, and where nodes are few.
 _MOST_LEFT, _MOST_LEFT_ROUGH = 1e-4, 1e-3
-
 # Gauss-Hermite nodes along each axis up to an sd of the widest, for 2, 3 and 4 contrasts; then Sobol points.
 _PRODUCT: dict[int, tuple[tuple[float, int], ...]] = {
     2: ((0.2, 3), (0.45, 5), (0.8, 7), (1.2, 9), (2.0, 13), (3.5, 21), (np.inf, 41)),

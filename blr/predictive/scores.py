@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 from blr.arrays import Matrix, Vector, html_table
 from blr.decisions import Flag
-from blr.likelihood.links import LINKS
+from blr.likelihood.likelihoods import LINKS
 from blr.predictive._cubature import normal_nodes
 from blr.predictive.mixture import Prediction
 

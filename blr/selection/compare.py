@@ -1,26 +1,34 @@
-"""Candidates side by side: evidence, BIC, approximate leave-one-out; averaging by evidence (PRML 3.4, 4.4.1).
+"""Candidates side by side: evidence, BIC, approximate leave-one-out; averages by evidence or stacking (PRML 3.4).
 
 The evidence compares prior, scaling and features at once, so it ranks models as they are, not bases alone.  The
 second-order term is added for all candidates or for none.  A red verdict condemns the Gaussian approximation, not the
-model, so it bars none.
-Shapes: N rows, K classes, C outputs.
+model, so it bars none.  Rows are left out by one Newton step from the posterior of all rows.
+
+Evidence asks which model made the data, and its weights go to one model as rows grow, right or not.  Stacking asks
+which mixture predicts the left-out rows best: the weights s on the simplex that maximise
+Σ_n w_n Σ_k t_nk ln Σ_j s_j p_j(k | x_n, D_-n).  Yao et al. (2018), doi:10.1214/17-BA1091.
+Shapes: J models, N or n rows, K classes, C outputs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Table, Vector, html_table
+from blr.covariances import class_covariances, output_covariances
+from blr.gaussian import Gaussian
+from blr.likelihood.likelihoods import Categorical, unpack
 from blr.likelihood.targets import most_likely_class
-from blr.posterior.kinds import Posterior
+from blr.posterior.kinds import Posterior, RefinedPosterior
+from blr.predictive.expectations import expected_by_class, expected_derivatives
 from blr.predictive.mixture import Prediction, mix
-from blr.selection._comparison import Comparison, Ranking, Row, rank
-from blr.selection._left_out import groups_of_several, left_out, left_out_together
-from blr.sums import Terms, chunk_rows
+from blr.predictive.softmax import softmax_exact
+from blr.sums import Terms, activations, chunk_rows, in_classes, many_classes
 from blr.threads import single_threaded_blas
 
 __all__ = [
@@ -37,6 +45,20 @@ __all__ = [
     "recorded_shares",
     "weights",
 ]
+_SIZES = np.array([2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 1 << 30])  # of classes that share a curvature
+_NO_SHARE = 1e-7  # share of its curvature that a class may have for nothing
+_NUMBERS, _FEWEST_ROWS = 2**20, 64  # covariances of many classes that are held at a time
+_HALF = 0.5
+# Share of the curvature in a direction that one row may have.  With more the step goes too far: rows that had 0.92 to
+# 1.1 were given log probabilities of -2.4 to -130, and refits without them gave -0.04 to -2.5.
+_MOST_OWN = 0.9
+_MOST_OF_GROUP = 0.99  # share of the curvature of rows of a group that is taken away
+_NODES = 256  # of the expectations of a row
+# Sobol points of a row's probabilities: these err by 0.001 and, of many classes, by 0.003.
+_MOST_NODES, _MOST_NODES_MANY = 1024, 512
+_GAP = 1e-3  # nats below the maximum at which the search may stop
+_MAX_ITER = 200
+_TINY = np.finfo(float).tiny
 
 
 @dataclass(frozen=True)
@@ -297,3 +319,327 @@ def average(
     weight = weights(posteriors, prior_probability)
     candidates = zip(weight, posteriors, designs, strict=True)
     return mix((float(w), q.prediction(Phi)) for w, q, Phi in candidates if w > 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One candidate in the table: all in nats, higher is better."""
+
+    name: str
+    log_evidence: float
+    second_order: float
+    bic: float
+    loo: float
+    loo_standard_error: float
+    effective_parameters: float
+    n_parameters: int
+    verdict: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The table, and which candidate each criterion puts first (an index into it).
+
+    `second_order_applied`: whether evidences were ranked with the second-order term, which they are where all
+    of these hold.
+    """
+
+    rows: tuple[Row, ...]
+    best: dict[str, int]
+    second_order_applied: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The candidates' names."""
+        return tuple(row.name for row in self.rows)
+
+    def table(self) -> Table:
+        """Return the rows as a table: a dictionary of columns, which `pandas.DataFrame` takes as it is."""
+        columns = {f.name: np.array([getattr(row, f.name) for row in self.rows]) for f in fields(Row)}
+        return Table(columns)
+
+    def __repr__(self) -> str:
+        first = ", ".join(f"{self.names[i]} by {criterion}" for criterion, i in self.best.items())
+        return f"<Comparison of {len(self.rows)} candidates: best {first}>"
+
+    def _repr_html_(self) -> str:
+        """Return the table, the best candidate by evidence first."""
+        names = [
+            "candidate",
+            "probability",
+            "log evidence",
+            "BIC",
+            "left out",
+            "± ",
+            "parameters",
+            "effective",
+            "trust",
+        ]
+        return html_table(
+            names,
+            [
+                [
+                    row.name,
+                    f"{row.weight:.3f}",
+                    f"{row.log_evidence:.1f}",
+                    f"{row.bic:.1f}",
+                    f"{row.loo:.1f}",
+                    f"{row.loo_standard_error:.1f}",
+                    str(row.n_parameters),
+                    f"{row.effective_parameters:.1f}",
+                    row.verdict,
+                ]
+                for row in sorted(self.rows, key=lambda row: -row.weight)
+            ],
+            "Log evidence, BIC and left-out log density in nats: higher is better",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Candidates by evidence: their posterior probability is `weight` (n,).
+
+    `log_evidence` (n,) is as ranked, with the second-order term where `second_order_applied`.
+    """
+
+    log_evidence: Vector
+    weight: Vector
+    second_order_applied: bool
+
+    def best(self, score: ArrayLike) -> int:
+        """Return the candidate of the highest score (n,), those of NaN left out."""
+        scores = np.asarray(score, dtype=np.float64)
+        return int(np.where(np.isnan(scores), -np.inf, scores).argmax())
+
+
+def rank(
+    log_evidence: ArrayLike,
+    second_order: ArrayLike,
+    holds: Sequence[bool],
+    prior_probability: ArrayLike | None = None,
+) -> Ranking:
+    """Return the ranking of candidates by log evidence (n,), and their probability before the data.
+
+    The second-order terms (n,) count where all of them hold (`trust.second_order_holds`).
+
+    Raises
+    ------
+    ValueError
+        If there are no candidates, or the prior probabilities are not one positive number each.
+    """
+    n = len(holds)
+    if n == 0:
+        raise ValueError("got nothing to compare; give at least one posterior")
+    prior = np.ones(n) if prior_probability is None else np.asarray(prior_probability, dtype=np.float64)
+    if prior.shape != (n,) or not np.all(prior > 0):
+        raise ValueError(f"prior_probability must be {n} positive numbers, got {prior.tolist()!r}")
+    applied = all(holds)
+    ranked = np.asarray(log_evidence, dtype=np.float64)
+    if applied:
+        ranked = ranked + np.asarray(second_order, dtype=np.float64)
+    log_weight = ranked + np.log(prior)
+    return Ranking(ranked, np.exp(log_weight - logsumexp(log_weight)), applied)
+
+
+def left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, NDArray[np.bool_]]:
+    """Return the probabilities (n, K) of rows without themselves, and which rows are influential (n,)."""
+    likelihood = q.problem.likelihood
+    if many_classes(likelihood) and type(likelihood) is Categorical:
+        return _left_out_by_class(q, likelihood, Phi, t, w)
+    about, C = q if isinstance(q, RefinedPosterior) else q.laplace, q.problem.likelihood.n_outputs
+    a = Phi @ about.gaussian.mean.reshape(C, -1).T
+    V = output_covariances(Phi, about.gaussian.inverse_cholesky, C)
+    if isinstance(about, RefinedPosterior):
+        _, g, curvature = expected_derivatives(q.problem.likelihood, a, V, t, most_nodes=_NODES)
+    else:
+        _, g, curvature = q.problem.likelihood.derivatives(a, t)
+    R: Matrix = np.asarray(w[:, None, None] * unpack(curvature, C))
+    own = np.asarray(V @ R, dtype=np.float64)
+    # A row with all of the curvature in some direction has nothing to be predicted from there; of a search that stopped
+    # early it may seem to have more than all.
+    most = np.linalg.eigvals(own).real.max(axis=1)
+    own *= np.where(most > _MOST_OWN, _MOST_OWN / np.maximum(most, _MOST_OWN), 1.0)[:, None, None]
+    left = np.eye(C) - own
+    influential = np.linalg.det(left) < 0.5
+    V_out = np.asarray(np.linalg.solve(left, V), dtype=np.float64)
+    mean = a - np.einsum("ncd,nd->nc", V_out, w[:, None] * g)
+    return about.output_probability(mean, V_out, most_nodes=_MOST_NODES), influential
+
+
+def groups_of_several(group: ArrayLike | None) -> list[NDArray[np.intp]]:
+    """Return the rows of each group that has more than one, of groups (N,)."""
+    if group is None:
+        return []
+    _, number, size = np.unique(np.asarray(group), return_inverse=True, return_counts=True)
+    order = np.argsort(number, kind="stable")
+    return [rows for rows in np.split(order, np.cumsum(size)[:-1]) if len(rows) > 1]
+
+
+def left_out_together(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> Matrix:
+    """Return the probabilities (n, K) of rows without all of them, by one Newton step.
+
+    The step is taken in the space of the n C activations or, where these are more, of the D weights.  Of the rows'
+    curvature a hundredth stays, so that something is left in every direction.
+    """
+    about, C = q if isinstance(q, RefinedPosterior) else q.laplace, q.problem.likelihood.n_outputs
+    gaussian, (n, M) = about.gaussian, Phi.shape
+    a = activations(Phi, gaussian.mean, C)
+    if isinstance(about, RefinedPosterior):
+        V = output_covariances(Phi, gaussian.inverse_cholesky, C)
+        _, g, curvature = expected_derivatives(q.problem.likelihood, a, V, t, most_nodes=_NODES)
+    else:
+        _, g, curvature = q.problem.likelihood.derivatives(a, t)
+    R, g = _MOST_OF_GROUP * w[:, None, None] * unpack(curvature, C), w[:, None] * g
+    if n <= M:
+        # Whitened activations U J' of all rows and outputs: their products are the covariances.
+        U = gaussian.inverse_cholesky.reshape(-1, C, M)
+        B = np.einsum("icm,nm->nci", U, Phi, optimize=True).reshape(n * C, -1)
+        V_all = B @ B.T
+        own = np.einsum("anc,ncd->and", V_all.reshape(n * C, n, C), R).reshape(n * C, n * C)
+        V_all = np.linalg.solve(np.eye(n * C) - own, V_all)
+        mean = a - (V_all @ g.ravel()).reshape(n, C)
+        return about.output_probability(mean, V_all.reshape(n, C, n, C)[np.arange(n), :, np.arange(n)])
+    H = np.empty((C, M, C, M))
+    for c in range(C):
+        for d in range(C):
+            H[c, :, d, :] = Phi.T @ (R[:, c, d, None] * Phi)
+    left = Gaussian(gaussian.mean, gaussian.precision - H.reshape(C * M, C * M))
+    step = left.solve((g.T @ Phi).ravel())
+    return about.output_probability(
+        a - activations(Phi, step, C), output_covariances(Phi, left.inverse_cholesky, C)
+    )
+
+
+def _left_out_by_class(
+    q: Posterior, likelihood: Categorical, Phi: Matrix, t: Matrix, w: Vector
+) -> tuple[Matrix, NDArray[np.bool_]]:
+    """Return what `left_out` does, for many classes: a row's curvature is that of the few that it may belong to.
+
+    With R that of those classes, and X the columns of V for them, V' = V + X (I - R V_rr)⁻¹ R X'.
+    """
+    about = q if isinstance(q, RefinedPosterior) else q.laplace
+    of_classes, weights = in_classes(likelihood, about.gaussian.mean)
+    covariances = class_covariances(
+        about.gaussian.inverse_cholesky, likelihood.n_outputs, likelihood.transform
+    )
+    K = likelihood.n_classes
+    p, influential = np.empty((len(Phi), K)), np.empty(len(Phi), dtype=np.bool_)
+    size = max(_FEWEST_ROWS, _NUMBERS // K**2)
+    for start in range(0, len(Phi), size):
+        block = slice(start, start + size)
+        a, V = activations(Phi[block], weights, K), covariances(Phi[block])
+        if isinstance(about, RefinedPosterior):
+            _, g, R = expected_by_class(of_classes, a, V, t[block], most_nodes=_NODES)
+        else:
+            _, g, y = of_classes.slopes(a, t[block])
+            R = unpack(of_classes.second_cumulant(y), K)
+        R *= w[block, None, None]
+        influential[block] = _without_own_curvature(V, R)
+        mean = a - np.einsum("ncd,nd->nc", V, w[block, None] * g)
+        p[block] = softmax_exact(mean, V, most_nodes=_MOST_NODES_MANY)[0]
+    return p, influential
+
+
+def _without_own_curvature(V: Matrix, R: Matrix) -> NDArray[np.bool_]:
+    """Put (I - V R)⁻¹ V in the place of V (n, K, K), and return which rows are influential (n,)."""
+    n = len(V)
+    share = np.einsum("nkk->nk", R) * np.einsum("nkk->nk", V)
+    order = np.argsort(-share, axis=1)
+    ranked = np.take_along_axis(share, order, axis=1)
+    few = np.searchsorted(_SIZES, (ranked > _NO_SHARE).sum(axis=1))
+    influential = np.empty(n, dtype=np.bool_)
+    for i in np.unique(few):
+        rows = np.flatnonzero(few == i)
+        chosen = order[rows, : _SIZES[i]]
+        X = np.take_along_axis(V[rows], chosen[:, None, :], axis=2)
+        own = R[rows[:, None, None], chosen[:, :, None], chosen[:, None, :]]
+        R_X = np.matmul(own, X.transpose(0, 2, 1))
+        own = np.take_along_axis(R_X, chosen[:, None, :], axis=2)
+        trace = np.einsum("nrr->n", own)
+        # Eigenvalues lie between 0 and 1, and so does what is known of them by their sum.
+        near = np.flatnonzero(trace > _MOST_OWN)
+        most = np.linalg.eigvals(own[near]).real.max(axis=1, initial=0.0)
+        scale = np.where(most > _MOST_OWN, _MOST_OWN / np.maximum(most, _MOST_OWN), 1.0)[:, None, None]
+        own[near] *= scale
+        R_X[near] *= scale
+        left = np.eye(own.shape[1]) - own
+        influential[rows] = False
+        between = np.flatnonzero(trace > _HALF)  # det is 1 - trace or more
+        influential[rows[between]] = np.linalg.det(left[between]) < _HALF
+        V[rows] += np.matmul(X, np.linalg.solve(left, R_X))
+    return influential
+
+
+def stacking_weights(
+    left_out: ArrayLike,
+    share: ArrayLike,
+    *,
+    weight: ArrayLike | None = None,
+    prior_probability: ArrayLike | None = None,
+) -> Vector:
+    """Return the models' weights (J,), which sum to one.
+
+    Few rows overfit the weights too, so each model has a prior of its own: a Dirichlet density that counts as J rows,
+    shared out by prior probability, which the models explain alone.  The objective is concave, and Newton's
+    steps climb it until the gradient bounds what is left by 0.001 nats.
+
+    Parameters
+    ----------
+    left_out
+        Probabilities (J, N, K) of each row under each model without the row, as of `leave_one_out_probability`.
+    share
+        Of the classes in each row, (N, K): one-hot labels, or fractions of votes.
+    weight
+        Of the rows (N,), their trials included; default: 1.
+    prior_probability
+        Of the models (J,); default: equal.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, there are no models or rows, or a number is negative or not finite.
+    """
+    p, t = np.asarray(left_out, dtype=np.float64), np.asarray(share, dtype=np.float64)
+    w = np.ones(len(t)) if weight is None else np.asarray(weight, dtype=np.float64)
+    prior = np.ones(len(p)) if prior_probability is None else np.asarray(prior_probability, dtype=np.float64)
+    if (
+        p.ndim != 3
+        or 0 in p.shape
+        or t.shape != p.shape[1:]
+        or w.shape != t.shape[:1]
+        or prior.shape != p.shape[:1]
+    ):
+        raise ValueError(
+            f"expected probabilities (J, N, K), shares (N, K), weights (N,) and priors (J,), got shapes {p.shape}, "
+            f"{t.shape}, {w.shape} and {prior.shape}; give each model's left-out probabilities of the same rows"
+        )
+    if not all(np.isfinite(x).all() and (x >= 0).all() for x in (p, t, w, prior)) or not prior.min() > 0:
+        raise ValueError(
+            "expected finite numbers of 0 or more, and positive priors, got others among the probabilities, shares, "
+            "weights or priors; leave out models whose left-out probabilities could not be computed"
+        )
+    mass = (w[:, None] * t).ravel()
+    rows = np.maximum(p.reshape(len(p), -1)[:, mass > 0], _TINY)  # (J, outcomes that were seen)
+    mass = mass[mass > 0]
+    count = len(p) * prior / prior.sum()
+    s: Vector = prior / prior.sum()
+
+    def objective(s: Vector) -> float:
+        return float(mass @ np.log(s @ rows) + count @ np.log(s))
+
+    value = objective(s)
+    for _ in range(_MAX_ITER):
+        ratio = rows / (s @ rows)
+        gradient = ratio @ mass + count / s
+        # Concave: the maximum is no more than this above.
+        if gradient.max() - s @ gradient < _GAP:
+            break
+        # Newton's step, along which the weights still sum to one.
+        inverse = np.linalg.inv((ratio * mass) @ ratio.T + np.diag(count / s**2))
+        step = inverse @ (gradient - (inverse.sum(axis=0) @ gradient) / inverse.sum())
+        length = min(1.0, 0.9 / max(float((-step / s).max()), _TINY))
+        while (after := objective(s + length * step)) < value and length > _TINY:
+            length /= 2
+        s, value = s + length * step, after
+    return s / s.sum()

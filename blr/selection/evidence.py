@@ -15,8 +15,7 @@ from blr.arrays import Matrix, Vector
 from blr.fitting.newton import SolverPrior, maximise, newton_step
 from blr.fitting.problem import Problem, pose
 from blr.fitting.subsample import CLOSE, approach, by_gradients, mode_from, part_of
-from blr.gaussian import Gaussian, cholesky_of_precision
-from blr.likelihood.prior import GaussianPrior, is_column
+from blr.gaussian import Gaussian, GaussianPrior, cholesky_of_precision, is_column
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at
 from blr.sums import Terms, many_classes, skewness_term

@@ -14,7 +14,7 @@ from blr.arrays import Matrix, Vector
 from blr.covariances import output_covariances
 from blr.fitting.newton import maximise
 from blr.fitting.problem import Problem, pose
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import GaussianPrior
 from blr.likelihood.targets import even_confusion, label_likelihood, most_likely_class
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from blr.arrays import Vector
 from blr.fitting.problem import Problem, pose
 from blr.fitting.subsample import mode_from
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at
 from blr.selection.evidence import as_groups, at_highest_evidence
@@ -41,7 +41,6 @@ SCALES = tuple(np.geomspace(0.236, 25.0, 6).tolist())
 Without the least, hundred labels of classes that features hardly separate were predicted too surely: the evidence
 ran into the end of the list, and too few effective parameters forbade its maximum.
 """
-
 _DEGREES, _WIDTH = 4.0, 3.0  # of the half-t hyperprior
 _LEAST = 0.03  # share of the best part below which a scale is left out
 _MOST = 4  # scales kept

@@ -13,7 +13,7 @@ MODULES = {
     "flows": "Training and classification of whole catalogues, from Python.",
     "blr.selection.folds": "Predictions of rows that a fit has not seen.",
     "blr.selection.prior_scale": "Fits that are integrated over the scale of the prior.",
-    "blr.selection.stacking": "Weights of candidates that predict left-out rows best.",
+    "blr.selection.compare": "Weights of candidates that predict left-out rows best.",
     "blr.calibration": "How good probabilities are.",
     "catalogs.profile.split": "Rows that are held out, and pixels of the sky.",
     "flows.demo.steps": "The galaxies of OpenNGC, as a table and as files.",

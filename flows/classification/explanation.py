@@ -16,8 +16,13 @@ from numpy.typing import NDArray
 
 from blr.classifier import Classifier
 from blr.decisions import FLAG_MEANINGS
-from blr.explanation.contributions import Contributions, contributions, sampled_probability
-from blr.explanation.novelty import Novelty, nearest_rows
+from blr.explanation import (
+    Contributions,
+    Novelty,
+    contributions,
+    nearest_rows,
+    sampled_probability,
+)
 from blr.missing.moments import WhitenedSpace
 from blr.predictive.scores import Scores
 from blr.threads import single_threaded_blas

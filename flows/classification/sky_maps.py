@@ -29,7 +29,7 @@ from blr.census.fraction_map import (
     drawn_fractions,
     mixed_draws,
 )
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import GaussianPrior
 from blr.posterior.laplace import fit
 from blr.threads import single_threaded_blas
 from catalogs.arrays.values import batch_values

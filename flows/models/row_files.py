@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from blr.selection.skill import Skill, paired_gain
+from blr.calibration import Skill, paired_gain
 from catalogs.files.atomic import atomic_path
 from catalogs.profile.split import name_keys
 from flows.errors import ModelError

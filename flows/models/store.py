@@ -25,7 +25,7 @@ from flows.errors import DocumentError, ModelError
 from flows.runs.references import ModelReference, check_inside, check_name, check_output, check_version
 
 if TYPE_CHECKING:
-    from blr.selection.skill import Skill
+    from blr.calibration import Skill
     from flows.models.description import ModelDescription
     from flows.models.model import Model
 
@@ -93,7 +93,7 @@ def _up_to(places: list[str], version: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class SkillSummary:
-    """A model's skill in a form for JSON, with its verdict; `blr.selection.skill.Skill` explains the fields.
+    """A model's skill in a form for JSON, with its verdict; `blr.calibration.Skill` explains the fields.
 
     Ends of an interval that is not known are None.
     """

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from blr.census.spread import informed_sizes, spread_sample
 from blr.decisions import WORTH_A_LOOK
-from blr.explanation.novelty import MOST_COMPARED, relative
+from blr.explanation import MOST_COMPARED, relative
 from catalogs.errors import ColumnNotFoundError
 from catalogs.expressions.expression import Expression, parse
 from flows.reviews._lists import (

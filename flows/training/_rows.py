@@ -21,8 +21,7 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.basis.base import Basis
-from blr.basis.standardisation import Standardisation
+from blr.basis.base import Basis, Standardisation
 from blr.candidates.fits import fit_targets
 from blr.candidates.rows import LabelledRows, TrainingSet
 from blr.sums import Chunk, ChunkFunction, Terms, added, chunk_rows

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.basis.base import Basis
+from blr.basis.base import Basis, Standardisation
 from blr.basis.kinds import fit_basis
-from blr.basis.standardisation import Standardisation
 from blr.calibration import log_loss
 from blr.candidates.rows import TrainingSet, density_weights
 from blr.candidates.training import MOST_QUADRATIC

@@ -25,7 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Vector
-from blr.calibration import ReliabilityCurve, calibration_error, log_loss, log_losses, reliability_curve
+from blr.calibration import (
+    ReliabilityCurve,
+    calibration_error,
+    log_loss,
+    log_losses,
+    paired_gain,
+    reliability_curve,
+    skill,
+)
 from blr.candidates.choice import Ranking
 from blr.candidates.choice import choose as choose_candidates
 from blr.candidates.fits import FinalMember, FittedCandidate
@@ -33,7 +41,6 @@ from blr.candidates.training import TrainedClassifier, Training
 from blr.classifier import Classifier
 from blr.decisions import errors_caught
 from blr.selection.grouping import group_classes
-from blr.selection.skill import paired_gain, skill
 from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.sky.positions import galactic_latitude

@@ -16,7 +16,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from blr.arrays import Matrix, Vector
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 

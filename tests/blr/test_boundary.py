@@ -11,7 +11,7 @@ import pytest
 from blr.arrays import Matrix, Vector
 from blr.basis.kinds import fit_basis
 from blr.boundary import decision_boundary
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.predictive.binary import binary_exact

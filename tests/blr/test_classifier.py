@@ -12,8 +12,7 @@ from blr.classifier import Classifier, Member
 from blr.decisions import Flag, entropy
 from blr.missing.moments import FeatureMoments
 from blr.missing.patterns import missing_patterns
-from blr.predictive.mixture import mix
-from blr.predictive.temperature import Temperature
+from blr.predictive.mixture import Temperature, mix
 
 N, F = 1500, 3
 BINARY, MANY = ("early", "late"), ("E", "S", "I")

@@ -19,10 +19,9 @@ from blr.posterior.variational import refine
 from blr.predictive import expectations
 from blr.predictive._cubature import principal_axes, product_rule, sobol_rule
 from blr.predictive.binary import binary_integrals
-from blr.predictive.softmax import softmax_series
-from blr.predictive.softmax_at_nodes import InnerPoints, MixtureSums, inner_points
+from blr.predictive.softmax import InnerPoints, MixtureSums, inner_points, softmax_series
 from blr.selection.evidence import fit_evidence
-from blr.trust import whitened
+from blr.trust import importance
 
 pytestmark = pytest.mark.skipif(compiled.loops is None, reason="the loops in C were not built here")
 
@@ -202,7 +201,7 @@ def test_rows_of_draws_of_two_classes(
     rng = np.random.default_rng(n)
     a = np.concatenate([[0.0, 90.0, -90.0], 20 * rng.normal(size=5 * n - 3)])[: 5 * n]
     a, t = a.reshape(5, 1, n).astype(dtype), rng.choice([0.0, 0.3, 1.0], n)[None].astype(dtype)
-    close(*both(lambda: whitened._logistic_rows(a.copy(), t)), tolerance)
+    close(*both(lambda: importance._logistic_rows(a.copy(), t)), tolerance)
 
 
 def test_values_and_derivatives_of_a_likelihood(both: Callable[..., Any]) -> None:
@@ -220,7 +219,7 @@ def test_values_and_derivatives_of_a_likelihood(both: Callable[..., Any]) -> Non
 def test_rows_of_draws(K: int, n: int, dtype: type[Any], tolerance: float, both: Callable[..., Any]) -> None:
     rng = np.random.default_rng([K, n])
     a, t = (20 * rng.normal(size=(6, K, n))).astype(dtype), rng.dirichlet(np.ones(K), n).T.astype(dtype)
-    close(*both(lambda: whitened._softmax_rows(a.copy(), t)), tolerance)
+    close(*both(lambda: importance._softmax_rows(a.copy(), t)), tolerance)
 
 
 def test_fits_are_the_same_with_and_without(both: Callable[..., Any]) -> None:

@@ -12,14 +12,13 @@ import blr
 import blr.compiled
 from blr.classifier import Classifier, Member
 from blr.member import Designs
-from blr.missing.nodes import interpolation, kept_nodes, normal_nodes
-from blr.missing.patterns import missing_patterns
-from blr.posterior._hamiltonian import centred_at
+from blr.missing.patterns import interpolation, kept_nodes, missing_patterns, normal_nodes
 from blr.posterior.ensemble import PairedDraws, averaged
 from blr.posterior.kinds import SampledPosterior
+from blr.posterior.sampling import centred_at
 from blr.predictive.mixture import Prediction, mix, mix_nodes
 from blr.predictive.scores import Scores
-from blr.predictive.softmax_at_nodes import MixtureSums, cholesky_factors
+from blr.predictive.softmax import MixtureSums, cholesky_factors
 from blr.trust.verdict import Trust
 
 N, F, K = 260, 4, 5

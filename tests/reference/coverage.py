@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior, RefinedPosterior
 from blr.posterior.laplace import fit
 from blr.posterior.sampling import sample_posterior

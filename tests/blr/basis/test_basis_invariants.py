@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blr.arrays import Matrix
-from blr.basis.base import _BLOCK
+from blr.basis.base import _BLOCK, Standardisation
 from blr.basis.kinds import BASES, basis_from_dict, fit_basis
-from blr.basis.standardisation import Standardisation
 
 INSTANCES = {
     "linear": ("linear", {}),

@@ -7,7 +7,7 @@ import pytest
 from sklearn.decomposition import PCA
 
 from blr.basis.kinds import fit_basis
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import GaussianPrior
 from blr.posterior.laplace import fit
 
 

@@ -14,7 +14,7 @@ from blr.census.fraction_map import (
     drawn_fractions,
     mixed_draws,
 )
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import GaussianPrior
 from blr.posterior.laplace import fit
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from blr import explanation
 from blr.classifier import Classifier
-from blr.explanation import contributions as module
-from blr.explanation.contributions import contributions, sampled_probability
+from blr.explanation import contributions, sampled_probability
 from tests.blr.test_classifier import build
 
 
@@ -65,7 +65,7 @@ def test_drawn_orders_add_up_and_come_near_the_exact_ones(
 ) -> None:
     x, missing = row(classifier)
     exact = contributions(classifier, x, missing, of=1, against=0)
-    monkeypatch.setattr(module, "_MOST_EXACT", 0)
+    monkeypatch.setattr(explanation, "_MOST_EXACT", 0)
     drawn = contributions(classifier, x, missing, of=1, against=0)
     np.testing.assert_allclose(drawn.value, exact.value, atol=0.05 * np.abs(exact.value).max())
     assert drawn.reference + drawn.value.sum() == pytest.approx(drawn.logit)

@@ -8,7 +8,7 @@ from scipy.spatial.distance import mahalanobis
 
 from blr.arrays import Matrix, Vector
 from blr.classifier import Classifier
-from blr.explanation.novelty import nearest_rows
+from blr.explanation import nearest_rows
 from tests.blr.test_classifier import build
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial import cKDTree
 
-from blr.explanation.novelty import Novelty, relative
+from blr.explanation import Novelty, relative
 from blr.missing.moments import FeatureMoments, WhitenedSpace
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from blr.arrays import Matrix, Vector
-from blr.basis.standardisation import Softening, Standardisation
-from blr.likelihood.prior import GaussianPrior
+from blr.basis.base import Softening, Standardisation
+from blr.gaussian import GaussianPrior
 from blr.posterior.laplace import fit
 from blr.posterior.variational import refine
 from blr.selection.compare import leave_one_out

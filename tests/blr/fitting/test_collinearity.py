@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from blr.arrays import Matrix, Vector
-from blr.fitting.collinearity import Collinearity, find_collinearity
+from blr.fitting.separation import Collinearity, find_collinearity
 from blr.sums import Rows
 
 

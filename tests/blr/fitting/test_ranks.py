@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 from sklearn.metrics import roc_auc_score
 
 from blr.arrays import mid_ranks
-from blr.fitting.ranks import auc, quantile
+from blr.shift import auc, quantile
 
 
 @pytest.mark.parametrize("x", [[], [3.0], [2, 2, 2], [0.0, -0.0, 1.0], [5, 1, 5, -np.inf, 2, np.inf]])

@@ -12,7 +12,7 @@ import blr.fitting.subsample
 from blr.fitting.newton import maximise
 from blr.fitting.problem import pose
 from blr.fitting.subsample import CLOSE, approach, part_of
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.selection.evidence import fit_evidence

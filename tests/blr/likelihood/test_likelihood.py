@@ -10,9 +10,8 @@ import pytest
 from scipy.differentiate import derivative
 
 from blr.arrays import Matrix, Vector
-from blr.likelihood.likelihoods import Bernoulli, Categorical, make_likelihood, pairs, unpack
-from blr.likelihood.links import LINKS
-from blr.likelihood.prior import helmert
+from blr.gaussian import helmert
+from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical, make_likelihood, pairs, unpack
 from tests.blr.conftest import Twin
 
 LIKELIHOODS = {

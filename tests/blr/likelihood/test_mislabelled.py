@@ -10,16 +10,21 @@ import pytest
 
 import blr
 from blr.arrays import Matrix, Vector
-from blr.likelihood.likelihoods import Bernoulli, Categorical, unpack
-from blr.likelihood.links import LINKS
-from blr.likelihood.mislabelled import MislabelledBernoulli, MislabelledCategorical
+from blr.likelihood.likelihoods import (
+    LINKS,
+    Bernoulli,
+    Categorical,
+    MislabelledBernoulli,
+    MislabelledCategorical,
+    unpack,
+)
 from blr.likelihood.targets import as_confusion, even_confusion, label_likelihood, recorded_probability
 from blr.posterior.kinds import Posterior
 from blr.predictive.expectations import expected_derivatives
 from blr.selection.compare import against_records, leave_one_out, leave_one_out_probability
 from blr.selection.folds import assign_folds, fold_probability
 from blr.selection.prior_scale import fit_scales
-from blr.trust.whitened import draw_terms
+from blr.trust.importance import draw_terms
 from tests.blr.likelihood.test_likelihood import metric
 
 PAIRS = {

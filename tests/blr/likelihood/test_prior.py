@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from blr.likelihood.prior import (
+from blr.gaussian import (
     GaussianPrior,
     class_cholesky,
     class_mean,

@@ -9,9 +9,8 @@ import pytest
 
 import blr
 from blr.classifier import Classifier, Member
-from blr.missing.active_subspace import ActiveSubspace
-from blr.missing.moments import FeatureMoments
-from blr.missing.nodes import normal_nodes
+from blr.missing.moments import ActiveSubspace, FeatureMoments
+from blr.missing.patterns import normal_nodes
 from blr.predictive.mixture import Prediction, mix, mix_nodes, spread
 
 F = 5

@@ -11,7 +11,7 @@ from scipy.stats.qmc import Sobol
 
 from blr.arrays import Matrix, Vector
 from blr.missing.moments import FeatureMoments
-from blr.missing.nodes import normal_nodes
+from blr.missing.patterns import normal_nodes
 
 
 def moments(nodes: np.ndarray, weight: Vector) -> tuple[Any, ...]:

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from blr.gaussian import Gaussian
-from blr.likelihood.prior import GaussianPrior
-from blr.posterior.bridge import bridge_evidence
+from blr.gaussian import Gaussian, GaussianPrior
 from blr.posterior.kinds import LaplacePosterior, Posterior
 from blr.posterior.laplace import fit
 from blr.posterior.repair import served
-from blr.posterior.sampling import sample_posterior
+from blr.posterior.sampling import bridge_evidence, sample_posterior
 from blr.posterior.variational import refine
-from blr.trust.whitened import log_posterior
+from blr.trust.importance import log_posterior
 from tests.blr.conftest import Twin
 
 REFERENCES = json.loads((Path(__file__).parents[2] / "reference" / "bridge.json").read_text(encoding="utf-8"))

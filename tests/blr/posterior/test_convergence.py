@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from blr.posterior._hamiltonian import _mean_autocovariance, convergence, effective_size, nested_r_hat
+from blr.posterior.sampling import _mean_autocovariance, convergence, effective_size, nested_r_hat
 
 
 def autoregressive(phi: float, chains: int = 8, n: int = 4000, D: int = 2, seed: int = 0) -> np.ndarray:

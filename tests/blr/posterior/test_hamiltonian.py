@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from blr.arrays import Matrix, Vector
-from blr.posterior._hamiltonian import Hamiltonian, brief_warm_up, warm_up
+from blr.posterior.sampling import Hamiltonian, brief_warm_up, warm_up
 from tests.blr.conftest import Twin
 
 

@@ -11,7 +11,7 @@ from scipy.special import gammaln
 from sklearn.linear_model import LogisticRegression
 
 from blr.arrays import Matrix, Vector
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior, Posterior
 from blr.posterior.laplace import fit
 from tests.blr.conftest import Twin

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from blr.arrays import Vector
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior, RefinedPosterior
 from blr.posterior.laplace import fit
 from blr.posterior.sampling import sample_posterior

@@ -7,18 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-import blr.posterior._short_chains
 import blr.posterior.repair
 import blr.posterior.sampling
 from blr.arrays import Matrix
-from blr.likelihood.prior import GaussianPrior
-from blr.posterior._hamiltonian import centred_at, matched
-from blr.posterior._short_chains import by_chains, by_importance
+from blr.gaussian import GaussianPrior
 from blr.posterior.ensemble import averaged
 from blr.posterior.kinds import LaplacePosterior, Posterior, SampledPosterior
 from blr.posterior.laplace import fit
-from blr.posterior.repair import served
-from blr.posterior.sampling import sample_posterior
+from blr.posterior.repair import by_chains, by_importance, served
+from blr.posterior.sampling import centred_at, matched, sample_posterior
 from blr.posterior.variational import refine
 from tests.blr.conftest import Twin
 
@@ -164,7 +161,7 @@ def test_a_look_at_the_first_importance_draws_changes_no_answer(
     q, new = separable(F=20, sd=25.0) if hopeless else separable(K=3, F=3, sd=3.0)
     start = q.gaussian if hopeless else refine(q).gaussian
     looked = by_importance(q.problem, start, new, np.random.default_rng(0))
-    monkeypatch.setattr(blr.posterior._short_chains, "_HOPELESS", 0.0)
+    monkeypatch.setattr(blr.posterior.repair, "_HOPELESS", 0.0)
     whole = by_importance(q.problem, start, new, np.random.default_rng(0))
     assert (looked is None) == (whole is None) == hopeless
     if looked is not None and whole is not None:
@@ -181,7 +178,7 @@ def test_work_bounds_the_chains(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sizes[0] < sizes[1]
     unmixed = by_chains(q.problem, start, new, 60, np.random.default_rng(0), error=0.0, work=4e6, enough=1e9)
     assert len(unmixed.draws) == sizes[1]
-    monkeypatch.setattr(blr.posterior._short_chains, "_MOST_MOVES", 32)
+    monkeypatch.setattr(blr.posterior.repair, "_MOST_MOVES", 32)
     one = by_chains(q.problem, start, new, 60, np.random.default_rng(0), error=0.0, work=1e9)
     assert len(one.draws) == 32 * 32
 

@@ -15,13 +15,12 @@ from scipy.special import expit, ndtr
 import blr.posterior.sampling
 from blr.arrays import Matrix, Vector
 from blr.fitting.problem import Problem
-from blr.gaussian import Gaussian
+from blr.gaussian import Gaussian, GaussianPrior
 from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical
-from blr.likelihood.prior import GaussianPrior
 from blr.posterior.laplace import fit
 from blr.posterior.sampling import sample_posterior
 from blr.sums import Rows, likelihood_terms
-from blr.trust.whitened import draw_terms, log_posterior, single_serves, whitened_density
+from blr.trust.importance import draw_terms, log_posterior, single_serves, whitened_density
 from tests.blr.conftest import Twin, fitted
 
 REFERENCES = json.loads(

@@ -11,8 +11,7 @@ import pytest
 
 from blr.arrays import Matrix, Vector
 from blr.basis.kinds import fit_basis
-from blr.gaussian import Gaussian
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import Gaussian, GaussianPrior
 from blr.posterior import variational
 from blr.posterior.kinds import LaplacePosterior, Posterior, RefinedPosterior
 from blr.posterior.laplace import fit

@@ -8,7 +8,7 @@ import pytest
 import blr
 from blr.classifier import Classifier, Member
 from blr.decisions import Flag
-from blr.predictive.extrapolation import CONSTANT, feature_range, rows_beyond
+from blr.predictive.mixture import CONSTANT, feature_range, rows_beyond
 
 
 def trained(K: int, *, averaged: bool) -> tuple[Classifier, np.ndarray]:

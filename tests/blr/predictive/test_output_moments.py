@@ -7,9 +7,9 @@ import pytest
 
 import blr
 from blr.arrays import Vector
+from blr.covariances import OutputMoments
 from blr.gaussian import Gaussian
 from blr.predictive.binary import binary_exact
-from blr.predictive.output_moments import OutputMoments
 from tests.blr.conftest import Twin
 
 M, C = 30, 4

@@ -14,7 +14,7 @@ from scipy.integrate import quad
 from scipy.special import expit, log_expit, ndtr
 
 from blr.decisions import entropy
-from blr.likelihood.links import LINKS
+from blr.likelihood.likelihoods import LINKS
 from blr.predictive import binary as predictive
 from blr.predictive.binary import (
     binary_exact,

@@ -8,8 +8,7 @@ from scipy.special import softmax
 
 from blr.arrays import Matrix
 from blr.calibration import log_loss
-from blr.predictive.mixture import predicted
-from blr.predictive.temperature import Temperature, estimate_temperature
+from blr.predictive.mixture import Temperature, estimate_temperature, predicted
 
 SHARP = Temperature(np.array([2.0]), np.array([1.0]))
 

@@ -10,7 +10,7 @@ import pytest
 import blr.fitting.subsample
 from blr.arrays import Matrix, Vector
 from blr.fitting.subsample import part_of
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.selection.evidence import fit_evidence

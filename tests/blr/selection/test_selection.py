@@ -9,9 +9,8 @@ import pytest
 
 import blr
 from blr.arrays import Matrix, Vector
-from blr.gaussian import Gaussian
+from blr.gaussian import Gaussian, GaussianPrior
 from blr.likelihood.likelihoods import unpack
-from blr.likelihood.prior import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.predictive.binary import binary_exact

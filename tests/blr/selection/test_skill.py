@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import log_loss
 
-from blr.selection.skill import skill
+from blr.calibration import skill
 
 SHARES = np.array([0.5, 0.3, 0.2])
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 from blr.arrays import Matrix, Vector
-from blr.selection.stacking import stacking_weights
+from blr.selection.compare import stacking_weights
 
 
 @pytest.fixture

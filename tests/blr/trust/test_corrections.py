@@ -8,15 +8,21 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-import blr.trust._corrections
+import blr.trust.verdict
 from blr.arrays import Vector
 from blr.fitting.newton import SolverPrior, maximise
 from blr.fitting.problem import Stream
 from blr.gaussian import Gaussian
-from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical, unpack
-from blr.likelihood.mislabelled import MislabelledBernoulli, MislabelledCategorical
+from blr.likelihood.likelihoods import (
+    LINKS,
+    Bernoulli,
+    Categorical,
+    MislabelledBernoulli,
+    MislabelledCategorical,
+    unpack,
+)
 from blr.sums import Rows, likelihood_terms
-from blr.trust._corrections import corrections
+from blr.trust.verdict import corrections
 from tests.blr.conftest import Twin
 
 CASES = {
@@ -83,8 +89,8 @@ def test_pairs_of_rows_give_what_slices_of_the_tensor_give(
     gaussian = fitted(data, likelihood)
     found = []
     for cube in (-1e9, 1e30):  # pairs that cost nothing, and pairs that cost too much
-        monkeypatch.setattr(blr.trust._corrections, "_CUBE", cube)
-        monkeypatch.setattr(blr.trust._corrections, "_HELD", 5000)  # in blocks
+        monkeypatch.setattr(blr.trust.verdict, "_CUBE", cube)
+        monkeypatch.setattr(blr.trust.verdict, "_HELD", 5000)  # in blocks
         found.append(corrections(data, likelihood, gaussian).second_order)
     assert found[0] == pytest.approx(found[1], rel=1e-10)
 
@@ -144,7 +150,7 @@ def test_some_rows_tell_the_term_of_all(dense: Twin, monkeypatch: pytest.MonkeyP
     data = Rows(Phi, t)
     gaussian = fitted(data, likelihood)
     exact = corrections(data, likelihood, gaussian)
-    monkeypatch.setattr(blr.trust._corrections, "_FLOPS", 3e5 if K == 2 else 6e6)
+    monkeypatch.setattr(blr.trust.verdict, "_FLOPS", 3e5 if K == 2 else 6e6)
     part = corrections(data, likelihood, gaussian)
     assert exact.rows == 4000
     assert part.rows <= 1000

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import GaussianPrior
 from blr.posterior.laplace import fit
 from blr.trust.importance import evidence_left
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
 
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior, Posterior
 from blr.posterior.laplace import fit
 from blr.posterior.variational import refine

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from blr.selection.skill import paired_gain
+from blr.calibration import paired_gain
 from flows.models.promotion import compare
 from flows.models.request import PromoteRequest
 from flows.models.row_files import JudgedRows, compare_classes, compare_losses, write_rows

@@ -18,7 +18,7 @@ import asdf
 import numpy as np
 import pytest
 
-from blr.selection.skill import paired_gain
+from blr.calibration import paired_gain
 from flows.cli._list import run_list
 from flows.cli.app import run
 from flows.documents import from_document, to_document

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from blr.selection.skill import Skill
+from blr.calibration import Skill
 from flows.cli._list import run_list, show_models
 from flows.cli._models import show_trained
 from flows.documents import from_document, to_document

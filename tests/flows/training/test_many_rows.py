@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from blr.basis.kinds import fit_basis
-from blr.likelihood.prior import GaussianPrior
+from blr.gaussian import GaussianPrior
 from blr.likelihood.targets import even_confusion
 from blr.posterior.laplace import fit
 from catalogs.files.atomic import StorageError

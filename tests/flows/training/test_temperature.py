@@ -10,7 +10,7 @@ import pytest
 
 from blr.calibration import log_loss
 from blr.candidates import training
-from blr.predictive.temperature import Temperature
+from blr.predictive.mixture import Temperature
 from flows.models.store import Store
 from flows.reports.data import TrainReport
 from tests.flows.verbs import train
