@@ -110,7 +110,7 @@ def test_review_of_the_least_certain_fifth_catches_enough(
     demo: tuple[Path, dict[str, Any], str], task: str
 ) -> None:
     """To within a standard error: of a thousand errors or fewer the share is known to one or two percent."""
-    held_out = demo[1][task]["held_out"]
+    held_out = demo[1]["tasks"][task]["held_out"]
     fifth, errors = held_out["reviews"][-1], held_out["n"] * (1 - held_out["accuracy"])
     assert fifth["share"] == 0.2
     caught = fifth["moderated"]
@@ -123,7 +123,7 @@ def test_review_of_the_least_certain_fifth_catches_enough(
 @pytest.mark.parametrize("task", TASKS)
 def test_flags_are_what_their_definition_says(demo: tuple[Path, dict[str, Any], str], task: str) -> None:
     annotated = pq.read_table(demo[0] / task / "annotated-parquet" / "openngc.parquet").to_pandas()
-    classes = demo[1][task]["classes"]
+    classes = demo[1]["tasks"][task]["classes"]
     p = np.sort(annotated[[f"blr_p_{name}" for name in classes]].to_numpy(), axis=1)[:, ::-1].astype(float)
     low = p[:, 0] / (p[:, 0] + p[:, 1])
     flags = annotated["blr_flags"].to_numpy()
@@ -133,13 +133,13 @@ def test_flags_are_what_their_definition_says(demo: tuple[Path, dict[str, Any], 
     np.testing.assert_array_equal((flags & 2 > 0)[clear], (p[:, 0] - p[:, 1] <= 0.1)[clear])
     assert np.mean(flags & 8 > 0) < 0.01
     for name, bit in (("LOW_CONFIDENCE", 1), ("OUT_OF_DOMAIN", 8), ("MISSING_INPUT", 16)):
-        for counts in demo[1][task]["classified"].values():
+        for counts in demo[1]["tasks"][task]["classified"].values():
             assert counts["flags"][name]["count"] == np.count_nonzero(flags & bit)
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_at_least_eight_candidates(demo: tuple[Path, dict[str, Any], str], task: str) -> None:
-    candidates = demo[1][task]["candidates"]
+    candidates = demo[1]["tasks"][task]["candidates"]
     assert len(candidates) >= 8
     assert len({tuple(c["features"]) for c in candidates}) >= 3
     assert len({c["basis"].split(",")[0] for c in candidates}) >= 3
