@@ -127,7 +127,7 @@ def shift_record(model: Model, specification: Specification) -> ShiftRecord:
     weights, target = None, trained.target
     if model.specification.shift.density_weights and target is not None:
         weights = (
-            f"density ratio against {target.name} (sha256 {target.content_hash}): {trained.n_training} rows "
+            f"density ratio against {target['name']} (sha256 {target['content_hash']}): {trained.n_training} rows "
             f"count as {trained.n_effective:.6g}"
         )
     record = ShiftRecord(class_priors=_by_class(model, new / new.sum()), training_weights=weights)

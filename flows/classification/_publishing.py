@@ -110,7 +110,7 @@ def write_classification_report(
         files=status_table(folder_status(plan.out, manifest)),
         release=manifest.release,
         made=Made.now(),
-        units={f.name: (f.expression, f.unit) for f in model.training.features},
+        units={f["name"]: (f["expression"], f["unit"]) for f in model.training.features},
         provenance={
             "model": model.label,
             "blr_model": str(model.id),
@@ -144,15 +144,15 @@ def classification_of(
 def _features(model: Model, files: Sequence[FileCounts]) -> tuple[FeatureComparison, ...]:
     """Return the features of which the model kept how they are distributed, in two bins or more."""
     bins = summed([counts.drift for counts in files]).bins
-    ranges = {f.name: f for f in model.training.features}
+    ranges = {f["name"]: f for f in model.training.features}
     return tuple(
         FeatureComparison(
             name=name,
             edges=trained.edges,
             training=trained.counts,
             target=bins[j],
-            low=ranges[name].minimum,
-            high=ranges[name].maximum,
+            low=ranges[name]["minimum"],
+            high=ranges[name]["maximum"],
         )
         for j, name in enumerate(model.features)
         if (trained := model.training.distribution.get(name)) is not None
@@ -307,8 +307,13 @@ def _manifest(
         release=done.release or 1,
         totals=totals,
         classes=shift_record(model, specification).class_priors,
-        columns={c.name: ColumnDetails(str(c.datatype), c.ucd, c.description) for c in columns},
-        flags={str(bit): FlagDetails(name, meaning) for bit, (name, meaning) in flag_names().items()},
+        columns={
+            c.name: ColumnDetails(datatype=str(c.datatype), ucd=c.ucd, description=c.description)
+            for c in columns
+        },
+        flags={
+            str(bit): FlagDetails(name=name, meaning=meaning) for bit, (name, meaning) in flag_names().items()
+        },
         position=object_columns(specification),
         selected=_selected(model, specification),
         census_asked=work.asked,

@@ -122,7 +122,12 @@ def summarise(
         },
         no_error=no_error,
         flags={
-            name: FlagCount(int(flag.value).bit_length() - 1, FLAG_MEANINGS[flag], count, count / n)
+            name: FlagCount(
+                bit=int(flag.value).bit_length() - 1,
+                meaning=FLAG_MEANINGS[flag],
+                count=count,
+                share=count / n,
+            )
             for name, (flag, count) in flags.items()
         },
         missing={name: tally.missing[j] / n for j, name in enumerate(features)},

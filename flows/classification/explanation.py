@@ -154,7 +154,7 @@ def feature_contributions(
         for j, name in enumerate(model.features)
     ]
     return tuple(
-        sorted(found, key=lambda c: -abs(c.contribution) if c.contribution is not None else math.inf)
+        sorted(found, key=lambda c: -abs(c["contribution"]) if c["contribution"] is not None else math.inf)
     )
 
 

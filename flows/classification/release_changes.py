@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from typing_extensions import TypedDict
 
 from blr.census.results import CountChange, count_changes
 from blr.decisions import FLAG_MEANINGS
@@ -130,7 +131,7 @@ def _difference(old: _Rows, new: _Rows, names: Sequence[str]) -> Difference:
         vanished=0,
         class_changed=int(np.count_nonzero(changed)),
         transitions=tuple(
-            Transition(names[pair // len(names)], names[pair % len(names)], n)
+            Transition(was=names[pair // len(names)], now=names[pair % len(names)], objects=n)
             for pair, n in zip(pairs.tolist(), counts.tolist(), strict=True)
         ),
         flag_changed=int(np.count_nonzero(old.flags != new.flags)),
@@ -222,7 +223,7 @@ def total_difference(parts: Sequence[Difference]) -> Difference:
     """Return several differences together, with the examples whose probabilities changed most."""
     transitions, gained, lost = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
     for part in parts:
-        transitions.update({(t.was, t.now): t.objects for t in part.transitions})
+        transitions.update({(t["was"], t["now"]): t["objects"] for t in part.transitions})
         gained.update(part.flags_gained)
         lost.update(part.flags_lost)
     examples = sorted((e for part in parts for e in part.examples), key=lambda e: (-e.moved, e.id))
@@ -232,7 +233,9 @@ def total_difference(parts: Sequence[Difference]) -> Difference:
         appeared=sum(part.appeared for part in parts),
         vanished=sum(part.vanished for part in parts),
         class_changed=sum(transitions.values()),
-        transitions=tuple(Transition(was, now, n) for (was, now), n in sorted(transitions.items())),
+        transitions=tuple(
+            Transition(was=was, now=now, objects=n) for (was, now), n in sorted(transitions.items())
+        ),
         flag_changed=sum(part.flag_changed for part in parts),
         flags_gained=dict(gained),
         flags_lost=dict(lost),
@@ -250,8 +253,7 @@ MOST_NAMED = 100
 """Most objects that a report names, those whose probabilities changed most."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReleaseFiles:
+class ReleaseFiles(TypedDict):
     """Numbers of files: unchanged ones, annotated ones by the reason, and those without an earlier copy.
 
     `not_compared` has the number of `files` without an earlier copy, and of their `rows`.
@@ -262,8 +264,7 @@ class ReleaseFiles:
     not_compared: Mapping[Literal["files", "rows"], int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReleasedFile:
+class ReleasedFile(TypedDict):
     """Why a file was annotated, its number of rows, and its difference from the copy before; None for a new file."""
 
     why: str
@@ -414,7 +415,9 @@ def sampled_change(champion: Model, challenger: Model, folder: Path) -> SampledC
         files=files,
         compared=compared,
         changed=sum(transitions.values()),
-        transitions=tuple(Transition(was, now, n) for (was, now), n in transitions.most_common()),
+        transitions=tuple(
+            Transition(was=was, now=now, objects=n) for (was, now), n in transitions.most_common()
+        ),
         troubles=tuple(troubles),
     )
 

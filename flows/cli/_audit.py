@@ -61,7 +61,7 @@ def _show_audit(audit: Audit) -> None:
     from flows.reports.catalogue_page import REPORT, REPORT_KEPT
 
     print_tables(_class_table("Classes by the audit, 95 % intervals", audit.classes))
-    print_tables(*(_class_table(name, part.classes) for name, part in audit.bins.items()))
+    print_tables(*(_class_table(name, part["classes"]) for name, part in audit.bins.items()))
     _show_selections(audit.selections)
     if audit.sets is not None:
         _show_sets(audit.sets)
@@ -80,8 +80,8 @@ def _show_audit(audit: Audit) -> None:
     if audit.joined:
         say(f"{audit.joined:,} strata with fewer than two answers were joined with their neighbours")
     for name, judged in audit.classes.items():
-        if judged.model is not None and judged.model.differs:
-            say(f"The audit rejects the model's count of {name}: {judged.model.count:,.0f}")
+        if judged.model is not None and judged.model["differs"]:
+            say(f"The audit rejects the model's count of {name}: {judged.model['count']:,.0f}")
     for remark in audit.remarks:
         say(remark)
     say(files_words(audit.files) if audit.files else "Nothing written")
@@ -93,9 +93,9 @@ def _class_table(title: str, classes: Mapping[str, AuditedClass]) -> ReportTable
     rows = []
     for name, judged in classes.items():
         model = judged.model
-        said = "" if model is None else f"{model.count:,.0f}"
-        if model is not None and model.low is not None and model.high is not None:
-            said += f" ({model.low:,.0f} to {model.high:,.0f})"
+        said = "" if model is None else f"{model['count']:,.0f}"
+        if model is not None and model["low"] is not None and model["high"] is not None:
+            said += f" ({model['low']:,.0f} to {model['high']:,.0f})"
         rows.append(
             (
                 name,
@@ -113,23 +113,23 @@ def _class_table(title: str, classes: Mapping[str, AuditedClass]) -> ReportTable
 
 def _show_sets(sets: AuditedSets) -> None:
     rows = [
-        (name, f"{c.least:.4g}", f"{c.rows:,}", f"{c.effective:.1f}", f"{100 * c.spread:.1f} %")
-        for name, c in sets.classes.items()
+        (name, f"{c['least']:.4g}", f"{c['rows']:,}", f"{c['effective']:.1f}", f"{100 * c['spread']:.1f} %")
+        for name, c in sets["classes"].items()
     ]
     print_tables(
         plain_table(
-            f"Prediction sets by the audit, {100 * sets.level:g} % of each class",
+            f"Prediction sets by the audit, {100 * sets['level']:g} % of each class",
             ("class", "from p", "answers", "count as", "± of the share"),
             rows,
         )
     )
-    keys = {n: n if re.fullmatch(r"[A-Za-z0-9_-]+", n) else json.dumps(n) for n in sets.classes}  # of TOML
-    stated = ", ".join(f"{keys[name]} = {c.least:.9g}" for name, c in sets.classes.items())
+    keys = {n: n if re.fullmatch(r"[A-Za-z0-9_-]+", n) else json.dumps(n) for n in sets["classes"]}  # of TOML
+    stated = ", ".join(f"{keys[name]} = {c['least']:.9g}" for name, c in sets["classes"].items())
     say(
         "To write these sets into the copies, classify again with this model and these class shares, and add "
         "to the specification:"
     )
-    say(f"[output]\nsets = {sets.level:g}\nset_thresholds = {{ {stated} }}")
+    say(f"[output]\nsets = {sets['level']:g}\nset_thresholds = {{ {stated} }}")
 
 
 def _show_selections(selections: tuple[AuditedSelection, ...]) -> None:

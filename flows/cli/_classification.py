@@ -101,7 +101,7 @@ def _show_classified(result: ClassificationResult) -> None:
         return
     if result.quarantined or result.deferred:
         print_tables(trouble_table(result))
-    to_do = [name for name, file in result.files.items() if file.to_do]
+    to_do = [name for name, file in result.files.items() if file["to_do"]]
     if result.status == "planned":
         say(
             f"{result.model} would annotate {len(to_do)} of {len(result.files)} files: "
@@ -148,10 +148,10 @@ def _state(result: ReleaseResult) -> str:
 def _end(result: ClassificationResult, seconds: float, store: Path, *, json: bool) -> None:
     """Say how fast files were annotated and what needs a look; leave with the status of what was quarantined."""
     if result.status == "done" and result.summary is not None and not json:
-        rows = sum(file.n_rows for file in result.files.values() if file.to_do)
+        rows = sum(file["n_rows"] for file in result.files.values() if file["to_do"])
         if rows:
             say(f"{rows:,} rows in {seconds:,.1f} s, {rows / seconds:,.0f} rows/s")
-        counts = {words: result.summary.flags[name].count for name, words in TO_LOOK_AT.items()}
+        counts = {words: result.summary.flags[name]["count"] for name, words in TO_LOOK_AT.items()}
         counted = " and ".join(f"{n:,} {words}" for words, n in counts.items() if n)
         say(f"To be looked at: {counted or 'none'}, of {result.summary.n_rows:,} objects")
         if counted:
@@ -245,7 +245,12 @@ def _show_explanation(explained: Explanation) -> None:
     if explained.links:
         say(f"Look at it: {', '.join(explained.links.values())}")
     probabilities = [
-        (p.name, f"{p.plugin:.4f}", f"{p.moderated:.4f}", f"{p.sampled:.4f} ± {p.sampled_error:.4f}")
+        (
+            p["name"],
+            f"{p['plugin']:.4f}",
+            f"{p['moderated']:.4f}",
+            f"{p['sampled']:.4f} ± {p['sampled_error']:.4f}",
+        )
         for p in explained.probabilities
     ]
     if probabilities:
@@ -257,7 +262,13 @@ def _show_explanation(explained: Explanation) -> None:
         table = plain_table(title, columns, [contribution_row(c) for c in explained.contributions])
         print_tables(replace(table, remark=logit_sentence(explained), note=OF_CONTRIBUTIONS))
     nearest = [
-        (o.identifier, o.name, f"{o.distance:.2f}", str(o.compared), next(iter(o.links.values()), ""))
+        (
+            o["identifier"],
+            o["name"],
+            f"{o['distance']:.2f}",
+            str(o["compared"]),
+            next(iter(o["links"].values()), ""),
+        )
         for o in explained.nearest
     ]
     like = ("object", "class", "distance", "features compared", "link")
@@ -272,9 +283,11 @@ def show_map(result: MapResult) -> None:
     title = f"{result.what.capitalize()} of {result.class_name}"
     print_tables(plain_table(title, MAPPED, [_mapped(result.whole)]))
     for quantity in result.over:
-        unit = f", {quantity.unit}" if quantity.unit else ""
-        rows = [(f"{part.start:.4g}", f"{part.stop:.4g}", *_mapped(part)) for part in quantity.bins]
-        print_tables(plain_table(f"{title} over {quantity.expression}{unit}", ("from", "to", *MAPPED), rows))
+        unit = f", {quantity['unit']}" if quantity["unit"] else ""
+        rows = [(f"{part.start:.4g}", f"{part.stop:.4g}", *_mapped(part)) for part in quantity["bins"]]
+        print_tables(
+            plain_table(f"{title} over {quantity['expression']}{unit}", ("from", "to", *MAPPED), rows)
+        )
     for remark in result.remarks:
         say(capital(remark))
     say(f"{result.cells:,} pixels of order {result.order}: {files_words(result.files)}")

@@ -113,7 +113,7 @@ def _show_catalogue(result: CatalogueSummary) -> None:
     for wrong in result.wrong_checksums:
         say(f"Wrong checksum: {wrong}")
     for identifier in result.identifiers:
-        say(f"Suspected identifier: {identifier.column} ({identifier.why})")
+        say(f"Suspected identifier: {identifier['column']} ({identifier['why']})")
     if result.commented_out:
         say(f"{result.commented_out}: if they are rows, put their first field into quotation marks")
     _show_position(result.position)
@@ -141,10 +141,10 @@ def _show_label(label: LabelSummary) -> None:
     """Show the labels and the columns that give them away."""
     rows = [(text, f"{n:,}") for text, n in label.counts.items()]
     print_tables(plain_table(f"Labels in {label.column}", ("label", "rows"), rows))
-    shown = [f"{name} ({c.rows:,} rows)" for name, c in [*label.drafted.items()][:MOST_CLASSES]]
+    shown = [f"{name} ({c['rows']:,} rows)" for name, c in [*label.drafted.items()][:MOST_CLASSES]]
     if shown:
         more = ", ..." if len(label.drafted) > len(shown) else ""
-        alike = any(len(c.spellings) > 1 for c in label.drafted.values())
+        alike = any(len(c["spellings"]) > 1 for c in label.drafted.values())
         case = "; spellings that differ in case only are one" if alike else ""
         say(f"Classes that `blr init` makes of them: {', '.join(shown)}{more}{case}")
     leaks = [

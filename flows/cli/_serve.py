@@ -64,7 +64,10 @@ def _show_automations(result: AutomationsResult) -> None:
     from flows.cli._printing import plain_table, print_tables
 
     words = {"created": "to be created", "updated": "to be updated"} if result.status == "planned" else {}
-    rows = [(work.name, work.alerts, words.get(work.status, work.status)) for work in result.automations]
+    rows = [
+        (work["name"], work["alerts"], words.get(work["status"], work["status"]))
+        for work in result.automations
+    ]
     print_tables(
         plain_table(f"Alerts by the block '{result.notify}'", ("automation", "alerts when", ""), rows)
     )

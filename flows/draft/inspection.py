@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from catalogs.catalog.catalog import Catalog, element_columns, verified
 from catalogs.errors import CatalogError, nearest
@@ -100,8 +101,7 @@ class ColumnSummary:
     not_numbers: str | None
 
 
-@dataclass(frozen=True)
-class IdentifierSummary:
+class IdentifierSummary(TypedDict):
     """A column that seems to name the objects, and why."""
 
     column: str
@@ -133,8 +133,7 @@ class PresenceSummary:
     shown: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class DraftedClass:
+class DraftedClass(TypedDict):
     """A class that `blr init` makes of labels: its rows, and the labels or the range of numbers that are in it."""
 
     rows: int
@@ -245,7 +244,9 @@ def inspect_catalog(
         n_seen=seen.n_rows,
         files=len(catalog.partitions),
         columns=tuple(_column(c.name, catalog, seen) for c in catalog.columns),
-        identifiers=tuple(IdentifierSummary(*pair) for pair in suspected_identifiers(seen)),
+        identifiers=tuple(
+            IdentifierSummary(column=name, why=why) for name, why in suspected_identifiers(seen)
+        ),
         position=described_positions(catalog, seen),
         commented_out=commented_out(catalog),
         duplicate_columns=tuple(tuple(group) for group in seen.duplicate_columns()),

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from typing_extensions import TypedDict
+
 from blr.candidates.candidate import CandidateRow
 from blr.selection.grouping import Grouping
 from blr.trust.verdict import TrustAnswer
@@ -58,8 +60,7 @@ ESTIMATED = "EM over "
 TOLD_APART = 0.55
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComparedTarget:
+class ComparedTarget(TypedDict):
     """The catalogue that the labelled rows are compared with."""
 
     name: str
@@ -104,8 +105,7 @@ def why_no_error(source: str | None) -> str | None:
     return f"the class shares are an estimate ({source}), whose own error the counts' error would lack"
 
 
-@dataclass(frozen=True, kw_only=True)
-class FeatureQuality:
+class FeatureQuality(TypedDict):
     """One feature over the labelled rows; the range is of the rows that have it."""
 
     name: str
@@ -117,8 +117,7 @@ class FeatureQuality:
     unit: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReliabilityBin:
+class ReliabilityBin(TypedDict):
     """Objects that no fit saw, of similar probability: its mean, the observed share, and the 90 % interval of that."""
 
     predicted: float
@@ -128,8 +127,7 @@ class ReliabilityBin:
     n: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Review:
+class Review(TypedDict):
     """Share of all errors found if the least certain `share` of the objects is reviewed, for three rankings."""
 
     share: float
@@ -138,8 +136,7 @@ class Review:
     random: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class RiskCurve:
+class RiskCurve(TypedDict):
     """Share of errors found against share of objects reviewed, (n,) each, from 0 to 1."""
 
     reviewed: tuple[float, ...]
@@ -195,8 +192,7 @@ class Metrics:
         return f"{self.judged_by} objects"
 
 
-@dataclass(frozen=True, kw_only=True)
-class InputFile:
+class InputFile(TypedDict):
     """A labelled catalogue."""
 
     name: str  # of the file or folder, without its path

@@ -195,7 +195,7 @@ def losses_words(comparison: Comparison, what: str = "log loss") -> str:
 def _rows(model: Model) -> tuple[object, ...]:
     """Return what decides which rows are held out: equal for models that were tested on the same ones."""
     spec = model.specification
-    inputs = tuple(file.sha256 for file in model.training.inputs)
+    inputs = tuple(file["sha256"] for file in model.training.inputs)
     by_place = model.training.split.healpix_order if spec.split.by == "healpix" else None
     asked = spec.split.model_copy(update={"healpix_order": by_place})
     label = spec.label.model_copy(

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from typing_extensions import TypedDict
 
 from blr.calibration import Skill, paired_gain
 from catalogs.files.atomic import atomic_path
@@ -147,8 +148,7 @@ def compare_losses(challenger: JudgedRows, champion: JudgedRows) -> Skill | None
     return paired_gain(own, theirs, group=min(groups, key=lambda g: len(np.unique(g))))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassChange:
+class ClassChange(TypedDict):
     """A class on the objects that neither model has seen, and how much the challenger gains on them in log loss.
 
     Completeness is the share of these objects that a model gives the class; purity is the share of correct ones among

@@ -125,7 +125,7 @@ def _release_done(result: ReleaseResult, summary: Summary) -> None:
         "model": result.model,
         "out": out,
         "rows": summary.n_rows,
-        "annotated": sum(1 for file in result.files.values() if file.why),
+        "annotated": sum(1 for file in result.files.values() if file["why"]),
         "retired": len(result.retired),
         "quarantined": len(result.quarantined),
         "deferred": len(result.deferred),

@@ -69,7 +69,7 @@ def classification_message(result: ClassificationResult) -> str:
     if result.status != "done":
         parts = [f"Nothing to do: {whole}, as at {_release(result)}", _left_out(result)]
         return f"{'; '.join(filter(None, parts))}."
-    why = Counter(file.why for file in files.values() if file.why)
+    why = Counter(file["why"] for file in files.values() if file["why"])
     now = ", ".join(f"{n:,} {reason}" for reason, n in sorted(why.items()))
     parts = [
         f"R{_release(result)[1:]}: {whole}",

@@ -32,6 +32,7 @@ from urllib.parse import urlsplit
 
 import platformdirs
 import yaml
+from typing_extensions import TypedDict
 
 from flows.errors import FlowError, UsageError
 
@@ -383,8 +384,7 @@ RELATIVE = "flows/deployed.py"
 """The entry point as our own file has it: right in a checkout."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AutomationWork:
+class AutomationWork(TypedDict):
     """One automation, and what was done about it, or would be."""
 
     name: str

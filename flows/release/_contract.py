@@ -256,7 +256,9 @@ def derived_contract(
         classes=model.classes,
         columns=(*columns, *made.values()),
         made=tuple(made),
-        flags={str(bit): FlagDetails(*words) for bit, words in flag_names().items()},
+        flags={
+            str(bit): FlagDetails(name=name, meaning=meaning) for bit, (name, meaning) in flag_names().items()
+        },
         partitions=tuple(o.name for o in manifest.outputs),
         id=id_column or (before.id if before else None) or position.id,
         ra=position.ra,
@@ -519,7 +521,7 @@ def check_summaries(
         findings.stop("summaries", f"{SUMMARY} cannot be read: {error!s:.200}", SUMMARY)
     for source, totals in stated:
         of_classes = {f"class {c}": n.assigned for c, n in totals.classes.items()}
-        of_flags = {f"flag {flag}": n.count for flag, n in totals.flags.items()}
+        of_flags = {f"flag {flag}": n["count"] for flag, n in totals.flags.items()}
         _compare_counts({"rows": totals.n_rows, **of_classes, **of_flags}, whole, source, findings, source)
 
 

@@ -172,7 +172,7 @@ def check_release(
         compared=found.compared if found else 0,
         class_changed=found.class_changed if found else 0,
         transitions=tuple(
-            Transition(names[was], names[now], n)
+            Transition(was=names[was], now=names[now], objects=n)
             for (was, now), n in (found.transitions.most_common() if found else ())
         ),
         attributed=causes,
@@ -371,7 +371,7 @@ class _Pass:
             columns=self.columns,
             files={name: dict(counts) for name, counts in self.by_file.items()},
             classes={name: total[f"class {name}"] for name in self.contract.classes},
-            flags={flag.name: total[f"flag {flag.name}"] for flag in self.contract.flags.values()},
+            flags={flag["name"]: total[f"flag {flag['name']}"] for flag in self.contract.flags.values()},
             cells={str(cell): dict(counts) for cell, counts in sorted(self.cells.items())},
         )
 
@@ -592,7 +592,7 @@ class _RowChecks:
         for k, name in enumerate(contract.classes, 1):
             self.counts[f"class {name}"] += int(np.count_nonzero(codes == k))
         for bit, details in contract.flags.items():
-            self.counts[f"flag {details.name}"] += int(np.count_nonzero(flags & (1 << int(bit))))
+            self.counts[f"flag {details['name']}"] += int(np.count_nonzero(flags & (1 << int(bit))))
         order = np.argsort(rows["cell"], kind="stable")
         cells, first = np.unique(rows["cell"][order], return_index=True)
         for cell, here in zip(cells.tolist(), np.split(order, first[1:]), strict=True):

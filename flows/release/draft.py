@@ -242,7 +242,9 @@ def patch(request: PatchRequest) -> ReleaseState:
             last=base.version,
             compared=n,
             class_changed=changed,
-            transitions=tuple(Transition(was, now, k) for (was, now), k in moves.most_common()),
+            transitions=tuple(
+                Transition(was=was, now=now, objects=k) for (was, now), k in moves.most_common()
+            ),
         )
         none = dict.fromkeys(opened.model.classes, 0)
         profile = Profile(n_rows=n, columns={}, files={PATCH: {"rows": n}}, classes=none, flags={})

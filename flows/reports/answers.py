@@ -215,15 +215,15 @@ def beyond_finding(found: Classification) -> Finding | None:
         "OUT_OF_DOMAIN": "unlike the training set",
     }
     large = {name: found.flags[name] for name in words if name in found.flags}
-    name, flag = max(large.items(), key=lambda one: one[1].share, default=("", None))
-    if flag is None or flag.share < MUCH_UNLIKE:
+    name, flag = max(large.items(), key=lambda one: one[1]["share"], default=("", None))
+    if flag is None or flag["share"] < MUCH_UNLIKE:
         return None
     return Finding(
-        what=f"{flag.count:,} of {found.n_rows:,} objects are {words[name]}, where the labels say little",
+        what=f"{flag['count']:,} of {found.n_rows:,} objects are {words[name]}, where the labels say little",
         level="bad",
         advice=f"Label some of them and train again, or audit the output. Without them (flag {name}) "
-        f"{found.n_rows - flag.count:,} objects are left.",
-        short=f"Not for {flag.share:.0%} of the objects: they are {words[name]} ({name})",
+        f"{found.n_rows - flag['count']:,} objects are left.",
+        short=f"Not for {flag['share']:.0%} of the objects: they are {words[name]} ({name})",
     )
 
 
@@ -247,12 +247,12 @@ def strange_findings(found: Classification) -> Iterator[Finding]:
     """Yield what is strange in a catalogue that was classified."""
     for name, (words, short, advice) in UNLIKE.items():
         flag = found.flags.get(name)
-        if flag is not None and flag.count:
+        if flag is not None and flag["count"]:
             yield Finding(
-                what=f"{flag.count:,} of {found.n_rows:,} objects ({flag.share:.1%}) are {words} ({name})",
-                level="care" if flag.share > MUCH_FLAGGED else "plain",
+                what=f"{flag['count']:,} of {found.n_rows:,} objects ({flag['share']:.1%}) are {words} ({name})",
+                level="care" if flag["share"] > MUCH_FLAGGED else "plain",
                 advice=advice,
-                short=f"objects {short} ({flag.share:.1%})",
+                short=f"objects {short} ({flag['share']:.1%})",
             )
     if found.drifted:
         yield Finding(
@@ -338,11 +338,11 @@ def _holds(report: TrainReport) -> Answer:
     if target is None:
         short = "Not known: no catalogue to classify was named under [target] paths."
     elif not told_apart:
-        short = f"Yes: the objects of {target.name} look like the labelled ones."
+        short = f"Yes: the objects of {target['name']} look like the labelled ones."
     elif shift.density_weights or shift.class_prior is not None:
-        short = f"Yes: the objects of {target.name} are unlike the labelled ones, which was corrected for."
+        short = f"Yes: the objects of {target['name']} are unlike the labelled ones, which was corrected for."
     else:
-        short = f"With care: the objects of {target.name} are unlike the labelled ones."
+        short = f"With care: the objects of {target['name']} are unlike the labelled ones."
         reason = "; ".join(filter(None, (reason, "the target is unlike the training set")))
         findings.append(
             Finding(
@@ -467,7 +467,7 @@ def _look(report: TrainReport) -> Answer:
             question=question,
             short=f"{len(objects)} objects whose labels surprise the model most: a wrong label, or what the "
             "features cannot tell.",
-            findings=(Finding(what=f"First {objects[0].name}: {objects[0].why}"),),
+            findings=(Finding(what=f"First {objects[0]['name']}: {objects[0]['why']}"),),
         )
     return Answer(question=question, short=f"No objects are named: {_why_none(report)}.")
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from typing_extensions import TypedDict
+
 from blr.census.results import Census
 from catalogs.files.atomic import atomic_write_text, check_links, own_folder
 from flows.documents import read_document, write_document
@@ -106,7 +108,7 @@ def _holds(found: Classification) -> Answer:
     """Return whether the model holds for these objects."""
     question, beyond = "Does it hold for these objects?", beyond_finding(found)
     flag = found.flags.get("OUT_OF_DOMAIN")
-    unlike = 0.0 if flag is None else flag.share
+    unlike = 0.0 if flag is None else flag["share"]
     findings = () if beyond is None else (beyond,)
     if found.drifted:
         reason = f"these objects are unlike the training set in {', '.join(found.drifted)}"
@@ -288,8 +290,7 @@ def _explained(examples: Sequence[ClassExample]) -> tuple[str, tuple[ReportTable
     return "Why this class?", (*(replace(t, note="") for t in first), last)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassProbabilities:
+class ClassProbabilities(TypedDict):
     """The probabilities of one class, from the weights' mode, from the integral over the weights, and from draws."""
 
     name: str
@@ -299,8 +300,7 @@ class ClassProbabilities:
     sampled_error: float  # standard error of `sampled`
 
 
-@dataclass(frozen=True, kw_only=True)
-class FeatureContribution:
+class FeatureContribution(TypedDict):
     """A feature, and what it contributes to the logit of the class against its runner-up, in nats.
 
     `value` and `usual`, the labelled objects' mean, are in the feature's own unit.  `contribution` and `std` are None
@@ -315,8 +315,7 @@ class FeatureContribution:
     std: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class LikeObject:
+class LikeObject(TypedDict):
     """A labelled object whose features are near; `distance` 1 is that of two labelled objects drawn at random.
 
     `compared` features are known of both.  `ra` and `dec` are in degrees, None where they are not known.
@@ -331,8 +330,7 @@ class LikeObject:
     links: Mapping[str, str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RaisedFlag:
+class RaisedFlag(TypedDict):
     """A flag that the object has: its bit, its name and its meaning."""
 
     bit: int
@@ -373,8 +371,7 @@ class Explanation:
     remarks: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassExample:
+class ClassExample(TypedDict):
     """Why one object of a classification has its class and not the runner-up, in short."""
 
     identifier: str
@@ -390,12 +387,14 @@ MOST_FEATURES = 8
 
 def example_table(example: ClassExample) -> ReportTable:
     """Return the table of what favours the class of an example over the runner-up."""
-    (of, against), (p, q) = example.classes, example.probabilities
-    shown = example.contributions[:MOST_FEATURES]
-    left = len(example.contributions) - len(shown)
-    like = ", ".join(f"{o.identifier or 'an object without a name'} ({o.name})" for o in example.nearest)
+    (of, against), (p, q) = example["classes"], example["probabilities"]
+    shown = example["contributions"][:MOST_FEATURES]
+    left = len(example["contributions"]) - len(shown)
+    like = ", ".join(
+        f"{o['identifier'] or 'an object without a name'} ({o['name']})" for o in example["nearest"]
+    )
     return ReportTable(
-        title=f"Why {example.identifier} is {of} ({p:.1%}) rather than {against} ({q:.1%})",
+        title=f"Why {example['identifier']} is {of} ({p:.1%}) rather than {against} ({q:.1%})",
         columns=("feature", "value", "usual", f"logit for {of}"),
         rows=tuple(map(contribution_row, shown)),
         numeric=frozenset({1, 2, 3}),
@@ -409,20 +408,22 @@ def example_table(example: ClassExample) -> ReportTable:
 
 def contribution_row(c: FeatureContribution) -> tuple[str, str, str, str]:
     """Return a feature, its value, the usual value and its contribution with its error, as texts."""
-    value = "missing" if c.value is None else f"{c.value:.4g}"
-    part = "" if c.contribution is None or c.std is None else f"{c.contribution:+.2f} ± {c.std:.2f}"
-    return c.name, value, f"{c.usual:.4g}", part
+    value = "missing" if c["value"] is None else f"{c['value']:.4g}"
+    part = (
+        "" if c["contribution"] is None or c["std"] is None else f"{c['contribution']:+.2f} ± {c['std']:.2f}"
+    )
+    return c["name"], value, f"{c['usual']:.4g}", part
 
 
 def explanation_sentences(explained: Explanation) -> list[str]:
     """Return what the numbers say, in words: the class, what moderation changed, what is missing, the flags."""
     if explained.name is None:
         return [f"{explained.identifier} has no class: {_flags(explained)}."]
-    p = {c.name: c for c in explained.probabilities}
+    p = {c["name"]: c for c in explained.probabilities}
     of, against = p[explained.name], p[str(explained.runner_up)]
     answer = (
-        f"{explained.identifier} is of class {of.name} with probability {of.moderated:.3f}; the runner-up is "
-        f"{against.name} ({against.moderated:.3f})."
+        f"{explained.identifier} is of class {of['name']} with probability {of['moderated']:.3f}; the runner-up is "
+        f"{against['name']} ({against['moderated']:.3f})."
     )
     sentences = [answer, _moderation(of, against)]
     if explained.missing:
@@ -463,28 +464,28 @@ OF_PROBABILITIES = (
 
 def _moderation(of: ClassProbabilities, against: ClassProbabilities) -> str:
     """Return a sentence on what the uncertainty of the weights changed."""
-    moved = of.moderated - of.plugin
-    if of.plugin < against.plugin:
+    moved = of["moderated"] - of["plugin"]
+    if of["plugin"] < against["plugin"]:
         return (
-            f"Moderation changed the class: the weights at their mode give {against.name} {against.plugin:.3f} and "
-            f"{of.name} {of.plugin:.3f}."
+            f"Moderation changed the class: the weights at their mode give {against['name']} {against['plugin']:.3f} "
+            f"and {of['name']} {of['plugin']:.3f}."
         )
     if abs(moved) < 0.005:
-        return f"The weights are well known here: their mode alone gives {of.plugin:.3f} too."
+        return f"The weights are well known here: their mode alone gives {of['plugin']:.3f} too."
     less = "less" if moved < 0 else "more"
     return (
-        f"The weights at their mode give {of.plugin:.3f}; with the uncertainty of the weights, and of what is missing, "
-        f"the model is {abs(moved):.3f} {less} sure."
+        f"The weights at their mode give {of['plugin']:.3f}; with the uncertainty of the weights, and of what is "
+        f"missing, the model is {abs(moved):.3f} {less} sure."
     )
 
 
 def _flags(explained: Explanation) -> str:
-    return "; ".join(f"{flag.name}, {flag.meaning}" for flag in explained.flags) or "none"
+    return "; ".join(f"{flag['name']}, {flag['meaning']}" for flag in explained.flags) or "none"
 
 
 def explanation_page(explained: Explanation) -> str:
     """Return the explanation as one HTML page that loads nothing."""
-    largest = max((abs(c.contribution or 0.0) for c in explained.contributions), default=0.0)
+    largest = max((abs(c["contribution"] or 0.0) for c in explained.contributions), default=0.0)
     return template("explanation.html.j2").render(
         explained=explained,
         sentences=explanation_sentences(explained),
@@ -492,5 +493,7 @@ def explanation_page(explained: Explanation) -> str:
         contribution=CONTRIBUTION,
         of_contributions=OF_CONTRIBUTIONS,
         of_probabilities=OF_PROBABILITIES,
-        widths={c.name: 50 * abs(c.contribution or 0.0) / (largest or 1.0) for c in explained.contributions},
+        widths={
+            c["name"]: 50 * abs(c["contribution"] or 0.0) / (largest or 1.0) for c in explained.contributions
+        },
     )

@@ -342,7 +342,7 @@ NOTHING_LEFT_OUT = {"retired": 0, "quarantined": 0, "deferred": 0}
 
 def work_table(files: Mapping[str, FileWork], left_out: Mapping[str, int] = NOTHING_LEFT_OUT) -> ReportTable:
     """Return what was done, and to how many files; `left_out` counts those that nothing was done to, by the state."""
-    why = Counter(file.why or "unchanged" for file in files.values())
+    why = Counter(file["why"] or "unchanged" for file in files.values())
     rows = [*sorted(why.items()), *left_out.items()]
     return ReportTable(
         title="Files",
@@ -389,14 +389,14 @@ def flag_change_table(counts: Counts, before: Summary | None) -> ReportTable:
     rows = []
     for name, flag in counts.flags.items():
         last = old.get(name)
-        change = "–" if last is None else fixed(100 * (flag.share - last.share), 2, "+")
+        change = "–" if last is None else fixed(100 * (flag["share"] - last["share"]), 2, "+")
         rows.append(
             (
-                str(flag.bit),
+                str(flag["bit"]),
                 name,
-                f"{flag.count:,}",
-                percent(flag.share),
-                percent(None if last is None else last.share),
+                f"{flag['count']:,}",
+                percent(flag["share"]),
+                percent(None if last is None else last["share"]),
                 change,
             )
         )
@@ -449,8 +449,8 @@ def difference_table(difference: Difference) -> ReportTable:
         ("in changed files, gone", difference.vanished),
         ("changed class", difference.class_changed),
         *(
-            (f"  {_class(t.was)} → {_class(t.now)}", t.objects)
-            for t in sorted(difference.transitions, key=lambda t: -t.objects)[:20]
+            (f"  {_class(t['was'])} → {_class(t['now'])}", t["objects"])
+            for t in sorted(difference.transitions, key=lambda t: -t["objects"])[:20]
         ),
         ("changed a flag", difference.flag_changed),
         *((f"  gained {name}", n) for name, n in difference.flags_gained.items() if n),
@@ -489,11 +489,12 @@ def status_table(status: FolderStatus) -> ReportTable:
         title=f"Files of release {status.release}",
         columns=("file", "state", "since (UTC)", "why"),
         rows=tuple(
-            (f.name, f.state, f.since[:16].replace("T", " "), f.why) for f in status.files[:MOST_LISTED]
+            (f["name"], f["state"], f["since"][:16].replace("T", " "), f["why"])
+            for f in status.files[:MOST_LISTED]
         ),
         note=f"{counts or 'no file'}. "
         + (f"A stale copy is of an earlier state of its input ({stale:,}). " if stale else "")
-        + (f"The {left:,} files after these are {status.files[-1].state}." if left > 0 else ""),
+        + (f"The {left:,} files after these are {status.files[-1]['state']}." if left > 0 else ""),
     )
 
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NotRequired
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import TypedDict
 
 from blr.census.results import Census
 from blr.classifier import Classifier
@@ -33,8 +34,7 @@ from flows.runs.results import Counts, SkyCounts
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class NotableObject:
+class NotableObject(TypedDict):
     """An object that a person should look at, and why; a position in degrees, None where it is not known."""
 
     name: str
@@ -68,8 +68,7 @@ class ReportNotes:
     objects: tuple[NotableObject, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class BoundaryPicture:
+class BoundaryPicture(TypedDict):
     """Probabilities over a grid of two features, the others at their mean given these two.
 
     Grid of ny times nx nodes: `x` (nx,), `y` (ny,), `moderated` (ny, nx, K).  Labelled objects: `point_x`, `point_y`,
@@ -86,9 +85,8 @@ class BoundaryPicture:
     point_class: Array
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class StoredPictures:
-    """Arrays that pictures of a training are drawn from; None where a picture cannot be drawn.
+class StoredPictures(TypedDict):
+    """Arrays that pictures of a training are drawn from; without those of a picture that cannot be drawn.
 
     For the rows that judge: `threshold` (T,) of the class's probability, with `completeness` and `purity` (K, T) of
     the objects above it (NaN for too few objects).  By magnitude and by galactic latitude: `*_centres`
@@ -98,31 +96,26 @@ class StoredPictures:
     threshold: Array
     completeness: Array
     purity: Array
-    magnitude_name: str = ""
-    magnitude_centres: Array | None = None
-    magnitude_counts: Array | None = None
-    latitude_centres: Array | None = None
-    latitude_counts: Array | None = None
-
-
-Stored = TypeVar("Stored", BoundaryPicture, StoredPictures)
+    magnitude_name: NotRequired[str]
+    magnitude_centres: NotRequired[Array | None]
+    magnitude_counts: NotRequired[Array | None]
+    latitude_centres: NotRequired[Array | None]
+    latitude_counts: NotRequired[Array | None]
 
 
 BOUNDARY, PICTURES, NOTES = "boundary.npz", "pictures.npz", "report-notes.json"
 
 
-def _arrays(kind: type[Stored], path: Path) -> Stored | None:
+def _arrays(path: Path) -> Any:
     """Return the arrays in a file; None where there is no file."""
     if not path.is_file():
         return None
     with np.load(path, allow_pickle=False) as stored:
         arrays: dict[str, Any] = {name: stored[name] for name in stored.files}
-    texts = {name: str(value) for name, value in arrays.items() if name.endswith("_name")}
-    return kind(**(arrays | texts))
+    return {name: str(value) if name.endswith("_name") else value for name, value in arrays.items()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class FeatureComparison:
+class FeatureComparison(TypedDict):
     """A feature in the training set and in the target: counts (B,) in the same bins, with B - 1 edges between them.
 
     `low` and `high` are the least and the largest value of the labelled rows.
@@ -180,8 +173,8 @@ class TrainReport:
         notes = folder / NOTES
         return cls.of(
             model,
-            boundary=_arrays(BoundaryPicture, folder / BOUNDARY),
-            pictures=_arrays(StoredPictures, folder / PICTURES),
+            boundary=_arrays(folder / BOUNDARY),
+            pictures=_arrays(folder / PICTURES),
             notes=read_document(ReportNotes, notes) if notes.is_file() else ReportNotes(),
             **parts,
         )
@@ -190,7 +183,7 @@ class TrainReport:
         """Write what `read` reads into a model's folder."""
         for picture, name in ((self.boundary, BOUNDARY), (self.pictures, PICTURES)):
             if picture is not None:
-                arrays = {key: value for key, value in vars(picture).items() if value is not None}
+                arrays: dict[str, Any] = {k: value for k, value in picture.items() if value is not None}
                 with atomic_path(folder / name) as temporary, temporary.open("wb") as stream:
                     np.savez_compressed(stream, allow_pickle=False, **arrays)
         write_document(folder / NOTES, self.notes)
@@ -473,9 +466,9 @@ def likeness_words(shift: TargetShift) -> Iterator[str]:
     target, auc, low, high = shift.target, shift.auc, shift.auc_low, shift.auc_high
     if target is not None and auc is not None and low is not None and high is not None:
         yield (
-            f"Shown an object of {target.name} and a labelled one, a test picks the labelled one in "
-            f"{100 * auc:.1f} of 100 tries ({100 * low:.1f} to {100 * high:.1f} at 90 %, {target.n_compared:,} of "
-            f"{target.n_rows:,} objects compared), by chance in 50. So {shift.advice}."
+            f"Shown an object of {target['name']} and a labelled one, a test picks the labelled one in "
+            f"{100 * auc:.1f} of 100 tries ({100 * low:.1f} to {100 * high:.1f} at 90 %, {target['n_compared']:,} of "
+            f"{target['n_rows']:,} objects compared), by chance in 50. So {shift.advice}."
         )
         yield from _weight_words(shift.n_training or 0, shift.n_effective or 0.0, shift, low)
     old = shift.class_prior_training

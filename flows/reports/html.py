@@ -130,10 +130,13 @@ def _reliability(metrics: Metrics) -> Picture:
     bins = metrics.reliability
     axes = plot_reliability(
         new_axes(**TOP),
-        *([getattr(b, name) for b in bins] for name in ("predicted", "observed", "low", "high")),
+        [b["predicted"] for b in bins],
+        [b["observed"] for b in bins],
+        [b["low"] for b in bins],
+        [b["high"] for b in bins],
         label=metrics.reliability_of,
     )
-    said = "; ".join(f"given {b.predicted:.2f}, observed {b.observed:.2f}" for b in bins)
+    said = "; ".join(f"given {b['predicted']:.2f}, observed {b['observed']:.2f}" for b in bins)
     caption = (
         f"Of {metrics.judged_by} objects that were given a probability, the share that have the class, with "
         "90 % intervals. On the dashed line the two are equal."
@@ -179,17 +182,17 @@ def _thresholds(model: ModelDescription, stored: StoredPictures) -> Picture:
     shown, names, which = _most_frequent(model)
     panels = new_panels(2, columns=2, **WIDE)
     for axes, share, what in zip(
-        panels, (stored.completeness, stored.purity), ("completeness", "purity"), strict=True
+        panels, (stored["completeness"], stored["purity"]), ("completeness", "purity"), strict=True
     ):
-        plot_threshold_curves(axes, stored.threshold, share[shown], names, what=what)
+        plot_threshold_curves(axes, stored["threshold"], share[shown], names, what=what)
     caption = (
         "Taking only objects whose probability of the class is at least this: the share of the class that is found "
         f"(left), and the share of those taken that is right (right). Choose what your sample needs.{which}"
     )
-    at = [int(np.argmin(np.abs(np.asarray(stored.threshold) - t))) for t in (0.5, 0.9)]
+    at = [int(np.argmin(np.abs(np.asarray(stored["threshold"]) - t))) for t in (0.5, 0.9)]
     alt = "Completeness and purity against threshold: " + "; ".join(
-        f"{name} at {stored.threshold[i]:.1f}: completeness {stored.completeness[k, i]:.2f}, "
-        f"purity {stored.purity[k, i]:.2f}"
+        f"{name} at {stored['threshold'][i]:.1f}: completeness {stored['completeness'][k, i]:.2f}, "
+        f"purity {stored['purity'][k, i]:.2f}"
         for k, name in zip(shown, names, strict=True)
         for i in at
     )
@@ -198,14 +201,22 @@ def _thresholds(model: ModelDescription, stored: StoredPictures) -> Picture:
 
 def _by_quantity(model: ModelDescription, stored: StoredPictures) -> Iterator[Picture]:
     shown, names, which = _most_frequent(model)
-    magnitude = readable_feature(stored.magnitude_name, stored.magnitude_name, "mag").label
+    magnitude = readable_feature(
+        stored.get("magnitude_name", ""), stored.get("magnitude_name", ""), "mag"
+    ).label
     latitude = "distance from the Galactic plane |b| (deg)"
     kinds = (
-        ("magnitude", stored.magnitude_centres, stored.magnitude_counts, magnitude, "faint objects"),
+        (
+            "magnitude",
+            stored.get("magnitude_centres"),
+            stored.get("magnitude_counts"),
+            magnitude,
+            "faint objects",
+        ),
         (
             "galactic latitude",
-            stored.latitude_centres,
-            stored.latitude_counts,
+            stored.get("latitude_centres"),
+            stored.get("latitude_counts"),
             latitude,
             "objects near the plane",
         ),
@@ -225,32 +236,35 @@ def _by_quantity(model: ModelDescription, stored: StoredPictures) -> Iterator[Pi
 
 
 def _reviews(metrics: Metrics) -> Picture:
-    axes = plot_errors_caught(new_axes(**WIDE), metrics.risk.reviewed, metrics.risk.moderated)
+    axes = plot_errors_caught(new_axes(**WIDE), metrics.risk["reviewed"], metrics.risk["moderated"])
     return drawn(
         axes,
         "Errors caught by review",
         f"Share of the {metrics.judged_by} errors that a review of the least certain objects would catch: the "
         "further above the dotted line, the more errors a reviewer finds in the same time.",
         "Errors caught against share reviewed: "
-        + "; ".join(f"{r.share:.0%} reviewed, {r.moderated:.0%} caught" for r in metrics.reviews),
+        + "; ".join(f"{r['share']:.0%} reviewed, {r['moderated']:.0%} caught" for r in metrics.reviews),
         wide=True,
     )
 
 
 def _boundary(model: ModelDescription, picture: BoundaryPicture) -> Picture:
-    units = {f.name: (f.expression, f.unit) for f in model.training.features}
-    x, y = (readable_feature(name, *units.get(name, ("", None))) for name in (picture.x_name, picture.y_name))
+    units = {f["name"]: (f["expression"], f["unit"]) for f in model.training.features}
+    x, y = (
+        readable_feature(name, *units.get(name, ("", None)))
+        for name in (picture["x_name"], picture["y_name"])
+    )
     axes = new_axes(width=8.2, height=4.8)
-    plot_contours(axes, picture.x, picture.y, picture.moderated, classes=model.classes)
+    plot_contours(axes, picture["x"], picture["y"], picture["moderated"], classes=model.classes)
     plot_objects(
         axes,
-        picture.point_x,
-        picture.point_y,
-        picture.point_class,
+        picture["point_x"],
+        picture["point_y"],
+        picture["point_class"],
         model.classes,
         names=(x.label, y.label),
     )
-    for feature, nodes, write in ((x, picture.x, axes.set_xticks), (y, picture.y, axes.set_yticks)):
+    for feature, nodes, write in ((x, picture["x"], axes.set_xticks), (y, picture["y"], axes.set_yticks)):
         if feature.inverse is not None:
             write(*rescaled_ticks(nodes[0], nodes[-1], feature.inverse))
     return drawn(
@@ -324,26 +338,26 @@ def _sky(sky: SkyCounts) -> Picture:
 
 def _flags(found: Classification) -> Picture:
     return drawn(
-        plot_flags(new_axes(**TOP), [*found.flags], [f.share for f in found.flags.values()]),
+        plot_flags(new_axes(**TOP), [*found.flags], [f["share"] for f in found.flags.values()]),
         "What is flagged",
         "The share of objects with each flag; the table of flags says what they mean. There is no map of the sky: "
         "positions are not known here.",
-        "Shares of flags: " + "; ".join(f"{name} {f.share:.1%}" for name, f in found.flags.items()),
+        "Shares of flags: " + "; ".join(f"{name} {f['share']:.1%}" for name, f in found.flags.items()),
     )
 
 
 def _features(found: Classification, units: Units) -> Picture:
-    features = sorted(found.features, key=lambda f: f.name not in found.drifted)
+    features = sorted(found.features, key=lambda f: f["name"] not in found.drifted)
     shown: list[FeatureComparison] = features[:MOST_FEATURES]
     panels = new_panels(len(shown), height=2.5 * -(-len(shown) // 3))
     for axes, feature in zip(panels, shown, strict=True):
-        readable = readable_feature(feature.name, *units.get(feature.name, ("", None)))
+        readable = readable_feature(feature["name"], *units.get(feature["name"], ("", None)))
         plot_feature(
             axes,
-            feature.edges,
-            feature.training,
-            feature.target,
-            ends=(feature.low, feature.high),
+            feature["edges"],
+            feature["training"],
+            feature["target"],
+            ends=(feature["low"], feature["high"]),
             name=readable.label,
             inverse=readable.inverse,
         )
@@ -353,7 +367,7 @@ def _features(found: Classification, units: Units) -> Picture:
         "Features: training against target",
         f"Grey: the labelled objects; blue: {found.catalogue}. Where blue rises where there is no grey, the labels "
         f"say nothing.{f' {left} more features are not shown.' if left else ''}",
-        "Distributions of " + ", ".join(f.name for f in shown) + " in the training set and in the target",
+        "Distributions of " + ", ".join(f["name"] for f in shown) + " in the training set and in the target",
         wide=True,
     )
 
@@ -385,7 +399,7 @@ def render_report(report: TrainReport) -> str:
     model, objects = report.model, report.notes.objects
     use, *four, odd, look = training_answers(report)
     found = [(tables.class_count_table(c), tables.flag_table(c)) for c in report.classifications]
-    units = {f.name: (f.expression, f.unit) for f in model.training.features}
+    units = {f["name"]: (f["expression"], f["unit"]) for f in model.training.features}
     drawn_of = [p for one in report.classifications for p in catalogue_pictures(one, units)]
     return render_page(
         title=model.name,
@@ -428,7 +442,7 @@ def write_report(report: TrainReport, path: Path) -> None:
 
 def linked(objects: Sequence[NotableObject]) -> tuple[tuple[NotableObject, Mapping[str, str]], ...]:
     """Return each object with the pages of sky surveys that show it."""
-    links = ({} if o.ra is None or o.dec is None else survey_links(o.ra, o.dec) for o in objects)
+    links = ({} if o["ra"] is None or o["dec"] is None else survey_links(o["ra"], o["dec"]) for o in objects)
     return tuple(zip(objects, links, strict=True))
 
 
@@ -442,7 +456,7 @@ def made_words(made: Made | None, version: str | None) -> str:
 
 def _lead(model: ModelDescription) -> str:
     training = model.training
-    names = ", ".join(file.name for file in training.inputs)
+    names = ", ".join(file["name"] for file in training.inputs)
     held = f"{training.n_held_out:,} held out" if training.n_held_out else "none held out"
     return (
         f"A model that sorts objects into {', '.join(model.classes)}, trained on {training.n_training:,} objects "

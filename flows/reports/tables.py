@@ -127,7 +127,7 @@ def candidate_name(model: ModelDescription, i: int) -> str:
 def feature_set(model: ModelDescription, i: int) -> str:
     """Return the features of a candidate in words: those that it has or those that it lacks, whichever are fewer."""
     chosen = model.candidates[i].features
-    left_out = [f.name for f in model.training.features if f.name not in chosen]
+    left_out = [f["name"] for f in model.training.features if f["name"] not in chosen]
     if not left_out:
         return f"all {len(chosen)}"
     return f"all but {', '.join(left_out)}" if len(left_out) < len(chosen) / 2 else ", ".join(chosen)
@@ -278,11 +278,11 @@ def feature_table(model: ModelDescription) -> ReportTable:
         columns=("feature", "expression", "unit", "missing", "minimum", "median", "maximum"),
         rows=tuple(
             (
-                f.name,
-                f.expression,
-                f.unit or "",
-                percent(f.missing),
-                *map(_number, (f.minimum, f.median, f.maximum)),
+                f["name"],
+                f["expression"],
+                f["unit"] or "",
+                percent(f["missing"]),
+                *map(_number, (f["minimum"], f["median"], f["maximum"])),
             )
             for f in model.training.features
         ),
@@ -400,8 +400,8 @@ def review_table(model: ModelDescription) -> ReportTable:
         columns=("least certain reviewed", "errors found", "in random order"),
         rows=tuple(
             (
-                percent(r.share, 0),
-                *((percent(r.moderated), percent(r.random)) if some else ("–", "–")),
+                percent(r["share"], 0),
+                *((percent(r["moderated"]), percent(r["random"])) if some else ("–", "–")),
             )
             for r in model.metrics.reviews
         ),
@@ -434,13 +434,14 @@ def class_count_table(found: Classification) -> ReportTable:
 
 def flag_table(found: Classification) -> ReportTable:
     """Return the share of each flag that objects of a catalogue have."""
-    raised = {name: f for name, f in found.flags.items() if f.count}
+    raised = {name: f for name, f in found.flags.items() if f["count"]}
     never = [name for name in found.flags if name not in raised]
     return ReportTable(
         title=f"Flags in {found.catalogue}",
         columns=("bit", "flag", "meaning", "objects", "share"),
         rows=tuple(
-            (str(f.bit), name, f.meaning, f"{f.count:,}", percent(f.share)) for name, f in raised.items()
+            (str(f["bit"]), name, f["meaning"], f"{f['count']:,}", percent(f["share"]))
+            for name, f in raised.items()
         ),
         numeric=frozenset({0, 3, 4}),
         note=f"No object has {', '.join(never)}." if never else "",
@@ -585,7 +586,7 @@ def provenance(model: ModelDescription) -> dict[str, str]:
         "training rows": f"sha256 {model.training.content_hash}",
         "blr": model.code_version,
         "seed": str(model.seed),
-        **{f"input {file.name}": f"sha256 {file.sha256}" for file in model.training.inputs},
+        **{f"input {file['name']}": f"sha256 {file['sha256']}" for file in model.training.inputs},
     }
 
 
@@ -666,11 +667,11 @@ def _own_table(comparison: Comparison) -> ReportTable:
 def _class_table(comparison: Comparison) -> ReportTable:
     rows = tuple(
         (
-            c.name,
-            f"{c.gain.n:,}",
-            f"{c.gain.gain:+z.4f} ({gain_interval(c.gain)})",
-            f"{c.champion_completeness:.1%} → {c.completeness:.1%}",
-            f"{percent(c.champion_purity)} → {percent(c.purity)}",
+            c["name"],
+            f"{c['gain'].n:,}",
+            f"{c['gain'].gain:+z.4f} ({gain_interval(c['gain'])})",
+            f"{c['champion_completeness']:.1%} → {c['completeness']:.1%}",
+            f"{percent(c['champion_purity'])} → {percent(c['purity'])}",
         )
         for c in comparison.classes
     )
@@ -690,7 +691,7 @@ def _release_table(change: SampledChange) -> ReportTable:
         ("objects compared", f"{change.compared:,}", ""),
         ("would change class", f"{change.changed:,}", f"{share:.2%}, {of_release}"),
         *(
-            (f"  {t.was or '(none)'} → {t.now or '(none)'}", f"{t.objects:,}", "")
+            (f"  {t['was'] or '(none)'} → {t['now'] or '(none)'}", f"{t['objects']:,}", "")
             for t in change.transitions[:20]
         ),
         *((f"cannot be classified by both: {trouble}", "", "") for trouble in change.troubles[:5]),

@@ -16,6 +16,7 @@ from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import TypedDict
 
 import catalogs
 from blr.census.audit import allocated, cut_levels, level_edges, uncertainty
@@ -70,8 +71,7 @@ class AuditStratum:
     n_drawn: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class DrawnObject:
+class DrawnObject(TypedDict):
     """A drawn object: its name, its stratum's place in the design, its probabilities in the order of the classes."""
 
     id: str
@@ -139,8 +139,7 @@ class AuditedInterval:
     high: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelComparison:
+class ModelComparison(TypedDict):
     """The model's count of a class, with its interval where it has one, and whether the audit rejects it.
 
     `differs` is None where the model gives no interval.
@@ -169,8 +168,7 @@ class AuditedClass:
     model: ModelComparison | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditedBin:
+class AuditedBin(TypedDict):
     """The classes of the objects of a bin; `n_answered` of them were looked at."""
 
     n_rows: int
@@ -186,8 +184,7 @@ class AuditedSelection(Selection):
     completeness: AuditedInterval
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditedSetRule:
+class AuditedSetRule(TypedDict):
     """When a class is in a prediction set: where its probability is at least `least`, 0 for always.
 
     `rows` answers are of the class, and count as `effective` ones with their weights.  `spread` is the standard
@@ -200,8 +197,7 @@ class AuditedSetRule:
     spread: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditedSets:
+class AuditedSets(TypedDict):
     """Prediction sets learnt from the answers: `level` is the share of a class's objects that keep it, on average."""
 
     level: float

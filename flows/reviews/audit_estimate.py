@@ -71,14 +71,14 @@ class Sample:
     @classmethod
     def of(cls, design: AuditDesign, answers: Mapping[str, int]) -> Sample:
         """Return the sample of a design with these answers; those that could not tell are left out."""
-        known = [o for o in design.objects if answers.get(o.id, UNDECIDED) != UNDECIDED]
-        stratum = np.array([o.stratum for o in known], dtype=np.intp)
+        known = [o for o in design.objects if answers.get(o["id"], UNDECIDED) != UNDECIDED]
+        stratum = np.array([o["stratum"] for o in known], dtype=np.intp)
         kinds = {key: i for i, key in enumerate(dict.fromkeys((s.class_given, s.bin) for s in design.strata))}
         return cls(
             design,
             stratum,
-            np.array([answers[o.id] for o in known], dtype=np.intp),
-            np.array([o.probabilities for o in known], dtype=np.float64).reshape(-1, len(design.classes)),
+            np.array([answers[o["id"]] for o in known], dtype=np.intp),
+            np.array([o["probabilities"] for o in known], dtype=np.float64).reshape(-1, len(design.classes)),
             joined_strata(
                 np.array([s.n_rows for s in design.strata]),
                 np.bincount(stratum, minlength=len(design.strata)),
@@ -223,7 +223,7 @@ def _estimated(
             "audit draw --overwrite`, and give the present answers with --labels"
         )
     selections = (*design.selections, *selections_of(request.threshold or (), design.classes))
-    names = [o.id for o in design.objects]
+    names = [o["id"] for o in design.objects]
     asked = list_hash(audit_title(design.model), names)
     answers = read_answers(request.answers, design.id, names, design.classes, asked)
     sample = Sample.of(design, answers)
@@ -302,7 +302,9 @@ def _classes(
         judged = sample.judged(k, everywhere)
         if not complete:
             if_all, if_none = (
-                Sample.of(sample.design, dict.fromkeys((o.id for o in sample.design.objects), place) | known)
+                Sample.of(
+                    sample.design, dict.fromkeys((o["id"] for o in sample.design.objects), place) | known
+                )
                 for place in (k, OTHER)
             )
             judged = replace(judged, if_all=if_all.count(k, everywhere), if_none=if_none.count(k, everywhere))
@@ -400,12 +402,12 @@ def _model_words(judged: AuditedClass) -> str:
     said = judged.model
     if said is None:
         return ""
-    if said.low is None or said.high is None:
-        return f"; the model says {said.count:,.0f}, without an interval"
+    if said["low"] is None or said["high"] is None:
+        return f"; the model says {said['count']:,.0f}, without an interval"
     agrees = {True: "which the audit rejects", False: "which agrees", None: "which was not compared"}[
-        said.differs
+        said["differs"]
     ]
-    return f"; the model says {said.count:,.0f} ({said.low:,.0f} to {said.high:,.0f}), {agrees}"
+    return f"; the model says {said['count']:,.0f} ({said['low']:,.0f} to {said['high']:,.0f}), {agrees}"
 
 
 def _write(

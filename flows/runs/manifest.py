@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from catalogs.arrays.values import is_text
 from catalogs.catalog.catalog import Catalog
@@ -326,8 +327,7 @@ def has_summary(folder: Path) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class ColumnDetails:
+class ColumnDetails(TypedDict):
     """A new column: its Arrow type, its UCD and its meaning."""
 
     datatype: str
@@ -335,8 +335,7 @@ class ColumnDetails:
     description: str | None
 
 
-@dataclass(frozen=True)
-class FlagDetails:
+class FlagDetails(TypedDict):
     """A flag: its name and its meaning."""
 
     name: str
@@ -453,7 +452,7 @@ class Manifest:
     @property
     def prefix(self) -> str:
         """The prefix of the new columns."""
-        (name,) = (name for name, column in self.columns.items() if column.ucd == "src.class")
+        (name,) = (name for name, column in self.columns.items() if column["ucd"] == "src.class")
         return name.removesuffix("class")
 
     def find_quarantined(self, name: str) -> Problem | None:
@@ -518,8 +517,7 @@ class Manifest:
 State = Literal["quarantined", "stale", "missing", "current"]
 
 
-@dataclass(frozen=True)
-class FileStatus:
+class FileStatus(TypedDict):
     """One file of a release: its state, since when (ISO 8601, UTC; '' where that is not known), and why.
 
     A current copy is of its input as it is now.  A stale copy is of an earlier state of its input, or of an input that
@@ -557,12 +555,12 @@ def folder_status(out: Path, manifest: Manifest) -> FolderStatus:
     """Return the state of the files in a folder with this manifest; an input is read only where its state differs."""
     bad = {q.name: q for q in manifest.quarantined}
     files = [
-        FileStatus(q.name, "quarantined", q.since, q.reason)
+        FileStatus(name=q.name, state="quarantined", since=q.since, why=q.reason)
         for q in manifest.quarantined
         if manifest.find(q.name) is None
     ]
     files += [_status(output, bad.get(output.name), out) for output in manifest.outputs]
-    counts = Counter(file.state for file in files)
+    counts = Counter(file["state"] for file in files)
     order = get_args(State)
     return FolderStatus(
         out=out,
@@ -571,7 +569,7 @@ def folder_status(out: Path, manifest: Manifest) -> FolderStatus:
         created=manifest.created,
         counts={state: counts[state] for state in order},
         quarantined=len(bad),
-        files=tuple(sorted(files, key=lambda file: (order.index(file.state), file.name))),
+        files=tuple(sorted(files, key=lambda file: (order.index(file["state"]), file["name"]))),
     )
 
 
@@ -579,15 +577,17 @@ def _status(output: Output, problem: Problem | None, out: Path) -> FileStatus:
     """Return the state of a copy: a URL counts as unchanged until a run asks its server."""
     copy, path = out / output.name, out / output.input_path
     if not copy.is_file() or copy.stat().st_size != output.size:
-        return FileStatus(output.name, "missing", "", "the copy was deleted, or has another size")
+        return FileStatus(
+            name=output.name, state="missing", since="", why="the copy was deleted, or has another size"
+        )
     if problem is not None:
-        return FileStatus(output.name, "stale", problem.since, problem.reason)
-    current = FileStatus(output.name, "current", "", "")
+        return FileStatus(name=output.name, state="stale", since=problem.since, why=problem.reason)
+    current = FileStatus(name=output.name, state="current", since="", why="")
     if "://" in output.input_path:
         return current
     if not path.is_file():
-        return FileStatus(output.name, "stale", "", "its input is gone")
+        return FileStatus(name=output.name, state="stale", since="", why="its input is gone")
     if output.input.looks_like(path) or file_sha256(check_inside(path, key="status")) == output.input.sha256:
         return current
     changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    return FileStatus(output.name, "stale", changed, "its input has changed")
+    return FileStatus(name=output.name, state="stale", since=changed, why="its input has changed")

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
+from typing_extensions import TypedDict
+
 from blr.census.results import Census, StatedAssumption
 
 # The counts of an annotated file, as its staging record and the table of a folder's files keep them for later runs.
@@ -180,8 +182,7 @@ class FileCounts:
 # How many objects differ between an annotation and the one before it, for a file or a whole release.
 
 
-@dataclass(frozen=True)
-class Transition:
+class Transition(TypedDict):
     """The number of objects that changed from one class to another; a class is '' where there are no probabilities."""
 
     was: str
@@ -275,8 +276,7 @@ class ClassEstimate:
     error_weights: float | None
 
 
-@dataclass(frozen=True)
-class FlagCount:
+class FlagCount(TypedDict):
     """A flag: its bit in the column of flags, its meaning, and the number and share of the rows that have it."""
 
     bit: int
@@ -453,8 +453,7 @@ Value = str | int | float | None
 """A value in one of the new columns; None where it is missing."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileWork:
+class FileWork(TypedDict):
     """One input file, and what there is to do for it.
 
     `input` is its path or URL.  `to_do` says whether the plan is to annotate it.  `why` is the reason, for example
@@ -572,8 +571,7 @@ class MappedFraction:
     stop: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class MappedQuantity:
+class MappedQuantity(TypedDict):
     """A quantity that the fraction depends on: its expression, unit and bins, which hold as many objects each."""
 
     expression: str

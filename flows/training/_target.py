@@ -173,7 +173,7 @@ def version_content(content_hash: str, specification: Specification, target: Tar
     """Return the hash of all rows that a model depends on; those of the target count if the model needs them."""
     if target is None or not model_needs_target(specification):
         return content_hash
-    return hashlib.sha256(f"{content_hash}\n{target.origin.content_hash}".encode()).hexdigest()
+    return hashlib.sha256(f"{content_hash}\n{target.origin['content_hash']}".encode()).hexdigest()
 
 
 def compared(
@@ -233,7 +233,7 @@ def corrected(
     if moved is None:
         return shift
     if specification.shift.class_prior == "em" and shift.target is not None:
-        source = f"{ESTIMATED}{shift.target.name}"
+        source = f"{ESTIMATED}{shift.target['name']}"
     used = share * np.exp(moved)
     return replace(
         shift,

@@ -502,7 +502,7 @@ def test_a_release_brought_up_to_date_by_workers(survey: Path, make: SimpleNames
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(EngineChoice, "opened", lambda choice, threads, e=engine: nullcontext(e))  # noqa: ARG005
             told = reprocess(spec, **common)
-        assert {n: f.why for n, f in told.files.items() if f.why} == {"n1.parquet": "changed"}
+        assert {n: f["why"] for n, f in told.files.items() if f["why"]} == {"n1.parquet": "changed"}
         reports.append(told.difference)
     assert reports[0] == reports[1]
     assert reports[0].compared == 50

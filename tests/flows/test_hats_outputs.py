@@ -88,7 +88,7 @@ def test_a_collection_on_the_web_is_the_same_as_one_here(work: SimpleNamespace) 
     with serving(Path(), ("collection", "tagged")) as web:
         told = work.reprocess(f"{web.url}/collection", "out")
         assert content("out") == content("here")
-        assert all(file.input.startswith(f"{web.url}/collection/") for file in told.files.values())
+        assert all(file["input"].startswith(f"{web.url}/collection/") for file in told.files.values())
         web.asked.clear()
         assert work.reprocess(f"{web.url}/collection", "out").status == "nothing to do"
         assert web.bodies() == []
@@ -98,7 +98,7 @@ def test_a_collection_on_the_web_is_the_same_as_one_here(work: SimpleNamespace) 
             table.set_column(4, "mag", pa.array(np.linspace(20, 80, 50, dtype=np.float32))), changed
         )
         told = work.reprocess(f"{web.url}/collection", "out")
-        assert {name for name, file in told.files.items() if file.to_do} == {changed.as_posix()}
+        assert {name for name, file in told.files.items() if file["to_do"]} == {changed.as_posix()}
     work.reprocess("collection", "here")
     assert content("out") == content("here")
     assert not list(Path("out").glob(".blr-[!i]*"))

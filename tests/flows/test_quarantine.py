@@ -205,7 +205,7 @@ def test_a_partition_of_the_sky(sky: Path, trained: Path, tmp_path: Path, damage
     bad.write_bytes(whole)
     again = classify([sky], out=tmp_path / "out", **chosen)
     assert (again.quarantined, again.summary.n_rows) == ({}, 100)
-    assert [n for n, file in again.files.items() if file.to_do] == [name]
+    assert [n for n, file in again.files.items() if file["to_do"]] == [name]
     fresh = classify([sky], out=tmp_path / "fresh", **chosen)
     assert fresh.summary == again.summary
     for path in fresh.files:

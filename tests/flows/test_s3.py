@@ -46,4 +46,4 @@ def test_a_release_is_classified_and_kept_up_to_date(
     assert reprocess(tmp_path / "spec.toml", **options).status == "nothing to do"
     s3.put(str(make.parquet(tmp_path / PARTS[1], make.survey(60, seed=9))), f"survey/release/{PARTS[1]}")
     again = reprocess(tmp_path / "spec.toml", **options)
-    assert {name: file.why for name, file in again.files.items() if file.why} == {PARTS[1]: "changed"}
+    assert {name: file["why"] for name, file in again.files.items() if file["why"]} == {PARTS[1]: "changed"}

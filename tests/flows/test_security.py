@@ -325,8 +325,10 @@ def test_names_of_classes_flags_and_files_are_literal_on_the_pages_of_runs() -> 
     counts = {
         "n_rows": 3,
         "n_classified": 3,
-        "classes": {HOSTILE: ClassEstimate(3, 3.2, 0.1, 0.1, 0.0)},
-        "flags": {HOSTILE: FlagCount(0, HOSTILE, 1, 0.5)},
+        "classes": {
+            HOSTILE: ClassEstimate(assigned=3, expected=3.2, error=0.1, error_objects=0.1, error_weights=0.0)
+        },
+        "flags": {HOSTILE: FlagCount(bit=0, meaning=HOSTILE, count=1, share=0.5)},
         "missing": {HOSTILE: 0.1},
     }
     numbers = {field.name: 0.1 for field in fields(FeatureDrift)} | {"rows": 3, "index_error": 0.0}
@@ -341,7 +343,7 @@ def test_names_of_classes_flags_and_files_are_literal_on_the_pages_of_runs() -> 
     difference = Difference(
         **ones
         | {
-            "transitions": (Transition(HOSTILE, HOSTILE, 1),),
+            "transitions": (Transition(was=HOSTILE, now=HOSTILE, objects=1),),
             "flags_gained": {HOSTILE: 1},
             "flags_lost": {HOSTILE: 1},
             "examples": (),

@@ -86,7 +86,7 @@ def survey(
 
 
 def why(told: dict) -> dict[str, str]:
-    return {name: file.why for name, file in told.files.items() if file.why}
+    return {name: file["why"] for name, file in told.files.items() if file["why"]}
 
 
 def test_the_same_as_the_files_here(survey: Survey, web: Web) -> None:
@@ -104,7 +104,7 @@ def test_the_same_as_the_files_here(survey: Survey, web: Web) -> None:
         manifest = Manifest.read(out)
         assert manifest is not None
         for output in manifest.outputs:
-            assert output.input_path == told.files[output.name].input == f"{survey.url}/{output.name}"
+            assert output.input_path == told.files[output.name]["input"] == f"{survey.url}/{output.name}"
             assert output.input.sha256 == file_sha256(web.folder / "release" / output.name)
             assert output.input.tag.startswith("ETag: ")
         assert not list(out.glob(".blr-[!i]*"))
@@ -416,7 +416,7 @@ def test_inspect_init_and_train(
     Path("here.toml").write_text(text.replace(web.url, str(trained)))
     here, there = (train(f"{where}.toml", f"models-{where}") for where in ("here", "there"))
     assert there.training.content_hash == here.training.content_hash
-    assert there.training.inputs[0].name == name
+    assert there.training.inputs[0]["name"] == name
     assert there.training.inputs == here.training.inputs
 
 

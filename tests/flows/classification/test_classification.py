@@ -138,7 +138,7 @@ def test_a_lost_output_is_made_again(work: Path) -> None:
     whole = run(work)
     before = lasting_contents(work / "out")
     (work / "out/survey.fits").unlink()
-    assert run(work).files["survey.fits"].to_do
+    assert run(work).files["survey.fits"]["to_do"]
     run(work)
     (work / "out/summary.json").unlink()
     assert run(work).summary == whole.summary

@@ -76,7 +76,7 @@ def test_by_row(tmp_path: Path, suffix: str) -> None:
     told = compare(a, b, id_column="name", by_row=True)
     assert told.matched_by == "row"
     assert counts(told) == expected(old, new)
-    assert {(t.was, t.now): t.objects for t in told.transitions} == {
+    assert {(t["was"], t["now"]): t["objects"] for t in told.transitions} == {
         pair: n
         for pair, n in Counter(zip(old.blr_class, new.blr_class, strict=True)).items()
         if pair[0] != pair[1]

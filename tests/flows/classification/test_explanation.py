@@ -49,13 +49,13 @@ def test_it_says_what_the_catalogue_gets(trained: Path, classified: Path) -> Non
     found = asked(trained, told["name"])
     assert (found.name, found.row, found.n_rows) == (told["blr_class"], row, 1)
     for c in found.probabilities:
-        assert c.moderated == pytest.approx(told[f"blr_p_{c.name}"], abs=1e-6)
-        assert abs(c.sampled - c.moderated) < 4 * c.sampled_error + 2e-3
+        assert c["moderated"] == pytest.approx(told[f"blr_p_{c['name']}"], abs=1e-6)
+        assert abs(c["sampled"] - c["moderated"]) < 4 * c.sampled_error + 2e-3
     assert sum(1 << flag.bit for flag in found.flags) == told["blr_flags"]
     assert found.logit == pytest.approx(
-        found.reference + found.shift + sum(c.contribution or 0.0 for c in found.contributions)
+        found.reference + found.shift + sum(c["contribution"] or 0.0 for c in found.contributions)
     )
-    sizes = [abs(c.contribution) for c in found.contributions if c.contribution is not None]
+    sizes = [abs(c["contribution"]) for c in found.contributions if c["contribution"] is not None]
     assert sizes == sorted(sizes, reverse=True)
 
 
@@ -64,10 +64,10 @@ def test_a_labelled_object_is_not_among_the_labelled_ones_like_it(trained: Path)
     complete = int(np.flatnonzero(np.isfinite(objects.X).all(axis=1))[0])
     name = objects.identifier[complete].decode()
     found = asked(trained, name)
-    assert name not in {o.identifier for o in found.nearest}
-    assert found.nearest[0].distance > 0
+    assert name not in {o["identifier"] for o in found.nearest}
+    assert found.nearest[0]["distance"] > 0
     assert len(found.nearest) == 5
-    assert all(o.links for o in found.nearest) == bool(np.isfinite(objects.position).all())
+    assert all(o["links"] for o in found.nearest) == bool(np.isfinite(objects.position).all())
 
 
 def test_what_is_missing_is_said(trained: Path, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_what_is_missing_is_said(trained: Path, tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "one.parquet")
     found = asked(trained, table["name"][0].as_py(), str(tmp_path / "one.parquet"))
     assert found.missing == ("j_k",)
-    assert [c.name for c in found.contributions if c.value is None] == ["j_k"]
+    assert [c["name"] for c in found.contributions if c["value"] is None] == ["j_k"]
     assert "Not known of it: j_k. These were integrated out." in explanation_sentences(found)
     assert "missing" in explanation_page(found)
 
@@ -210,9 +210,9 @@ def test_the_report_of_a_classification_explains_the_first_objects(trained: Path
         explained = asked(trained, one["id"])
         assert one["classes"] == [explained.name, explained.runner_up]
         for c in explained.contributions:
-            value = "missing" if c.value is None else f"{c.value:.4g}"
-            said = "" if c.contribution is None else f"{c.contribution:+.2f} ± {c.std:.2f}"
-            row = rf"{c.name}</td>\s*<td[^>]*>{value}</td>\s*<td[^>]*>[^<]*</td>\s*<td[^>]*>{re.escape(said)}</td>"
+            value = "missing" if c["value"] is None else f"{c['value']:.4g}"
+            said = "" if c["contribution"] is None else f"{c['contribution']:+.2f} ± {c['std']:.2f}"
+            row = rf"{c['name']}</td>\s*<td[^>]*>{value}</td>\s*<td[^>]*>[^<]*</td>\s*<td[^>]*>{re.escape(said)}</td>"
             assert re.search(row, page), (c, row)
-        like = ", ".join(f"{o.identifier} ({o.name})" for o in explained.nearest)
+        like = ", ".join(f"{o['identifier']} ({o['name']})" for o in explained.nearest)
         assert f"The labelled objects most like it: {like}." in page

@@ -146,7 +146,7 @@ def test_copies_in_another_format(trained: Path, tmp_path: Path) -> None:
     shutil.copy(trained / "survey.fits", there / "b.fits")
     again = classify([there], out=tmp_path / "out", **given)
     assert (again.status, again.quarantined) == ("done", {})
-    assert {name for name, file in again.files.items() if file.why} == {"b.parquet", "c.parquet"}
+    assert {name for name, file in again.files.items() if file["why"]} == {"b.parquet", "c.parquet"}
     with pytest.raises(OutputExistsError, match="of another specification"):
         classify([there / "a.fits"], out=tmp_path / "out", **given, output_format="same")
 

@@ -103,7 +103,7 @@ def models_in(folder: Path) -> set[int]:
 
 
 def why(told: dict) -> dict[str, str]:
-    return {name: file.why for name, file in told.files.items() if file.why}
+    return {name: file["why"] for name, file in told.files.items() if file["why"]}
 
 
 def test_the_first_release(release: Release) -> None:

@@ -141,20 +141,20 @@ def test_others_read_the_map(mapped: Path, tmp_path: Path) -> None:
 def test_over_columns_and_sky_maps(mapped: Path, tmp_path: Path) -> None:
     result = made(mapped, tmp_path, over=["bmag - jmag", "depth"], sky_map=[f"depth={mapped / 'depth.fits'}"])
     colour, depth = result.over
-    assert (colour.expression, depth.expression, depth.unit) == ("bmag - jmag", "depth", "mag")
-    assert len(colour.bins) == 8
+    assert (colour["expression"], depth["expression"], depth["unit"]) == ("bmag - jmag", "depth", "mag")
+    assert len(colour["bins"]) == 8
     # Early types are the red ones: where objects are red, few of the selected are late.
-    assert colour.bins[-1].fraction < colour.bins[0].fraction
-    assert sum(part.n for part in depth.bins) == result.whole.n
-    assert sum(part.objects for part in depth.bins) == pytest.approx(result.whole.objects)
+    assert colour["bins"][-1].fraction < colour["bins"][0].fraction
+    assert sum(part.n for part in depth["bins"]) == result.whole.n
+    assert sum(part.objects for part in depth["bins"]) == pytest.approx(result.whole.objects)
     frame = truth(mapped)
     chosen = frame[frame.selected]
     sky = read_healpix(mapped / "depth.fits")
     there = sky.at(chosen.ra.to_numpy(), chosen.dec.to_numpy())
-    assert depth.bins[0].start == pytest.approx(there.min())
+    assert depth["bins"][0].start == pytest.approx(there.min())
     held = [
         part.low <= np.mean(~chosen.early[(there >= part.start) & (there <= part.stop)]) <= part.high
-        for part in depth.bins
+        for part in depth["bins"]
     ]
     assert np.mean(held) >= 0.75
 

@@ -51,6 +51,8 @@ def test_flags_and_missing_are_shares_of_all_rows() -> None:
     flags = np.array([Flag.MISSING_INPUT, Flag.UNCLASSIFIABLE], dtype=np.int32)
     counts = summarise(tally_of(p, np.zeros((2, 2)), flags, np.array([[True], [False]])), ("a", "b"), ("x",))
     assert (counts.n_rows, counts.n_classified) == (2, 1)
-    assert counts.flags["MISSING_INPUT"] == FlagCount(4, FLAG_MEANINGS[Flag.MISSING_INPUT], 1, 0.5)
+    assert counts.flags["MISSING_INPUT"] == FlagCount(
+        bit=4, meaning=FLAG_MEANINGS[Flag.MISSING_INPUT], count=1, share=0.5
+    )
     assert counts.missing == {"x": 0.5}
     assert set(counts.flags) == {flag.name for flag in Flag}

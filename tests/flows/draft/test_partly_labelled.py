@@ -50,5 +50,5 @@ def test_a_training_compares_the_labelled_rows_with_the_whole_file(tmp_path: Pat
     shift = read_model(tmp_path / "models" / "field" / trained.version / "model.asdf").training.shift
     assert shift.target is not None
     assert shift.auc_low is not None
-    assert shift.target.n_rows == 1200
+    assert shift.target["n_rows"] == 1200
     assert shift.auc_low < 0.55  # the labelled rows are drawn from the file at random

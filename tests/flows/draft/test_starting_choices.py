@@ -165,7 +165,7 @@ def test_repeats_of_an_object_stay_together(tmp_path: Path, name: str) -> None:
     assert start.left_out[name] == "names the object"
     assert tomllib.loads(start.text)["catalog"]["id"] == name
     told = inspect_catalog(catalogs.open(tmp_path / "twice.fits"), label="kind")
-    assert [(i.column, i.why) for i in told.identifiers] == [
+    assert [(i["column"], i["why"]) for i in told.identifiers] == [
         (name, "200 values in 400 rows: an object has several rows")
     ]
     assert told.label is not None
@@ -399,7 +399,7 @@ def test_classes_that_differ_in_case_only_are_shown_with_their_counts(
     text = start.text
     assert start.summary[0] == "3 classes of all 207 labelled rows: every label is in one"
     drafted = inspect_catalog(catalogs.open(tmp_path / "t.fits"), label="kind").label.drafted
-    assert {name: c.rows for name, c in drafted.items()} == start.classes
+    assert {name: c["rows"] for name, c in drafted.items()} == start.classes
     assert drafted["bll"].spellings == ("bll", "BLL")
     run_inspect(InspectRequest(str(tmp_path / "t.fits"), label="kind"), json=False)
     said = "Sbc (90 rows), SBc 2 (60 rows), bll (57 rows); spellings that differ in case only are one"

@@ -192,7 +192,7 @@ def test_other_marks_are_another_specification(trained: tuple[Path, str]) -> Non
     for said in (text, text, text.replace("[50, 60]", "50")):
         (folder / "release.toml").write_text(said)
         told = reprocess(folder / "release.toml", store=folder / "models", model=model, quiet_seconds=0)
-        done.append(told.files["theirs.parquet"].to_do)
+        done.append(told.files["theirs.parquet"]["to_do"])
         found = new_columns(catalogs.open(folder / "release" / "theirs.parquet"))
         if len(done) < 3:
             assert_equal(found, expected)

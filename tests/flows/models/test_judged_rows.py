@@ -51,13 +51,13 @@ def test_classes_are_compared_on_common_objects() -> None:
     ours = of([1, 2, 3, 4, 9], [0.1, 0.2, 0.3, 0.4, 9.0], [0, 0, 1, 1, 0], [0, 0, 1, 0, 1])
     theirs = of([4, 3, 2, 1], [0.5, 0.5, 0.5, 0.5], [1, 1, 0, 0], [1, 1, 1, 0])
     a, b = compare_classes(ours, theirs, ("a", "b"))
-    assert (a.name, b.name) == ("a", "b")
-    assert (a.completeness, a.champion_completeness) == (1.0, 0.5)
-    assert (a.purity, a.champion_purity) == (2 / 3, 1.0)
-    assert (b.completeness, b.champion_completeness) == (0.5, 1.0)
-    assert (b.purity, b.champion_purity) == (1.0, 2 / 3)
+    assert (a["name"], b["name"]) == ("a", "b")
+    assert (a["completeness"], a["champion_completeness"]) == (1.0, 0.5)
+    assert (a["purity"], a["champion_purity"]) == (2 / 3, 1.0)
+    assert (b["completeness"], b["champion_completeness"]) == (0.5, 1.0)
+    assert (b["purity"], b["champion_purity"]) == (1.0, 2 / 3)
     by_hand = paired_gain([0.1, 0.2], [0.5, 0.5])
-    assert (a.gain.gain, a.gain.low) == (by_hand.gain, by_hand.low)
+    assert (a["gain"].gain, a["gain"].low) == (by_hand.gain, by_hand.low)
 
 
 def test_a_training_keeps_the_rows_that_judged_it(trained: Path) -> None:

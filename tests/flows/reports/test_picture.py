@@ -32,12 +32,12 @@ def test_shows_the_two_features_that_separate_most() -> None:
     X, missing, labels = rows(np.random.default_rng(0))
     picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
     assert picture is not None
-    assert (picture.x_name, picture.y_name) == ("x2", "x0")
-    assert picture.moderated.shape == (picture.y.size, picture.x.size, 2)
-    np.testing.assert_allclose(picture.moderated.sum(axis=2), 1, atol=1e-9)
+    assert (picture["x_name"], picture["y_name"]) == ("x2", "x0")
+    assert picture["moderated"].shape == (picture["y"].size, picture["x"].size, 2)
+    np.testing.assert_allclose(picture["moderated"].sum(axis=2), 1, atol=1e-9)
     # The second class grows along both axes.
-    assert np.all(np.diff(picture.moderated[20, :, 1]) > 0)
-    assert np.all(np.diff(picture.moderated[:, 25, 1]) > 0)
+    assert np.all(np.diff(picture["moderated"][20, :, 1]) > 0)
+    assert np.all(np.diff(picture["moderated"][:, 25, 1]) > 0)
 
 
 def test_points_are_of_objects_that_have_both_features() -> None:
@@ -45,8 +45,8 @@ def test_points_are_of_objects_that_have_both_features() -> None:
     picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
     assert picture is not None
     shown = ~missing[:, 2]
-    np.testing.assert_array_equal(picture.point_x, X[shown, 2])
-    np.testing.assert_array_equal(picture.point_class, labels[shown])
+    np.testing.assert_array_equal(picture["point_x"], X[shown, 2])
+    np.testing.assert_array_equal(picture["point_class"], labels[shown])
 
 
 def test_a_feature_of_two_values_is_an_axis_only_where_others_are_lacking() -> None:
@@ -54,8 +54,8 @@ def test_a_feature_of_two_values_is_an_axis_only_where_others_are_lacking() -> N
     X[:, 1] = labels ^ (np.random.default_rng(5).random(len(X)) < 0.02)
     picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
     assert picture is not None
-    assert (picture.x_name, picture.y_name) == ("x2", "x0")
+    assert (picture["x_name"], picture["y_name"]) == ("x2", "x0")
     X[:, 0] = 1.0
     picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
     assert picture is not None
-    assert (picture.x_name, picture.y_name) == ("x2", "x1")
+    assert (picture["x_name"], picture["y_name"]) == ("x2", "x1")

@@ -318,11 +318,11 @@ def test_hostile_texts_stay_texts() -> None:
         inputs=(InputFile(name=HOSTILE, sha256=HOSTILE, n_rows=1),),
         remarks=(HOSTILE,),
         features=(
-            replace(model.training.features[0], name=HOSTILE, expression=HOSTILE, unit=HOSTILE),
+            model.training.features[0] | {"name": HOSTILE, "expression": HOSTILE, "unit": HOSTILE},
             model.training.features[1],
         ),
         candidates=tuple(replace(c, features=(HOSTILE,), basis=HOSTILE) for c in model.candidates),
-        boundary=replace(report.boundary, x_name=HOSTILE),
+        boundary=report.boundary | {"x_name": HOSTILE},
         reliability_of=HOSTILE,
     )
     parsed = Loads(render_report(bad))
@@ -409,7 +409,7 @@ def test_boundary_where_no_level_is_reached() -> None:
     report = make_report()
     picture = report.boundary
     assert picture is not None
-    flat = replace(picture, moderated=np.full_like(picture.moderated, 0.5))
+    flat = picture | {"moderated": np.full_like(picture["moderated"], 0.5)}
     assert "Where the classes meet" in render_report(changed(report, boundary=flat))
 
 

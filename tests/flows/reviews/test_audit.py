@@ -122,10 +122,10 @@ def test_a_drawn_sample_stands_for_the_catalogue(out: Path, blr: Callable[..., M
     # Every drawn object lies in its stratum, and the strata have as many objects as the design says.
     design = read_document(AuditDesign, out / "audit_design.json")
     for drawn_object in design.objects:
-        row, stratum = table.loc[drawn_object.id], design.strata[drawn_object.stratum]
+        row, stratum = table.loc[drawn_object["id"]], design.strata[drawn_object["stratum"]]
         assert row.blr_class == stratum.class_given
         assert stratum.low <= row.blr_p_max < stratum.high or stratum.high == 1
-        assert drawn_object.probabilities == (row.blr_p_early, row.blr_p_late)
+        assert drawn_object["probabilities"] == (row.blr_p_early, row.blr_p_late)
     for stratum in design.strata:
         inside = (table.blr_class == stratum.class_given) & table.blr_p_max.between(
             stratum.low, stratum.high, inclusive="left"
@@ -147,7 +147,7 @@ def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Callable[..., M
     assert (audit.n_answered, audit.n_unanswered, audit.joined) == (300, 0, 0)
     table = truth(out)
     parts = {"": (table, audit.classes)} | {
-        name: (table[(table.bmag > 15) == (name == "bmag > 15: True")], part.classes)
+        name: (table[(table.bmag > 15) == (name == "bmag > 15: True")], part["classes"])
         for name, part in audit.bins.items()
     }
     assert len(parts) == 3
@@ -198,7 +198,7 @@ def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Callable[..., M
     assert "the model says" in early.reason
     # The model's own interval is wide, for few rows calibrate it; one that is wrong is tested below.
     assert audit.n_other > 15
-    assert all(c.model is not None and c.model.differs is not None for c in audit.classes.values())
+    assert all(c.model is not None and c.model["differs"] is not None for c in audit.classes.values())
     # More answers later: the same, from the same design.
     assert (
         blr("audit", "estimate", out, path, "--threshold", "late=0.7")["classes"]
@@ -241,7 +241,7 @@ def test_the_draw_is_the_same_whatever_the_batches_and_the_format(
     blr("audit", "draw", tmp_path / "slim", "--n", 60, "--seed", 4)
     ours, theirs = (read_document(AuditDesign, f / "audit_design.json") for f in (out, tmp_path / "slim"))
     assert ours.strata == theirs.strata
-    assert [o.id for o in ours.objects] == [o.id for o in theirs.objects]
+    assert [o["id"] for o in ours.objects] == [o["id"] for o in theirs.objects]
     assert run(["audit", "draw", str(tmp_path / "slim"), "--by", "bmag", "--overwrite"]) == 2
 
 
@@ -336,7 +336,7 @@ def test_the_models_census_is_tested_and_kept(out: Path, blr: Callable[..., Mapp
             audit = from_document(Audit, blr("audit", "estimate", out, path), source="")
             assert audit.model_census == census
             for judged in audit.classes.values():
-                assert (judged.model.differs if judged.model else None) is differs
+                assert (judged.model["differs"] if judged.model else None) is differs
         reason = audit.census.classes["early"].reason
         assert ("rejects" in reason, "agrees" in reason) == (differs is True, differs is False)
 
@@ -377,11 +377,11 @@ def test_answers_give_prediction_sets_that_copies_can_have(
     found = from_document(Audit, blr("audit", "estimate", out, answers, "--sets", 0.9), source="").sets
     assert found is not None
     assert read_document(Audit, out / "audit.json").sets == found
-    for name, rule in found.classes.items():
-        kept = table[table.truth == name][f"blr_p_{name}"] >= rule.least
-        assert kept.mean() == pytest.approx(0.9, abs=4 * rule.spread)
-        assert rule.effective <= rule.rows
-    stated = {name: rule.least for name, rule in found.classes.items()}
+    for name, rule in found["classes"].items():
+        kept = table[table.truth == name][f"blr_p_{name}"] >= rule["least"]
+        assert kept.mean() == pytest.approx(0.9, abs=4 * rule["spread"])
+        assert rule["effective"] <= rule["rows"]
+    stated = {name: rule["least"] for name, rule in found["classes"].items()}
     thresholds = ", ".join(f"{name} = {least!r}" for name, least in stated.items())
     text = make.specification + f"\n[output]\nsets = 0.9\nset_thresholds = {{ {thresholds} }}\n"
     (out.parent / "sets.toml").write_text(text)

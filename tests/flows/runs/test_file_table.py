@@ -63,7 +63,9 @@ def output(i: int, rng: np.random.Generator, *, n_doubtful: int = 1) -> Output:
         low_confidence=0.7,
         shift=ShiftRecord(class_priors={"early": 0.4, "spiral": 0.5, "irregular": 0.1}),
         set_rule=SetRecord(level=0.9, source="left-out", reason="900 rows", classes={"early": RULE}),
-        sky=SkyCounts(4, (i, i + 1), (n - 9, 9), (7, 0), ((n - 20, 10, 1), (3, 3, 3))),
+        sky=SkyCounts(
+            order=4, pixels=(i, i + 1), n=(n - 9, 9), flagged=(7, 0), assigned=((n - 20, 10, 1), (3, 3, 3))
+        ),
         doubtful=tuple(
             DoubtfulObject(
                 id=f"G{i}-{j}",

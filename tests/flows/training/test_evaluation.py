@@ -39,18 +39,18 @@ def test_review_finds_what_counting_finds(held_out: tuple[np.ndarray, np.ndarray
     order = np.argsort(p.max(axis=1))
     for review, share in zip(evaluated(p, q, truth).reviews, REVIEWED, strict=True):
         n = round(share * len(truth))
-        assert review.moderated == pytest.approx(wrong[order[:n]].sum() / wrong.sum(), abs=1e-12)
-        assert review.random == share
-        assert review.moderated > review.random
+        assert review["moderated"] == pytest.approx(wrong[order[:n]].sum() / wrong.sum(), abs=1e-12)
+        assert review["random"] == share
+        assert review["moderated"] > review["random"]
 
 
 def test_calibrated_probabilities_lie_within_their_intervals(
     held_out: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> None:
     found = evaluated(*held_out)
-    inside = [b.low <= b.predicted <= b.high for b in found.reliability]
+    inside = [b["low"] <= b["predicted"] <= b["high"] for b in found.reliability]
     assert np.mean(inside) > 0.7
-    assert sum(b.n for b in found.reliability) == found.n
+    assert sum(b["n"] for b in found.reliability) == found.n
 
 
 def test_unclassifiable_rows_get_the_class_shares(

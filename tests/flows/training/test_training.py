@@ -75,7 +75,7 @@ def test_rows_are_counted(plain: ModelDescription, make: SimpleNamespace) -> Non
     assert sum(told.training_counts) + sum(told.held_out_counts) == labelled.sum()
     assert told.unknown_labels == {"S?": int(np.sum(columns["hubble"][inside] == "S?"))}
     assert told.unlabelled == np.sum(columns["hubble"][inside] == "")
-    missing = {f.name: f.missing for f in told.features}
+    missing = {f["name"]: f["missing"] for f in told.features}
     assert missing["b_j"] == pytest.approx(np.mean(columns["jmag"][labelled] == -9999))
 
 
