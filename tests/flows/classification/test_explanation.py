@@ -50,8 +50,8 @@ def test_it_says_what_the_catalogue_gets(trained: Path, classified: Path) -> Non
     assert (found.name, found.row, found.n_rows) == (told["blr_class"], row, 1)
     for c in found.probabilities:
         assert c["moderated"] == pytest.approx(told[f"blr_p_{c['name']}"], abs=1e-6)
-        assert abs(c["sampled"] - c["moderated"]) < 4 * c.sampled_error + 2e-3
-    assert sum(1 << flag.bit for flag in found.flags) == told["blr_flags"]
+        assert abs(c["sampled"] - c["moderated"]) < 4 * c["sampled_error"] + 2e-3
+    assert sum(1 << flag["bit"] for flag in found.flags) == told["blr_flags"]
     assert found.logit == pytest.approx(
         found.reference + found.shift + sum(c["contribution"] or 0.0 for c in found.contributions)
     )

@@ -400,7 +400,7 @@ def test_classes_that_differ_in_case_only_are_shown_with_their_counts(
     assert start.summary[0] == "3 classes of all 207 labelled rows: every label is in one"
     drafted = inspect_catalog(catalogs.open(tmp_path / "t.fits"), label="kind").label.drafted
     assert {name: c["rows"] for name, c in drafted.items()} == start.classes
-    assert drafted["bll"].spellings == ("bll", "BLL")
+    assert drafted["bll"]["spellings"] == ("bll", "BLL")
     run_inspect(InspectRequest(str(tmp_path / "t.fits"), label="kind"), json=False)
     said = "Sbc (90 rows), SBc 2 (60 rows), bll (57 rows); spellings that differ in case only are one"
     assert f"Classes that `blr init` makes of them: {said}" in capsys.readouterr().out.replace("\n", " ")
