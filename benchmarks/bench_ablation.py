@@ -11,6 +11,7 @@ Every run is a line of `results-ablation/runs.jsonl`, and is not repeated; at th
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import sys
@@ -49,6 +50,7 @@ from flows.training.request import TrainRequest
 HERE = Path(__file__).resolve().parent
 RUNS, PAGE = HERE / "results-ablation" / "runs.jsonl", HERE / "ABLATION.md"
 WHOLE = "nothing left out"
+DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 DECISIVE, LITTLE = 0.01, 0.001
 """Gain in one cell, and in the mean, in nats an object, from which a mechanism stays."""
 
@@ -64,7 +66,7 @@ CELLS = (
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A mechanism of the default run, how to leave it out, and the files that it could be deleted with.
+    """A mechanism of the default run, how to leave it out, and the file, or functions of it, that would go with it.
 
     The run is trained again with the specification changed by `edit`, or with the `constants` (names `module:NAME`).
     Or the trained one serves: stacked without candidates that `left_out` names by their words, or `changed`.
@@ -75,7 +77,7 @@ class Mechanism:
     constants: Mapping[str, Any] = field(default_factory=dict)
     left_out: Callable[[str], bool] | None = None
     changed: Callable[[Classifier], Classifier] | None = None
-    code: tuple[str, ...] = ()
+    code: str = ""
 
 
 def no_key(table: str, key: str) -> Callable[[Any], None]:
@@ -105,37 +107,43 @@ def begins(*words: str) -> Callable[[str], bool]:
 MECHANISMS = (
     Mechanism("candidate: linear", left_out=lambda basis: basis == "linear"),
     Mechanism("candidate: degree 2 or linear, arcsinh", left_out=begins("poly", "linear,")),
-    Mechanism("candidate: Gaussian process", left_out=begins("nystroem"), code=("blr/basis/_rbf.py",)),
-    Mechanism("candidate: steps", left_out=begins("sigmoid"), code=("blr/basis/_rbf.py",)),
+    Mechanism(
+        "candidate: Gaussian process",
+        left_out=begins("nystroem"),
+        code="blr/basis/_rbf.py: Nystroem squared_distances _seed spread_centres",
+    ),
+    Mechanism(
+        "candidate: steps", left_out=begins("sigmoid"), code="blr/basis/_rbf.py: Sigmoid _steps _spacing"
+    ),
     Mechanism("candidate: forest, random thresholds", left_out=lambda basis: basis == "forest, trees 64"),
     Mechanism("candidate: boosted trees", left_out=lambda basis: "boosted" in basis),
-    Mechanism("all trees", left_out=begins("forest"), code=("blr/basis/_forest.py",)),
+    Mechanism("all trees", left_out=begins("forest"), code="blr/basis/_forest.py"),
     Mechanism("all candidates but linear", left_out=lambda basis: basis != "linear"),
     Mechanism(
         "temperature",
         changed=lambda c: replace(c, temperature=None),
-        code=("blr/predictive/mixture.py",),
+        code="blr/predictive/mixture.py: Temperature estimate_temperature _log_likelihood _entropy",
     ),
     Mechanism(
         "averaging beyond the support",
         changed=lambda c: replace(c, support=None),
-        code=("blr/predictive/mixture.py",),
+        code="blr/predictive/mixture.py: feature_range rows_beyond continued",
     ),
     Mechanism(
         "integral over missing features",
         changed=lambda c: replace(c, integrated=np.zeros(len(c.features))),
-        code=("blr/missing/patterns.py", "blr/missing/moments.py"),
+        code="blr/missing/moments.py",
     ),
-    Mechanism("refined posterior", selected("posterior", "laplace"), code=("blr/posterior/variational.py",)),
+    Mechanism("refined posterior", selected("posterior", "laplace"), code="blr/posterior/variational.py"),
     Mechanism(
-        "several scales of the prior", selected("scale", "maximised"), code=("blr/selection/prior_scale.py",)
+        "several scales of the prior", selected("scale", "maximised"), code="blr/selection/prior_scale.py"
     ),
     Mechanism("a second scale served", constants={"blr.candidates.fits:MOST_PARTS": 1}),
     Mechanism("arcsinh", no_key("candidate", "transform")),
     Mechanism(
         "checks of the posterior",
         constants={"blr.candidates.fits:CHECK_WORK": 0.0},
-        code=("blr/posterior/repair.py",),
+        code="blr/posterior/repair.py",
     ),
 )
 
@@ -375,9 +383,17 @@ def read_runs() -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def lines_of_code(mechanism: Mechanism) -> str:
-    """Return the number of lines that are not blank, of the files that would go with a mechanism."""
-    texts = [(HERE.parent / path).read_text(encoding="utf-8") for path in mechanism.code]
-    return str(sum(bool(line.strip()) for text in texts for line in text.splitlines())) if texts else ""
+    """Return the number of lines that are not blank, of the file or functions that would go with a mechanism."""
+    path, _, names = mechanism.code.partition(":")
+    if not path:
+        return ""
+    text = (HERE.parent / path).read_text(encoding="utf-8")
+    lines = text.splitlines()
+    if names:
+        nodes = {node.name: node for node in ast.walk(ast.parse(text)) if isinstance(node, DEFINITIONS)}
+        chosen = (nodes[name] for name in names.split())
+        lines = [line for n in chosen for line in lines[n.lineno - 1 : n.end_lineno]]
+    return str(sum(bool(line.strip()) for line in lines))
 
 
 def row_of(mechanism: Mechanism, runs: Mapping[tuple[str, str], dict[str, Any]]) -> str | None:
