@@ -14,8 +14,16 @@ from flows.classification.execution import Steps, annotate_each, here
 from flows.classification.request import ClassifyRequest
 from flows.inputs.source import check_parameters
 from flows.models.store import Store
-from flows.orchestration.run_page import keep_run, mark_crashed, run_id, run_logged
-from flows.orchestration.run_state import RESULTS, run_name, started_name, takes
+from flows.orchestration.run_page import (
+    RESULTS,
+    keep_run,
+    mark_crashed,
+    run_id,
+    run_logged,
+    run_name,
+    started_name,
+    takes,
+)
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import folder_here
 from flows.runs.results import ClassificationResult

@@ -40,7 +40,7 @@ def _bind(package: str) -> None:
 for _package in ("blr", "catalogs", "flows"):
     _bind(_package)
 
-from flows.orchestration.run_state import read_json_only
+from flows.orchestration.run_page import read_json_only
 
 read_json_only()
 

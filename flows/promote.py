@@ -21,8 +21,18 @@ from flows.models.promotion import Comparison, PromotionResult, RejectedPromotio
 from flows.models.promotion import promote as put_in_place
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
-from flows.orchestration.run_page import keep_markdown, model_promoted, page_of, run_logged
-from flows.orchestration.run_state import RESULTS, answer_of, completed, run_name, short_label, takes
+from flows.orchestration.run_page import (
+    RESULTS,
+    answer_of,
+    completed,
+    keep_markdown,
+    model_promoted,
+    page_of,
+    run_logged,
+    run_name,
+    short_label,
+    takes,
+)
 from flows.reports.report_table import ReportTable
 from flows.reports.tables import comparison_tables, literal, to_markdown
 

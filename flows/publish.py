@@ -12,8 +12,17 @@ from prefect.input import RunInput, create_flow_run_input, read_flow_run_input
 from prefect.logging import get_run_logger
 from pydantic import Field
 
-from flows.orchestration.run_page import keep_link, keep_markdown, page_of, run_logged
-from flows.orchestration.run_state import RESULTS, answer_of, completed, run_name, takes
+from flows.orchestration.run_page import (
+    RESULTS,
+    answer_of,
+    completed,
+    keep_link,
+    keep_markdown,
+    page_of,
+    run_logged,
+    run_name,
+    takes,
+)
 from flows.release import record
 from flows.release.check import Checked, check_table
 from flows.release.draft import draft

@@ -12,8 +12,7 @@ from flows.classification import steps as reprocessing
 from flows.classification.request import ReprocessRequest
 from flows.classify import STEPS
 from flows.models.store import Store
-from flows.orchestration.run_page import keep_run, run_logged
-from flows.orchestration.run_state import RESULTS, run_name, started_name, takes
+from flows.orchestration.run_page import RESULTS, keep_run, run_logged, run_name, started_name, takes
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import folder_here
 from flows.runs.results import ReleaseResult

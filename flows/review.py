@@ -9,8 +9,7 @@ from prefect import flow
 from prefect.context import FlowRunContext
 
 from flows.classification.explanation import feature_space
-from flows.orchestration.run_page import run_logged
-from flows.orchestration.run_state import RESULTS, completed, run_name, takes
+from flows.orchestration.run_page import RESULTS, completed, run_logged, run_name, takes
 from flows.reviews import selection as reviewing
 from flows.reviews.request import ReviewRequest
 from flows.reviews.selection import ReviewResult

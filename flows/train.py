@@ -16,11 +16,14 @@ from prefect.context import FlowRunContext
 
 from flows.models.description import ModelDescription
 from flows.models.store import REPORT_FILE
-from flows.orchestration.run_page import keep_link, keep_markdown, keep_table, run_logged
-from flows.orchestration.run_state import (
+from flows.orchestration.run_page import (
     RESULTS,
     completed,
+    keep_link,
+    keep_markdown,
+    keep_table,
     rename_run,
+    run_logged,
     run_name,
     short_label,
     takes,

@@ -48,7 +48,7 @@ from flows.reports.catalogue_page import (
     write_classification,
 )
 from flows.reports.counts import status_table
-from flows.reports.data import Classification, FeatureComparison, Made, NotableObject
+from flows.reports.data import Classification, FeatureComparison, NotableObject, made_now
 from flows.reports.report_table import class_words
 from flows.runs.manifest import (
     SCHEMA_VERSION,
@@ -109,7 +109,7 @@ def write_classification_report(
         repeats=done.repeats,
         files=status_table(folder_status(plan.out, manifest)),
         release=manifest.release,
-        made=Made.now(),
+        made=made_now(),
         units={f["name"]: (f["expression"], f["unit"]) for f in model.training.features},
         provenance={
             "model": model.label,

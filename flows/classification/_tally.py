@@ -113,11 +113,7 @@ def summarise(
         n_rows=tally.n_rows,
         n_classified=tally.n_classified,
         classes={
-            name: ClassEstimate(
-                tally.assigned[k],
-                tally.expected[k],
-                *(_errors(tally.variance[k], float(shared[k])) if no_error is None else (None, None, None)),
-            )
+            name: _estimate(tally, k, float(shared[k]) if no_error is None else None)
             for k, name in enumerate(classes)
         },
         no_error=no_error,
@@ -135,9 +131,16 @@ def summarise(
     )
 
 
-def _errors(objects: float, weights: float) -> tuple[float, float, float]:
-    """Return the error of a count and its two parts from their variances."""
-    return math.sqrt(objects + weights), math.sqrt(objects), math.sqrt(weights)
+def _estimate(tally: Tally, k: int, weights: float | None) -> ClassEstimate:
+    """Return the number of objects of a class; `weights` is the variance by the weights, None for unknown errors."""
+    own, unknown = tally.variance[k], weights is None
+    return ClassEstimate(
+        assigned=tally.assigned[k],
+        expected=tally.expected[k],
+        error=None if weights is None else math.sqrt(own + weights),
+        error_objects=None if unknown else math.sqrt(own),
+        error_weights=None if weights is None else math.sqrt(weights),
+    )
 
 
 # The objects and the sky counts that a classification's report shows, gathered while rows are classified.

@@ -43,7 +43,7 @@ from flows.classification._publishing import (
 from flows.classification._tally import ObjectSurvey, object_columns, rows_a_file, with_few_digits
 from flows.classification.release_changes import Annotation, compare
 from flows.classification.scoring import Scorer, kept_columns, provenance, scorer_for
-from flows.engines.engine import Engine, Lost
+from flows.engines.engine import Engine, LostError
 from flows.errors import EngineError, FlowError, OutputFolderError
 from flows.inputs.opening import open_source
 from flows.inputs.source import InputCatalogue, spoken
@@ -271,7 +271,7 @@ def _last_attempt(workers: _Workers, small: Work, groups: Sequence[Group]) -> li
         failed = [again for group, _ in failed for again in workers.take(small, [group])]
     said = "read as a whole and in small batches"
     return [
-        Problem(job.name, job.input_path(small.staging.out), f"{said}: {why.reason}", None)
+        Problem(job.name, job.input_path(small.staging.out), f"{said}: {why}", None)
         for group, why in failed
         for job in group.jobs
     ]
@@ -287,13 +287,13 @@ class _Workers:
         self.results: list[Output | Problem] = []
         self.seconds: dict[str, float] = {}
 
-    def take(self, work: Work, groups: Sequence[Group]) -> list[tuple[Group, Lost]]:
+    def take(self, work: Work, groups: Sequence[Group]) -> list[tuple[Group, LostError]]:
         """Hand over groups and take the reports; return the groups whose workers were killed, with the reasons."""
         annotate_there = partial(annotate_elsewhere, self._with_whole_paths(work), Owner.this(None))
-        lost: list[tuple[Group, Lost]] = []
+        lost: list[tuple[Group, LostError]] = []
         with closing(self._engine.map(annotate_there, map(self._whole_group, groups))) as reports:
             for group, report in reports:
-                if isinstance(report, Lost):
+                if isinstance(report, LostError):
                     lost.append((group, report))
                 else:
                     self._add(*report)

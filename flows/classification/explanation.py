@@ -281,7 +281,7 @@ def _explained(
     place: ObjectRow,
     labelled: LabelledObjects,
 ) -> Explanation:
-    model = scorer.model
+    model, (partition, row, n_rows) = scorer.model, place
     where = object_columns(settings).place(catalog) or ()
     batch = read_object(place, tuple(dict.fromkeys([column, *where, *scorer.reader.read])))
     identifier = str(batch_values(batch, [column])[column][0]).strip()
@@ -292,11 +292,11 @@ def _explained(
     missing = features.missing[0]
     found = Explanation(
         model=model.label,
-        file=str(place.partition.path),
+        file=str(partition.path),
         identifier=identifier,
         id_column=column,
-        row=place.row,
-        n_rows=place.n_rows,
+        row=row,
+        n_rows=n_rows,
         ra=ra,
         dec=dec,
         links={} if ra is None or dec is None else survey_links(ra, dec),

@@ -229,7 +229,7 @@ def surveyed(work: MapWork) -> Survey:
         touched, nothing, nothing.astype(bool), np.empty((0, n_quantities)), nothing.astype(object)
     )
     parts, samples = [none], [[nothing] for _ in range(n_quantities)]
-    step = max(1, math.ceil(sum(copy.catalog.n_rows for copy in work.copies) / SAMPLE))
+    step = max(1, math.ceil(sum(catalog.n_rows for catalog, *_ in work.copies) / SAMPLE))
     n, seen = 0, set[str]()
     for rows in work.rows():
         use = rows.selected if what == "contamination" else np.ones(len(rows), dtype=bool)
@@ -394,14 +394,8 @@ FINEST_ORDER = 8
 """Pixels of 14 arcminutes: 786,432 of them."""
 
 
-@dataclass(frozen=True)
-class MapCopy:
-    """An annotated copy, with its columns of identifiers and positions."""
-
-    catalog: Catalog
-    identifier: str | None
-    place: tuple[str, str]
-    unit: PositionUnit
+MapCopy = tuple[Catalog, str | None, tuple[str, str], PositionUnit]
+"""An annotated copy, its columns of identifiers (None without) and of positions, and the unit of these."""
 
 
 @dataclass(frozen=True)
@@ -425,12 +419,12 @@ class MapWork:
         own = {name for e in self.over for name in e.names}.difference(self.maps)
         prefix, class_name = self.manifest.prefix, self.request.class_name
         probability, assigned = f"{prefix}p_{safe_name(class_name)}", f"{prefix}class"
-        for copy in self.copies:
-            named = [copy.identifier] if copy.identifier else []
-            read = tuple(dict.fromkeys([*named, *copy.place, probability, assigned, *sorted(own)]))
-            for batch in copy.catalog.batches(read):
+        for catalog, identifier, (ra, dec), unit in self.copies:
+            named = [identifier] if identifier else []
+            read = tuple(dict.fromkeys([*named, ra, dec, probability, assigned, *sorted(own)]))
+            for batch in catalog.batches(read):
                 values = batch_values(batch, read)
-                place = positions(values[copy.place[0]], values[copy.place[1]], copy.unit)
+                place = positions(values[ra], values[dec], unit)
                 p = np.asarray(np.ma.filled(values[probability].astype(np.float64), np.nan))
                 pixel = nested_pixels(place.ra, place.dec, self.request.order)
                 kept = np.isfinite(p) & (pixel >= 0)
@@ -438,7 +432,7 @@ class MapWork:
                 X = [np.asarray(e.evaluate(seen), dtype=np.float64) for e in self.over]
                 least = self.request.threshold
                 wanted = label_texts(values[assigned]) == class_name if least is None else p >= least
-                names = None if copy.identifier is None else label_texts(values[copy.identifier])[kept]
+                names = None if identifier is None else label_texts(values[identifier])[kept]
                 matrix = np.column_stack(X) if X else np.empty((batch.num_rows, 0))
                 yield MapRows(
                     pixel[kept],
@@ -498,7 +492,7 @@ def _prepared(request: MapRequest, folder: Path) -> MapWork:
             copies.append(_copy(catalog, request, manifest.position or ObjectColumns(), over, maps))
     known, left_out = None, Counter[str]()
     if request.labels is not None:
-        identifier = next((copy.identifier for copy in copies if copy.identifier), None)
+        identifier = next((name for _, name, *_ in copies if name), None)
         if identifier is None:
             raise UsageError(
                 "--id: got no column that names the objects, expected a column that the copies and the "
@@ -533,7 +527,7 @@ def _copy(
     if asked is not None and asked not in names:
         raise UsageError(f"--id: got '{asked}', expected a column of {catalog.path}; {nearest(asked, names)}")
     name = asked or stated.id
-    return MapCopy(catalog, name if name in names else None, place, stated.unit_of(catalog, place))
+    return catalog, name if name in names else None, place, stated.unit_of(catalog, place)
 
 
 def _files(request: MapRequest, folder: Path) -> tuple[Path, ...]:
@@ -576,7 +570,7 @@ def _result(work: MapWork, survey: Survey, whole: Fractions, of_bins: Sequence[F
 
 def _unit(work: MapWork, j: int) -> str | None:
     """Return the unit of a quantity, None where it has none or nobody says."""
-    columns = work.copies[0].catalog.columns
+    columns = work.copies[0][0].columns
     units = {c.name: c.unit for c in columns} | {name: m.unit for name, m in work.maps.items()}
     expression = work.over[j]
     return expression.unit({name: units.get(name) for name in expression.names})

@@ -41,7 +41,13 @@ def run_audit_estimate(request: AuditEstimateRequest, *, dry_run: bool, json: bo
 def show_drawn(result: AuditDraw) -> None:
     """Show the strata, and where the list is."""
     rows = [
-        (s.class_given, f"{s.low:.4g} to {s.high:.4g}", s.bin, f"{s.n_rows:,}", f"{s.n_drawn:,}")
+        (
+            s["class_given"],
+            f"{s['low']:.4g} to {s['high']:.4g}",
+            s["bin"],
+            f"{s['n_rows']:,}",
+            f"{s['n_drawn']:,}",
+        )
         for s in result.strata
     ]
     print_tables(plain_table("Strata", ("class", "probability", "bin", "rows", "drawn"), rows))
@@ -76,7 +82,7 @@ def _show_audit(audit: Audit) -> None:
         )
     for name, judged in audit.classes.items():
         if judged.if_none and judged.if_all:
-            say(f"  {name}: {judged.if_none.low:,.0f} to {judged.if_all.high:,.0f}")
+            say(f"  {name}: {judged.if_none['low']:,.0f} to {judged.if_all['high']:,.0f}")
     if audit.joined:
         say(f"{audit.joined:,} strata with fewer than two answers were joined with their neighbours")
     for name, judged in audit.classes.items():
@@ -142,13 +148,13 @@ def _show_selections(selections: tuple[AuditedSelection, ...]) -> None:
 
 
 def _number(interval: AuditedInterval) -> str:
-    value = "?" if interval.value is None else f"{interval.value:,.0f}"
-    return f"{value} ({interval.low:,.0f} to {interval.high:,.0f})"
+    value = "?" if interval["value"] is None else f"{interval['value']:,.0f}"
+    return f"{value} ({interval['low']:,.0f} to {interval['high']:,.0f})"
 
 
 def _percent(interval: AuditedInterval) -> str:
-    value = "?" if interval.value is None else f"{100 * interval.value:.1f}"
-    return f"{value} % ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
+    value = "?" if interval["value"] is None else f"{100 * interval['value']:.1f}"
+    return f"{value} % ({100 * interval['low']:.1f} to {100 * interval['high']:.1f})"
 
 
 STOPPED = 1

@@ -24,7 +24,7 @@ from catalogs.remote.urls import scrubbed
 from flows.documents import Dataclass, to_document
 from flows.errors import FlowError, Interrupted, Terminated, UsageError
 from flows.orchestration.settings import connect, start_home_server
-from flows.reports.report_table import ReportTable, to_rich
+from flows.reports.report_table import ReportTable
 from flows.runs.progress import Listener, listening, tell
 
 T = TypeVar("T", bound=Dataclass)
@@ -52,7 +52,7 @@ def plain_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, 
 def print_tables(*tables: ReportTable) -> None:
     """Print tables on standard output."""
     for table in tables:
-        wide_console().print(to_rich(table))
+        wide_console().print(table)
 
 
 def wide_console() -> Console:
@@ -216,7 +216,7 @@ def exit_status(error: BaseException) -> int:
         command = context.command_path if context else "blr"
         _line(f"blr: error: {error.format_message()} `{command} --help` shows how to use it.")
         return WRONG_USE
-    from flows.orchestration.run_state import words_of  # noqa: PLC0415 -- it imports pyarrow
+    from flows.orchestration.run_page import words_of  # noqa: PLC0415 -- it imports pyarrow
 
     words = words_of(error)
     match error:

@@ -25,10 +25,9 @@ from catalogs.profile.quality import (
     suspected_identifiers,
     suspected_sentinels,
 )
-from flows.draft._classes import StartingClasses
 from flows.draft._columns import Chosen, quoted
 from flows.draft._exclusions import same_question, vector_name
-from flows.draft.inspection import PositionSummary
+from flows.draft.inspection import PositionSummary, StartingClasses
 from flows.specification.specification import Candidate, Output
 from flows.specification.toml_file import toml_text
 

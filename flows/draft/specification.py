@@ -31,22 +31,25 @@ from catalogs.profile.columns import (
 from catalogs.profile.leaks import is_number_of_votes, label_numbers
 from catalogs.profile.quality import about_a_magnitude, naming_column, repeating_column, suspected_identifiers
 from catalogs.sky.positions import positions
-from flows.draft._classes import StartingClasses, can_name, fewest_rows, starting_classes
 from flows.draft._columns import Chosen, choose_columns, quoted, telling
 from flows.draft._exclusions import LABELS_ALONE, Evidence, on_the_sky, reason_against, reason_against_copy
 from flows.draft._page import Page, Split
 from flows.draft.inspection import (
     PositionSummary,
     StartedSpecification,
+    StartingClasses,
+    can_name,
     described_positions,
+    fewest_rows,
     labelled_rows,
     leaking_column,
     seen_profile,
+    starting_classes,
 )
 from flows.errors import TrainingError
 from flows.features.reader import found_leaks, without_sentinels
-from flows.labels.classes import RARE
 from flows.labels.reader import label_texts
+from flows.labels.source import RARE
 from flows.specification.toml_file import parse_specification
 
 Floats = NDArray[np.float64]

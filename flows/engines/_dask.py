@@ -21,7 +21,7 @@ import dask
 from distributed import Client, Future, KilledWorker, LocalCluster, as_completed
 
 from blr import compiled
-from flows.engines.engine import Lost, Tree
+from flows.engines.engine import LostError, Tree
 from flows.errors import EngineError, FlowError
 from flows.version import code_version
 
@@ -187,7 +187,7 @@ class DaskEngine:
         self._processes, self._address, self._file = processes, address, file
         self._cluster: LocalCluster | None = None
 
-    def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R | Lost]]:
+    def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R | LostError]]:
         """Yield each item with its result, as `Engine.map` says.
 
         Quick items go several to a task.  Where no worker outlives a task of several, each is tried by itself.
@@ -213,10 +213,10 @@ class DaskEngine:
                     time.sleep(LINGER)
                     finished += done.next_batch(block=False)
                 answers = self._results_of(finished)
-                received: list[tuple[T, R | Lost]] = []
+                received: list[tuple[T, R | LostError]] = []
                 for future, answer in zip(finished, answers, strict=True):
                     batch = pending.pop(future)
-                    if not isinstance(answer, Lost):
+                    if not isinstance(answer, LostError):
                         results, seconds = answer
                         waiting.done(batch, len(results), seconds)
                         received += zip(batch, results, strict=False)
@@ -245,8 +245,8 @@ class DaskEngine:
         for item in items:
             tree.push(client.submit(part, item, pure=False))
         result = self._result_of(tree.total())
-        if isinstance(result, Lost):
-            raise EngineError(result.reason)
+        if isinstance(result, LostError):
+            raise result
         return result
 
     def close(self) -> None:
@@ -317,7 +317,7 @@ class DaskEngine:
         return [self._result_of(future) for future in futures]
 
     def _result_of(self, future: Future) -> Any:
-        """Return the result, once it is there; `Lost` where its workers were killed each time."""
+        """Return the result, once it is there; `LostError` where its workers were killed each time."""
         try:
             error = self._exception_of(future)
             if error is None:
@@ -330,11 +330,11 @@ class DaskEngine:
                 f"then {AGAIN}"
             ) from lost
         if isinstance(error, MemoryError):
-            return Lost(
+            return LostError(
                 "a worker did not have enough memory; give the workers more, or run without an engine"
             )
         if isinstance(error, KilledWorker):
-            return Lost(
+            return LostError(
                 f"{error.allowed_failures + 1} workers were killed one after another while they worked on it, "
                 "probably because they had too little memory; give the workers more memory, or run without an engine"
             )

@@ -26,11 +26,8 @@ FAN_IN = 8
 """Parts that are added at once, from left to right."""
 
 
-@dataclass(frozen=True)
-class Lost:
-    """What comes of an item whose workers were killed each time; `reason` is for people."""
-
-    reason: str
+class LostError(EngineError):
+    """What comes of an item whose workers were killed each time: an error that is yielded and not raised."""
 
 
 class Engine(Protocol):
@@ -51,7 +48,7 @@ class Engine(Protocol):
         """What a log says of it: where it is, and how many workers it has."""
         ...
 
-    def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R | Lost]]:
+    def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R | LostError]]:
         """Yield each item with its result, in any order; a result is forgotten once it was received.
 
         Items are taken as there is room for them.  An error that `work` raises ends the iteration.  Where the caller
@@ -124,7 +121,7 @@ class ThreadEngine:
         """The number of threads."""
         return f"{self.threads} threads of this process"
 
-    def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R | Lost]]:
+    def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R | LostError]]:
         """Yield each item with its result, as `Engine.map` says; here in the order of the items."""
         yield from ordered_map(lambda item: (item, work(item)), items, threads=self.threads)
 
@@ -185,8 +182,8 @@ def in_order(
     following = 0
     with closing(engine.map(work, items)) as results:
         for item, result in results:
-            if isinstance(result, Lost):
-                raise EngineError(f"{name(item)}: {result.reason}")
+            if isinstance(result, LostError):
+                raise EngineError(f"{name(item)}: {result}")
             waiting[number(item)] = result
             while following in waiting:
                 yield items[following], waiting.pop(following)

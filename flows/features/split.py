@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,16 +37,6 @@ def position_unit(specification: Specification, catalog: Catalog) -> PositionUni
         raise SpecificationError(f"{who}: {error}, or split by 'id'") from error
 
 
-@dataclass(frozen=True, eq=False)
-class Chosen:
-    """Which rows are held out (N,), their `group` (N,), and a summary; `refusal` says why the split will not do."""
-
-    held_out: NDArray[np.bool_]
-    group: NDArray[np.uint64]
-    summary: split.SplitSummary
-    refusal: str = ""
-
-
 def split_places(
     specification: Specification, values: Mapping[str, np.ndarray[Any, Any]], unit: PositionUnit = "deg"
 ) -> NDArray[np.int64] | NDArray[np.uint64]:
@@ -64,8 +53,11 @@ def split_places(
 
 def held_out(
     specification: Specification, places: NDArray[np.int64] | NDArray[np.uint64], *, trial: bool = False
-) -> Chosen:
-    """Return the rows that are held out, of their `split_places` (N,); a `trial` of few rows is never refused."""
+) -> tuple[NDArray[np.bool_], NDArray[np.uint64], split.SplitSummary, str]:
+    """Return which rows are held out (N,), of their `split_places` (N,), their groups (N,), and a summary.
+
+    The text says why the split will not do, "" where it will; a `trial` of few rows is never refused.
+    """
     asked = specification.split.held_out
     if not asked:  # the finest places keep neighbours of the same folds together
         group, order, refusal = places.astype(np.uint64), None, ""
@@ -89,7 +81,7 @@ def held_out(
         n_places=len(np.unique(group)),
         healpix_order=order,
     )
-    return Chosen(chosen, group, summary, refusal)
+    return chosen, group, summary, refusal
 
 
 def sides(

@@ -242,13 +242,8 @@ def thinned(batches: Iterable[pa.RecordBatch], step: int, *, start: int = 0) -> 
         first = (first - batch.num_rows) % step
 
 
-@dataclass(frozen=True, eq=False)
-class ObjectRow:
-    """Where the first row of an object is, counted from 0 in its partition, and how many rows the object has."""
-
-    partition: Partition
-    row: int
-    n_rows: int
+ObjectRow = tuple[Partition, int, int]
+"""Where the first row of an object is, counted from 0 in its partition, and how many rows the object has."""
 
 
 def find_object(catalog: Catalog, column: str, identifier: str) -> ObjectRow | None:
@@ -257,7 +252,7 @@ def find_object(catalog: Catalog, column: str, identifier: str) -> ObjectRow | N
     A number is compared as a number: 7 finds 7 and 7.0, but not the text 007.
     """
     wanted = identifier.strip()
-    found: ObjectRow | None = None
+    found: tuple[Partition, int] | None = None
     n = 0
     for partition in catalog.partitions:
         first = 0
@@ -265,9 +260,9 @@ def find_object(catalog: Catalog, column: str, identifier: str) -> ObjectRow | N
             rows = np.flatnonzero(_holds(batch.column(0), wanted))
             n += len(rows)
             if found is None and len(rows):
-                found = ObjectRow(partition, first + int(rows[0]), 0)
+                found = partition, first + int(rows[0])
             first += batch.num_rows
-    return None if found is None else ObjectRow(found.partition, found.row, n)
+    return None if found is None else (*found, n)
 
 
 def _holds(column: pa.Array, wanted: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -287,12 +282,12 @@ def _holds(column: pa.Array, wanted: str) -> np.ndarray[tuple[int], np.dtype[np.
 
 def read_object(place: ObjectRow, columns: tuple[str, ...]) -> pa.RecordBatch:
     """Return the row of an object, as a batch of one row."""
-    left = place.row
-    for batch in place.partition.batches(columns, BATCH_ROWS):
+    partition, left, _ = place
+    for batch in partition.batches(columns, BATCH_ROWS):
         if left < batch.num_rows:
             return batch.slice(left, 1)
         left -= batch.num_rows
-    raise CatalogError(f"{place.partition.path} has lost rows since it was opened, expected all; try again")
+    raise CatalogError(f"{partition.path} has lost rows since it was opened, expected all; try again")
 
 
 R = TypeVar("R")

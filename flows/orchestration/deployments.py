@@ -28,7 +28,7 @@ from prefect.schedules import Schedule
 from pydantic import TypeAdapter, ValidationError
 
 from flows.errors import UsageError
-from flows.orchestration.run_state import QUARANTINED
+from flows.orchestration.run_page import QUARANTINED
 from flows.orchestration.settings import AutomationsResult, AutomationWork, deployments
 
 ENTRY = "deployed.py"

@@ -520,7 +520,7 @@ def check_summaries(
     except (OSError, DocumentError) as error:
         findings.stop("summaries", f"{SUMMARY} cannot be read: {error!s:.200}", SUMMARY)
     for source, totals in stated:
-        of_classes = {f"class {c}": n.assigned for c, n in totals.classes.items()}
+        of_classes = {f"class {c}": n["assigned"] for c, n in totals.classes.items()}
         of_flags = {f"flag {flag}": n["count"] for flag, n in totals.flags.items()}
         _compare_counts({"rows": totals.n_rows, **of_classes, **of_flags}, whole, source, findings, source)
 

@@ -16,7 +16,7 @@ from flows.plots.pictures import plot_sky
 from flows.release._contract import Contract, Opened, Profile
 from flows.release.check import CELL_ORDER, Checked, check_table
 from flows.reports.answers import Answer, Finding, Level
-from flows.reports.data import Made
+from flows.reports.data import made_now
 from flows.reports.html import Picture, drawn, made_words, render_page
 from flows.reports.report_table import ReportTable
 
@@ -59,7 +59,7 @@ def render_release(checked: Checked, profile: Profile, before: Profile | None, o
         version=checked.digest[:12],
         kind="release report",
         lead=f"{profile.n_rows:,} objects in {len(profile.files):,} files, classified by {model}; {compared}",
-        made=made_words(Made.now(), opened.manifest.code_version),
+        made=made_words(made_now(), opened.manifest.code_version),
         use=Answer(question="Can it be signed?", short=short, level=level),
         four=[_answer(checked, kind) for kind in QUESTIONS],
         parts=(),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from blr.calibration import share_interval
 from blr.trust.verdict import TrustAnswer
@@ -48,8 +49,7 @@ class Share:
         return "–" if self.value is None else f"{self.value:.1%} ({self.range})"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassPerformance:
+class ClassPerformance(TypedDict):
     """One class: its share of the objects, its completeness, and the purity of the objects that are assigned to it.
 
     Guesses by class shares alone would have the `share` as completeness and as purity.
@@ -260,7 +260,7 @@ def strange_findings(found: Classification) -> Iterator[Finding]:
             level="care",
             short=f"drifted features ({len(found.drifted)})",
         )
-    never = {name: c.expected for name, c in found.classes.items() if not c.assigned}
+    never = {name: c["expected"] for name, c in found.classes.items() if not c["assigned"]}
     if never and found.n_rows:
         expected = ", ".join(f"{name} ({n:,.0f} expected)" for name, n in never.items())
         yield Finding(
@@ -450,7 +450,7 @@ def _train(n: int) -> str:
 
 def _never_assigned(report: TrainReport) -> Iterator[Finding]:
     performance = class_performance(report.model.metrics.confusion, report.model.classes)
-    never = [c.name for c in performance if not c.n_assigned and c.n]
+    never = [c["name"] for c in performance if not c["n_assigned"] and c["n"]]
     if never:
         yield Finding(
             what=f"No {report.model.metrics.judged_by} object is assigned to {', '.join(never)}",

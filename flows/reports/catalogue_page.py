@@ -41,7 +41,7 @@ from flows.reports.counts import (
     counts_said,
     selection_table,
 )
-from flows.reports.data import Classification, Made, NotableObject
+from flows.reports.data import Classification, Made, NotableObject, made_now
 from flows.reports.html import catalogue_pictures, linked, made_words, render_page, template
 from flows.reports.report_table import ReportTable, class_words
 
@@ -145,10 +145,10 @@ def _counts(found: Classification) -> Answer:
 
 def _summed_words(found: Classification) -> str:
     """Return the shares of the classes by sums of probabilities, in a clause."""
-    total = max(1.0, sum(c.expected for c in found.classes.values()))
+    total = max(1.0, sum(c["expected"] for c in found.classes.values()))
     return ", ".join(
-        f"{class_words(name)} {c.expected / total:.1%}"
-        + ("" if c.error is None else f" ± {c.error / total:.1%}")
+        f"{class_words(name)} {c['expected'] / total:.1%}"
+        + ("" if c["error"] is None else f" ± {c['error'] / total:.1%}")
         for name, c in found.classes.items()
     )
 
@@ -238,7 +238,7 @@ def rewrite_census(folder: Path, census: Census, of_sets: str | None = None) -> 
     if sets is not None and of_sets is not None:
         sets = replace(sets, reason=of_sets)
     found = replace(report.found, census=census, sets=sets)
-    write_classification(replace(report, found=found, made=Made.now()), folder)
+    write_classification(replace(report, found=found, made=made_now()), folder)
     return folder / REPORT
 
 

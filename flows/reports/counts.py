@@ -370,14 +370,14 @@ def class_change_table(counts: Counts, before: Summary | None) -> ReportTable:
 
 
 def _class_row(name: str, new: ClassEstimate, old: ClassEstimate | None) -> tuple[str, ...]:
-    row = (name, f"{new.assigned:,}", fixed(new.expected, 1), fixed(new.error, 1))
+    row = (name, f"{new['assigned']:,}", fixed(new["expected"], 1), fixed(new["error"], 1))
     if old is None:
         return (*row, "–", "–", "–")
-    change = new.expected - old.expected
-    error = 0.0 if new.error is None or old.error is None else math.hypot(new.error, old.error)
+    change = new["expected"] - old["expected"]
+    error = 0.0 if new["error"] is None or old["error"] is None else math.hypot(new["error"], old["error"])
     return (
         *row,
-        fixed(old.expected, 1),
+        fixed(old["expected"], 1),
         fixed(change, 1, "+"),
         fixed(change / error, 1, "+") if error else "–",
     )

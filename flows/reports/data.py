@@ -43,21 +43,20 @@ class NotableObject(TypedDict):
     why: str
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(TypedDict):
     """When something was made, ISO 8601 in UTC, and by whom."""
 
     when: str
     who: str
 
-    @classmethod
-    def now(cls) -> Made:
-        """Return this moment and the user who runs this process; a container may have a user without a name."""
-        try:
-            who = getpass.getuser()
-        except (KeyError, OSError, ImportError):
-            who = "an unnamed user"
-        return cls(datetime.now(UTC).isoformat(timespec="seconds"), who)
+
+def made_now() -> Made:
+    """Return this moment and the user who runs this process; a container may have a user without a name."""
+    try:
+        who = getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        who = "an unnamed user"
+    return Made(when=datetime.now(UTC).isoformat(timespec="seconds"), who=who)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -109,7 +109,7 @@ def training_pictures(report: TrainReport) -> Iterator[Picture]:
 
 def catalogue_pictures(found: Classification, units: Units) -> Iterator[Picture]:
     """Yield the pictures of a catalogue; `units` has each feature's expression and unit."""
-    n = sum(c.expected for c in found.classes.values())
+    n = sum(c["expected"] for c in found.classes.values())
     if n > 0:
         yield _fractions(found, n)
     if found.sky is not None and len(found.sky.pixels):
@@ -279,16 +279,16 @@ def _boundary(model: ModelDescription, picture: BoundaryPicture) -> Picture:
 
 def _fractions(found: Classification, n: float) -> Picture:
     classes = found.classes.values()
-    errors = [c.error for c in classes]
+    errors = [c["error"] for c in classes]
     known = None if None in errors else [(e or 0.0) / n for e in errors]
-    shares, interval = [c.expected / n for c in classes], None
+    shares, interval = [c["expected"] / n for c in classes], None
     bars = "Bars sum the probabilities"
     ends = _census_shares(found)
     if ends is not None:
         shares, interval = ends[0], ends[1:]
         bars = "Bars are the counts of the classes, with 95 % intervals"
     names = [*found.classes]
-    assigned = [c.assigned / n for c in classes]
+    assigned = [c["assigned"] / n for c in classes]
     labelled = [found.label_shares.get(name, 0.0) for name in names] if found.label_shares else None
     axes = plot_class_fractions(
         new_axes(**TOP), names, assigned, shares, known, interval=interval, labelled=labelled
@@ -451,7 +451,9 @@ def made_words(made: Made | None, version: str | None) -> str:
     if made is None:
         return "" if version is None else f"Made with blr {version}."
     with_version = "" if version is None else f" with blr {version}"
-    return f"Made on {made.when.replace('T', ' ').replace('+00:00', ' UTC')} by {made.who}{with_version}."
+    return (
+        f"Made on {made['when'].replace('T', ' ').replace('+00:00', ' UTC')} by {made['who']}{with_version}."
+    )
 
 
 def _lead(model: ModelDescription) -> str:

@@ -37,6 +37,14 @@ class ReportTable:
                 f"got a table '{self.title}' with the headings {self.columns}, expected each once"
             )
 
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield a table of the terminal's width, or a list where the table cannot be made as narrow."""
+        widths = _widths(self, options.max_width)
+        if widths is None:
+            yield _listed(self)
+        else:
+            yield from _drawn(self, widths, console, options)
+
 
 def percent(share: float | None, digits: int = 1) -> str:
     """Return a share as a percentage; a dash for one that is not known."""
@@ -74,26 +82,6 @@ LEAST_TEXT = 12
 """Smallest width of a column of texts, in cells of the terminal, unless all of its texts are shorter."""
 LONGEST_WORD = 32
 """Longest word, such as a file's name, that fits into a column without a break."""
-
-
-@dataclass(frozen=True)
-class _Fitted:
-    """A table that is fitted to the width of the terminal when it is printed."""
-
-    table: ReportTable
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield a table of the options' width, or a list where the table cannot be made as narrow."""
-        widths = _widths(self.table, options.max_width)
-        if widths is None:
-            yield _listed(self.table)
-        else:
-            yield from _drawn(self.table, widths, console, options)
-
-
-def to_rich(table: ReportTable) -> RenderableType:
-    """Return the table for a terminal of whatever width."""
-    return _Fitted(table)
 
 
 def _drawn(

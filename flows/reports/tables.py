@@ -381,7 +381,14 @@ def class_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
         title="By class",
         columns=("class", "objects", "share", "completeness", "assigned", "purity"),
         rows=tuple(
-            (c.name, f"{c.n:,}", percent(c.share), str(c.completeness), f"{c.n_assigned:,}", str(c.purity))
+            (
+                c["name"],
+                f"{c['n']:,}",
+                percent(c["share"]),
+                str(c["completeness"]),
+                f"{c['n_assigned']:,}",
+                str(c["purity"]),
+            )
             for c in performance
         ),
         numeric=frozenset(range(1, 6)),
@@ -418,7 +425,7 @@ def class_count_table(found: Classification) -> ReportTable:
         title=f"Classes in {found.catalogue}",
         columns=("class", "assigned", "expected", "±"),
         rows=tuple(
-            (name, f"{c.assigned:,}", fixed(c.expected, 1), fixed(c.error, 1))
+            (name, f"{c['assigned']:,}", fixed(c["expected"], 1), fixed(c["error"], 1))
             for name, c in found.classes.items()
         ),
         numeric=frozenset({1, 2, 3}),
@@ -626,8 +633,8 @@ def _models_table(comparison: Comparison) -> ReportTable:
             (f"log loss on {common.n:,} objects new to both", new, before),
         ]
     if change is not None:
-        changed = f"{change.changed:,} of {change.compared:,}"
-        rows.append((f"would change class in release {change.release}", changed, ""))
+        changed = f"{change['changed']:,} of {change['compared']:,}"
+        rows.append((f"would change class in release {change['release']}", changed, ""))
     rows.append(
         ("verdict on the probabilities", comparison.verdict, comparison.champion_verdict or "–"),
     )
@@ -685,21 +692,21 @@ def _class_table(comparison: Comparison) -> ReportTable:
 
 
 def _release_table(change: SampledChange) -> ReportTable:
-    share = change.changed / change.compared if change.compared else 0.0
-    of_release = f"about {round(share * change.n_rows):,} of {change.n_rows:,} in the release"
+    share = change["changed"] / change["compared"] if change["compared"] else 0.0
+    of_release = f"about {round(share * change['n_rows']):,} of {change['n_rows']:,} in the release"
     rows = [
-        ("objects compared", f"{change.compared:,}", ""),
-        ("would change class", f"{change.changed:,}", f"{share:.2%}, {of_release}"),
+        ("objects compared", f"{change['compared']:,}", ""),
+        ("would change class", f"{change['changed']:,}", f"{share:.2%}, {of_release}"),
         *(
             (f"  {t['was'] or '(none)'} → {t['now'] or '(none)'}", f"{t['objects']:,}", "")
-            for t in change.transitions[:20]
+            for t in change["transitions"][:20]
         ),
-        *((f"cannot be classified by both: {trouble}", "", "") for trouble in change.troubles[:5]),
+        *((f"cannot be classified by both: {trouble}", "", "") for trouble in change["troubles"][:5]),
     ]
     return ReportTable(
-        title=f"In the last release, {change.release} in {change.folder}",
+        title=f"In the last release, {change['release']} in {change['folder']}",
         columns=("what", "objects", ""),
         rows=tuple(rows),
         numeric=frozenset({1}),
-        note=f"The first rows of {change.files:,} of {change.n_files:,} files; nothing was written.",
+        note=f"The first rows of {change['files']:,} of {change['n_files']:,} files; nothing was written.",
     )

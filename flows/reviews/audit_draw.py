@@ -56,8 +56,7 @@ DESIGN: Final = "audit_design.json"
 AUDIT: Final = "audit.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditStratum:
+class AuditStratum(TypedDict):
     """A stratum: objects of one class, the most probable one, whose probability is in [low, high), in one bin.
 
     `n_drawn` of its `n_rows` objects were drawn.  `bin` is '' where the audit has no bins.
@@ -130,8 +129,7 @@ class AuditDraw:
     files: tuple[Path, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditedInterval:
+class AuditedInterval(TypedDict):
     """An estimate with its interval; the estimate is None where no object was seen that could tell."""
 
     value: float | None
@@ -538,7 +536,7 @@ def _drawn(request: AuditDrawRequest, folder: Path, *, dry_run: bool) -> AuditDr
         by=request.by,
         bins=() if by is None else cuts.bins.names,
         classes=classes,
-        n_rows=sum(s.n_rows for s in strata),
+        n_rows=sum(s["n_rows"] for s in strata),
         selections=selections,
         strata=tuple(strata),
         objects=tuple(DrawnObject(id=name, stratum=h, probabilities=p) for h, (name, _, _, p) in drawn),
@@ -547,7 +545,7 @@ def _drawn(request: AuditDrawRequest, folder: Path, *, dry_run: bool) -> AuditDr
     if not dry_run:
         listed: list[ListedObject] = []
         for h, (name, ra, dec, _) in drawn:
-            share = strata[h].n_drawn / strata[h].n_rows
+            share = strata[h]["n_drawn"] / strata[h]["n_rows"]
             row = {"name": name, "ra": ra, "dec": dec, "stratum": h, "label": labels.get(name, "")}
             listed.append(row | {"inclusion_probability": share, "weight": 1 / share})
         with exclusive(folder):

@@ -73,16 +73,18 @@ class Sample:
         """Return the sample of a design with these answers; those that could not tell are left out."""
         known = [o for o in design.objects if answers.get(o["id"], UNDECIDED) != UNDECIDED]
         stratum = np.array([o["stratum"] for o in known], dtype=np.intp)
-        kinds = {key: i for i, key in enumerate(dict.fromkeys((s.class_given, s.bin) for s in design.strata))}
+        kinds = {
+            key: i for i, key in enumerate(dict.fromkeys((s["class_given"], s["bin"]) for s in design.strata))
+        }
         return cls(
             design,
             stratum,
             np.array([answers[o["id"]] for o in known], dtype=np.intp),
             np.array([o["probabilities"] for o in known], dtype=np.float64).reshape(-1, len(design.classes)),
             joined_strata(
-                np.array([s.n_rows for s in design.strata]),
+                np.array([s["n_rows"] for s in design.strata]),
                 np.bincount(stratum, minlength=len(design.strata)),
-                np.array([kinds[s.class_given, s.bin] for s in design.strata]),
+                np.array([kinds[s["class_given"], s["bin"]] for s in design.strata]),
             ),
         )
 
@@ -95,14 +97,16 @@ class Sample:
     def strata(self) -> Strata:
         """The groups of strata: rows and answers (J,)."""
         return Strata(
-            np.bincount(self.group, weights=[s.n_rows for s in self.design.strata]).astype(np.int64),
+            np.bincount(self.group, weights=[s["n_rows"] for s in self.design.strata]).astype(np.int64),
             np.bincount(self.group[self.stratum], minlength=int(self.group.max()) + 1),
         )
 
     @cached_property
     def given(self) -> Places:
         """The class (H,) that the objects of each stratum were given."""
-        return np.array([self.design.classes.index(s.class_given) for s in self.design.strata], dtype=np.intp)
+        return np.array(
+            [self.design.classes.index(s["class_given"]) for s in self.design.strata], dtype=np.intp
+        )
 
     def share(self, hits: Bools, misses: Bools, possible: Possible, level: float = LEVEL) -> AuditedInterval:
         """Return the share of hits (n,) among hits and misses (n,); `possible` is by the design's strata (H,)."""
@@ -117,12 +121,12 @@ class Sample:
     def count(self, k: int, domain: Bools, level: float = LEVEL) -> AuditedInterval:
         """Return the number of objects of a class in the strata (H,) of a domain."""
         inside, is_class = domain[self.stratum], self.answer == k
-        rows = sum(s.n_rows for s, d in zip(self.design.strata, domain, strict=True) if d)
+        rows = sum(s["n_rows"] for s, d in zip(self.design.strata, domain, strict=True) if d)
         share = self.share(inside & is_class, inside & ~is_class, (domain, domain, ~domain), level)
         return AuditedInterval(
-            value=None if share.value is None else share.value * rows,
-            low=share.low * rows,
-            high=share.high * rows,
+            value=None if share["value"] is None else share["value"] * rows,
+            low=share["low"] * rows,
+            high=share["high"] * rows,
         )
 
     def judged(self, k: int, domain: Bools) -> AuditedClass:
@@ -134,7 +138,7 @@ class Sample:
         purity = self.share(right, inside & selected & ~of_class, (chosen, chosen, ~chosen))
         completeness = self.share(right, inside & ~selected & of_class, (chosen, others, every))
         return AuditedClass(
-            assigned=sum(s.n_rows for s, c in zip(self.design.strata, chosen, strict=True) if c),
+            assigned=sum(s["n_rows"] for s, c in zip(self.design.strata, chosen, strict=True) if c),
             count=self.count(k, domain),
             purity=purity,
             completeness=completeness,
@@ -142,9 +146,9 @@ class Sample:
 
     def bin(self, name: str) -> AuditedBin:
         """Return the classes in a bin."""
-        domain = np.array([s.bin == name for s in self.design.strata])
+        domain = np.array([s["bin"] == name for s in self.design.strata])
         return AuditedBin(
-            n_rows=sum(s.n_rows for s in self.design.strata if s.bin == name),
+            n_rows=sum(s["n_rows"] for s in self.design.strata if s["bin"] == name),
             n_answered=int(np.count_nonzero(domain[self.stratum])),
             classes={c: self.judged(k, domain) for k, c in enumerate(self.design.classes)},
         )
@@ -153,7 +157,7 @@ class Sample:
         """Return the purity and the completeness of a selection by probability."""
         k, t = self.design.classes.index(chosen.class_name), chosen.threshold
         selected, of_class = self.probability[:, k] >= t, self.answer == k
-        low, high = (np.array([getattr(s, end) for s in self.design.strata]) for end in ("low", "high"))
+        low, high = np.array([(s["low"], s["high"]) for s in self.design.strata]).T
         own = self.given == k
         # An object's second probability is at most as large as its first, and as what that leaves.
         may_be = np.where(own, high > t, (t <= high) & (t <= 1 - low))
@@ -327,10 +331,10 @@ def _of_model(
     if said is not None:
         count, low, high = said.count, said.low, said.high
     else:
-        count = None if summed is None else summed.expected
-        if summed is not None and summed.error is not None:
-            half = float(ndtri((1 + LEVEL) / 2)) * summed.error
-            low, high = max(0.0, summed.expected - half), summed.expected + half
+        count = None if summed is None else summed["expected"]
+        if summed is not None and summed["error"] is not None:
+            half = float(ndtri((1 + LEVEL) / 2)) * summed["error"]
+            low, high = max(0.0, summed["expected"] - half), summed["expected"] + half
     if count is None:
         return None
     return ModelComparison(
@@ -342,14 +346,14 @@ def _differs(
     audited: AuditedInterval, count: float, low: float | None, high: float | None, level: float
 ) -> bool | None:
     """Say whether the interval of the difference leaves out 0 (Zou and Donner 2008, doi:10.1002/sim.3095)."""
-    if low is None or high is None or audited.value is None:
+    if low is None or high is None or audited["value"] is None:
         return None
     wider = float(ndtri((1 + level) / 2) / ndtri((1 + LEVEL) / 2))
-    difference = audited.value - count
+    difference = audited["value"] - count
     if difference > 0:
-        reach = np.hypot(audited.value - audited.low, wider * (high - count))
+        reach = np.hypot(audited["value"] - audited["low"], wider * (high - count))
     else:
-        reach = np.hypot(audited.high - audited.value, wider * (count - low))
+        reach = np.hypot(audited["high"] - audited["value"], wider * (count - low))
     return bool(abs(difference) > reach)
 
 
@@ -361,9 +365,9 @@ def _census(design: AuditDesign, sample: Sample, classes: Mapping[str, AuditedCl
         level=LEVEL,
         classes={
             name: ClassCensus(
-                count=c.count.value,
-                low=c.count.low,
-                high=c.count.high,
+                count=c.count["value"],
+                low=c.count["low"],
+                high=c.count["high"],
                 source="audit",
                 assumes=None,
                 reason=f"{looked}{_missing_words(c)}{_model_words(c)}",
@@ -376,16 +380,16 @@ def _census(design: AuditDesign, sample: Sample, classes: Mapping[str, AuditedCl
 
 def _assigned(judged: AuditedClass) -> SelectionQuality | None:
     purity, completeness = judged.purity, judged.completeness
-    if purity.value is None or completeness.value is None:
+    if purity["value"] is None or completeness["value"] is None:
         return None
     return SelectionQuality(
         objects=judged.assigned,
-        purity=purity.value,
-        purity_low=purity.low,
-        purity_high=purity.high,
-        completeness=completeness.value,
-        completeness_low=completeness.low,
-        completeness_high=completeness.high,
+        purity=purity["value"],
+        purity_low=purity["low"],
+        purity_high=purity["high"],
+        completeness=completeness["value"],
+        completeness_low=completeness["low"],
+        completeness_high=completeness["high"],
     )
 
 
@@ -394,7 +398,7 @@ def _missing_words(judged: AuditedClass) -> str:
         return ""
     return (
         "; this assumes that objects without an answer are like the others of their stratum; without this "
-        f"assumption the count is between {judged.if_none.low:,.0f} and {judged.if_all.high:,.0f}"
+        f"assumption the count is between {judged.if_none['low']:,.0f} and {judged.if_all['high']:,.0f}"
     )
 
 

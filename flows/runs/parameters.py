@@ -1,7 +1,7 @@
 """The parameters of a command (`train`, `classify`, ...), each defined once, as a field of a request.
 
 A request is a frozen dataclass.  Each field is annotated with its type and a `Parameter`, which describes it and bounds
-it.  `flows.cli` turns the fields into options of the command line.  `flows.orchestration.run_state` turns them into the
+it.  `flows.cli` turns the fields into options of the command line.  `flows.orchestration.run_page` turns them into the
 signature of a flow, from which Prefect draws its form.
 
 A module of requests has no `from __future__ import annotations`, so Python evaluates its annotations when it is

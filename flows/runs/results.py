@@ -228,8 +228,7 @@ class Difference:
     examples: tuple[MovedObject, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class SampledChange:
+class SampledChange(TypedDict):
     """How many classes another model would change in a release, from the first rows of some of its files.
 
     `changed` of the `compared` rows change class; `transitions` counts them by class, the most frequent first.
@@ -261,8 +260,7 @@ SIGMAS = 3.0
 """Standard deviations that are added to both limits, so that a small file causes no alarm by chance."""
 
 
-@dataclass(frozen=True)
-class ClassEstimate:
+class ClassEstimate(TypedDict):
     """The number of objects of a class: the number assigned to it, and the expected number.
 
     `error` is the standard error of the expected number.  `error_objects` and `error_weights` are its parts, from the

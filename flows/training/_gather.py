@@ -41,16 +41,8 @@ from flows.features.reader import (
     training_reader,
     training_table,
 )
-from flows.features.split import Chosen, held_out, position_unit, split_columns, split_places
+from flows.features.split import held_out, position_unit, split_columns, split_places
 from flows.inputs.opening import Piece, Workers, first_rows, pieces_of, thinned
-from flows.labels.classes import (
-    RARE,
-    NameSearch,
-    first_batches,
-    label_reader,
-    name_hashes,
-    repeated_in_conflict,
-)
 from flows.labels.reader import (
     AnnotatorNames,
     Conflicts,
@@ -62,7 +54,15 @@ from flows.labels.reader import (
     most_voted,
     vote_counts,
 )
-from flows.labels.source import LabelSource
+from flows.labels.source import (
+    RARE,
+    LabelSource,
+    NameSearch,
+    first_batches,
+    label_reader,
+    name_hashes,
+    repeated_in_conflict,
+)
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._rows import (
@@ -471,14 +471,14 @@ def gather(
         content.feed(batch.content)
     source.require_match()
     stored, parts = collected.finish(), collected.parts
-    split = held_out(specification, joined(parts, "place"), trial=limit is not None)
-    rows = _joined(parts, split, "".join(first.brightness))
+    held, group, split, refusal = held_out(specification, joined(parts, "place"), trial=limit is not None)
+    rows = _joined(parts, held, group, "".join(first.brightness))
     if stored is not None:
-        split = replace(split, summary=write_split(specification, stored, split.summary))
+        split = write_split(specification, stored, split)
         rows = replace(rows, number=joined(parts, "number").astype(np.intp))
     rows, annotators = _with_annotators(rows, joined(parts, "annotators"), collected.annotators, stored)
     counts_of = RowCounts.of_all([rows] if stored is None else stored.each(), len(labels.classes))
-    _check_rows(specification, counts_of, labels, seen, split)
+    _check_rows(specification, counts_of, labels, seen, refusal)
     for text in [text for text in seen if labels.knows(text)]:
         del seen[text]
     return Gathered(
@@ -491,7 +491,7 @@ def gather(
         source,
         _repeated(specification, catalogs, named_pieces(stored, parts), labels, workers),
         states,
-        split.summary,
+        split,
         annotators,
         counts_of,
         stored,
@@ -514,15 +514,17 @@ def _repeated(
     )
 
 
-def _joined(parts: Sequence[Part], chosen: Chosen, magnitude: str) -> TrainingRows:
+def _joined(
+    parts: Sequence[Part], held: NDArray[np.bool_], group: NDArray[np.uint64], magnitude: str
+) -> TrainingRows:
     """Return the rows of all parts as one."""
     alike = ("weight", "votes", "errors", "name", "identifier", "position", "magnitude")
     return TrainingRows(
         X=joined(parts, "X"),
         missing=joined(parts, "missing"),
         target=joined(parts, "target").astype(np.intp),
-        held_out=chosen.held_out,
-        group=chosen.group,
+        held_out=held,
+        group=group,
         magnitude_name=np.array(magnitude),
         **{name: joined(parts, name) for name in alike},
     )
@@ -551,13 +553,13 @@ def _with_annotators(
 
 
 def _check_rows(
-    specification: Specification, counts: RowCounts, labels: LabelReader, seen: Counter[str], split: Chosen
+    specification: Specification, counts: RowCounts, labels: LabelReader, seen: Counter[str], refusal: str
 ) -> None:
     of_class = counts.training + counts.held_out
     check_classes(specification.label, labels, seen, of_class.tolist())
     _check_places(specification, counts)
-    if split.refusal:
-        raise TrainingError(split.refusal)
+    if refusal:
+        raise TrainingError(refusal)
     parts = [("training", counts.training, 1), ("held-out", counts.held_out, RARE)]
     for part, own, fewest in parts if specification.split.held_out else parts[:1]:
         for name, n, count in zip(labels.classes, of_class, own, strict=True):

@@ -62,7 +62,14 @@ from flows.models.description import (
 from flows.models.model import Model, make_version, write_tree
 from flows.models.row_files import row_keys, write_rows
 from flows.models.store import REPORT_FILE, SkillSummary, Store, StoredModel
-from flows.reports.data import Made, NotableObject, ReportNotes, StoredPictures, TrainReport, boundary_picture
+from flows.reports.data import (
+    NotableObject,
+    ReportNotes,
+    StoredPictures,
+    TrainReport,
+    boundary_picture,
+    made_now,
+)
 from flows.reports.html import write_report
 from flows.reports.report_table import class_words
 from flows.reports.tables import model_card
@@ -409,7 +416,7 @@ def _written(store: Store, model: Model, training: Training, trained: TrainedCla
         store.described(model, "trained"),
         boundary=picture,
         pictures=judged_pictures(p, objects),
-        notes=ReportNotes(made=Made.now(), objects=notable_objects(p, objects, model.classes)),
+        notes=ReportNotes(made=made_now(), objects=notable_objects(p, objects, model.classes)),
     )
     folder = store.make_folder(model.name, model.version)
     report.write_parts(folder)

@@ -8,7 +8,7 @@ from typing import Any
 
 import cloudpickle
 
-from flows.engines.engine import Lost, ThreadEngine
+from flows.engines.engine import LostError, ThreadEngine
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,6 @@ class Elsewhere(ThreadEngine):
         for item in reversed(list(items)):
             there, sent = cloudpickle.loads(cloudpickle.dumps((work, item)))
             if self.lost is not None and item.number == self.lost:
-                yield item, Lost("2 workers were killed one after another")
+                yield item, LostError("2 workers were killed one after another")
             else:
                 yield item, cloudpickle.loads(cloudpickle.dumps(there(sent)))

@@ -31,7 +31,7 @@ from flows.cli.app import run
 from flows.engines import _dask
 from flows.engines import _dask as versions
 from flows.engines._dask import DaskEngine
-from flows.engines.engine import EngineChoice, Lost, ThreadEngine
+from flows.engines.engine import EngineChoice, LostError, ThreadEngine
 from flows.errors import EngineError, Interrupted, TrainingError
 from flows.inputs.opening import Workers
 from flows.models.store import Store
@@ -426,8 +426,8 @@ def test_an_error_with_a_deep_traceback_ends_the_work(cluster: distributed.Local
 def test_what_no_worker_outlives_is_lost(cluster: distributed.LocalCluster) -> None:
     with EngineChoice(address=workers(cluster, 1)).opened(1) as engine:
         ((item, lost),) = engine.map(os._exit, [1])
-    assert (item, type(lost)) == (1, Lost)
-    assert "2 workers were killed one after another" in lost.reason
+    assert (item, type(lost)) == (1, LostError)
+    assert "2 workers were killed one after another" in str(lost)
 
 
 @pytest.fixture

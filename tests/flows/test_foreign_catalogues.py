@@ -19,8 +19,7 @@ from astropy.table import Table
 
 import catalogs
 from catalogs.errors import CatalogError
-from flows.draft._classes import starting_classes
-from flows.draft.inspection import StartedSpecification, inspect_catalog
+from flows.draft.inspection import StartedSpecification, inspect_catalog, starting_classes
 from flows.draft.specification import starting_specification
 from flows.errors import TrainingError, UsageError
 from tests.flows.verbs import classify, train

@@ -29,7 +29,7 @@ from flows.cli.app import run
 from flows.errors import FlowError, ModelError, UsageError
 from flows.models.description import InputFile
 from flows.models.store import Store
-from flows.orchestration.run_state import PREFECTS, RESULTS, read_json_only
+from flows.orchestration.run_page import PREFECTS, RESULTS, read_json_only
 from flows.promote import promote
 from flows.reports.counts import run_tables
 from flows.reports.tables import model_card, to_markdown
@@ -146,7 +146,7 @@ def test_what_prefect_loads_for_a_run_reads_json_only() -> None:
     ask = "import flows.deployed; from prefect.serializers import PickleSerializer as P; print(P.loads.__module__)"
     command = [sys.executable, "-c", ask]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "flows.orchestration.run_state"
+    assert done.stdout.strip() == "flows.orchestration.run_page"
 
 
 # --- links are not followed, and secrets are not shown

@@ -174,7 +174,7 @@ def test_an_object_is_found_by_text_and_by_number(
     if not rows:
         assert found is None
         return
-    assert (found.row, found.n_rows) == (rows[0], len(rows))
+    assert found[1:] == (rows[0], len(rows))
     assert read_object(found, ("x",)).column(0).to_pylist() == [rows[0]]
 
 

@@ -39,11 +39,11 @@ def test_the_error_has_both_parts() -> None:
         tally_of(p, draws, np.zeros(1000, np.int32), np.zeros((1000, 1), bool)), ("a", "b"), ("x",)
     )
     estimate = counts.classes["a"]
-    assert estimate.assigned == 0
-    assert estimate.expected == pytest.approx(300)
-    assert estimate.error_objects == pytest.approx(np.sqrt(1000 * 0.3 * 0.7))
-    assert estimate.error_weights == pytest.approx(20)
-    assert estimate.error == pytest.approx(np.hypot(20, np.sqrt(210)))
+    assert estimate["assigned"] == 0
+    assert estimate["expected"] == pytest.approx(300)
+    assert estimate["error_objects"] == pytest.approx(np.sqrt(1000 * 0.3 * 0.7))
+    assert estimate["error_weights"] == pytest.approx(20)
+    assert estimate["error"] == pytest.approx(np.hypot(20, np.sqrt(210)))
 
 
 def test_flags_and_missing_are_shares_of_all_rows() -> None:

@@ -15,8 +15,7 @@ import catalogs
 from catalogs.profile.columns import uneven_presence
 from flows.cli._inspect import run_inspect
 from flows.draft._bands import band_and_kind, colours, kinds
-from flows.draft._classes import starting_classes
-from flows.draft.inspection import StartedSpecification, inspect_catalog
+from flows.draft.inspection import StartedSpecification, inspect_catalog, starting_classes
 from flows.draft.request import InspectRequest
 from flows.draft.specification import starting_specification
 from flows.errors import TrainingError

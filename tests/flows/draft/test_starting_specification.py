@@ -79,7 +79,7 @@ def test_inspection_finds_what_is_odd(made: Path) -> None:
     assert [s.value for s in columns["jmag"].sentinels] == [-9999]
     assert not any(c.sentinels for name, c in columns.items() if name != "jmag")
     assert columns["flag"].constant
-    assert told.identifiers[0].column == "objid"
+    assert told.identifiers[0]["column"] == "objid"
     assert (told.position.ra, told.position.dec, told.position.unit) == ("RA", "DEC", "deg")
     assert told.duplicate_columns == (("bmag", "again"),)
 

@@ -23,7 +23,7 @@ import pytest
 
 from flows.models.row_files import ROWS_FILE
 from flows.models.store import Store
-from flows.orchestration.run_state import encode_value
+from flows.orchestration.run_page import encode_value
 from flows.reports.tables import literal
 from flows.runs.results import ReleaseResult
 from tests.e2e.running import wait_for
@@ -270,14 +270,14 @@ def test_classes_and_flags_stand_against_the_last_run(watched: SimpleNamespace) 
     now = watched.told.summary.classes
     for row in rows:
         name = row["class"]
-        assert row["expected"] == f"{now[name].expected:.1f}"
-        assert row["±"] == f"{now[name].error:.1f}"
-        assert row["last expected"] == f"{last[name].expected:.1f}"
-        change = now[name].expected - last[name].expected
+        assert row["expected"] == f"{now[name]['expected']:.1f}"
+        assert row["±"] == f"{now[name]['error']:.1f}"
+        assert row["last expected"] == f"{last[name]['expected']:.1f}"
+        change = now[name]["expected"] - last[name]["expected"]
         assert row["change"] == f"{change:+.1f}".replace("-", "−")
     flags = {row["flag"]: row for row in json.loads(artifact(watched, "morphology-flags")["data"])}
     for name, row in flags.items():
-        assert row["last share"] == f"{watched.first.summary.flags[name].share:.1%}"
+        assert row["last share"] == f"{watched.first.summary.flags[name]['share']:.1%}"
     assert {
         row["last expected"] for row in json.loads(artifact(watched, "morphology-classes", 1)["data"])
     } == {"–"}
@@ -378,7 +378,7 @@ def test_a_person_is_asked(
     prefect_server: str, challenged: tuple[Store, str], monkeypatch: pytest.MonkeyPatch, decision: str
 ) -> None:
     from flows import promote
-    from flows.orchestration import run_state
+    from flows.orchestration import run_page as run_state
 
     monkeypatch.setattr(run_state, "BETWEEN_LOOKS", 1)
     store, champion = challenged
@@ -408,7 +408,7 @@ def test_nobody_answers(challenged: tuple[Store, str], monkeypatch: pytest.Monke
     from prefect.exceptions import FlowPauseTimeout
 
     from flows import promote
-    from flows.orchestration import run_state
+    from flows.orchestration import run_page as run_state
 
     monkeypatch.setattr(run_state, "BETWEEN_LOOKS", 1)
     store, champion = challenged
@@ -422,7 +422,7 @@ def test_a_person_signs_a_release(
     prefect_server: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decision: str
 ) -> None:
     from flows import publish
-    from flows.orchestration import run_state
+    from flows.orchestration import run_page as run_state
     from flows.release.record import Series
     from tests.flows.verbs import classify
 

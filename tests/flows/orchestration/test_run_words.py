@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from flows.errors import UsageError
-from flows.orchestration.run_page import MOST_NOTES, PAGES, _Log, page_of
-from flows.orchestration.run_state import classification_message, classification_name, started_name
+from flows.orchestration.run_page import (
+    MOST_NOTES,
+    PAGES,
+    _Log,
+    classification_message,
+    classification_name,
+    page_of,
+    started_name,
+)
 from flows.runs.progress import listening, tell
 from tests.flows.verbs import classify
 

@@ -49,7 +49,7 @@ def report(**values: object) -> TrainReport:
         "unknown_labels": {"E?": 2_900, "S?": 53},
         "labels": labels,
         "objects": (NotableObject(name="NGC1", ra=10.0, dec=-3.0, why="labelled early"),),
-        "made": Made("2026-11-23T05:00:00+00:00", "ann"),
+        "made": Made(when="2026-11-23T05:00:00+00:00", who="ann"),
         "trust": verdict("green"),
     }
     return changed(whole, **{**given, **values})
@@ -111,12 +111,12 @@ def test_suspects_are_in_the_answer_itself_for_a_terminal_has_no_room_for_all_fi
 
 def test_completeness_and_purity_are_those_of_the_counts() -> None:
     early, late, odd = class_performance(COUNTS, ("early", "late", "odd"))
-    assert (early.completeness.value, early.purity.value) == pytest.approx((600 / 800, 600 / 710))
-    assert early.completeness.low < 0.75 < early.completeness.high
-    assert early.share == pytest.approx(800 / 1840)
-    assert (late.n, late.n_assigned) == (1000, 1130)
-    assert odd.purity.value is None
-    assert odd.completeness.value == 0
+    assert (early["completeness"].value, early["purity"].value) == pytest.approx((600 / 800, 600 / 710))
+    assert early["completeness"].low < 0.75 < early["completeness"].high
+    assert early["share"] == pytest.approx(800 / 1840)
+    assert (late["n"], late["n_assigned"]) == (1000, 1130)
+    assert odd["purity"].value is None
+    assert odd["completeness"].value == 0
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_model_without_its_pictures_says_what_is_missing() -> None:
 def classified(found: Classification, **more: object) -> ClassificationReport:
     """Return the report of a classification by a good model."""
     good = changed(make_report(), log_loss=0.4, accuracy=0.8).model.metrics
-    made = Made("2026-11-23T05:00:00+00:00", "ann")
+    made = Made(when="2026-11-23T05:00:00+00:00", who="ann")
     report = ClassificationReport(
         found=found, model="m@1", trust=verdict("green"), metrics=good, made=made, release=3
     )
@@ -281,7 +281,7 @@ def classified(found: Classification, **more: object) -> ClassificationReport:
 
 def test_a_classification_is_answered_for() -> None:
     found = make_report().classifications[0]
-    rare = replace(found.classes["early"], assigned=0, expected=9.0)
+    rare = found.classes["early"] | {"assigned": 0, "expected": 9.0}
     found = replace(
         found,
         n_classified=10_500,

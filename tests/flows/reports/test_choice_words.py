@@ -13,7 +13,6 @@ from rich.console import Console
 from flows.models.store import Store
 from flows.reports import tables
 from flows.reports.data import TrainReport
-from flows.reports.report_table import to_rich
 from flows.reports.tables import choice_words
 from tests.flows.reports.test_report import changed
 
@@ -56,7 +55,7 @@ def test_it_is_shown_by_all_that_show_the_table(report: Any) -> None:
     table = tables.candidate_table(judged(report, 0.5, 0.4).model)
     assert table.remark in tables.to_markdown(table).replace("\\", "")
     stream = io.StringIO()
-    Console(file=stream, width=100).print(to_rich(table))
+    Console(file=stream, width=100).print(table)
     assert table.remark in " ".join(stream.getvalue().split())
 
 

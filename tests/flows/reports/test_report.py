@@ -39,7 +39,7 @@ from flows.models.store import SkillSummary
 from flows.reports import tables
 from flows.reports.data import BoundaryPicture, Classification, TrainReport
 from flows.reports.html import render_report, training_pictures, write_report
-from flows.reports.report_table import ReportTable, to_rich
+from flows.reports.report_table import ReportTable
 from flows.runs.results import ClassEstimate, FlagCount
 from tests.flows.candidates import CANDIDATE
 
@@ -341,7 +341,7 @@ def test_hostile_texts_in_markdown_and_on_the_terminal() -> None:
     body = written.splitlines()[4]
     assert body.replace("\\|", "").count("|") == 3
     stream = io.StringIO()
-    Console(file=stream, width=200, force_terminal=True).print(to_rich(table))
+    Console(file=stream, width=200, force_terminal=True).print(table)
     assert "\x1b[31m " not in stream.getvalue()
     assert "[bold]x[/bold]" in stream.getvalue()
 
@@ -380,7 +380,7 @@ def test_all_renderers_show_every_table() -> None:
     page = Loads(render_report(report)).text
     for table in tables.report_tables(report):
         stream = io.StringIO()
-        Console(file=stream, width=220).print(to_rich(table))
+        Console(file=stream, width=220).print(table)
         for row in table.rows:
             for cell in row:
                 assert cell in page

@@ -8,7 +8,7 @@ import re
 import pytest
 from rich.console import Console
 
-from flows.reports.report_table import ReportTable, to_rich
+from flows.reports.report_table import ReportTable
 
 NUMBERS = ("120", "−12,345.6", "−123.4", "−0.03", "−12,500.1", "101.2", "0.5123")
 
@@ -40,7 +40,7 @@ CANDIDATES = ReportTable(
 
 def shown(table: ReportTable, width: int) -> str:
     stream = io.StringIO()
-    Console(file=stream, width=width).print(to_rich(table))
+    Console(file=stream, width=width).print(table)
     return stream.getvalue()
 
 

@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 import catalogs
-from flows.draft._classes import starting_classes
+from flows.draft.inspection import starting_classes
 from flows.draft.specification import starting_specification
 from flows.labels.reader import LabelReader, label_texts
 from flows.specification.catalog import Label

@@ -17,7 +17,7 @@ from blr.posterior.laplace import fit
 from catalogs.files.atomic import StorageError
 from catalogs.profile.split import held_out_keys
 from flows.engines.engine import ThreadEngine
-from flows.labels.classes import repeated_in_conflict
+from flows.labels.source import repeated_in_conflict
 from flows.models.store import Store
 from flows.reports.data import TrainReport
 from flows.runs.progress import listening

@@ -82,7 +82,7 @@ def _few_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", 300)
     monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 100)
     monkeypatch.setattr("flows.training._gather.BATCH_ROWS", 70)
-    monkeypatch.setattr("flows.labels.classes.BATCH_ROWS", 70)
+    monkeypatch.setattr("flows.labels.source.BATCH_ROWS", 70)
 
 
 def specified(nights: Path, more: str, label: str) -> Specification:
@@ -145,7 +145,7 @@ def test_one_file_is_read_in_parts(
 ) -> None:
     """Ranges of rows of FITS, row groups of Parquet: in all the file's rows, in their order."""
     monkeypatch.setattr("flows.inputs.opening.PIECE_ROWS", 200)
-    monkeypatch.setattr("flows.labels.classes.BATCH_ROWS", 70)
+    monkeypatch.setattr("flows.labels.source.BATCH_ROWS", 70)
     whole = Table()
     for path in sorted(nights.glob("night-*")):
         part = next(catalogs.open(path).batches(["id", "x", "y", "kind", "ra", "dec"])).to_pydict()

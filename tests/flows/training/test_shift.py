@@ -258,7 +258,11 @@ def assert_no_error(summary: Any) -> None:
     for counts in (summary, *summary.files.values()):
         assert "EM over target.parquet" in counts.no_error
         for estimate in counts.classes.values():
-            assert (estimate.error, estimate.error_objects, estimate.error_weights) == (None, None, None)
+            assert (estimate["error"], estimate["error_objects"], estimate["error_weights"]) == (
+                None,
+                None,
+                None,
+            )
     for table in (class_count_table(Classification.of("all", summary)), class_change_table(summary, summary)):
         assert "without an error: the class shares are an estimate" in table.note.lower()
         place = table.columns.index("±")
