@@ -16,7 +16,7 @@ if (
     from catalogs.expressions.expression import parse
     from catalogs.formats import open_catalog as open  # noqa: A004  the verb that users expect
     from catalogs.memory.tables import annotate_table
-    from catalogs.writing.annotate import annotate
+    from catalogs.writing import annotate
 
     __version__: str
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from catalogs.catalog.catalog import Catalog, require_same_units
-from catalogs.catalog.earlier_columns import annotated_names
+from catalogs import hats
+from catalogs.catalog.catalog import Catalog, annotated_names, require_same_units
 from catalogs.errors import CatalogError, FormatError
-from catalogs.files.reading import (
+from catalogs.files import (
     COMPRESSED_SUFFIXES,
     expand,
     files_below,
@@ -22,12 +22,11 @@ from catalogs.files.reading import (
     open_bytes,
     what_is_there,
 )
-from catalogs.files.reading import missing as not_there
+from catalogs.files import missing as not_there
 from catalogs.fits import table as fits
-from catalogs.hats import catalog as hats
 from catalogs.parquet import dataset as parquet
 from catalogs.parquet.dataset import is_parquet
-from catalogs.remote.listing import Listing, remote_listing
+from catalogs.remote.remote_file import Listing, remote_listing
 from catalogs.remote.urls import is_remote
 from catalogs.text import table as text
 from catalogs.text.sniff import SUFFIXES as ASCII_SUFFIXES

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
-from catalogs.files.atomic import atomic_write_text
+from catalogs.files import atomic_write_text
 from flows.errors import DocumentError
 
 

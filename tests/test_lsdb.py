@@ -14,7 +14,7 @@ import pytest
 import blr
 import catalogs
 from blr.classifier import Classifier, Member
-from catalogs.arrays.values import batch_values
+from catalogs.arrays import batch_values
 from catalogs.catalog.new_columns import NewColumn, standard_columns
 from catalogs.errors import ColumnNotFoundError
 from catalogs.memory.pandas_frame import FrameCompute

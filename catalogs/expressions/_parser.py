@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from catalogs.arrays.values import EXACT_INTEGER
+from catalogs.arrays import EXACT_INTEGER
 from catalogs.errors import ExpressionError, nearest
 
 # Arithmetic is done in float64, whatever the columns' types, so that 8-bit columns do not wrap around.

@@ -18,11 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from catalogs.arrays.values import is_string, is_text
-from catalogs.catalog.catalog import Column, Computed
-from catalogs.catalog.earlier_columns import is_provenance
+from catalogs.arrays import is_string, is_text
+from catalogs.catalog.catalog import Column, Computed, is_provenance
 from catalogs.errors import CatalogError
-from catalogs.files.atomic import atomic_path
+from catalogs.files import atomic_path
 from catalogs.fits.columns import MAX_FIELDS, MAX_ROW
 from catalogs.fits.header import OnesSum
 from catalogs.fits.rewrite import NewField, blank_checksums, with_checksums

@@ -22,8 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
-from catalogs.files.atomic import StorageError
-from catalogs.files.reading import Stamp, check_unchanged, open_bytes
+from catalogs.files import Stamp, StorageError, check_unchanged, open_bytes
 from catalogs.metadata.fits_cards import BLOCK, CARD, padding
 
 # Files are read, not memory-mapped: if a file is cut while it is read, this gives an error, where a memory map would

@@ -25,8 +25,7 @@ from astropy_healpix import HEALPix
 from numpy.typing import NDArray
 
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
-from catalogs.files.atomic import atomic_path
-from catalogs.files.reading import open_bytes
+from catalogs.files import atomic_path, open_bytes
 
 Floats = NDArray[np.float64]
 Pixels = NDArray[np.int64]

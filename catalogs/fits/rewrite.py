@@ -18,12 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from catalogs.arrays.texts import ASCII, code_points
-from catalogs.catalog.catalog import Annotation, NewValues, Partition, in_order
-from catalogs.catalog.earlier_columns import with_replaced_models
+from catalogs.arrays import ASCII, code_points
+from catalogs.catalog.catalog import Annotation, NewValues, Partition, in_order, with_replaced_models
 from catalogs.catalog.new_columns import NewColumn, Provenance, check_names
 from catalogs.errors import CatalogError, brief
-from catalogs.files.atomic import atomic_path
+from catalogs.files import atomic_path
 from catalogs.fits.columns import MAX_FIELDS, MAX_ROW, FitsColumn, Table
 from catalogs.fits.header import BLANK, OnesSum, Source, encoded, is_gzipped, read_hdus
 from catalogs.metadata.fits_cards import (

@@ -15,11 +15,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from catalogs.catalog.catalog import CheckedCompute, Compute, NewValues
-from catalogs.catalog.earlier_columns import is_provenance
+from catalogs.catalog.catalog import CheckedCompute, Compute, NewValues, is_provenance
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import ColumnNotFoundError, FormatError, nearest
-from catalogs.memory.astropy_table import Stored
+from catalogs.memory.tables import Stored
 from catalogs.metadata.astropy_header import arrow_array, change
 from catalogs.parquet.metadata import PANDAS
 

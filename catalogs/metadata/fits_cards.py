@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from catalogs.catalog.earlier_columns import is_provenance, levels, own_names
+from catalogs.catalog.catalog import is_provenance, levels, own_names
 
 # FITS cards as bytes: values in fixed format, long texts by CONTINUE, prose as HISTORY.
 #

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from catalogs.errors import DamagedFileError, FormatError
-from catalogs.files.reading import open_bytes
+from catalogs.files import open_bytes
 from catalogs.remote.remote_file import RemoteFile
 
 # The numbers of a Parquet footer's fields, of those that copies have to do with, by their structures.

@@ -16,20 +16,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from catalogs.arrays.values import common_type, is_text
+from catalogs.arrays import common_type, is_text
 from catalogs.catalog.catalog import (
     BATCH_ROWS,
     Annotation,
     Catalog,
     Column,
     Partition,
+    annotated_names,
     each_batch,
     exactly,
     require_same_units,
 )
-from catalogs.catalog.earlier_columns import annotated_names
 from catalogs.errors import CatalogError, DamagedFileError, FormatError, require_columns
-from catalogs.files.reading import (
+from catalogs.files import (
     HiveValue,
     expand,
     files_below,

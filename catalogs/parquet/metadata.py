@@ -15,10 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from catalogs.catalog.catalog import Column, Computed
-from catalogs.catalog.earlier_columns import is_provenance, provenance_entries
+from catalogs.catalog.catalog import Column, Computed, is_provenance, provenance_entries
 from catalogs.catalog.new_columns import OWN, NewColumn, Provenance
-from catalogs.files.atomic import atomic_path
+from catalogs.files import atomic_path
 from catalogs.metadata.astropy_header import (
     ASTROPY,
     ASTROPY_LENGTH,

@@ -19,12 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from catalogs.arrays.texts import text_array
+from catalogs.arrays import text_array
 from catalogs.catalog.catalog import Column, in_order
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import DamagedFileError
-from catalogs.files.atomic import atomic_path
-from catalogs.files.reading import Stamp, check_unchanged, open_bytes
+from catalogs.files import Stamp, atomic_path, check_unchanged, open_bytes
 from catalogs.parquet._footer import (
     BLOOM,
     CHILDREN,

@@ -15,8 +15,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from catalogs.arrays.texts import (
+from catalogs.arrays import (
+    NO_VALUES,
     DistinctCounter,
+    batch_values,
+    is_text,
     name_words,
     numbers_of,
     row_hashes,
@@ -25,7 +28,6 @@ from catalogs.arrays.texts import (
     unique_texts,
     words_of,
 )
-from catalogs.arrays.values import NO_VALUES, batch_values, is_text
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, element_columns, element_values
 from catalogs.column_names import column_names
 from catalogs.errors import brief

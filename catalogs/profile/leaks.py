@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.arrays.texts import holds_text, numbers_of, unique_texts, words_of
+from catalogs.arrays import holds_text, numbers_of, unique_texts, words_of
 from catalogs.catalog.catalog import Element
 from catalogs.profile.columns import as_numbers
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from catalogs.arrays.texts import name_words
-from catalogs.arrays.values import batch_values, is_real, is_text
+from catalogs.arrays import batch_values, is_real, is_text, name_words
 from catalogs.catalog.catalog import Catalog, Column, Element
 from catalogs.column_names import Naming, column_names
 from catalogs.profile.columns import Choice, ColumnProfile, Profile, as_number_column, not_numbers, profile
@@ -481,7 +480,7 @@ def bookkeeping(profile: Profile, name: str) -> bool:
 # The quality of a labelled catalogue: what is missing, constant, double, far out, or known to give the class away.
 #
 # Streamed, of bounded memory: counts of every row by `catalogs.profile.columns`, duplicates by the hashes of
-# `catalogs.arrays.texts` and the cells of `catalogs.sky.positions`, outliers and leaks in the sample.
+# `catalogs.arrays` and the cells of `catalogs.sky.positions`, outliers and leaks in the sample.
 
 SAME_PLACE = 1.0
 """Arcseconds within which two rows are one object, or two in the same place."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.arrays.texts import unique_texts
+from catalogs.arrays import unique_texts
 
 __all__ = [
     "FINEST_ORDER",

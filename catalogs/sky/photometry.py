@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from catalogs.arrays.texts import holds_text, is_mark, numbers_of, words_of
-from catalogs.arrays.values import NO_VALUES, with_missing
+from catalogs.arrays import NO_VALUES, holds_text, is_mark, numbers_of, with_missing, words_of
 from catalogs.errors import CatalogError, nearest
 
 Floats = NDArray[np.float64]

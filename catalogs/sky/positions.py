@@ -13,8 +13,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from catalogs.arrays.texts import FULL, hashed, holds_text, name_words, numbers_of, words_of
-from catalogs.arrays.values import is_real, is_text
+from catalogs.arrays import FULL, hashed, holds_text, is_real, is_text, name_words, numbers_of, words_of
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.column_names import column_names
 from catalogs.errors import CatalogError

@@ -18,8 +18,7 @@ import pyarrow.types as pt
 
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import DamagedFileError, FormatError, brief
-from catalogs.files.atomic import atomic_path
-from catalogs.files.reading import reading, writing_like
+from catalogs.files import atomic_path, reading, writing_like
 
 # Whether the first line of a text table holds names, or is an object like the others.
 

@@ -19,11 +19,10 @@ from astropy.io import ascii as astropy_ascii
 from astropy.io.ascii import convert_numpy
 from astropy.table import MaskedColumn, Table
 
-from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, Partition
-from catalogs.catalog.earlier_columns import recognised_provenance
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, Partition, recognised_provenance
 from catalogs.errors import DamagedFileError, FormatError, require_columns
-from catalogs.files.reading import reading
-from catalogs.memory.astropy_table import AstropyTable
+from catalogs.files import reading
+from catalogs.memory.tables import AstropyTable
 from catalogs.metadata.astropy_header import ASTROPY
 from catalogs.text._records import is_data, words_of_line
 from catalogs.text.sniff import ASCII, SUFFIXES, Layout, layout_of

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.types as pt
 
-from catalogs.arrays.values import EXACT_INTEGER
+from catalogs.arrays import EXACT_INTEGER
 from catalogs.errors import FormatError
-from catalogs.files.reading import COMPRESSED_SUFFIXES, first_bytes
+from catalogs.files import COMPRESSED_SUFFIXES, first_bytes
 from catalogs.text._records import (
     DELIMITERS,
     HEAD_BYTES,
@@ -29,7 +29,8 @@ from catalogs.text._records import (
     unnamed,
     words_of_line,
 )
-from catalogs.text.ecsv import ECSV_MARK
+
+ECSV_MARK = b"# %ECSV"
 
 __all__ = [
     "ASCII",

@@ -18,10 +18,10 @@ from xml.sax.saxutils import escape, quoteattr
 from astropy.io.votable.tree import Field, FieldRef, Group, Info, Resource, TableElement, VOTableFile
 from astropy.utils.xml.check import fix_id
 
-from catalogs.catalog.earlier_columns import provenance_entries
+from catalogs.catalog.catalog import provenance_entries
 from catalogs.catalog.new_columns import OWN, NewColumn, Provenance
 from catalogs.errors import DamagedFileError, FormatError
-from catalogs.files.reading import reading
+from catalogs.files import reading
 from catalogs.metadata.votable_fields import field_type
 
 # The document of a VOTable without the rows of its tables, and where in the file these are.

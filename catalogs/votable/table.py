@@ -33,8 +33,7 @@ from catalogs.catalog.catalog import (
     exactly,
 )
 from catalogs.errors import CatalogError, DamagedFileError, FormatError, require_columns
-from catalogs.files.atomic import atomic_path
-from catalogs.files.reading import Stamp, check_unchanged, first_bytes, stamp, writing_like
+from catalogs.files import Stamp, atomic_path, check_unchanged, first_bytes, stamp, writing_like
 from catalogs.votable._document import (
     LONGEST_ROW,
     Data,

@@ -19,9 +19,9 @@ import pyarrow as pa
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, OutputExistsError
-from catalogs.files.atomic import StorageError, check_free_space
+from catalogs.files import StorageError, check_free_space
 from catalogs.remote.urls import UnreachableError
-from catalogs.writing.annotate import SLIM_BYTES
+from catalogs.writing import SLIM_BYTES
 from flows.classification.release_changes import Annotation
 from flows.classification.scoring import Scorer, check_copies
 from flows.engines.engine import Engine

@@ -22,13 +22,11 @@ from numpy.typing import NDArray
 
 from blr.census.results import Census
 from blr.decisions import Flag
-from catalogs.arrays.texts import FULL, hashed
-from catalogs.arrays.values import batch_values
+from catalogs.arrays import FULL, batch_values, hashed
 from catalogs.errors import brief
-from catalogs.files.array_file import atomic_write_array
-from catalogs.files.atomic import own_folder, sweep
+from catalogs.files import atomic_write_array, own_folder, sweep
 from catalogs.formats import annotated_table
-from catalogs.writing.annotate import finish as finish_catalogue
+from catalogs.writing import finish as finish_catalogue
 from flows.classification._class_shares import selections_of, shift_record
 from flows.classification._plan import Plan
 from flows.classification._tally import most_doubtful, object_columns, summarise, total, total_sky

@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from blr.decisions import FLAG_MEANINGS, WORTH_A_LOOK
-from catalogs.arrays.values import batch_values
+from catalogs.arrays import batch_values
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
-from catalogs.files.atomic import atomic_path, check_links, own_folder, sweep
+from catalogs.files import atomic_path, check_links, own_folder, sweep
 from catalogs.profile.split import healpix_pixels
 from catalogs.sky.positions import PositionUnit, positions, unit_of_position
 from flows.features.reader import FeatureBatch

@@ -19,9 +19,9 @@ import pyarrow as pa
 from blr.threads import single_threaded_blas
 from catalogs.catalog.catalog import verified
 from catalogs.errors import CatalogError
-from catalogs.files.atomic import StorageError
+from catalogs.files import StorageError
 from catalogs.text.table import commented_out
-from catalogs.writing.annotate import annotate, copied
+from catalogs.writing import annotate, copied
 from flows.classification._class_shares import shift_record
 from flows.classification._plan import (
     MOST_ORDERS,

@@ -26,7 +26,7 @@ from blr.explanation import (
 from blr.missing.moments import WhitenedSpace
 from blr.predictive.scores import Scores
 from blr.threads import single_threaded_blas
-from catalogs.arrays.values import batch_values
+from catalogs.arrays import batch_values
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from catalogs.formats import TableChoice

@@ -18,12 +18,11 @@ from typing_extensions import TypedDict
 
 from blr.census.results import CountChange, count_changes
 from blr.decisions import FLAG_MEANINGS
-from catalogs.arrays.texts import hashed
-from catalogs.arrays.values import batch_values
+from catalogs.arrays import batch_values, hashed
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError
-from catalogs.files.atomic import own_folder, sweep
+from catalogs.files import own_folder, sweep
 from catalogs.formats import annotated_table
 from flows.classification.scoring import Scorer, settled
 from flows.documents import write_document

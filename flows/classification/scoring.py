@@ -21,13 +21,12 @@ from blr.decisions import FLAG_MEANINGS, Flag, entropy, pairwise_confidence
 from blr.missing.patterns import excess
 from blr.predictive.scores import Scores
 from blr.threads import single_threaded_blas
-from catalogs.arrays.values import batch_values
-from catalogs.catalog.catalog import Catalog
-from catalogs.catalog.earlier_columns import check_columns, old_columns
+from catalogs.arrays import batch_values
+from catalogs.catalog.catalog import Catalog, check_columns, old_columns
 from catalogs.catalog.new_columns import CREDIBLE, NewColumn, Provenance, standard_columns
 from catalogs.errors import DamagedFileError, NameClashError
 from catalogs.formats import TableChoice
-from catalogs.writing.annotate import copies
+from catalogs.writing import copies
 from flows.classification._class_shares import (
     SelectedClass,
     census_table,

@@ -32,12 +32,12 @@ from blr.census.fraction_map import (
 from blr.gaussian import GaussianPrior
 from blr.posterior.laplace import fit
 from blr.threads import single_threaded_blas
-from catalogs.arrays.values import batch_values
+from catalogs.arrays import batch_values
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import OutputExistsError, nearest
 from catalogs.expressions.expression import Expression, parse
-from catalogs.files.atomic import own_folder
+from catalogs.files import own_folder
 from catalogs.fits.healpix import (
     Frame,
     HealpixColumn,
@@ -48,7 +48,7 @@ from catalogs.fits.healpix import (
     write_healpix,
 )
 from catalogs.formats import annotated_table
-from catalogs.hats.catalog import write_hats
+from catalogs.hats import write_hats
 from catalogs.sky.positions import PositionUnit, positions
 from flows.classification.request import MapRequest
 from flows.documents import write_document

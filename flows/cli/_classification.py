@@ -217,7 +217,7 @@ def show_reviewed(result: ReviewResult) -> None:
 
 def run_explain(request: ExplainRequest, *, json: bool) -> None:
     """Explain an object, on standard output or as a page."""
-    from catalogs.files.atomic import atomic_write_text
+    from catalogs.files import atomic_write_text
     from flows.classification.explanation import explain
     from flows.reports.catalogue_page import explanation_page
 

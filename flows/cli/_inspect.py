@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from catalogs.column_names import column_names, using, with_names_of
-from catalogs.files.atomic import atomic_path
+from catalogs.files import atomic_path
 from catalogs.formats import TableChoice
 from catalogs.profile.leaks import Leak
 from flows.cli._printing import plain_table, print_tables, say, say_next, show, shown_progress

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from catalogs.files.atomic import StorageError, check_links
+from catalogs.files import StorageError, check_links
 from catalogs.remote.urls import scrubbed
 from flows.cli._printing import plain_table, print_tables, say, show
 from flows.errors import ModelError

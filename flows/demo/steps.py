@@ -33,7 +33,7 @@ from blr.candidates.candidate import CandidatePart, CandidateRow, PosteriorCheck
 from blr.census.results import Census
 from catalogs.catalog.catalog import Column
 from catalogs.errors import CatalogError
-from catalogs.files.atomic import atomic_path, atomic_write_text
+from catalogs.files import atomic_path, atomic_write_text
 from flows.classification import steps as classification
 from flows.classification.request import ClassifyRequest
 from flows.documents import write_document

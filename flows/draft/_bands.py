@@ -15,8 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.arrays.texts import name_words
-from catalogs.arrays.values import is_real
+from catalogs.arrays import is_real, name_words
 from catalogs.catalog.catalog import Column, Element
 from catalogs.column_names import column_names
 from catalogs.profile.columns import Profile

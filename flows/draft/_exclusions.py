@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import mid_ranks
-from catalogs.arrays.texts import name_words
-from catalogs.arrays.values import is_text
+from catalogs.arrays import is_text, name_words
 from catalogs.catalog.catalog import Column, Element
 from catalogs.column_names import Naming, column_names
 from catalogs.profile.columns import Presence, Profile, not_numbers

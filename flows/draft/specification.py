@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from blr.arrays import mid_ranks
 from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM
-from catalogs.arrays.texts import stripped_texts
+from catalogs.arrays import stripped_texts
 from catalogs.catalog.catalog import Catalog, Element
 from catalogs.errors import brief
 from catalogs.formats import annotated_columns

@@ -17,8 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from catalogs.arrays.texts import numbers_or_texts, words_of
-from catalogs.arrays.values import batch_values
+from catalogs.arrays import batch_values, numbers_or_texts, words_of
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError, ColumnNotFoundError, ExpressionError, nearest
 from catalogs.expressions.expression import Expression, parse

@@ -21,8 +21,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from catalogs.arrays.texts import holds_text, numbers_of, numbers_or_texts, words_of
-from catalogs.arrays.values import is_real
+from catalogs.arrays import holds_text, is_real, numbers_of, numbers_or_texts, words_of
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.errors import CatalogError, ExpressionError, brief, nearest
 from catalogs.expressions.expression import Expression, expression_name, parse

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from catalogs import hats
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Checksums, Partition, verified
 from catalogs.errors import CatalogError, FormatError
 from catalogs.formats import TableChoice, joined, open_files, open_listing, tables_of
-from catalogs.hats import catalog as hats
 from catalogs.parquet import dataset as parquet
-from catalogs.remote.listing import Listing
-from catalogs.writing.annotate import copied
+from catalogs.remote.remote_file import Listing
+from catalogs.writing import copied
 from flows.errors import UsageError
 from flows.inputs.source import (
     InputCatalogue,

@@ -23,17 +23,22 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Literal
 
+from catalogs import hats
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError, FormatError
-from catalogs.files.atomic import StorageError, atomic_write_text, check_free_space
-from catalogs.files.reading import is_pattern, require_file, what_is_there
+from catalogs.files import (
+    StorageError,
+    atomic_write_text,
+    check_free_space,
+    is_pattern,
+    require_file,
+    what_is_there,
+)
 from catalogs.formats import FORMATS, TableChoice, all_suffixes, format_of, tables_of, without_notes
-from catalogs.hats import catalog as hats
-from catalogs.remote.listing import Listing, Place, as_it_is_now, local_path, remote_listing
-from catalogs.remote.remote_file import RemoteFile
+from catalogs.remote.remote_file import Listing, Place, RemoteFile, as_it_is_now, local_path, remote_listing
 from catalogs.remote.urls import file_name, has_secret, is_chained, is_remote, shown
 from catalogs.text import sniff as ascii_tables
-from catalogs.writing.annotate import USUAL, converted_key
+from catalogs.writing import USUAL, converted_key
 from flows.errors import FlowError, Interrupted, OutputFolderError, UsageError
 from flows.runs.lock import Owner, exclusive, files_kept
 from flows.runs.manifest import FileState, Manifest, Output, Problem

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import catalogs
-from catalogs.arrays.texts import unique_texts
-from catalogs.arrays.values import NO_VALUES, batch_values
+from catalogs.arrays import NO_VALUES, batch_values, unique_texts
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import brief, nearest
 from catalogs.sky.photometry import floats

@@ -30,12 +30,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import catalogs
-from catalogs.arrays.texts import hashed
-from catalogs.arrays.values import batch_values
+from catalogs.arrays import batch_values, hashed
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog
 from catalogs.catalog.new_columns import standard_columns
 from catalogs.errors import NameClashError, brief, nearest
-from catalogs.files.atomic import StorageError
+from catalogs.files import StorageError
 from catalogs.profile.split import healpix_pixels, with_neighbouring_pixels
 from catalogs.sky.positions import PositionUnit, match_positions, near_others, positions, unit_of_position
 from flows.errors import SpecificationError, TrainingError

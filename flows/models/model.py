@@ -21,8 +21,7 @@ from blr.arrays import html_table
 from blr.candidates.candidate import CandidateRow
 from blr.classifier import Classifier
 from catalogs.catalog.catalog import ColumnMetadata
-from catalogs.files.atomic import atomic_path
-from catalogs.files.reading import open_bytes
+from catalogs.files import atomic_path, open_bytes
 from catalogs.metadata.astropy_header import SafeDumper, YamlError, read_yaml
 from flows.documents import from_document, to_document
 from flows.errors import ModelError

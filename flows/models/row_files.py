@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from blr.calibration import Skill, paired_gain
-from catalogs.files.atomic import atomic_path
+from catalogs.files import atomic_path
 from catalogs.profile.split import name_keys
 from flows.errors import ModelError
 from flows.models.store import SkillSummary

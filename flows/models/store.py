@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from catalogs.errors import nearest
-from catalogs.files.atomic import atomic_write_text, check_links, own_folder
+from catalogs.files import atomic_write_text, check_links, own_folder
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError, ModelError
 from flows.runs.references import ModelReference, check_inside, check_name, check_output, check_version

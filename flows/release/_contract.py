@@ -14,8 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from catalogs.catalog.catalog import Catalog, Column
-from catalogs.catalog.earlier_columns import is_provenance
+from catalogs.catalog.catalog import Catalog, Column, is_provenance
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError
 from catalogs.formats import annotated_table

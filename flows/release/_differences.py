@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from blr.decisions import FLAG_MEANINGS
-from catalogs.arrays.texts import hashed, hashed_strings
-from catalogs.arrays.values import column_values
+from catalogs.arrays import column_values, hashed, hashed_strings
 from catalogs.catalog.catalog import Catalog
 from catalogs.formats import TableChoice
 from flows.errors import UsageError

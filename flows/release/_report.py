@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from catalogs.files.atomic import atomic_write_text
+from catalogs.files import atomic_write_text
 from flows.plots.axes import CLASSES, new_axes
 from flows.plots.pictures import plot_sky
 from flows.release._contract import Contract, Opened, Profile

@@ -23,9 +23,8 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from blr.decisions import Flag
-from catalogs.arrays.values import column_values, is_text
-from catalogs.catalog.catalog import BATCH_ROWS, Catalog, verified
-from catalogs.catalog.earlier_columns import USER_BITS
+from catalogs.arrays import column_values, is_text
+from catalogs.catalog.catalog import BATCH_ROWS, USER_BITS, Catalog, verified
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError
 from catalogs.formats import TableChoice, annotated_table

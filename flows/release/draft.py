@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from blr.threads import single_threaded_blas
 from catalogs.errors import CatalogError
-from catalogs.files.atomic import atomic_path, atomic_write_text, flush_to_disk
+from catalogs.files import atomic_path, atomic_write_text, flush_to_disk
 from catalogs.formats import TableChoice, annotated_table
 from flows.classification.request import ReprocessRequest
 from flows.classification.scoring import Scorer

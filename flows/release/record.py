@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from catalogs.errors import CatalogError
-from catalogs.files.atomic import atomic_path, atomic_write_text, check_links, flush_to_disk, sweep
+from catalogs.files import atomic_path, atomic_write_text, check_links, flush_to_disk, sweep
 from catalogs.remote.remote_file import ObjectStore
 from catalogs.remote.urls import shown, url_of
 from flows.documents import from_document, read_document, to_document, write_document

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from blr.decisions import Flag
 from blr.threads import single_threaded_blas
-from catalogs.arrays.values import column_values, is_text
-from catalogs.catalog.earlier_columns import USER_BITS, levels
+from catalogs.arrays import column_values, is_text
+from catalogs.catalog.catalog import USER_BITS, levels
 from catalogs.formats import annotated_table, open_catalog
 from flows.classification.scoring import Scorer, settled
 from flows.errors import ModelError, UsageError

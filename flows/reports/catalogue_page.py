@@ -15,7 +15,7 @@ from typing import Final
 from typing_extensions import TypedDict
 
 from blr.census.results import Census
-from catalogs.files.atomic import atomic_write_text, check_links, own_folder
+from catalogs.files import atomic_write_text, check_links, own_folder
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError
 from flows.models.description import Metrics, TrustSummary

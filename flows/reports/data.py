@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from blr.census.results import Census
 from blr.classifier import Classifier
-from catalogs.files.atomic import atomic_path
+from catalogs.files import atomic_path
 from flows.documents import read_document, write_document
 from flows.models.description import (
     TOLD_APART,

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 from markupsafe import Markup
 
-from catalogs.files.atomic import atomic_write_text
+from catalogs.files import atomic_write_text
 from catalogs.sky.positions import survey_links
 from flows.models.description import Metrics, ModelDescription
 from flows.plots.axes import CLASSES, SvgAxes, new_axes, new_panels, readable_feature, rescaled_ticks, svg

@@ -26,12 +26,12 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from blr.decisions import FLAG_MEANINGS
-from catalogs.arrays.values import batch_values
+from catalogs.arrays import batch_values
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError, ColumnNotFoundError
 from catalogs.expressions.expression import Expression, even_edges, names_between, places_between
-from catalogs.files.atomic import atomic_write_text
+from catalogs.files import atomic_write_text
 from catalogs.formats import annotated_table
 from catalogs.sky.positions import PositionUnit, positions, survey_links
 from flows.errors import UsageError

@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 import catalogs
 from blr.census.audit import allocated, cut_levels, level_edges, uncertainty
 from blr.census.results import Census
-from catalogs.arrays.values import batch_values
+from catalogs.arrays import batch_values
 from catalogs.errors import brief, nearest
 from catalogs.expressions.expression import Expression, parse
 from flows.documents import write_document

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
 
-from catalogs.files.atomic import StorageError, check_links
+from catalogs.files import StorageError, check_links
 from flows.errors import OutputFolderError
 from flows.runs.progress import tell
 

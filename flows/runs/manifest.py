@@ -28,11 +28,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from catalogs.arrays.values import is_text
+from catalogs.arrays import is_text
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError, nearest
-from catalogs.files.atomic import atomic_path, atomic_write_bytes, check_links, own_folder, sweep
-from catalogs.files.reading import open_bytes
+from catalogs.files import atomic_path, atomic_write_bytes, check_links, open_bytes, own_folder, sweep
 from catalogs.sky.positions import PositionUnit, find_position_columns, unit_of_position
 from flows.documents import from_document, from_json, read_document, to_document, write_document
 from flows.errors import DocumentError, UsageError

@@ -26,7 +26,7 @@ from typing import Any
 import platformdirs
 
 from catalogs.errors import CatalogError
-from catalogs.files.atomic import (
+from catalogs.files import (
     atomic_path,
     atomic_write_bytes,
     check_links,

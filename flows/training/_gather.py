@@ -23,12 +23,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from catalogs.arrays.values import batch_values
+from catalogs.arrays import batch_values
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column
 from catalogs.column_names import column_names
 from catalogs.errors import CatalogError
 from catalogs.expressions.expression import parse
-from catalogs.files.atomic import atomic_path
+from catalogs.files import atomic_path
 from catalogs.profile.split import SplitSummary, name_keys
 from catalogs.sky.photometry import ZERO_POINT, State, floats, softening_of, unit_factor
 from catalogs.sky.positions import PositionUnit, positions, unit_of_position

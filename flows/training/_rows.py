@@ -26,8 +26,7 @@ from blr.candidates.fits import fit_targets
 from blr.candidates.rows import LabelledRows, TrainingSet
 from blr.sums import Chunk, ChunkFunction, Terms, added, chunk_rows
 from blr.threads import single_threaded_blas
-from catalogs.files.array_file import atomic_write_array
-from catalogs.files.atomic import StorageError
+from catalogs.files import StorageError, atomic_write_array
 from catalogs.profile.split import SplitSummary
 from flows.engines.engine import Engine
 from flows.errors import EngineError

@@ -34,7 +34,7 @@ from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.errors import CatalogError
 from catalogs.expressions.expression import parse
-from catalogs.files.atomic import scratch_folder, sweep
+from catalogs.files import scratch_folder, sweep
 from catalogs.profile.columns import Profile, as_numbers, readable, uneven_presence
 from catalogs.profile.leaks import Leak
 from catalogs.profile.quality import Places, about_the_distance, is_magnitude, quality

@@ -20,7 +20,7 @@ from astropy.io import fits as astropy_fits
 import catalogs
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
-from catalogs.writing.annotate import annotate
+from catalogs.writing import annotate
 from tests.catalogs.memory_trips import memory_page, memory_trips
 from tests.catalogs.round_trip_samples import LABELS, NAMES, WRITERS
 

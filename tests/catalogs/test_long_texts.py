@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogs
-from catalogs.arrays.texts import LONGEST_TEXT, shortened, unique_texts
+from catalogs.arrays import LONGEST_TEXT, shortened, unique_texts
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError
 from catalogs.fits.create import LONG_TEXT, encoded_text

@@ -11,11 +11,11 @@ from astropy.io.votable import parse
 from astropy.io.votable.tree import Field, TableElement, VOTableFile
 
 from catalogs.catalog.new_columns import NewColumn
-from catalogs.files.reading import stamp
+from catalogs.files import stamp
 from catalogs.metadata.astropy_header import arrow_array
 from catalogs.votable import table as votable
 from catalogs.votable._rows import ELEMENTS
-from catalogs.writing.annotate import annotate
+from catalogs.writing import annotate
 
 N = 12
 

@@ -13,7 +13,7 @@ from astropy.io.votable.ucd import check_ucd
 from astropy.table import Table
 
 import catalogs
-from catalogs.arrays.values import batch_values
+from catalogs.arrays import batch_values
 from catalogs.catalog.new_columns import standard_columns
 from flows.classification._tally import read_census_rows
 from flows.inputs.source import copy_name

@@ -89,7 +89,7 @@ def test_decimals_of_databases_are_numbers(tmp_path: Path) -> None:
     start = started(tmp_path / "plain.parquet", decimals)
     assert start == plain
     batch = next(catalogs.open(tmp_path / "plain.parquet").batches(["id"]))
-    assert catalogs.arrays.values.batch_values(batch, ["id"])["id"].tolist() == columns["id"].tolist()
+    assert catalogs.arrays.batch_values(batch, ["id"])["id"].tolist() == columns["id"].tolist()
 
 
 def test_columns_that_tell_only_together_are_features(tmp_path: Path) -> None:

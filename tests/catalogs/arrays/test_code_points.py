@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.arrays.texts import code_points, hashed, hashed_strings, text_array
+from catalogs.arrays import code_points, hashed, hashed_strings, text_array
 
 ANY = st.text(st.characters(blacklist_categories=["Cs"]), max_size=9)
 NUMPYS = st.lists(st.one_of(ANY, st.text("aZ \t~", max_size=9)), max_size=20).map(

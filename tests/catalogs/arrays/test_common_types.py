@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalogs.arrays.values import common_type
+from catalogs.arrays import common_type
 
 INTEGERS = [pa.type_for_alias(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)]
 NUMBERS = [*INTEGERS, pa.float16(), pa.float32(), pa.float64()]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalogs.arrays.values import column_values
+from catalogs.arrays import column_values
 from catalogs.errors import ExpressionError
 
 NAN = np.nan

@@ -13,10 +13,10 @@ from astropy.io import fits as astropy_fits
 from astropy.table import QTable, Table
 
 import catalogs
-from catalogs.catalog.earlier_columns import check_columns, levels
+from catalogs.catalog.catalog import check_columns, levels
 from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
 from catalogs.errors import ColumnNotFoundError, NameClashError
-from catalogs.writing.annotate import annotate
+from catalogs.writing import annotate
 from tests.catalogs.parquet_samples import write_rich
 
 N = 300

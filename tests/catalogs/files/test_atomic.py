@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from catalogs.errors import CatalogError
-from catalogs.files.array_file import atomic_write_array
-from catalogs.files.atomic import (
+from catalogs.files import (
     StorageError,
     atomic_path,
+    atomic_write_array,
     atomic_write_bytes,
     atomic_write_text,
     own_folder,
@@ -27,8 +27,8 @@ import sys, time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from catalogs.files.array_file import atomic_write_array
-from catalogs.files.atomic import atomic_path
+from catalogs.files import atomic_write_array
+from catalogs.files import atomic_path
 with atomic_path(Path(sys.argv[1])) as temporary:
     temporary.write_bytes(b"half")
     print("writing", flush=True)

@@ -19,7 +19,7 @@ from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
 from catalogs.errors import CatalogError, DamagedFileError
 from catalogs.fits import table as fits
 from catalogs.metadata.fits_cards import integer_card, text_cards
-from catalogs.writing.annotate import annotate
+from catalogs.writing import annotate
 
 N = 11
 COLUMNS = standard_columns(["early", "late-type"])

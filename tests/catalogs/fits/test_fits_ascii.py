@@ -11,7 +11,7 @@ from astropy.io import fits as astropy_fits
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, DamagedFileError
 from catalogs.fits import table as fits
-from catalogs.writing.annotate import annotate
+from catalogs.writing import annotate
 
 TEXTS = ["M 31", "", "NGC 205"]
 INTEGERS = [1, -22, 333]

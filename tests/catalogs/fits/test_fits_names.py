@@ -12,7 +12,7 @@ from astropy.table import Table
 import catalogs
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.fits.create import fits_names
-from catalogs.writing.annotate import Written
+from catalogs.writing import Written
 from tests.catalogs.other_readers import FITSVERIFY, NO_FITSVERIFY, problems_by_fitsverify
 
 SHORT = (NewColumn("blr_mark", pa.int32()),)

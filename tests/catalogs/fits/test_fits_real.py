@@ -11,10 +11,10 @@ from astropy.io import fits as astropy_fits
 from catalogs.catalog.catalog import Catalog, verified
 from catalogs.catalog.new_columns import Provenance, standard_columns
 from catalogs.errors import FormatError
-from catalogs.files.reading import stamp
+from catalogs.files import stamp
 from catalogs.fits import table as fits
 from catalogs.fits.header import open_source
-from catalogs.writing.annotate import annotate
+from catalogs.writing import annotate
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"
 ASTROPY = Path(astropy_fits.__file__).parent / "tests" / "data"

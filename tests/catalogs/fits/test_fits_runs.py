@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalogs.fits import table as fits
-from catalogs.writing.annotate import annotate
+from catalogs.writing import annotate
 from catalogs.catalog.new_columns import NewColumn
 
 COLUMNS = [NewColumn("p", pa.float32()), NewColumn("flags", pa.int32()), NewColumn("c", pa.string(), width=6)]

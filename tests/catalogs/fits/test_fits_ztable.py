@@ -15,11 +15,11 @@ from astropy.io import fits as astropy_fits
 
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
-from catalogs.files.reading import stamp
-from catalogs.fits import _restored as fits_ztable
+from catalogs.files import stamp
 from catalogs.fits import table as fits
+from catalogs.fits import table as fits_ztable
 from catalogs.fits.header import open_source, read_hdus
-from catalogs.writing.annotate import annotate
+from catalogs.writing import annotate
 
 N = 500
 MARK = (NewColumn("blr_mark", pa.int32()),)

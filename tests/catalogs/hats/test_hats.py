@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogs
+from catalogs import hats
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import Provenance, standard_columns
 from catalogs.errors import CatalogError, DamagedFileError, FormatError, OutputExistsError
-from catalogs.hats import catalog as hats
-from catalogs.hats.catalog import Properties
-from catalogs.writing.annotate import annotate, finish
+from catalogs.hats import Properties
+from catalogs.writing import annotate, finish
 from tests.catalogs.hats_samples import MARGIN, PIXELS, N, write_collection, write_table
 
 COLUMNS = standard_columns(["early", "late"])

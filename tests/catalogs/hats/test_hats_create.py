@@ -12,7 +12,7 @@ import pytest
 
 import catalogs
 from catalogs.fits.healpix import centres
-from catalogs.hats.catalog import INDEX, write_hats
+from catalogs.hats import INDEX, write_hats
 
 PIXELS = np.array([700, 3, 255, 256, 9])
 

@@ -22,7 +22,7 @@ import catalogs
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import FormatError
 from catalogs.parquet import dataset as parquet
-from catalogs.writing.annotate import Written
+from catalogs.writing import Written
 from tests.catalogs.memory_trips import NEW, compute
 
 N = 5

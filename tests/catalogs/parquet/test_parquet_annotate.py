@@ -22,7 +22,7 @@ from catalogs.metadata.votable_fields import Field, new_votable
 from catalogs.parquet import dataset as parquet
 from catalogs.parquet import writer as parquet_writer
 from catalogs.parquet._footer import read_footer
-from catalogs.writing.annotate import annotate
+from catalogs.writing import annotate
 from tests.catalogs.parquet_samples import (
     COLUMNS,
     PROVENANCE,

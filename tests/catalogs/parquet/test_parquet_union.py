@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogs
+from catalogs import hats
 from catalogs.errors import FormatError
-from catalogs.hats import catalog as hats
 from catalogs.metadata.votable_fields import Field, new_votable
 from catalogs.parquet import dataset as parquet
 from catalogs.profile.quality import quality

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogs
-from catalogs.arrays.texts import DistinctCounter
+from catalogs.arrays import DistinctCounter
 from catalogs.profile.columns import profile
 from catalogs.profile.quality import Places, quality
 

@@ -16,8 +16,7 @@ import pytest
 
 import catalogs
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
-from catalogs.remote.listing import Listing, remote_listing
-from catalogs.remote.remote_file import RemoteFile
+from catalogs.remote.remote_file import Listing, RemoteFile, remote_listing
 from catalogs.remote.urls import UnreachableError
 from tests.catalogs.web import CUT, Web, serving
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 import catalogs
-from catalogs.catalog.earlier_columns import levels
+from catalogs.catalog.catalog import levels
 from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
 from catalogs.errors import FormatError, NameClashError
-from catalogs.writing.annotate import annotate
+from catalogs.writing import annotate
 
 N = 12
 TWO, THREE = standard_columns(["early", "late"]), standard_columns(["1", "2", "3"])

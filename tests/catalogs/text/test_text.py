@@ -27,7 +27,7 @@ from catalogs.formats import open_catalog
 from catalogs.text import _records as text_records
 from catalogs.text import sniff as text_types
 from catalogs.text import table as text
-from catalogs.writing.annotate import annotate
+from catalogs.writing import annotate
 from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, values_of
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"

@@ -17,9 +17,9 @@ from astropy.table import MaskedColumn, QTable, Table
 
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import FormatError
-from catalogs.files.reading import reading
+from catalogs.files import reading
 from catalogs.votable import table as votable
-from catalogs.writing.annotate import annotate
+from catalogs.writing import annotate
 from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, values_of
 from tests.catalogs.votable_samples import annotated
 

@@ -17,7 +17,7 @@ from astropy.table import MaskedColumn, Table
 import catalogs
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.fits import table as fits
-from catalogs.writing.annotate import annotate
+from catalogs.writing import annotate
 from tests.catalogs.parquet_samples import COLUMNS, computing
 
 N = 300

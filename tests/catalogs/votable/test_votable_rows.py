@@ -13,13 +13,13 @@ import pytest
 
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import DamagedFileError
-from catalogs.files.reading import stamp
+from catalogs.files import stamp
 from catalogs.votable import _document as votable_document
 from catalogs.votable import _rows as votable_stream
 from catalogs.votable import _tabledata as votable_tabledata
 from catalogs.votable import table as votable
 from catalogs.votable.table import Content, write
-from catalogs.writing.annotate import annotate
+from catalogs.writing import annotate
 from tests.catalogs.votable_samples import N, by_astropy, cells, document, lists, parsed, slow_values
 
 pytestmark = pytest.mark.filterwarnings("ignore::astropy.io.votable.exceptions.VOWarning")

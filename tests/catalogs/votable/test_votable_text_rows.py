@@ -14,7 +14,7 @@ from astropy.table import MaskedColumn, Table
 
 import catalogs
 from catalogs.catalog.new_columns import NewColumn
-from catalogs.files.reading import stamp
+from catalogs.files import stamp
 from catalogs.votable import table as votable
 from catalogs.votable.table import Content, write
 from tests.catalogs.votable_samples import N, cells, document, lists, our_values, parsed, slow_values

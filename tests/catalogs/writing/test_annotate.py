@@ -14,8 +14,8 @@ import pytest
 from catalogs.catalog.catalog import Annotation, Catalog, Column, Compute, Partition, computed_batches
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError, ColumnNotFoundError, NameClashError, OutputExistsError
-from catalogs.files.atomic import StorageError
-from catalogs.writing.annotate import annotate
+from catalogs.files import StorageError
+from catalogs.writing import annotate
 
 P = NewColumn("blr_p", pa.float32())
 

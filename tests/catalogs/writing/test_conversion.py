@@ -16,14 +16,14 @@ from astropy.io.votable.tree import Info, Link, Param, Resource, TimeSys
 from astropy.table import Table
 
 import catalogs
+from catalogs import hats
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError, OutputExistsError
 from catalogs.fits import table as fits
 from catalogs.fits.create import Survey, kind_of, settled
-from catalogs.hats import catalog as hats
 from catalogs.parquet import dataset as parquet
-from catalogs.writing.annotate import Written, annotate, bounded_rows, converted_key
+from catalogs.writing import Written, annotate, bounded_rows, converted_key
 from tests.catalogs.hats_samples import N as N_HATS
 from tests.catalogs.hats_samples import write_collection
 from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, rich_table, write_rich

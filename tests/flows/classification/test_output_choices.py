@@ -17,8 +17,7 @@ from astropy.io import fits
 
 from catalogs.catalog.new_columns import standard_columns
 from catalogs.errors import ColumnNotFoundError, OutputExistsError
-from catalogs.files import atomic
-from catalogs.files.atomic import StorageError
+from catalogs.files import StorageError, atomic
 from flows.classification import _plan as room
 from flows.cli.app import run as cli
 from flows.errors import SpecificationError

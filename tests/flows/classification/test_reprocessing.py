@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogs.errors import CatalogError, ColumnNotFoundError, OutputExistsError
-from catalogs.files.atomic import StorageError
+from catalogs.files import StorageError
 from flows.classification._plan import Job, Work
 from flows.classification.execution import DIRECT
 from flows.cli.app import run

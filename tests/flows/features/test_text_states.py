@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import catalogs
-from catalogs.arrays.values import NO_VALUES
+from catalogs.arrays import NO_VALUES
 from catalogs.errors import ExpressionError
 from catalogs.sky.photometry import State
 from flows.errors import SpecificationError, TrainingError

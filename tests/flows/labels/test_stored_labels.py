@@ -16,8 +16,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import catalogs
-from catalogs.files.atomic import StorageError
-from catalogs.hats.catalog import write_hats
+from catalogs.files import StorageError
+from catalogs.hats import write_hats
 from catalogs.profile.split import healpix_pixels
 from catalogs.sky.positions import match_positions
 from flows.labels import source as stored_labels

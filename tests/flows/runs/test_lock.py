@@ -17,7 +17,7 @@ import pytest
 
 import flows.classification.execution
 from catalogs.catalog.catalog import Catalog
-from catalogs.files.atomic import atomic_write_text
+from catalogs.files import atomic_write_text
 from flows.errors import OutputFolderError
 from flows.runs import lock
 from flows.runs.lock import LINK, LOCK, Owner, acting_for, check_coherent, check_held, exclusive

@@ -14,7 +14,7 @@ from blr.basis.kinds import fit_basis
 from blr.gaussian import GaussianPrior
 from blr.likelihood.targets import even_confusion
 from blr.posterior.laplace import fit
-from catalogs.files.atomic import StorageError
+from catalogs.files import StorageError
 from catalogs.profile.split import held_out_keys
 from flows.engines.engine import ThreadEngine
 from flows.labels.source import repeated_in_conflict

@@ -22,25 +22,23 @@ from catalogs.catalog.catalog import (
     Column,
     Compute,
     Computed,
+    Mode,
     NewValues,
     OldColumns,
     Partition,
     Progress,
     cell_bytes,
     computed_batches,
-    verified,
-)
-from catalogs.catalog.earlier_columns import (
-    Mode,
     copying,
     levels,
     old_columns,
     provenance_entries,
+    verified,
     with_user_bits,
 )
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import CatalogError, OutputExistsError
-from catalogs.files.atomic import StorageError, atomic_folder, check_free_space, sweep
+from catalogs.files import StorageError, atomic_folder, check_free_space, sweep
 from catalogs.fits import create as fits_create
 from catalogs.fits.create import Survey, fits_names, kind_of, losses, meta_cards, settled
 from catalogs.fits.rewrite import NewField
@@ -48,7 +46,7 @@ from catalogs.metadata.astropy_header import ASTROPY
 from catalogs.metadata.fits_cards import block_cards, comment_cards
 from catalogs.parquet import metadata as parquet_create
 from catalogs.remote.urls import shown, url_of
-from catalogs.text import ecsv
+from catalogs.text import table as text
 
 __all__ = [
     "SLIM_BYTES",
@@ -287,7 +285,7 @@ class Converting:
             )
             return
         if self.form == "ecsv":
-            ecsv.create(
+            text.create(
                 out,
                 self.columns,
                 new,

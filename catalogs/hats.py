@@ -17,12 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from catalogs.catalog.catalog import Catalog, OldColumns, in_order
-from catalogs.catalog.earlier_columns import provenance_entries
+from catalogs.catalog.catalog import Catalog, OldColumns, in_order, provenance_entries
 from catalogs.catalog.new_columns import OWN, NewColumn, Provenance
 from catalogs.errors import DamagedFileError, FormatError
-from catalogs.files.atomic import atomic_folder, atomic_path, atomic_write_text
-from catalogs.files.reading import files_below, open_bytes
+from catalogs.files import atomic_folder, atomic_path, atomic_write_text, files_below, open_bytes
 from catalogs.parquet.dataset import ParquetPartition, Union, describe, open_file
 from catalogs.parquet.writer import append_columns
 

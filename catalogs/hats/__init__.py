@@ -1,1 +1,0 @@
-"""HATS catalogues: partitions of the sky in Parquet, with their properties."""

@@ -1,1 +1,0 @@
-"""Annotated copies: where they go, in which format, and how they are written."""
