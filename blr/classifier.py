@@ -24,9 +24,11 @@ from blr.missing.patterns import largest_share, node_blocks, present_errors
 from blr.predictive.mixture import (
     CONSTANT,
     Prediction,
+    Scores,
     Temperature,
     continued,
     feature_range,
+    joined,
     mix,
     mix_blocks,
     mixed,
@@ -34,7 +36,6 @@ from blr.predictive.mixture import (
     spread,
     with_rows,
 )
-from blr.predictive.scores import Scores, joined
 
 __all__ = ["Classifier", "Member"]
 Mask = NDArray[np.bool_]

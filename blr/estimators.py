@@ -34,8 +34,7 @@ from blr.posterior.laplace import fit
 from blr.posterior.repair import served
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
-from blr.predictive.mixture import Prediction, mix_nodes, with_rows
-from blr.predictive.scores import Scores
+from blr.predictive.mixture import Prediction, Scores, mix_nodes, with_rows
 from blr.selection.evidence import fit_evidence
 from blr.threads import default_threads
 from blr.trust.verdict import Trust

@@ -239,18 +239,12 @@ def _counts(weights: Vector, n: int) -> list[int]:
 # root of their number: 1 is a typical difference.  Shapes: N labelled rows, F features.
 
 
-@dataclass(frozen=True, eq=False)
-class Neighbours:
-    """Rows in the order of their `distance` (n,), in typical differences, and how many features were compared (n,)."""
+def nearest_rows(
+    classifier: Classifier, x: ArrayLike, X: ArrayLike, *, n: int = 5
+) -> tuple[NDArray[np.intp], Vector, NDArray[np.intp]]:
+    """Return the n rows of X (N, F) that are nearest to x (F,), and their distances; NaN is a missing feature.
 
-    row: NDArray[np.intp]
-    distance: Vector
-    compared: NDArray[np.intp]
-
-
-def nearest_rows(classifier: Classifier, x: ArrayLike, X: ArrayLike, *, n: int = 5) -> Neighbours:
-    """Return the n rows of X (N, F) that are nearest to x (F,); NaN is a missing feature.
-
+    The nearest is first.  Distances (n,) are in typical differences; last is how many features were compared (n,).
     Rows that share fewer than half of the features of x are left out while others are there.  ValueError if the shapes
     are not of the classifier's features.
     """
@@ -270,7 +264,7 @@ def nearest_rows(classifier: Classifier, x: ArrayLike, X: ArrayLike, *, n: int =
     few = 2 * compared < np.isfinite(row).sum()
     order = np.lexsort((distance, few))
     order = order[np.isfinite(distance[order])][:n]
-    return Neighbours(order, distance[order], compared[order])
+    return order, distance[order], compared[order]
 
 
 def _patterns(shared: NDArray[np.bool_]) -> list[tuple[NDArray[np.bool_], NDArray[np.intp]]]:

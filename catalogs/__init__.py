@@ -27,7 +27,7 @@ _HOME = {
     "NewColumn": "catalog.new_columns",
     "Partition": "catalog.catalog",
     "Provenance": "catalog.new_columns",
-    "annotate": "writing.annotate",
+    "annotate": "writing",
     "annotate_table": "memory.tables",
     "open": "formats",
     "parse": "expressions.expression",

@@ -34,7 +34,6 @@ def directions(covariance: Matrix, least: float) -> tuple[Vector, Matrix]:
 # The features themselves: the polynomial of degree 1.
 
 
-@dataclass(frozen=True, eq=False)
 class Linear(Basis):
     """φ = (1, z_1, …, z_F) of the standardised features z, so M = F + 1."""
 

@@ -207,7 +207,6 @@ class Centred(Basis):
 # φ_k(x) = exp(−|z − c_k|² / 2s²) of the standardised features z, with one width s (Bishop 2006, PRML, 3.4).
 
 
-@dataclass(frozen=True, eq=False)
 class RBF(Centred):
     """K Gaussian bumps at `centres`, shape (K, F), of one `width` in standard deviations."""
 
@@ -245,7 +244,6 @@ class RBF(Centred):
 # arXiv:1606.05241).  So logits can bend sharply along a feature, which helps where a class ends at a threshold.
 
 
-@dataclass(frozen=True, eq=False)
 class Laplacian(Centred):
     """K functions with a peak at `centres`, shape (K, F).
 

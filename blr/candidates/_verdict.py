@@ -22,8 +22,8 @@ from blr.candidates.fits import FinalMember
 from blr.candidates.rows import TrainingSet
 from blr.fitting.newton import maximise
 from blr.fitting.problem import pose
-from blr.fitting.subsample import by_gradients
 from blr.gaussian import GaussianPrior
+from blr.posterior.laplace import by_gradients
 from blr.predictive.mixture import Temperature
 from blr.trust.verdict import MEAN_ERROR, Trust, TrustAnswer
 

@@ -143,7 +143,7 @@ def choose(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut], *
     from the labels has no evidence beside others that are not, and so no probability.
     """
     known = [candidate.comparable for candidate in candidates]
-    order = selection.rank(
+    _, weights, applied = selection.rank(
         [
             candidate.log_evidence if one or not any(known) else -np.inf
             for candidate, one in zip(candidates, known, strict=True)
@@ -152,15 +152,14 @@ def choose(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut], *
         [second_order_holds(candidate.numbers) for candidate in candidates],
         [candidate.prior_probability for candidate in candidates],
     )
-    weights = order.weight
-    best = order.best([_score(one, by) for one in candidates] if by in ("bic", "loo") else weights)
+    best = selection.highest([_score(one, by) for one in candidates] if by in ("bic", "loo") else weights)
     members = [(best, 1.0)]
     if by in ("average", "stack"):
         shares = _stacked(candidates, left_out) if by == "stack" else weights
         kept = np.flatnonzero(shares >= LEAST_WEIGHT)
         members = list(zip(kept.tolist(), (shares[kept] / shares[kept].sum()).tolist(), strict=True))
         best = int(shares.argmax()) if by == "stack" else best
-    ranking = Ranking(best, tuple(members), tuple(weights.tolist()), order.second_order_applied)
+    ranking = Ranking(best, tuple(members), tuple(weights.tolist()), applied)
     return replace(ranking, integrated=integrated_share(mixed(left_out, ranking.shares)))
 
 

@@ -49,8 +49,7 @@ from blr.classifier import Classifier, Member
 from blr.explanation import Contributions, contributions
 from blr.likelihood.targets import as_confusion, recorded_probability
 from blr.missing.patterns import excess, training_noise
-from blr.predictive.mixture import estimate_temperature
-from blr.predictive.scores import Scores
+from blr.predictive.mixture import Scores, estimate_temperature
 from blr.shift import DensityRatio, density_ratio
 from blr.threads import single_threaded_blas
 from blr.trust.verdict import Trust

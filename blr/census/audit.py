@@ -32,6 +32,11 @@ Counts = NDArray[np.int64]
 Places = NDArray[np.intp]
 Possible = tuple[Bools, Bools, Bools]
 """In which strata (H,) an unseen object may count as a hit, as a miss, and as neither."""
+_Totals = tuple[Vector, Vector, Vector, Vector, Vector]
+"""Shares a and b (R, H) of hits and misses in strata of weight W (H,), each from n (R, H) objects.
+
+The last (R, H) is what the variance of the bootstrap is multiplied by, for that of the estimate.
+"""
 FEW = 10
 """Number of objects seen in a stratum up to which one unseen object is added; with more, half an object is added."""
 MOST_STEPS = 60
@@ -241,10 +246,11 @@ def _extremes(a: Vector, b: Vector, strata: Strata, possible: Possible) -> tuple
 def _upper_limit(a: Vector, b: Vector, strata: Strata, possible: Possible, tail: float) -> Vector:
     """Return the upper limits (R,) of the share of a, (R, H), among a and b; 1 where no b was seen."""
     totals = _with_unseen(a, b, strata, possible)
-    A, B = totals.a @ totals.W, totals.b @ totals.W
+    a, b, W, _, _ = totals
+    A, B = a @ W, b @ W
     with np.errstate(invalid="ignore"):
         share = np.where(A + B > 0, A / (A + B), 1.0)
-    return np.where(B > 0, _root(lambda r: totals.quantile(r, tail), share, np.ones(len(a))), 1.0)
+    return np.where(B > 0, _root(lambda r: _total_quantile(totals, r, tail), share, np.ones(len(a))), 1.0)
 
 
 def _root(f: Callable[[Vector], Vector], low: Vector, high: Vector) -> Vector:
@@ -278,35 +284,23 @@ def _root(f: Callable[[Vector], Vector], low: Vector, high: Vector) -> Vector:
     return np.where(inside, x1, end)
 
 
-@dataclass(frozen=True, eq=False)
-class _Totals:
-    """Shares a and b (R, H) of hits and misses in strata of weight W (H,), each from `n` (R, H) objects.
-
-    `spread` (R, H) is what the variance of the bootstrap is multiplied by, for that of the estimate.
-    """
-
-    a: Vector
-    b: Vector
-    W: Vector
-    n: Vector
-    spread: Vector
-
-    def quantile(self, r: Vector, tail: float) -> Vector:
-        """Return that quantile (R,) of (1 - r) A - r B."""
-        up, down = (1 - r)[:, None], -r[:, None]
-        mean = up * self.a + down * self.b
-        second = up**2 * self.a + down**2 * self.b
-        third = up**3 * self.a + down**3 * self.b
-        variance = np.maximum(second - mean**2, 0) * self.spread / (self.n + 1)
-        # Of the Dirichlet distribution with these shares and n.
-        skewed = 2 * (third - 3 * mean * second + 2 * mean**3) * self.spread**1.5
-        V = variance @ self.W**2
-        K = (skewed / ((self.n + 1) * (self.n + 2))) @ self.W**3
-        sd = np.sqrt(V)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            skewness = np.where(V > 0, K / (V * sd), 0.0)
-        quantile: Vector = mean @ self.W + sd * _pearson_quantile(tail, skewness)
-        return quantile
+def _total_quantile(totals: _Totals, r: Vector, tail: float) -> Vector:
+    """Return that quantile (R,) of (1 - r) A - r B."""
+    a, b, W, n, spread = totals
+    up, down = (1 - r)[:, None], -r[:, None]
+    mean = up * a + down * b
+    second = up**2 * a + down**2 * b
+    third = up**3 * a + down**3 * b
+    variance = np.maximum(second - mean**2, 0) * spread / (n + 1)
+    # Of the Dirichlet distribution with these shares and n.
+    skewed = 2 * (third - 3 * mean * second + 2 * mean**3) * spread**1.5
+    V = variance @ W**2
+    K = (skewed / ((n + 1) * (n + 2))) @ W**3
+    sd = np.sqrt(V)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        skewness = np.where(V > 0, K / (V * sd), 0.0)
+    quantile: Vector = mean @ W + sd * _pearson_quantile(tail, skewness)
+    return quantile
 
 
 def _with_unseen(a: Vector, b: Vector, strata: Strata, possible: Possible) -> _Totals:
@@ -337,7 +331,7 @@ def _with_unseen(a: Vector, b: Vector, strata: Strata, possible: Possible) -> _T
     pb[taken, place] *= size[place] / grown
     sizes[taken, place], spread[taken, place] = grown, 1.0
     spread[:, ~open_] = 0.0
-    return _Totals(pa, pb, W, sizes, spread)
+    return pa, pb, W, sizes, spread
 
 
 def _pearson_quantile(tail: float, skewness: Vector) -> Vector:

@@ -194,39 +194,6 @@ def _search(
     return None
 
 
-@dataclass
-class _Run:
-    """The state of an ascent: iterate, sums over the rows so far, average of the later iterates."""
-
-    theta: Vector
-    curvature: Matrix
-    weight: float = 0.0
-    step: int = 0
-    average: Vector | None = None
-    log_likelihood: float = 0.0
-
-    def advance(self, likelihood: Likelihood, prior: SolverPrior, batch: Chunk, n_rows: float | None) -> None:
-        n = float(len(batch[0]) if batch[2] is None else batch[2].sum())
-        if n == 0:
-            return  # Rows of weight zero are left out.
-        value, gradient, hessian = likelihood_terms(likelihood, self.theta)(*batch)
-        self.step += 1
-        self.weight += n
-        self.log_likelihood += value
-        total = n_rows or self.weight
-        # The curvature at the start is not that at the mode: older batches fade at the pace at which steps shrink.
-        self.curvature = self.curvature + self.step**-_FADING * (hessian / n - self.curvature)
-        g = gradient / n - prior.precision @ (self.theta - prior.mean) / total
-        scale = self.curvature + prior.precision / total
-        direction, _ = newton_step(g, scale + _RIDGE / self.step * np.diag(np.diag(scale).clip(min=1e-300)))
-        self.theta = self.theta + self.step**-_DECAY * _bounded(direction, scale)
-        # Later iterates count for more, so that the start is forgotten without a burn-in to choose.
-        share = min(1.0, _RECENCY / (self.step + _RECENCY - 1))
-        self.average = (
-            self.theta if self.average is None else self.average + share * (self.theta - self.average)
-        )
-
-
 def _bounded(direction: Vector, scale: Matrix) -> Vector:
     """Return the direction, shortened where it would move the activations by more than a few units at once."""
     length = float(np.sqrt(direction @ scale @ direction))
@@ -250,17 +217,31 @@ def ascend(
     result then lies about half a posterior sd from the mode, root mean square a weight (0.9 at most in 36 problems).
     """
     D = len(prior.mean)
-    run = _Run(prior.mean.copy(), np.zeros((D, D)))
+    theta, curvature, average = prior.mean.copy(), np.zeros((D, D)), prior.mean
+    seen = log_likelihood = 0.0
+    step = 0
     with single_threaded_blas():
         for batch in _batches(chunks):
-            run.advance(likelihood, prior, batch, n_rows)
-    if run.average is None:
+            n = float(len(batch[0]) if batch[2] is None else batch[2].sum())
+            if n == 0:
+                continue  # Rows of weight zero are left out.
+            value, gradient, hessian = likelihood_terms(likelihood, theta)(*batch)
+            step += 1
+            seen += n
+            log_likelihood += value
+            total = n_rows or seen
+            # The curvature at the start is not that at the mode: older batches fade at the pace at which steps shrink.
+            curvature = curvature + step**-_FADING * (hessian / n - curvature)
+            g = gradient / n - prior.precision @ (theta - prior.mean) / total
+            scale = curvature + prior.precision / total
+            direction, _ = newton_step(g, scale + _RIDGE / step * np.diag(np.diag(scale).clip(min=1e-300)))
+            theta = theta + step**-_DECAY * _bounded(direction, scale)
+            # Later iterates count for more, so that the start is forgotten without a burn-in to choose.
+            share = min(1.0, _RECENCY / (step + _RECENCY - 1))
+            average = theta if step == 1 else average + share * (theta - average)
+    if not step:
         raise ValueError("the stream is empty; give at least one chunk (Phi, t, weight)")
-    scale = n_rows or run.weight
-    g = np.zeros(D)
-    enough = run.weight >= 100 * D and run.step >= _BATCHES
-    status = "one pass, averaged iterate" if enough else f"only {run.weight:.0f} rows for {D} weights"
-    mode = Mode(
-        run.average, run.log_likelihood, g, scale * run.curvature, float("nan"), enough, run.step, status
-    )
-    return mode, run.weight
+    enough = seen >= 100 * D and step >= _BATCHES
+    status = "one pass, averaged iterate" if enough else f"only {seen:.0f} rows for {D} weights"
+    H = (n_rows or seen) * curvature
+    return Mode(average, log_likelihood, np.zeros(D), H, float("nan"), enough, step, status), seen

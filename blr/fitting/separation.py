@@ -353,21 +353,13 @@ def _strict_rows(W: Matrix, scale: Vector) -> ChunkFunction:
     return blockwise(terms, 4 * len(W))
 
 
-@dataclass(frozen=True)
-class Collinearity:
-    """Columns of zeros, and of the other dependent ones each with those that make it up: ((j, (i, ...)), ...)."""
-
-    empty: tuple[int, ...]
-    dependent: tuple[tuple[int, tuple[int, ...]], ...]
-
-    @property
-    def n_redundant(self) -> int:
-        """Columns that could be left out."""
-        return len(self.empty) + len(self.dependent)
+Empty = tuple[int, ...]
+Dependent = tuple[tuple[int, tuple[int, ...]], ...]
+"""Each dependent column with those that make it up: ((j, (i, ...)), ...)."""
 
 
-def find_collinearity(data: Data) -> Collinearity:
-    """Return which columns of the rows with positive weight are redundant."""
+def find_collinearity(data: Data) -> tuple[Empty, Dependent]:
+    """Return which columns of rows with positive weight are redundant: those of zeros, and other dependent ones."""
 
     def gram(Phi: Matrix, _t: Matrix, weight: Vector | None) -> Terms:
         X = Phi if weight is None else Phi[weight > 0]
@@ -387,4 +379,4 @@ def find_collinearity(data: Data) -> Collinearity:
         )
         for i, row in enumerate(share)
     )
-    return Collinearity(tuple(np.flatnonzero(length == 0).tolist()), tuple(sorted(dependent)))
+    return tuple(np.flatnonzero(length == 0).tolist()), tuple(sorted(dependent))

@@ -446,7 +446,6 @@ def log_odds(t: Matrix) -> tuple[Vector, Vector]:
     return log_t[:, 0], log_t[:, 1]
 
 
-@dataclass(frozen=True)
 class MislabelledBernoulli(Bernoulli):
     """Two classes: ln[t_0 (1 - f(a)) + t_1 f(a)], t (N, 2)."""
 
@@ -509,7 +508,6 @@ def _mixed_logistic_value(a: Vector, low: Vector, high: Vector) -> Vector:
     return np.asarray(above - np.maximum(a, 0.0) - np.log1p(np.exp(-np.abs(a))))
 
 
-@dataclass(frozen=True)
 class MislabelledCategorical(Categorical):
     """K classes through the softmax: ln Σ_k t_k y_k, t (N, K)."""
 

@@ -559,14 +559,12 @@ class _ImprovedPosterior(Posterior):
         return cls(problem=laplace.problem, gaussian=gaussian, laplace=laplace, **ended | own)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ShiftedPosterior(_ImprovedPosterior):
     """The Laplace fit's Gaussian, its mean moved to the posterior mean to first order (`variational.mean_shift`)."""
 
     kind: ClassVar[str] = "shifted"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class SandwichPosterior(_ImprovedPosterior):
     """A Gaussian with the sandwich covariance about a fit's mean, for weighted rows (`blr.shift.sandwich`)."""
 
@@ -622,7 +620,6 @@ class RefinedPosterior(_ImprovedPosterior):
         return Trust.of([*of_laplace, of_probabilities(numbers, remedy)], {**laplace.numbers, **numbers})
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class MatchedPosterior(_ImprovedPosterior):
     """The Gaussian with the exact posterior's mean and covariance (`repair.served`).
 
@@ -630,8 +627,6 @@ class MatchedPosterior(_ImprovedPosterior):
     """
 
     kind: ClassVar[str] = "matched"
-
-    verdict: Trust = field()  # required: the default None of the other kinds does not hold here
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

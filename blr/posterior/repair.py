@@ -414,15 +414,14 @@ def by_importance(problem: Problem, start: Gaussian, rows: Matrix, rng: np.rando
         return draws, np.asarray(log_joint + 0.5 * np.einsum("sd,sd->s", z, z) - constant)
 
     draws, log_ratio = drawn(_FIRST)
-    if smooth(log_ratio).effective < _HOPELESS * _WORTH / _DRAWS:
+    if smooth(log_ratio)[2] < _HOPELESS * _WORTH / _DRAWS:
         return None
     others, log_ratio_of_others = drawn(_DRAWS - _FIRST)
     draws, log_ratio = np.concatenate([draws, others]), np.concatenate([log_ratio, log_ratio_of_others])
-    smoothed = smooth(log_ratio)
-    size = smoothed.effective * _DRAWS
-    if not (smoothed.k_hat < _K_HAT and size > _WORTH):
+    w, k_hat, effective = smooth(log_ratio)
+    size, top = effective * _DRAWS, log_ratio.max()
+    if not (k_hat < _K_HAT and size > _WORTH):
         return None
-    w, top = smoothed.weight, log_ratio.max()
     p = _probabilities(problem, rows, draws)
     mean = p @ w
     error = np.sqrt(np.einsum("kps,s->kp", (p - mean[:, :, None]) ** 2, w**2))

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import scipy  # its modules load when used
@@ -46,23 +45,6 @@ _ROWS = 256  # training rows whose probabilities are watched
 _HOPELESS = 1.5  # R-hat from which longer chains would not help
 _R_HAT = 1.01, 1.05  # green below the first, red from the second on
 _ESS = 400.0, 100.0  # green above the first, red below the second
-
-
-@dataclass(frozen=True, eq=False)
-class _Run:
-    """Draws (chains, n, D) in the solver's coordinates, their log densities (chains, n), and acceptance by block."""
-
-    draws: Matrix
-    log_density: Matrix
-    acceptance: tuple[float, ...]
-
-    @property
-    def n_draws(self) -> int:
-        return int(self.draws.shape[0] * self.draws.shape[1])
-
-    @cached_property
-    def convergence(self) -> Convergence:
-        return convergence(np.concatenate([self.draws, self.log_density[:, :, None]], axis=2))
 
 
 def sample_posterior(
@@ -118,18 +100,18 @@ def sample_posterior(
         )
     rng = np.random.default_rng(0) if rng is None else rng
     with single_threaded_blas():
-        run = _run(laplace, chains, int(_WORK / size), watched, rng, on_step)
-    flat = run.draws.reshape(-1, run.draws.shape[2])
-    kept = evenly(run.draws, n_draws)
+        draws, acceptance, found = _run(laplace, chains, int(_WORK / size), watched, rng, on_step)
+    flat = draws.reshape(-1, draws.shape[2])
+    kept = evenly(draws, n_draws)
     mean, covariance = flat.mean(axis=0), np.cov(flat.T).reshape(len(flat.T), -1)
-    trust = _verdict(run)
+    trust = _verdict(len(flat), acceptance, *found)
     mixed = trust.verdict != "red"
     return SampledPosterior.of(
         laplace,
         Gaussian(mean, Gaussian(mean, covariance).covariance),  # the inverse, whatever the scales
         draws=matched(kept, mean, covariance),
         converged=laplace.converged and mixed,
-        n_iter=run.draws.shape[1],
+        n_iter=draws.shape[1],
         status="converged" if mixed else "the chains did not converge",
         verdict=trust,
     )
@@ -142,7 +124,8 @@ def _run(
     watched: Matrix,
     rng: np.random.Generator,
     on_step: Callable[[], None] | None,
-) -> _Run:
+) -> tuple[Matrix, Vector, tuple[Vector, Vector, Vector]]:
+    """Return draws (chains, n, D) in the solver's coordinates, acceptance by block, and their `convergence`."""
     problem, white = laplace.problem, laplace.gaussian
     U = white.inverse_cholesky
     sampler, state = warm_up(whitened_density(problem, white), rng.standard_normal((chains, len(U))), rng)
@@ -154,26 +137,23 @@ def _run(
             blocks.append((white.mean + z @ U, value, accepted))
             if on_step is not None:
                 on_step()
-        run = _joined(blocks)
-        r_hat = float(run.convergence.r_hat.max())
+        draws = np.concatenate([x for x, _, _ in blocks], axis=1)
+        log_density = np.concatenate([value for _, value, _ in blocks], axis=1)
+        found = convergence(np.concatenate([draws, log_density[:, :, None]], axis=2))
+        r_hat = float(found[0].max())
         if (
             enough >= _MOST_BLOCKS
             or r_hat > _HOPELESS
-            or (r_hat < _R_HAT[0] and _known(problem, watched, run))
+            or (r_hat < _R_HAT[0] and _known(problem, watched, draws))
         ):
-            return run
+            return draws, np.array([accepted for _, _, accepted in blocks]), found
         enough *= 2
 
 
-def _joined(blocks: list[tuple[Matrix, Matrix, float]]) -> _Run:
-    draws, value, accepted = zip(*blocks, strict=True)
-    return _Run(np.concatenate(draws, axis=1), np.concatenate(value, axis=1), accepted)
-
-
-def _known(problem: Problem, rows: Matrix, run: _Run) -> bool:
+def _known(problem: Problem, rows: Matrix, draws: Matrix) -> bool:
     """Whether the probabilities of the rows are known well enough."""
-    chains, n, D = run.draws.shape
-    for _, p in draw_probabilities(problem, rows, run.draws.reshape(-1, D)):
+    chains, n, D = draws.shape
+    for _, p in draw_probabilities(problem, rows, draws.reshape(-1, D)):
         by_chain = p[1:].reshape(-1, chains, n).transpose(1, 2, 0)
         error = by_chain.std(axis=(0, 1)) / np.sqrt(effective_size(by_chain))
         if not np.all(error < _ERROR):
@@ -181,10 +161,9 @@ def _known(problem: Problem, rows: Matrix, run: _Run) -> bool:
     return True
 
 
-def _verdict(run: _Run) -> Trust:
-    diagnostics = run.convergence
-    r_hat = float(diagnostics.r_hat.max())
-    ess = float(min(diagnostics.ess_bulk.min(), diagnostics.ess_tail.min()))
+def _verdict(n_draws: int, acceptance: Vector, r_hats: Vector, bulk: Vector, tail: Vector) -> Trust:
+    r_hat, ess_bulk, ess_tail = float(r_hats.max()), float(bulk.min()), float(tail.min())
+    ess = min(ess_bulk, ess_tail)
     findings: list[Finding] = []
     if not r_hat < _R_HAT[0]:
         level = "amber" if r_hat < _R_HAT[1] else "red"
@@ -194,10 +173,10 @@ def _verdict(run: _Run) -> Trust:
         findings.append((level, f"the draws are worth {ess:.0f} independent ones, fewer than {_ESS[0]:.0f}"))
     numbers = {
         "r_hat": r_hat,
-        "ess_bulk": float(diagnostics.ess_bulk.min()),
-        "ess_tail": float(diagnostics.ess_tail.min()),
-        "draws": float(run.n_draws),
-        "acceptance": float(np.mean(run.acceptance)),
+        "ess_bulk": ess_bulk,
+        "ess_tail": ess_tail,
+        "draws": float(n_draws),
+        "acceptance": float(acceptance.mean()),
     }
     return Trust.of(findings, numbers)
 
@@ -240,25 +219,14 @@ def matched(kept: Matrix, mean: Vector, covariance: Matrix) -> Matrix:
 # Carpenter and Bürkner 2021, doi:10.1214/20-BA1221).  Shapes: draws (C, n, D), C chains of n draws of D quantities.
 
 
-@dataclass(frozen=True, eq=False)
-class Convergence:
-    """R-hat and effective sample sizes of each quantity, (D,)."""
-
-    r_hat: Vector
-    ess_bulk: Vector
-    ess_tail: Vector
-
-
-def convergence(draws: Matrix) -> Convergence:
-    """Return the diagnostics of draws (C, n, D), n at least 8."""
+def convergence(draws: Matrix) -> tuple[Vector, Vector, Vector]:
+    """Return R-hat and the effective sample sizes of bulk and tail, (D,) each, of draws (C, n, D), n at least 8."""
     halves = _split(draws)
     normal = _rank_normalised(halves)
     folded = _rank_normalised(np.abs(halves - np.median(halves, axis=(0, 1))))
     low, high = np.quantile(halves, [0.05, 0.95], axis=(0, 1))
     tails = [effective_size((halves <= q).astype(np.float64)) for q in (low, high)]
-    return Convergence(
-        np.maximum(_r_hat(normal), _r_hat(folded)), effective_size(normal), np.minimum(tails[0], tails[1])
-    )
+    return np.maximum(_r_hat(normal), _r_hat(folded)), effective_size(normal), np.minimum(*tails)
 
 
 def nested_r_hat(draws: Matrix, together: int) -> Vector:

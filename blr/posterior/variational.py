@@ -51,14 +51,8 @@ _SHRINKS = 4.0  # how much shorter the next step may begin
 _SLOWER = 0.5
 _IDLE = 1  # halved steps in a row that may gain nothing before the search ends
 
-
-@dataclass(frozen=True, eq=False)
-class _State:
-    """A Gaussian, its bound, and the expected terms there."""
-
-    q: Gaussian
-    elbo: float
-    terms: Terms
+_State = tuple[Gaussian, float, Terms]
+"""A Gaussian, its bound, and the expected terms there."""
 
 
 def refine(
@@ -115,13 +109,13 @@ def refine(
             following, length = search.step(
                 state, _FEW_HALVINGS if draft and gain < _NEAR_END else _MAX_HALVINGS
             )
-            gain, state = following.elbo - state.elbo, following
+            gain, state = following[1] - state[1], following
             n_iter += 1
             if on_step is not None:
                 on_step()
             if coarse and gain < max(_COARSE, enough):
                 coarse, search.most_nodes, search.length = False, most_nodes, 1.0
-                state = _evaluate(problem, state.q, most_nodes)
+                state = _evaluate(problem, state[0], most_nodes)
                 continue
             # A step that had to be halved for so little is at the end of what expectations at nodes can tell.
             least = max(enough, _STALLED if length < 1 else 0.0)
@@ -133,12 +127,12 @@ def refine(
                 break
     return RefinedPosterior(
         problem=problem,
-        gaussian=state.q,
+        gaussian=state[0],
         converged=laplace.converged and status == "converged",
         n_iter=n_iter,
         status=status if laplace.converged else laplace.status,
         laplace=laplace,
-        elbo=state.elbo,
+        elbo=state[1],
     )
 
 
@@ -163,7 +157,7 @@ def _evaluate(problem: Problem, q: Gaussian, most_nodes: int | None) -> _State:
     divergence = prior.energy(q.mean) + 0.5 * (
         prior.trace(q.inverse_cholesky) - len(q.mean) + q.log_det_precision - prior.log_det_precision
     )
-    return _State(q, float(terms[0]) - divergence, terms)
+    return q, float(terms[0]) - divergence, terms
 
 
 @dataclass(eq=False)
@@ -181,12 +175,12 @@ class _Search:
     def step(self, state: _State, most_halvings: int = _MAX_HALVINGS) -> tuple[_State, float]:
         """Return where a step leads without a fall of the bound, and its length."""
         prior = self.problem.solver_prior
-        _, gradient, hessian = state.terms
-        goal = Gaussian(state.q.mean, hessian + prior.precision)
-        direction = _direction(goal, gradient - prior.precision @ (state.q.mean - prior.mean))
+        q, _, (_, gradient, hessian) = state
+        goal = Gaussian(q.mean, hessian + prior.precision)
+        direction = _direction(goal, gradient - prior.precision @ (q.mean - prior.mean))
         length = self.length
         for halvings in range(most_halvings):
-            following = self._tried(state, _moved(state.q, direction, goal, length, self.share * length))
+            following = self._tried(state, _moved(q, direction, goal, length, self.share * length))
             if following is not None:
                 # A step far shorter than the one before says little of the next one, which begins longer.
                 self.length = max(length, self.length / _SHRINKS) if halvings else min(1.0, 2 * length)
@@ -197,7 +191,7 @@ class _Search:
 
     def _tried(self, state: _State, moved: Gaussian | None) -> _State | None:
         following = None if moved is None else _evaluate(self.problem, moved, self.most_nodes)
-        return following if following is not None and following.elbo >= state.elbo - _STALLED else None
+        return following if following is not None and following[1] >= state[1] - _STALLED else None
 
     def slow(self, gain: float) -> bool:
         """Say whether a search that was ever halved gains so little that its end is near."""

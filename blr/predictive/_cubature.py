@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -315,23 +314,16 @@ def principal_axes(covariance: Matrix) -> Matrix:
     return B
 
 
-@dataclass(frozen=True, eq=False)
-class Leading:
-    """The axes that matter of some `rows` (r,) of many classes: a = mean + axes z, and what is left of a's variance.
+Leading = tuple[NDArray[np.intp], Matrix, Matrix, Matrix, Vector]
+"""Some rows (r,) of many classes, whose activations are a = mean + axes z, and what is left of a's variance.
 
-    `axes` (d, K, r); `mean` (K of each row) includes half of the variance `left` (r, K), since that of e^a counts.
-    `spread` (r,) is the largest sd of a contrast of classes that matter.
-    """
-
-    rows: NDArray[np.intp]
-    mean: Matrix
-    axes: Matrix
-    left: Matrix
-    spread: Vector
+The mean (r, K) includes half of the variance that is left, since that of e^a counts; the axes are (d, K, r), what is
+left is (r, K).  The last is the largest sd (r,) of a contrast of classes that matter.
+"""
 
 
 def leading_axes(mean: Matrix, covariance: Matrix, most_left: float) -> Iterator[Leading]:
-    """Yield the rows of mean (n, K) and covariance (n, K, K), those of like many axes together.
+    """Yield the axes that matter of mean (n, K) and covariance (n, K, K), for rows of like many axes together.
 
     The axes are columns of a pivoted Cholesky factor.  A class counts by S, what its expected probability is at most.
     Axes are added until Σ S² of the variance that is left is below `most_left`: a class that is hardly ever probable
@@ -364,7 +356,7 @@ def leading_axes(mean: Matrix, covariance: Matrix, most_left: float) -> Iterator
     for d in np.unique(width):
         rows = np.flatnonzero(width == d)
         moved = mean[rows] + 0.5 * left[rows]
-        yield Leading(rows, moved, axes[:d, rows].transpose(0, 2, 1), left[rows], spread[rows])
+        yield rows, moved, axes[:d, rows].transpose(0, 2, 1), left[rows], spread[rows]
 
 
 def _spread_of(C: Matrix, counts: NDArray[np.bool_]) -> Vector:

@@ -265,12 +265,13 @@ def _along_leading_axes(
     size = max(_MANY_NODES, _NUMBERS // K**2)
     for start in range(0, n, size):
         part = slice(start, start + size)
-        for some in leading_axes(a[part], V[part], _MOST_LEFT if most_nodes is None else _MOST_LEFT_ROUGH):
-            loads = some.axes.transpose(2, 1, 0)
-            for chosen, (z, w) in _by_spread(some.spread, len(some.axes), most_nodes):
+        most_left = _MOST_LEFT if most_nodes is None else _MOST_LEFT_ROUGH
+        for some, mean, axes, _, spread in leading_axes(a[part], V[part], most_left):
+            loads = axes.transpose(2, 1, 0)
+            for chosen, (z, w) in _by_spread(spread, len(axes), most_nodes):
                 for i in _blocks(chosen, len(z) * K):
-                    rows = start + some.rows[i]
-                    value[rows], y[rows], R[rows] = _at_many_nodes(some.mean[i], loads[i], z, w)
+                    rows = start + some[i]
+                    value[rows], y[rows], R[rows] = _at_many_nodes(mean[i], loads[i], z, w)
     return np.einsum("nk,nk->n", t, a) - value, t - y, R
 
 

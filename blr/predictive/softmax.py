@@ -46,36 +46,26 @@ _BLOCK_ELEMENTS = 2**15
 _MOST_EXPONENT = 30.0
 
 
-@dataclass(frozen=True, eq=False)
-class Series:
-    """Expected softmax of n rows and how far off it may be.
+def softmax_series(mean: Matrix, covariance: Matrix) -> tuple[Matrix, Vector, Vector, Vector]:
+    """Return the expected softmax at mean (n, K) and covariance (n, K, K) by the expansion, and how far off it may be.
 
-    `probability` (n, K); `expected_entropy` (n,), nats; `error` (n,), a bound on the probabilities' error and a quarter
-    of the entropy's, infinite where nothing is promised; `spread` (n,), the largest sd of a contrast a_j - a_k.
+    The probabilities are (n, K), the expected entropy is (n,), in nats.  Then come a bound (n,) on the probabilities'
+    error and a quarter of the entropy's, infinite where nothing is promised, and the largest sd (n,) of a contrast
+    a_j - a_k.  It takes about 20 ns a row and class.
     """
-
-    probability: Matrix
-    expected_entropy: Vector
-    error: Vector
-    spread: Vector
-
-
-def softmax_series(mean: Matrix, covariance: Matrix) -> Series:
-    """Return the expansion at mean (n, K) and covariance (n, K, K), about 20 ns a row and class."""
     n, K = mean.shape
     if compiled.loops is not None and K <= compiled.MOST_OUTPUTS:
         m, V = np.ascontiguousarray(mean), np.ascontiguousarray(covariance)
         p, h, others, spread = np.empty((n, K)), np.empty(n), np.empty(n), np.empty(n)
         compiled.loops.softmax_series(m, V, p, h, others, spread)
-        return Series(p, h, _error(others, spread), spread)
-    out = Series(np.empty((n, K)), np.empty(n), np.empty(n), np.empty(n))
+        return p, h, _error(others, spread), spread
+    probability, entropy, error, spread = np.empty((n, K)), np.empty(n), np.empty(n), np.empty(n)
     rows = max(64, _BLOCK_ELEMENTS // K**2)
     for start in range(0, n, rows):
         block = slice(start, start + rows)
-        p, h, error, spread = _expand(mean[block], covariance[block])
-        out.probability[block] = p.T
-        out.expected_entropy[block], out.error[block], out.spread[block] = h, error, spread
-    return out
+        by_class, entropy[block], error[block], spread[block] = _expand(mean[block], covariance[block])
+        probability[block] = by_class.T
+    return probability, entropy, error, spread
 
 
 def error_by_class(mean: Matrix, covariance: Matrix) -> Vector:
@@ -317,15 +307,14 @@ def softmax_exact(
     size = max(64, min(_BLOCK, _COVARIANCES // K**2))
     for start in range(0, N, size):
         block = slice(start, start + size)
-        series = softmax_series(m[block], V[block])
-        probability[block], expected_entropy[block] = series.probability, series.expected_entropy
-        hard = np.flatnonzero(series.error > tolerance)
+        probability[block], expected_entropy[block], error, spread = softmax_series(m[block], V[block])
+        hard = np.flatnonzero(error > tolerance)
         if K > _MANY and hard.size:
             hard = hard[error_by_class(m[block][hard], V[block][hard]) > tolerance]
         if hard.size:
             rows = start + hard
             probability[rows], expected_entropy[rows] = _integrated(
-                m[rows], V[rows], series.spread[hard], most_nodes
+                m[rows], V[rows], spread[hard], most_nodes
             )
     return probability, expected_entropy
 
@@ -368,16 +357,16 @@ def _integrated_many(m: Matrix, V: Matrix, most_nodes: int | None) -> tuple[Matr
     size = max(64, _COVARIANCES // (4 * m.shape[1] ** 2))
     for start in range(0, len(m), size):
         block = slice(start, start + size)
-        for some in leading_axes(m[block], V[block], _MOST_LEFT):
-            nodes = sobol_size(some.spread, len(some.axes))
+        for some, mean, axes, left, spread in leading_axes(m[block], V[block], _MOST_LEFT):
+            nodes = sobol_size(spread, len(axes))
             nodes = nodes if most_nodes is None else np.minimum(nodes, most_nodes)
             for number in np.unique(nodes):
                 i = np.flatnonzero(nodes == number)
-                chosen = np.take(some.axes, i, axis=2)
-                p, entropy = sobol_rule(some.mean[i], chosen, int(number), spread=float(some.spread[i].max()))
-                rows = start + some.rows[i]
+                chosen = np.take(axes, i, axis=2)
+                p, entropy = sobol_rule(mean[i], chosen, int(number), spread=float(spread[i].max()))
+                rows = start + some[i]
                 probability[rows] = p
-                expected_entropy[rows] = entropy - 0.5 * (p * some.left[i]).sum(axis=1)
+                expected_entropy[rows] = entropy - 0.5 * (p * left[i]).sum(axis=1)
     return probability, expected_entropy
 
 
@@ -436,12 +425,8 @@ _WIDE_NODE = 2.0
 _NUMBERS = 2**18  # activations at inner points held at a time
 
 
-@dataclass(frozen=True, eq=False)
-class InnerPoints:
-    """Points (S, C, J) and their weights (J,), in single precision."""
-
-    z: NDArray[np.float32]
-    weight: NDArray[np.float32]
+InnerPoints = tuple[NDArray[np.float32], NDArray[np.float32]]
+"""Points (S, C, J) and their weights (J,), in single precision."""
 
 
 @lru_cache(maxsize=64)
@@ -464,7 +449,7 @@ def inner_points(S: int, outputs: Sequence[int], sizes: Sequence[int]) -> list[I
             z = np.repeat(nodes.T[None], S, axis=0)
         else:
             z, weight = np.concatenate([half, -half], axis=1).transpose(0, 2, 1), np.full(J, 1 / J)
-        inner.append(InnerPoints(np.ascontiguousarray(z, dtype=np.float32), weight.astype(np.float32)))
+        inner.append((np.ascontiguousarray(z, dtype=np.float32), weight.astype(np.float32)))
     return inner
 
 
@@ -514,10 +499,10 @@ class MixtureSums:
             share = share.copy()
             share[:, wide] = 0.0
         if compiled.loops is not None and K <= compiled.MOST_OUTPUTS:
-            arrays = np.ascontiguousarray(m), B, inner.z, inner.weight, np.ascontiguousarray(share)
+            arrays = np.ascontiguousarray(m), B, *inner, np.ascontiguousarray(share)
             compiled.loops.softmax_mixture(*arrays, self.p, self.entropy, self.mean, self.second)
             return
-        size = max(1, _NUMBERS // (S * K * inner.z.shape[2]))
+        size = max(1, _NUMBERS // (S * K * inner[0].shape[2]))
         for start in range(0, n, size):
             rows = slice(start, start + size)
             p, entropy = _in_numpy(m[:, rows], B[:, rows], inner, share[:, rows])
@@ -578,7 +563,7 @@ def _in_numpy(
     m: NDArray[np.float64], B: NDArray[np.float64], inner: InnerPoints, share: Matrix
 ) -> tuple[Matrix, Vector]:
     """Return the sums of p (n, K) and H (n,) of rows that stay in the cache; m (S, n, K), B (S, n, K, C)."""
-    z, weight = inner.z, inner.weight
+    z, weight = inner
     B = B.astype(np.float32)
     centred = (m - m.max(axis=2, keepdims=True)).astype(np.float32)
     E = B @ z[:, None] + centred[..., None]

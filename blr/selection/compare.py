@@ -34,11 +34,11 @@ from blr.threads import single_threaded_blas
 __all__ = [
     "Comparison",
     "LeaveOneOut",
-    "Ranking",
     "Row",
     "against_records",
     "average",
     "compare",
+    "highest",
     "leave_one_out",
     "leave_one_out_probability",
     "rank",
@@ -171,7 +171,9 @@ def against_records(q: Posterior, p: Matrix, t: Matrix) -> tuple[Matrix, Matrix]
     return np.where(shares > 0, known[:, None], rest), shares
 
 
-def _ranked(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None) -> Ranking:
+def _ranked(
+    posteriors: Sequence[Posterior], prior_probability: ArrayLike | None
+) -> tuple[Vector, Vector, bool]:
     fits = [q.laplace for q in posteriors]
     return rank(
         [fit.log_evidence for fit in fits],
@@ -189,7 +191,7 @@ def weights(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None
     ValueError
         If there are no models, or the prior probabilities are not one positive number a model.
     """
-    return _ranked(posteriors, prior_probability).weight
+    return _ranked(posteriors, prior_probability)[1]
 
 
 def compare(
@@ -220,16 +222,16 @@ def compare(
     """
     names = list(posteriors) if isinstance(posteriors, Mapping) else None
     fits = list(posteriors.values() if isinstance(posteriors, Mapping) else posteriors)
-    ranking = _ranked(fits, prior_probability)
+    _, weight, applied = _ranked(fits, prior_probability)
     _require_same_data(fits)
-    named = zip(names or [f"candidate {i}" for i in range(len(fits))], fits, ranking.weight, strict=True)
+    named = zip(names or [f"candidate {i}" for i in range(len(fits))], fits, weight, strict=True)
     rows = tuple(_row(name, q, float(w)) for name, q, w in named)
     best = {
-        "evidence": ranking.best(ranking.weight),
-        "bic": ranking.best([r.bic for r in rows]),
-        "loo": ranking.best([r.loo for r in rows]),
+        "evidence": highest(weight),
+        "bic": highest([r.bic for r in rows]),
+        "loo": highest([r.loo for r in rows]),
     }
-    return Comparison(rows, best, ranking.second_order_applied)
+    return Comparison(rows, best, applied)
 
 
 def _require_same_data(posteriors: Sequence[Posterior]) -> None:
@@ -268,6 +270,12 @@ def _class_weight(q: Posterior) -> Vector:
         )
 
     return np.asarray(q.problem.require_data().accumulate(terms)[0])
+
+
+def highest(score: ArrayLike) -> int:
+    """Return the candidate of the highest score (n,), those of NaN left out."""
+    scores = np.asarray(score, dtype=np.float64)
+    return int(np.where(np.isnan(scores), -np.inf, scores).argmax())
 
 
 def _row(name: str, q: Posterior, weight: float) -> Row:
@@ -396,32 +404,15 @@ class Comparison:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Ranking:
-    """Candidates by evidence: their posterior probability is `weight` (n,).
-
-    `log_evidence` (n,) is as ranked, with the second-order term where `second_order_applied`.
-    """
-
-    log_evidence: Vector
-    weight: Vector
-    second_order_applied: bool
-
-    def best(self, score: ArrayLike) -> int:
-        """Return the candidate of the highest score (n,), those of NaN left out."""
-        scores = np.asarray(score, dtype=np.float64)
-        return int(np.where(np.isnan(scores), -np.inf, scores).argmax())
-
-
 def rank(
     log_evidence: ArrayLike,
     second_order: ArrayLike,
     holds: Sequence[bool],
     prior_probability: ArrayLike | None = None,
-) -> Ranking:
-    """Return the ranking of candidates by log evidence (n,), and their probability before the data.
+) -> tuple[Vector, Vector, bool]:
+    """Return the log evidence (n,) that ranks candidates, their probabilities (n,), and if it has second-order terms.
 
-    The second-order terms (n,) count where all of them hold (`trust.second_order_holds`).
+    These terms (n,) count where all of them hold (`trust.second_order_holds`).  `prior_probability` is before the data.
 
     Raises
     ------
@@ -439,7 +430,7 @@ def rank(
     if applied:
         ranked = ranked + np.asarray(second_order, dtype=np.float64)
     log_weight = ranked + np.log(prior)
-    return Ranking(ranked, np.exp(log_weight - logsumexp(log_weight)), applied)
+    return ranked, np.exp(log_weight - logsumexp(log_weight)), applied
 
 
 def left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, NDArray[np.bool_]]:

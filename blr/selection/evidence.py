@@ -14,10 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from blr.arrays import Matrix, Vector
 from blr.fitting.newton import SolverPrior, maximise, newton_step
 from blr.fitting.problem import Problem, pose
-from blr.fitting.subsample import CLOSE, approach, by_gradients, mode_from, part_of
 from blr.gaussian import Gaussian, GaussianPrior, cholesky_of_precision, is_column
 from blr.posterior.kinds import LaplacePosterior
-from blr.posterior.laplace import posterior_at
+from blr.posterior.laplace import CLOSE, approach, by_gradients, mode_from, part_of, posterior_at
 from blr.sums import Terms, many_classes, skewness_term
 from blr.threads import single_threaded_blas
 

@@ -12,10 +12,9 @@ from numpy.typing import ArrayLike
 
 from blr.arrays import Vector
 from blr.fitting.problem import Problem, pose
-from blr.fitting.subsample import mode_from
 from blr.gaussian import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
-from blr.posterior.laplace import posterior_at
+from blr.posterior.laplace import mode_from, posterior_at
 from blr.selection.evidence import as_groups, at_highest_evidence
 from blr.sums import Rows
 from blr.threads import single_threaded_blas

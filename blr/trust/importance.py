@@ -13,7 +13,7 @@ the second).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,17 +39,8 @@ _BEYOND_SMOOTHING = 10.0  # shape from which one draw has all the weight
 _FEWEST, _MOST = 400, 2000  # draws
 
 
-@dataclass(frozen=True, eq=False)
-class Importance:
-    """Smoothed, normalised weights (S,), the Pareto shape k and the effective sample size as a share of S."""
-
-    weight: Vector
-    k_hat: float
-    effective: float
-
-
-def smooth(log_ratio: Vector) -> Importance:
-    """Return Pareto-smoothed importance weights of log ratios (S,)."""
+def smooth(log_ratio: Vector) -> tuple[Vector, float, float]:
+    """Return Pareto-smoothed weights (S,) of log ratios (S,), the shape k, and the effective sample size over S."""
     S = len(log_ratio)
     log_w = log_ratio - log_ratio.max()
     n_tail = int(np.ceil(min(0.2 * S, 3 * np.sqrt(S))))
@@ -66,7 +57,7 @@ def smooth(log_ratio: Vector) -> Importance:
             log_w[tail] = np.minimum(np.log(smoothed), 0.0)
     w = np.exp(log_w)
     w /= w.sum()
-    return Importance(w, k, float(1 / np.sum(w**2)) / S)
+    return w, k, float(1 / np.sum(w**2)) / S
 
 
 def fit_pareto(x: Vector) -> tuple[float, float]:

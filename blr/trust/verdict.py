@@ -130,18 +130,18 @@ def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str
     data = problem.require_data()
     with single_threaded_blas():
         beyond = corrections(data, problem.likelihood, gaussian)
-        draws = smooth(laplace_ratios(data, problem.likelihood, gaussian, beyond.n_rows))
+        _, k_hat, effective = smooth(laplace_ratios(data, problem.likelihood, gaussian, beyond.n_rows))
         separation = _separation(problem, gaussian)
-        columns = find_collinearity(data)
+        empty, dependent = find_collinearity(data)
     numbers = {
         **_errors(problem, gaussian, beyond.shift),
         "shift": beyond.shift_norm,
         "second_order": beyond.second_order,
         "evidence_left": 0.0,
-        "k_hat": draws.k_hat,
-        "effective_draws": draws.effective,
+        "k_hat": k_hat,
+        "effective_draws": effective,
         "separation": _SEPARATION[separation.kind],
-        "redundant_columns": float(columns.n_redundant),
+        "redundant_columns": float(len(empty) + len(dependent)),
         "jitter": gaussian.jitter,
         "condition": _condition(gaussian),
     }
@@ -152,7 +152,7 @@ def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str
     if not converged:
         findings.insert(0, ("red", f"the search for the mode did not converge: {status}"))
     findings += _of_separation(separation, problem)
-    findings += _of_columns(columns.empty, columns.dependent, gaussian.jitter, problem)
+    findings += _of_columns(empty, dependent, gaussian.jitter, problem)
     return Trust.of(findings, numbers)
 
 

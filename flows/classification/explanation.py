@@ -24,7 +24,7 @@ from blr.explanation import (
     sampled_probability,
 )
 from blr.missing.moments import WhitenedSpace
-from blr.predictive.scores import Scores
+from blr.predictive.mixture import Scores
 from blr.threads import single_threaded_blas
 from catalogs.arrays import batch_values
 from catalogs.catalog.catalog import Catalog
@@ -177,7 +177,7 @@ def nearest_objects(
             dec=finite(labelled.position[i, 1]),
             links=survey_links(*labelled.position[i].tolist()),
         )
-        for i, distance, compared in zip(found.row, found.distance, found.compared, strict=True)
+        for i, distance, compared in zip(*found, strict=True)
     )
 
 

@@ -19,7 +19,7 @@ from blr.class_shares import class_priors
 from blr.classifier import Classifier
 from blr.decisions import FLAG_MEANINGS, Flag, entropy, pairwise_confidence
 from blr.missing.patterns import excess
-from blr.predictive.scores import Scores
+from blr.predictive.mixture import Scores
 from blr.threads import single_threaded_blas
 from catalogs.arrays import batch_values
 from catalogs.catalog.catalog import Catalog, check_columns, old_columns

@@ -16,8 +16,7 @@ from blr.missing.patterns import interpolation, kept_nodes, missing_patterns, no
 from blr.posterior.ensemble import PairedDraws, averaged
 from blr.posterior.kinds import SampledPosterior
 from blr.posterior.sampling import centred_at
-from blr.predictive.mixture import Prediction, mix, mix_nodes
-from blr.predictive.scores import Scores
+from blr.predictive.mixture import Prediction, Scores, mix, mix_nodes
 from blr.predictive.softmax import MixtureSums, cholesky_factors
 from blr.trust.verdict import Trust
 

@@ -46,32 +46,30 @@ def test_they_are_those_that_a_loop_finds(classifier: Classifier) -> None:
     expected = one_by_one(classifier, x, X)
     enough = np.isfinite(X).sum(axis=1) * 2 >= len(x)
     order = np.argsort(np.where(enough, expected, np.inf))[:7]
-    np.testing.assert_array_equal(found.row, order)
-    np.testing.assert_allclose(found.distance, expected[order])
-    np.testing.assert_array_equal(found.compared, np.isfinite(X[order]).sum(axis=1))
+    np.testing.assert_array_equal(found[0], order)
+    np.testing.assert_allclose(found[1], expected[order])
+    np.testing.assert_array_equal(found[2], np.isfinite(X[order]).sum(axis=1))
 
 
 def test_a_row_is_nearest_to_itself_whatever_it_misses(classifier: Classifier) -> None:
     X = rows(classifier)
     i = int(np.flatnonzero(np.isnan(X).sum(axis=1) == 1)[0])
     found = nearest_rows(classifier, X[i], X, n=1)
-    assert (found.row[0], found.distance[0]) == (i, 0.0)
+    assert (found[0][0], found[1][0]) == (i, 0.0)
 
 
 def test_rows_that_share_nothing_are_left_out(classifier: Classifier) -> None:
     F = len(classifier.features)
     X = np.full((2, F), np.nan)
     X[1] = classifier.moments.mean
-    assert nearest_rows(classifier, classifier.moments.mean, X).row.tolist() == [1]
-    assert nearest_rows(classifier, classifier.moments.mean, X[:0]).row.tolist() == []
+    assert nearest_rows(classifier, classifier.moments.mean, X)[0].tolist() == [1]
+    assert nearest_rows(classifier, classifier.moments.mean, X[:0])[0].tolist() == []
 
 
 def test_a_typical_difference_is_one(classifier: Classifier) -> None:
     rng = np.random.default_rng(1)
     X = rng.multivariate_normal(classifier.moments.mean, classifier.moments.covariance, 4000)
-    pairs = [
-        nearest_rows(classifier, a, b[None], n=1).distance[0] for a, b in zip(X[::2], X[1::2], strict=True)
-    ]
+    pairs = [nearest_rows(classifier, a, b[None], n=1)[1][0] for a, b in zip(X[::2], X[1::2], strict=True)]
     assert np.sqrt(np.mean(np.square(pairs))) == pytest.approx(1, rel=0.05)
 
 

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import blr.fitting.subsample
+import blr.posterior.laplace
 from blr.fitting.newton import maximise
 from blr.fitting.problem import pose
-from blr.fitting.subsample import CLOSE, approach, part_of
 from blr.gaussian import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
-from blr.posterior.laplace import fit
+from blr.posterior.laplace import CLOSE, approach, fit, part_of
 from blr.selection.evidence import fit_evidence
 from blr.sums import Rows
 from tests.blr.conftest import Twin
@@ -25,7 +24,7 @@ PRIOR = GaussianPrior.isotropic(5, precision=0.5)
 @pytest.fixture(name="from_few")
 def _from_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let 4,000 rows be many."""
-    monkeypatch.setattr(blr.fitting.subsample, "_FEWEST_ROWS", 500)
+    monkeypatch.setattr(blr.posterior.laplace, "_FEWEST_ROWS", 500)
 
 
 def distance(one: LaplacePosterior, other: LaplacePosterior) -> float:
@@ -55,7 +54,7 @@ def test_the_fit_is_that_of_newtons_method(
     Phi, t = dense.softmax(0, N=4000, M=5, K=3) if likelihood == "softmax" else dense.binary(0, N=4000, M=5)
     whole = fit(Phi, t, PRIOR, likelihood)
     with monkeypatch.context() as patch:
-        patch.setattr(blr.fitting.subsample, "_FEWEST_ROWS", 500)
+        patch.setattr(blr.posterior.laplace, "_FEWEST_ROWS", 500)
         passes = hessian_passes(patch)
         part = fit(Phi, t, PRIOR, likelihood)
     assert sum(passes) == 1
@@ -72,7 +71,7 @@ def test_maximum_likelihood_weights_and_threads(dense: Twin, monkeypatch: pytest
     weight = np.random.default_rng(0).uniform(0.5, 2.0, 4000)
     found = [fit(Phi, t, None, sample_weight=weight, threads=n) for n in (1, 3)]
     assert np.array_equal(found[0].mean, found[1].mean)
-    monkeypatch.setattr(blr.fitting.subsample, "_FEWEST_ROWS", 10_000)
+    monkeypatch.setattr(blr.posterior.laplace, "_FEWEST_ROWS", 10_000)
     assert distance(fit(Phi, t, None, sample_weight=weight), found[0]) < 1e-8
 
 
@@ -87,7 +86,7 @@ def test_rows_in_a_bad_order_are_fitted_all_the_same(dense: Twin, monkeypatch: p
     Phi, t = Phi[place], t[place]
     assert part_of(pose(Phi, t, PRIOR)).data.t.min() == 1
     part, part_evidence = fit(Phi, t, PRIOR), fit_evidence(Phi, t)
-    monkeypatch.setattr(blr.fitting.subsample, "_FEWEST_ROWS", 10_000)
+    monkeypatch.setattr(blr.posterior.laplace, "_FEWEST_ROWS", 10_000)
     assert distance(fit(Phi, t, PRIOR), part) < 1e-8
     assert part_evidence.log_evidence == pytest.approx(fit_evidence(Phi, t).log_evidence, abs=1e-5)
 

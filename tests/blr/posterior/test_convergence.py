@@ -34,41 +34,41 @@ def test_autocovariances_are_the_sums_of_products(n: int) -> None:
 
 def test_converged_chains_agree() -> None:
     found = convergence(autoregressive(0.5))
-    assert np.all(found.r_hat < 1.005)
-    assert np.all(found.ess_bulk > 8000)
-    assert np.all(found.ess_tail > 8000)
+    assert np.all(found[0] < 1.005)
+    assert np.all(found[1] > 8000)
+    assert np.all(found[2] > 8000)
 
 
 def test_a_chain_that_is_elsewhere_is_seen() -> None:
     x = autoregressive(0.3, n=500)
     x[3] += 3.0
     found = convergence(x)
-    assert np.all(found.r_hat > 1.05)
-    assert np.all(found.ess_bulk < 200)
+    assert np.all(found[0] > 1.05)
+    assert np.all(found[1] < 200)
 
 
 def test_a_chain_of_another_width_is_seen() -> None:
     """The folded draws show what the means do not."""
     x = autoregressive(0.3, n=500)
     x[3] *= 5.0
-    assert np.all(convergence(x).r_hat > 1.02)
+    assert np.all(convergence(x)[0] > 1.02)
 
 
 def test_a_drift_is_seen_in_the_halves() -> None:
     x = autoregressive(0.0, n=500) + np.linspace(0, 3, 500)[None, :, None]
-    assert np.all(convergence(x).r_hat > 1.1)
+    assert np.all(convergence(x)[0] > 1.1)
 
 
 def test_heavy_tails_do_not_matter() -> None:
     rng = np.random.default_rng(0)
     found = convergence(rng.standard_cauchy((8, 1000, 2)))
-    assert np.all(found.r_hat < 1.01)
-    assert found.ess_bulk == pytest.approx(8000, rel=0.15)
+    assert np.all(found[0] < 1.01)
+    assert found[1] == pytest.approx(8000, rel=0.15)
 
 
 def test_what_never_moves_has_converged() -> None:
     x = np.zeros((4, 100, 1))
-    assert convergence(x).r_hat[0] == 1.0
+    assert convergence(x)[0][0] == 1.0
     assert effective_size(x)[0] == 400
 
 

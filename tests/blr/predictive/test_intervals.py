@@ -7,7 +7,7 @@ import pytest
 from scipy.special import ndtr, softmax
 
 from blr.predictive._cubature import normal_nodes
-from blr.predictive.scores import credible_interval
+from blr.predictive.mixture import credible_interval
 
 
 def test_two_classes_exactly() -> None:

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import blr.fitting.subsample
+import blr.posterior.laplace
 from blr.arrays import Matrix, Vector
-from blr.fitting.subsample import part_of
 from blr.gaussian import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
-from blr.posterior.laplace import fit
+from blr.posterior.laplace import fit, part_of
 from blr.selection.evidence import fit_evidence
 from tests.blr.conftest import Twin
 
@@ -146,7 +145,7 @@ def test_large_data_start_on_part_of_the_rows_and_end_the_same(
 ) -> None:
     Phi, t = dense.binary(0, N=6000, M=5, scale=0.5)
     whole = fit_evidence(Phi, t)
-    monkeypatch.setattr(blr.fitting.subsample, "_FEWEST_ROWS", 1000)
+    monkeypatch.setattr(blr.posterior.laplace, "_FEWEST_ROWS", 1000)
     assert len(part_of(whole.problem).data.Phi) == 1000
     part = fit_evidence(Phi, t)
     assert part.log_evidence == pytest.approx(whole.log_evidence, abs=1e-6)
