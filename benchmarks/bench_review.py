@@ -36,7 +36,7 @@ from blr.census.spread import informed_sizes, spread_sample
 from blr.estimators import LaplaceClassifier
 from blr.explanation import Novelty, relative
 from blr.missing.domain import Domain
-from blr.missing.moments import FeatureMoments, WhitenedSpace
+from blr.missing.moments import FeatureMoments
 
 HERE = Path(__file__).resolve().parent
 STORED, PAGE = HERE / "results" / "review.jsonl", HERE / "REVIEW.md"
@@ -128,11 +128,11 @@ def reviewed(
     """Return the places in the pool of the objects of a review, and their weights, of mean 1."""
     information = np.maximum(model.predict_mutual_information(X[pool]), 0.0)
     nothing, n = np.zeros(X.shape, dtype=bool), len(pool)
-    space = WhitenedSpace(FeatureMoments.estimate(X[chosen], nothing[chosen]))
+    space = FeatureMoments.estimate(X[chosen], nothing[chosen])
     row, probability, _ = spread_sample(
         informed_sizes(information, np.full(n, information.mean())),
         np.ones(n),
-        space.points(X[pool], nothing[pool]),
+        space.whitened(X[pool], nothing[pool]),
         np.arange(n),
         np.zeros(n, dtype=np.intp),
         np.array([STEP]),
@@ -154,10 +154,10 @@ def new_types(labelled: LabelledSet, seed: int) -> Line:
         pool = np.random.default_rng([seed, 5]).permutation(pool)[:MOST_POOL]
         new, nothing = y[pool] == k, np.zeros(X.shape, dtype=bool)
         moments = FeatureMoments.estimate(X[known], nothing[known])
-        space = WhitenedSpace(moments)
+        space = moments
         forest = IsolationForest(random_state=seed).fit(X[known])
-        points = space.points(X[pool], nothing[pool])
-        distance = Novelty.of(space.points(X[known], nothing[known])).distance(points)[0]
+        points = space.whitened(X[pool], nothing[pool])
+        distance = Novelty.of(space.whitened(X[known], nothing[known])).distance(points)[0]
         scores = {
             "ours": relative(distance, points, cKDTree(points)),
             "distance": distance,

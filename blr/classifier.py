@@ -308,7 +308,7 @@ class Classifier:
 
     @cached_property
     def _designs(self) -> Designs:
-        return Designs.of(self.members)
+        return Designs(self.members)
 
     @cached_property
     def _subspace(self) -> ActiveSubspace:

@@ -145,28 +145,18 @@ class Member:
         return cls(basis, posterior, tuple(columns), float(as_stored(d, "weight", ())))
 
 
-@dataclass(frozen=True, eq=False)
 class Designs:
-    """The design matrices of several members, each made once: many have the same basis, and more the same features.
+    """The design matrices of several members, each made once: many have the same basis, and more the same features."""
 
-    `groups` are columns, and the bases that standardise them alike, each with its members.
-    """
-
-    groups: tuple[tuple[tuple[int, ...], tuple[tuple[Basis, tuple[Member, ...]], ...]], ...]
-
-    @classmethod
-    def of(cls, members: Sequence[Member]) -> Designs:
-        """Return what makes the matrices of these members."""
+    def __init__(self, members: Sequence[Member]) -> None:
+        """Group the members by columns, and by the bases that standardise these alike."""
         alike: dict[Any, dict[Any, list[Member]]] = {}
         for m in members:
             standardised = (m.columns, _key(m.basis.standardisation.to_dict()))
             alike.setdefault(standardised, {}).setdefault(_key(m.basis.to_dict()), []).append(m)
-        return cls(
-            tuple(
-                (columns, tuple((one[0].basis, tuple(one)) for one in bases.values()))
-                for (columns, _), bases in alike.items()
-            )
-        )
+        self._groups = [
+            (columns, [tuple(one) for one in bases.values()]) for (columns, _), bases in alike.items()
+        ]
 
     def __call__(self, X: Matrix) -> Iterator[tuple[Member, Matrix]]:
         """Yield each member and its Phi (N, M) of finite features X (N, F)."""
@@ -174,10 +164,10 @@ class Designs:
 
     def by_basis(self, X: Matrix) -> Iterator[tuple[tuple[Member, ...], Matrix]]:
         """Yield the members that share a basis, and their Phi (N, M) of finite features X (N, F)."""
-        for columns, bases in self.groups:
-            Z = bases[0][0].standardisation(np.take(X, columns, axis=1))
-            for basis, members in bases:
-                yield members, basis.of_standardised(Z)
+        for columns, groups in self._groups:
+            Z = groups[0][0].basis.standardisation(np.take(X, columns, axis=1))
+            for members in groups:
+                yield members, members[0].basis.of_standardised(Z)
 
 
 def _key(value: Any) -> Any:
@@ -423,7 +413,7 @@ class NodeMixture:
     def _designs(self) -> tuple[Designs, Designs]:
         """What makes the design matrices of the members with a large share, and of those with a small one."""
         large = [m for m in self.members if m.weight >= _LARGE_SHARE]
-        return Designs.of(large), Designs.of([m for m in self.members if m.weight < _LARGE_SHARE])
+        return Designs(large), Designs([m for m in self.members if m.weight < _LARGE_SHARE])
 
     def _inner(self, S: int, fine: float) -> list[InnerPoints]:
         """Return each member's inner points."""

@@ -446,7 +446,7 @@ def open_without(root: Path, left_out: Collection[str]) -> Catalog:
         path, schema, pairs = described_without_rows(tables[0])
         union.add(path, schema, pairs)
     columns, views = union.columns(), union.views()
-    partitions = tuple(replace(p, types=views[kind].types, absent=views[kind].absent) for p, kind in parts)
+    partitions = tuple(replace(p, types=views[kind][0], absent=views[kind][1]) for p, kind in parts)
     if not left_out:
         check_rows(tables, partitions)
     metadata = {key: value for _, key, value in tables[0].properties.lines if key} | dict(union.pairs)

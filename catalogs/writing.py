@@ -17,7 +17,6 @@ from catalogs.catalog.catalog import (
     BATCH_ROWS,
     Annotation,
     Catalog,
-    CheckedCompute,
     Checksums,
     Column,
     Compute,
@@ -28,6 +27,7 @@ from catalogs.catalog.catalog import (
     Partition,
     Progress,
     cell_bytes,
+    checked,
     computed_batches,
     copying,
     levels,
@@ -52,7 +52,6 @@ __all__ = [
     "SLIM_BYTES",
     "TARGETS",
     "USUAL",
-    "CheckedCompute",
     "Computed",
     "Mode",
     "NewValues",
@@ -455,7 +454,7 @@ def annotate(
     read, compute = with_user_bits(read, compute, old.replaced, columns)
     annotation = Annotation(
         columns,
-        CheckedCompute(tuple(columns), compute),
+        lambda batch: checked(columns, compute(batch), batch.num_rows),
         read,
         (provenance or Provenance()).covering(columns),
         rows,

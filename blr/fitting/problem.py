@@ -84,16 +84,6 @@ class Stream:
 
 
 @dataclass(frozen=True, eq=False)
-class Accumulated:
-    """What a problem takes over from data: themselves, the classes, the rows that they are worth, and of which kind."""
-
-    data: Data
-    classes: tuple[Any, ...]
-    n_effective: float
-    mislabelled: bool
-
-
-@dataclass(frozen=True, eq=False)
 class _Confused:
     """Data whose targets become likelihoods of what was recorded (n, K), under a confusion (K, K)."""
 
@@ -125,9 +115,10 @@ def sample_of(data: Data) -> Data | None:
 
 def totals(
     data: Any, *, binary: bool, classes: Sequence[Any] | None, confusion: ArrayLike | None
-) -> Accumulated:
+) -> tuple[Data, tuple[Any, ...], float, bool]:
     """Return what a problem takes over from data that have `accumulate`, checked in one pass over them.
 
+    These are the data themselves, the classes, the rows that they are worth, and whether labels may be wrong.
     There is no such pass where data have `n_effective`, the sum of their weights: they are known then.  Where data say
     that they are `mislabelled`, their targets are likelihoods of what was recorded (n, K) already.
 
@@ -156,7 +147,7 @@ def totals(
             )
     mislabelled = bool(getattr(data, "mislabelled", False))
     if confusion is None:
-        return Accumulated(data, names, float(known), mislabelled)
+        return data, names, float(known), mislabelled
     if mislabelled:
         raise ValueError(
             "got a confusion matrix beside data that say they are mislabelled, whose targets are likelihoods of what "
@@ -168,8 +159,8 @@ def totals(
             "a stream needs one confusion matrix for all rows, got one for each row; give shape (K, K)"
         )
     if (np.diag(matrix) == 1).all():
-        return Accumulated(data, names, float(known), mislabelled=False)
-    return Accumulated(_Confused(data, matrix), names, float(known), mislabelled=True)
+        return data, names, float(known), False
+    return _Confused(data, matrix), names, float(known), True
 
 
 def _shares(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
@@ -362,15 +353,11 @@ def pose(
             )
         if not hasattr(Phi, "accumulate"):
             return _pose_stream(Phi, prior, likelihood, classes, confusion, threads)
-        found = totals(Phi, binary=likelihood != "softmax", classes=classes, confusion=confusion)
+        data, names, n_effective, mislabelled = totals(
+            Phi, binary=likelihood != "softmax", classes=classes, confusion=confusion
+        )
         return make_problem(
-            likelihood,
-            prior,
-            found.classes,
-            Phi.n_functions,
-            found.n_effective,
-            found.data,
-            mislabelled=found.mislabelled,
+            likelihood, prior, names, Phi.n_functions, n_effective, data, mislabelled=mislabelled
         )
     matrix = as_design(Phi)
     targets = resolve_targets(

@@ -244,6 +244,8 @@ def _blocks(n: int) -> Iterator[slice]:
 
 _NODES = 32  # of the cubature over one missing feature: errs by 4e-4 in probability at a logit sd of 3
 _MORE_NODES = 64  # over several, or over measurement errors: by 0.01
+_NO_SPREAD = 1e-7  # eigenvalue of the correlations: below it is the ridge of the moments, as in `domain`
+_FAR = 1e100
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,6 +340,25 @@ class FeatureMoments:
                 seen = _within(X[np.ix_(rows, ~pattern)], limits, ~pattern) - self.mean[~pattern]
                 X[np.ix_(rows, pattern)] = self.mean[pattern] + seen @ B.T
         return X
+
+    @cached_property
+    def _axes(self) -> Matrix:
+        """What takes standardised features to the space in which the moments are those of a sphere, (F, D)."""
+        sd = np.sqrt(np.diag(self.covariance))
+        values, vectors = np.linalg.eigh(self.covariance / np.outer(sd, sd))
+        kept = values > _NO_SPREAD
+        return np.asarray(vectors[:, kept] / np.sqrt(2 * np.count_nonzero(kept) * values[kept]))
+
+    def whitened(self, X: ArrayLike, missing: ArrayLike) -> Matrix:
+        """Return rows X, shape (N, F), where not `missing`, shape (N, F), as points (N, D) of that space.
+
+        Features that are missing are at their conditional mean.  The mean square distance of two training rows is 1, as
+        in `blr.explanation`.  D is the rank of the covariance.
+        """
+        sd = np.sqrt(np.diag(self.covariance))
+        with np.errstate(over="ignore"):
+            U = (self.impute(X, missing) - self.mean) / sd
+        return np.asarray(np.clip(U, -_FAR, _FAR) @ self._axes)
 
     def nodes(
         self,
@@ -444,37 +465,6 @@ def _cholesky(covariance: Matrix) -> Matrix:
             "the covariance of the features is not positive definite; take it from FeatureMoments.estimate"
         ) from error
     return root
-
-
-# Rows as points: features that are missing at their conditional mean, whitened, so that distances mean something.
-#
-# The scale is that of `blr.explanation`: the mean square distance of two training rows is 1.
-# Shapes: N rows, F features, D dimensions: the rank of the covariance.
-
-_NO_SPREAD = 1e-7  # eigenvalue of the correlations: below it is the ridge of the moments, as in `domain`
-_FAR = 1e100
-
-
-@dataclass(frozen=True, eq=False)
-class WhitenedSpace:
-    """The space in which the training set's moments are those of a sphere."""
-
-    moments: FeatureMoments
-
-    @cached_property
-    def _axes(self) -> Matrix:
-        """What takes standardised features to the space, (F, D)."""
-        sd = np.sqrt(np.diag(self.moments.covariance))
-        values, vectors = np.linalg.eigh(self.moments.covariance / np.outer(sd, sd))
-        kept = values > _NO_SPREAD
-        return np.asarray(vectors[:, kept] / np.sqrt(2 * np.count_nonzero(kept) * values[kept]))
-
-    def points(self, X: ArrayLike, missing: ArrayLike) -> Matrix:
-        """Return the points (N, D) of rows X, shape (N, F), where not `missing`, shape (N, F)."""
-        sd = np.sqrt(np.diag(self.moments.covariance))
-        with np.errstate(over="ignore"):
-            U = (self.moments.impute(X, missing) - self.moments.mean) / sd
-        return np.asarray(np.clip(U, -_FAR, _FAR) @ self._axes)
 
 
 # How far a missing feature is integrated: its spread in excess of what the training rows that lack it had.

@@ -462,41 +462,33 @@ _STRETCHES = 4  # of consecutive draws, by which their autocorrelation is judged
 _OVERLAP = 2.0  # factor of the stated error's square: the two halves share chains and fits
 
 
-@dataclass(frozen=True, eq=False)
-class _Warp:
-    """Coordinates x, θ = centre + L x, in which the fitted Gaussian is standard normal."""
+def _warp(draws: Matrix, near: Gaussian | None) -> tuple[Vector, Matrix]:
+    """Return centre and L of coordinates x, θ = centre + L x, in which the Gaussian of the draws is standard normal.
 
-    centre: Vector
-    L: Matrix
+    The covariance of the draws is shrunk where S is small: to that of `near`, whose scale is fitted, else to its own
+    diagonal.
+    """
+    S, D = draws.shape
+    covariance = np.cov(draws.T).reshape(D, D)
+    if near is None:
+        share, known = S / (S + D), np.diag(np.diag(covariance))
+    else:
+        share, known = S / (S + _SHRINK * D), near.covariance
+        known = known * (np.trace(near.precision @ covariance) / D)
+    return draws.mean(axis=0), cholesky_of_precision(share * covariance + (1 - share) * known)[0]
 
-    @classmethod
-    def of(cls, draws: Matrix, near: Gaussian | None) -> _Warp:
-        """Return the coordinates of the draws' mean and covariance, the latter shrunk where S is small.
 
-        To that of `near`, whose scale is fitted, else to its own diagonal.
-        """
-        S, D = draws.shape
-        covariance = np.cov(draws.T).reshape(D, D)
-        if near is None:
-            share, known = S / (S + D), np.diag(np.diag(covariance))
-        else:
-            share, known = S / (S + _SHRINK * D), near.covariance
-            known = known * (np.trace(near.precision @ covariance) / D)
-        return cls(draws.mean(axis=0), cholesky_of_precision(share * covariance + (1 - share) * known)[0])
-
-    def log_ratio(self, problem: Problem, x: Matrix) -> Vector:
-        """Return ln of the folded posterior, not normalised, over the standard normal, at x (S, D): (S,)."""
-        D = x.shape[1]
-        parts = []
-        single = single_serves(problem, self.centre + x[:_AT_ONCE] @ self.L.T)
-        for block in np.array_split(x, max(1, len(x) // _AT_ONCE)):
-            step = block @ self.L.T
-            both = log_posterior(
-                problem, np.concatenate([self.centre + step, self.centre - step]), single=single
-            )
-            parts.append(logsumexp(both.reshape(2, -1), axis=0) - np.log(2.0))
-        scale = float(np.log(np.diag(self.L)).sum()) + 0.5 * D * np.log(2 * np.pi)
-        return np.concatenate(parts) + scale + 0.5 * np.einsum("sd,sd->s", x, x)
+def _log_ratio(problem: Problem, centre: Vector, L: Matrix, x: Matrix) -> Vector:
+    """Return ln of the folded posterior, not normalised, over the standard normal, at x (S, D): (S,)."""
+    D = x.shape[1]
+    parts = []
+    single = single_serves(problem, centre + x[:_AT_ONCE] @ L.T)
+    for block in np.array_split(x, max(1, len(x) // _AT_ONCE)):
+        step = block @ L.T
+        both = log_posterior(problem, np.concatenate([centre + step, centre - step]), single=single)
+        parts.append(logsumexp(both.reshape(2, -1), axis=0) - np.log(2.0))
+    scale = float(np.log(np.diag(L)).sum()) + 0.5 * D * np.log(2 * np.pi)
+    return np.concatenate(parts) + scale + 0.5 * np.einsum("sd,sd->s", x, x)
 
 
 def bridge_evidence(
@@ -542,18 +534,20 @@ def bridge_evidence(
     parts = q.draws[:half], q.draws[half:]
     with single_threaded_blas():
         estimates = [
-            _estimate(q.problem, _Warp.of(fitted, near), used, rng) for fitted, used in (parts, parts[::-1])
+            _estimate(q.problem, *_warp(fitted, near), used, rng) for fitted, used in (parts, parts[::-1])
         ]
     value, variance = np.mean(estimates, axis=0)
     spread = 0.25 * (estimates[0][0] - estimates[1][0]) ** 2  # of the mean, as the two halves tell it
     return float(value), float(np.sqrt(max(0.5 * _OVERLAP * variance, spread)))
 
 
-def _estimate(problem: Problem, warp: _Warp, used: Matrix, rng: np.random.Generator) -> tuple[float, float]:
+def _estimate(
+    problem: Problem, centre: Vector, L: Matrix, used: Matrix, rng: np.random.Generator
+) -> tuple[float, float]:
     """Return ln p(D) and its variance by the draws `used`, with the Gaussian of other draws."""
-    x = np.asarray(np.linalg.solve(warp.L, (used - warp.centre).T).T)
-    of_draws = warp.log_ratio(problem, x)
-    of_gaussian = warp.log_ratio(problem, rng.standard_normal(used.shape))
+    x = np.asarray(np.linalg.solve(L, (used - centre).T).T)
+    of_draws = _log_ratio(problem, centre, L, x)
+    of_gaussian = _log_ratio(problem, centre, L, rng.standard_normal(used.shape))
     n2 = len(of_gaussian)
     n1 = float(min(_size(of_draws), n2))
     odds = np.log(n1 / n2)

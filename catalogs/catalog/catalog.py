@@ -417,25 +417,17 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class CheckedCompute:
-    """A `Compute` held to its promise: every new column, one value a row, of the promised type."""
-
-    columns: tuple[NewColumn, ...]
-    compute: Compute
-
-    def __call__(self, batch: pa.RecordBatch) -> NewValues:
-        """Return the new columns, in their order and no others."""
-        new = self.compute(batch)
-        missing = [c.name for c in self.columns if c.name not in new]
-        if missing:
-            raise ValueError(
-                f"compute returned the columns {sorted(new)}, expected {missing} too, which it was called "
-                "for; return all new columns"
-            )
-        for column in self.columns:
-            _check_values(column, new[column.name], batch.num_rows)
-        return {c.name: new[c.name] for c in self.columns}
+def checked(columns: Sequence[NewColumn], new: NewValues, n_rows: int) -> NewValues:
+    """Return the new columns of a batch, in order and no others: one value a row, of the promised type."""
+    missing = [c.name for c in columns if c.name not in new]
+    if missing:
+        raise ValueError(
+            f"compute returned the columns {sorted(new)}, expected {missing} too, which it was called "
+            "for; return all new columns"
+        )
+    for column in columns:
+        _check_values(column, new[column.name], n_rows)
+    return {c.name: new[c.name] for c in columns}
 
 
 def computed_batches(partition: Partition, annotation: Annotation) -> Generator[Computed]:

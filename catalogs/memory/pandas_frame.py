@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from catalogs.catalog.catalog import CheckedCompute, Compute, NewValues, is_provenance
+from catalogs.catalog.catalog import Compute, NewValues, checked, is_provenance
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import ColumnNotFoundError, FormatError, nearest
 from catalogs.memory.tables import Stored
@@ -232,6 +232,6 @@ class FrameCompute:
                 known = nearest(name, map(str, flat.columns))
                 raise ColumnNotFoundError(f"the frame has no column '{name}'; {known}")
         batch = pa.RecordBatch.from_pandas(flat[list(self.read)], preserve_index=False)
-        values = CheckedCompute(tuple(self.columns), self.compute)(batch)
+        values = checked(self.columns, self.compute(batch), batch.num_rows)
         new = {c.name: pa.array(values[c.name], c.datatype) for c in self.columns}
         return frame.assign(**{name: pd.arrays.ArrowExtensionArray(array) for name, array in new.items()})

@@ -28,10 +28,10 @@ from yaml import YAMLError
 from catalogs.catalog.catalog import (
     BATCH_ROWS,
     Catalog,
-    CheckedCompute,
     Column,
     Compute,
     NewValues,
+    checked,
     in_order,
     is_provenance,
     provenance_entries,
@@ -261,7 +261,7 @@ def computed(
 ) -> NewValues:
     """Return the new columns of all rows."""
     batches = (as_batch(table.slice(start, rows)) for start in range(0, max(1, len(table)), rows))
-    parts = list(in_order(batches, CheckedCompute(tuple(columns), compute), threads))
+    parts = list(in_order(batches, lambda batch: checked(columns, compute(batch), batch.num_rows), threads))
     return {c.name: np.concatenate([values[c.name] for values in parts]) for c in columns}
 
 

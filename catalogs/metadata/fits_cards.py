@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from catalogs.catalog.catalog import is_provenance, levels, own_names
@@ -153,20 +152,12 @@ ENTRY = re.compile(r"blr ([a-z_0-9]+) = (.*)", re.DOTALL)
 FLAG = re.compile(r"blr flag bit (\d+) \(\d+\) (.*)", re.DOTALL)
 
 
-@dataclass
-class Block:
-    """The provenance of one annotation, and which cards hold it."""
-
-    entries: dict[str, str] = field(default_factory=dict)
-    cards: list[int] = field(default_factory=list)
-
-
 def provenance_metadata(cards: Sequence[bytes]) -> dict[str, str]:
     """Return the provenance as metadata: `blr.<key>` of the latest annotation, `blr.previous.<key>` of others."""
     return {
         f"blr.{'previous.' * depth}{key}": value
-        for depth, block in enumerate(reversed(blocks(cards)))
-        for key, value in block.entries.items()
+        for depth, (entries, _) in enumerate(reversed(blocks(cards)))
+        for key, value in entries.items()
     }
 
 
@@ -176,8 +167,8 @@ def with_block(cards: Sequence[bytes], block: Sequence[bytes], replaced: Collect
     Blocks of annotations that made any of the columns `replaced` go.
     """
     names, old = {name.casefold() for name in replaced}, blocks(cards)
-    stale = {i for b in old if own_names(b.entries) & names for i in b.cards}
-    place = max((i + 1 for b in old for i in b.cards), default=len(cards))
+    stale = {i for entries, numbers in old if own_names(entries) & names for i in numbers}
+    place = max((i + 1 for _, numbers in old for i in numbers), default=len(cards))
     before = [card for i, card in enumerate(cards[:place]) if i not in stale]
     return [*before, *block, *cards[place:]]
 
@@ -196,7 +187,7 @@ def meta_provenance(meta: Mapping[Any, Any]) -> dict[str, str]:
 def without_provenance(meta: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return an astropy table's `meta` without our provenance."""
     rest = {k: v for k, v in meta.items() if not is_provenance(k)}
-    ours = {i for block in blocks(cards_of(meta)) for i in block.cards}
+    ours = {i for _, numbers in blocks(cards_of(meta)) for i in numbers}
     if ours:
         rest[HISTORY] = [line for i, line in enumerate(meta[HISTORY]) if i not in ours]
     return {k: v for k, v in rest.items() if k != HISTORY or not ours or v}
@@ -226,9 +217,12 @@ def line(key: str, value: str) -> str:
     return f"blr {key} = {value}"
 
 
-def blocks(cards: Sequence[bytes]) -> list[Block]:
-    """Return the annotations that the cards tell of, in order; a key said again begins the next one."""
-    annotations: list[Block] = []
+def blocks(cards: Sequence[bytes]) -> list[tuple[dict[str, str], list[int]]]:
+    """Return the provenance of each annotation that the cards tell of, in order, and which cards hold it.
+
+    A key said again begins the next one.
+    """
+    annotations: list[tuple[dict[str, str], list[int]]] = []
     for numbers, text in lines(cards):
         if flag := FLAG.fullmatch(text):
             key, value = f"flag.{flag[1]}", flag[2]
@@ -236,10 +230,10 @@ def blocks(cards: Sequence[bytes]) -> list[Block]:
             key, value = entry[1], entry[2]
         else:
             continue
-        if not annotations or key in annotations[-1].entries:
-            annotations.append(Block())
-        annotations[-1].entries[key] = value
-        annotations[-1].cards += numbers
+        if not annotations or key in annotations[-1][0]:
+            annotations.append(({}, []))
+        annotations[-1][0][key] = value
+        annotations[-1][1].extend(numbers)
     return annotations
 
 

@@ -364,14 +364,6 @@ Place = Path | RemoteFile
 REMEDY = "open the files one by one, or use a pattern that matches fewer files"
 
 
-@dataclass(frozen=True)
-class View:
-    """How a file is read as part of a catalogue: columns of another type there, and those that it lacks."""
-
-    types: Mapping[str, pa.DataType]
-    absent: frozenset[str]
-
-
 @dataclass
 class Known:
     """A column, as far as the files have told, the files that told its type and its unit, and whether they had rows."""
@@ -472,11 +464,11 @@ class Union:
             for name, k in self.known.items()
         )
 
-    def views(self) -> Sequence[View]:
-        """Return how the files of each kind are read."""
+    def views(self) -> Sequence[tuple[Mapping[str, pa.DataType], frozenset[str]]]:
+        """Return how the files of each kind are read: the columns of another type there, and those that they lack."""
         types = {name: known.column.datatype for name, known in self.known.items()}
         return [
-            View(
+            (
                 {name: t for name, t in types.items() if not t.equals(kind.types.get(name, pa.null()))},
                 frozenset(types.keys() - kind.types.keys()),
             )
@@ -545,7 +537,7 @@ def opened_together(root: Path, keys: Sequence[str], files: Sequence[Path | Remo
     constants = hive_constants(keys)
     hive = hive_types(constants, {c.name for c in columns})
     for place, (_, kind), folder_values in zip(files, rows_and_kinds, constants, strict=True):
-        for name in views[kind].absent.intersection(folder_values):
+        for name in views[kind][1].intersection(folder_values):
             raise FormatError(
                 f"{place} is in a folder '{name}={folder_values[name]}' and has no column '{name}', but other "
                 "files of the catalogue have this column; write the column into all files, or leave it out of all"
@@ -556,8 +548,8 @@ def opened_together(root: Path, keys: Sequence[str], files: Sequence[Path | Remo
             key,
             n_rows,
             constants={name: folder_values.get(name) for name in hive},
-            types={**views[kind].types, **hive} if hive else views[kind].types,
-            absent=views[kind].absent,
+            types={**views[kind][0], **hive} if hive else views[kind][0],
+            absent=views[kind][1],
             remote=place if isinstance(place, RemoteFile) else None,
         )
         for place, key, (n_rows, kind), folder_values in zip(

@@ -490,15 +490,6 @@ MOST = 30
 
 
 @dataclass(frozen=True)
-class Places:
-    """The columns of the position, and their unit."""
-
-    ra: str
-    dec: str
-    unit: PositionUnit = "deg"
-
-
-@dataclass(frozen=True)
 class Quality:
     """What a report says of the catalogue; shares are of all rows, `absent` how many files lack a column."""
 
@@ -519,15 +510,16 @@ class Quality:
 class _Sky:
     """Counts positions batch by batch: those near another, those that are not there, and those out of range."""
 
-    places: Places
+    places: tuple[str, str, PositionUnit]
     neighbours: NeighbourCounter = field(default_factory=lambda: NeighbourCounter(SAME_PLACE))
     without: int = 0
     out_of_range: int = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count a batch."""
-        values = batch_values(batch, [self.places.ra, self.places.dec])
-        place = positions(values[self.places.ra], values[self.places.dec], self.places.unit)
+        ra, dec, unit = self.places
+        values = batch_values(batch, [ra, dec])
+        place = positions(values[ra], values[dec], unit)
         known = np.isfinite(place.ra)
         self.without += int((~known).sum())
         self.out_of_range += place.out_of_range
@@ -538,12 +530,15 @@ def quality(
     catalog: Catalog,
     *,
     identifier: str | None = None,
-    places: Places | None = None,
+    places: tuple[str, str, PositionUnit] | None = None,
     limit: int | None = None,
     choice: Choice | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Quality, Profile]:
-    """Return the quality of the rows, all or the first `limit`, and the profile, as of `profile`, that it is from."""
+    """Return the quality of the rows, all or the first `limit`, and the profile, as of `profile`, that it is from.
+
+    `places` are the columns of the position, right ascension first, and their unit.
+    """
     sky = None if places is None else _Sky(places)
     also = None if sky is None else sky.add
     seen = profile(catalog, limit=limit, choice=choice, also=also, progress=progress)

@@ -585,7 +585,6 @@ CODES = {
 """The TFORM of a field's datatype."""
 
 
-@dataclass(frozen=True, eq=False)
 class FitsRows(BinaryRows):
     """Rows of a FITS table in base64; the file in the document is decoded to one that has no name."""
 

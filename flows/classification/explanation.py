@@ -23,7 +23,7 @@ from blr.explanation import (
     nearest_rows,
     sampled_probability,
 )
-from blr.missing.moments import WhitenedSpace
+from blr.missing.moments import FeatureMoments
 from blr.predictive.mixture import Scores
 from blr.threads import single_threaded_blas
 from catalogs.arrays import batch_values
@@ -68,7 +68,7 @@ class FeatureSpace:
     """The space of a model's features, with the labelled objects that it was fitted to."""
 
     scorer: Scorer
-    whitened: WhitenedSpace
+    moments: FeatureMoments
     novelty: Novelty
     targets: NDArray[np.intp]  # (N,) the class of each labelled object
 
@@ -84,7 +84,7 @@ class FeatureSpace:
     def points(self, batch: pa.RecordBatch) -> Floats:
         """Return the points (n, D) of a batch's rows."""
         features = self.scorer.reader.evaluate(batch)
-        return self.whitened.points(features.X, features.missing)
+        return self.moments.whitened(features.X, features.missing)
 
     def distances(self, points: Floats) -> tuple[Floats, NDArray[np.intp]]:
         """Return how far points (n, D) are from the labelled objects (n,), and the nearest one's class (n,)."""
@@ -111,14 +111,14 @@ def feature_space(out: Path, store: Path, specification: Path | None = None) -> 
     model = models.read(stored)
     wanted = model.specification if specification is None else read_specification(specification)
     scorer = Scorer.of(model, annotation_settings(model, wanted))
-    whitened, labelled = WhitenedSpace(scorer.classifier.moments), _labelled(model, stored.folder)
+    moments, labelled = scorer.classifier.moments, _labelled(model, stored.folder)
     if not len(labelled.target):
         raise ModelError(
             f"{stored.folder / ROWS_FILE}: got no labelled objects of {model.label}, expected those that it "
             "was fitted to; restore the file from a backup, or train the model again"
         )
-    novelty = Novelty.of(whitened.points(np.nan_to_num(labelled.X), ~np.isfinite(labelled.X)))
-    return FeatureSpace(scorer, whitened, novelty, np.asarray(labelled.target))
+    novelty = Novelty.of(moments.whitened(np.nan_to_num(labelled.X), ~np.isfinite(labelled.X)))
+    return FeatureSpace(scorer, moments, novelty, np.asarray(labelled.target))
 
 
 def _labelled(model: Model, folder: Path) -> LabelledObjects:

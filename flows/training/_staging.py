@@ -37,9 +37,9 @@ from catalogs.expressions.expression import parse
 from catalogs.files import scratch_folder, sweep
 from catalogs.profile.columns import Profile, as_numbers, readable, uneven_presence
 from catalogs.profile.leaks import Leak
-from catalogs.profile.quality import Places, about_the_distance, is_magnitude, quality
+from catalogs.profile.quality import about_the_distance, is_magnitude, quality
 from catalogs.sky.photometry import State
-from catalogs.sky.positions import unit_of_position
+from catalogs.sky.positions import PositionUnit, unit_of_position
 from catalogs.text.table import commented_out
 from flows.documents import read_document, write_document
 from flows.engines.engine import Engine, current_engine, working_on
@@ -590,7 +590,7 @@ def _class_reader(
     return lambda values: classes[reader.read(source.texts(values, unit)) + 1]
 
 
-def _places(specification: Specification, catalog: Catalog) -> Places | None:
+def _places(specification: Specification, catalog: Catalog) -> tuple[str, str, PositionUnit] | None:
     """Return the columns of the position; None where none are named, or where their unit is not known."""
     place = specification.catalog
     if place.ra is None or place.dec is None:
@@ -599,4 +599,4 @@ def _places(specification: Specification, catalog: Catalog) -> Places | None:
         unit = unit_of_position(catalog, place.ra, place.dec, stated=place.position_unit)
     except CatalogError:
         return None  # the report can do without positions; what needs them raises this error itself
-    return Places(place.ra, place.dec, unit)
+    return place.ra, place.dec, unit

@@ -156,7 +156,7 @@ def test_complete_rows_of_few_members_are_done_one_by_one() -> None:
 def test_members_with_the_same_basis_share_a_design_matrix() -> None:
     c, X = stack()
     loaded = Classifier.from_dict(c.to_dict())
-    designs = Designs.of(loaded.members)
+    designs = Designs(loaded.members)
     first, second, third, fourth = loaded.members
     assert [members for members, _ in designs.by_basis(X)] == [(first,), (second, third), (fourth,)]
     assert len(designs.groups) == 1  # standardised alike

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial import cKDTree
 
 from blr.explanation import Novelty, relative
-from blr.missing.moments import FeatureMoments, WhitenedSpace
+from blr.missing.moments import FeatureMoments
 
 
 def test_distances_are_those_of_a_loop_over_all() -> None:
@@ -48,13 +48,13 @@ def test_the_mean_square_distance_in_the_whitened_space_is_one() -> None:
     X = rng.normal(size=(400, 2)) @ [[3.0, 1.0], [0.0, 0.2]] + [10, -4]
     X = np.column_stack([X, X[:, 0] - X[:, 1]])
     nothing = np.zeros(X.shape, dtype=bool)
-    space = WhitenedSpace(FeatureMoments.estimate(X, nothing))
-    points = space.points(X, nothing)
+    space = FeatureMoments.estimate(X, nothing)
+    points = space.whitened(X, nothing)
     assert points.shape == (400, 2)
     square = np.sum((points[:, None] - points) ** 2, axis=2).sum() / (400 * 399)
     assert square == pytest.approx(1, rel=0.01)
     gone = nothing.copy()
     gone[:, 2] = True
-    assert space.points(X, gone) == pytest.approx(points, abs=1e-3)
+    assert space.whitened(X, gone) == pytest.approx(points, abs=1e-3)
     gone[:] = True
-    assert space.points(X, gone) == pytest.approx(np.zeros((400, 2)))
+    assert space.whitened(X, gone) == pytest.approx(np.zeros((400, 2)))
