@@ -102,18 +102,6 @@ def binary_integrals(
     return np.where(mean > 0, 1 - lower, lower), expected
 
 
-def binary_monte_carlo(activation: ArrayLike, *, link: str = "logistic") -> tuple[Vector, Vector]:
-    """Return the mean of f over draws of the activation (S, N), and its standard error, (N,) each."""
-    a = np.asarray(activation, dtype=np.float64)
-    if a.ndim != 2 or len(a) < 2:
-        raise ValueError(
-            f"activation has shape {a.shape}; expected (S, N) with S at least 2 draws for each row"
-        )
-    require_finite(a, "activation")
-    p = np.exp(_link(link).log_cdf(a))
-    return p.mean(axis=0), p.std(axis=0, ddof=1) / np.sqrt(len(p))
-
-
 def _logistic(m: Vector, variance: Vector, *, with_entropy: bool) -> tuple[Vector, Vector]:
     """Return E[σ(a)] and E[H(σ(a))], (N,) each, at means m <= 0; without entropy the second is not filled."""
     probability, expected_entropy = np.empty_like(m), np.empty_like(m)

@@ -319,18 +319,6 @@ def softmax_exact(
     return probability, expected_entropy
 
 
-def softmax_monte_carlo(activation: ArrayLike) -> tuple[Matrix, Matrix]:
-    """Return the mean of the softmax over draws of the activations (S, N, K), and its standard error, (N, K) each."""
-    a = np.asarray(activation, dtype=np.float64)
-    if a.ndim != 3 or len(a) < 2:
-        raise ValueError(
-            f"activation has shape {a.shape}; expected (S, N, K) with S at least 2 draws for each row"
-        )
-    require_finite(a, "activation")
-    p = _softmax(a)
-    return p.mean(axis=0), p.std(axis=0, ddof=1) / np.sqrt(len(p))
-
-
 def _integrated(m: Matrix, V: Matrix, spread: Vector, most_nodes: int | None) -> tuple[Matrix, Vector]:
     """Return both expectations by nodes; rows that take the same ones are done together."""
     n, K = m.shape

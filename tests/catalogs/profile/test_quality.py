@@ -13,7 +13,7 @@ import pytest
 import catalogs
 from catalogs.arrays import DistinctCounter
 from catalogs.profile.columns import profile
-from catalogs.profile.quality import Places, quality
+from catalogs.profile.quality import quality
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def defective(tmp_path: Path) -> Any:
 
 
 def test_quality(defective: Any) -> None:
-    found, seen = quality(defective, identifier="id", places=Places("ra", "dec"))
+    found, seen = quality(defective, identifier="id", places=("ra", "dec", "deg"))
     assert found.n_rows == seen.n_rows == 1000
     assert found.missing == {"x": 0.05, "again": 0.05}
     assert found.constant == ("one",)
