@@ -20,7 +20,6 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, cast
@@ -393,13 +392,8 @@ def union(pairs: Iterable[Mapping[str, str | None]]) -> set[str]:
     return {name for p in pairs for name in p}
 
 
-@dataclass(frozen=True)
-class Stamp:
-    """What changes when a file does."""
-
-    size: int
-    modified_ns: int
-    inode: int
+Stamp = tuple[int, int, int]
+"""What changes when a file does: its size in bytes, when it was modified, in ns, and its inode."""
 
 
 def stamp(path: Path) -> Stamp:
@@ -407,14 +401,14 @@ def stamp(path: Path) -> Stamp:
     if not require_file(path).is_file():
         raise CatalogError(f"{path} is not a file; check the name")
     status = path.stat()
-    return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 def check_unchanged(path: Path, expected: Stamp) -> None:
     """Raise DamagedFileError where a file is another one than when it was opened."""
     if (current := stamp(path)) != expected:
         raise DamagedFileError(
-            f"{path} changed after it was opened: {expected.size:,} bytes then, {current.size:,} now; open "
+            f"{path} changed after it was opened: {expected[0]:,} bytes then, {current[0]:,} now; open "
             "it again when it is complete"
         )
 

@@ -49,18 +49,12 @@ Program = Callable[[Matrix], Vector | None]
 _PIVOT = 1e-12  # Below this, rounding errors of the Gram matrix decide.
 _TAKES_PART = 1e-4  # of a unit column, in the combination that makes up another
 
+Separation = tuple[str, tuple[tuple[int, int], ...], tuple[int, ...]]
+"""What was found: "none", "quasi" (some rows only), "complete", or "unknown" where it was too much to tell.
 
-@dataclass(frozen=True)
-class Separation:
-    """What was found: "none", "quasi" (some rows only), "complete", or "unknown" where it was too much to tell.
-
-    `pairs` are the classes (j, k) of which rows are separated without an error; `columns` those that do it, the
-    weightiest first.
-    """
-
-    kind: str
-    pairs: tuple[tuple[int, int], ...] = ()
-    columns: tuple[int, ...] = ()
+Then come the classes (j, k) of which rows are separated without an error, and the columns that do it, the weightiest
+first.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +89,11 @@ def find_separation(
         return data.accumulate(likelihood_terms(likelihood, theta))
 
     if start is not None and _overlaps(data, likelihood, *start, slack=_SLACK):
-        return Separation("none")
+        return "none", (), ()
     theta = np.zeros(D) if start is None else start[0]
     n = data.accumulate(lambda Phi, _t, _weight: (len(Phi),))[0]
     if _NEWTON_PASSES * (n * D**2 + D**3) > _LARGEST_SEARCH:
-        return Separation("unknown")
+        return "unknown", (), ()
     try:
         mode = maximise(evaluate, flat, theta, max_iter=_NEWTON_PASSES)
     except (
@@ -107,7 +101,7 @@ def find_separation(
     ):  # Without a prior, a direction that changes no row's activation is undetermined.
         return _by_program(data, likelihood, theta, n_classes, n_functions)
     if _overlaps(data, likelihood, mode.theta, mode.gradient, mode.hessian):
-        return Separation("none")
+        return "none", (), ()
     return _by_program(data, likelihood, mode.theta, n_classes, n_functions)
 
 
@@ -217,7 +211,7 @@ def _by_program(data: Data, likelihood: Likelihood, theta: Vector, K: int, M: in
     (total,) = data.accumulate(_summed(scale, K))
     W = _cut(data, working, scale, limit, lambda A: _steepest(A, total))
     if isinstance(W, str):
-        return Separation(W)
+        return W, (), ()
     # The widest margin only improves the wording of the finding, and its linear program is slower.
     wide = _cut(data, working, scale, limit, _widest) if working.size <= _LARGEST_WIDEST else "unknown"
     return _described(data, W if isinstance(wide, str) else wide, scale)
@@ -227,7 +221,7 @@ def _described(data: Data, W: Matrix, scale: Vector) -> Separation:
     """Return the separation that W shows; "none" where it sets nothing apart by more than the tolerance."""
     strict, total = data.accumulate(_strict_rows(W, scale))
     if not np.any(strict):
-        return Separation("none")
+        return "none", (), ()
     present = np.flatnonzero(total).tolist()
     pairs = list(combinations(present, 2))
     complete = len(present) == len(W) and all(
@@ -236,7 +230,7 @@ def _described(data: Data, W: Matrix, scale: Vector) -> Separation:
     pairs = [(j, k) for j, k in pairs if strict[j, k] or strict[k, j]]
     spread = np.abs(W - W.mean(axis=0)).max(axis=0)
     columns = tuple(int(m) for m in np.argsort(-spread, kind="stable")[:5] if spread[m] > 0.1 * spread.max())
-    return Separation("complete" if complete else "quasi", tuple(pairs), columns)
+    return "complete" if complete else "quasi", tuple(pairs), columns
 
 
 class _UnsolvedError(Exception):

@@ -140,7 +140,7 @@ def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str
         "evidence_left": 0.0,
         "k_hat": k_hat,
         "effective_draws": effective,
-        "separation": _SEPARATION[separation.kind],
+        "separation": _SEPARATION[separation[0]],
         "redundant_columns": float(len(empty) + len(dependent)),
         "jitter": gaussian.jitter,
         "condition": _condition(gaussian),
@@ -269,17 +269,15 @@ def _condition(gaussian: Gaussian) -> float:
 
 
 def _of_separation(separation: Separation, problem: Problem) -> list[Finding]:
-    if separation.kind == "none":
+    kind, pairs, columns = separation
+    if kind == "none":
         return []
-    if separation.kind == "unknown":
+    if kind == "unknown":
         return [("green", "it is unknown whether the classes are separable: the test would take too long")]
     level = "red" if problem.prior is None else "green"
-    classes = ", ".join(
-        f"{problem.classes[j]} and {problem.classes[k]}" for j, k in separation.pairs[:_NAMED]
-    )
-    how = "without error" if separation.kind == "complete" else "in part of the rows, without error there"
-    columns = _listed(separation.columns)
-    what = f"{separation.kind} separation: column(s) {columns} tell {classes or 'a class'} apart {how}"
+    classes = ", ".join(f"{problem.classes[j]} and {problem.classes[k]}" for j, k in pairs[:_NAMED])
+    how = "without error" if kind == "complete" else "in part of the rows, without error there"
+    what = f"{kind} separation: column(s) {_listed(columns)} tell {classes or 'a class'} apart {how}"
     ending = (
         "there is no maximum likelihood"
         if problem.prior is None

@@ -28,7 +28,6 @@ from catalogs.fits.rewrite import NewField, blank_checksums, with_checksums
 from catalogs.metadata.astropy_header import (
     SERIALIZED,
     EcsvHeaderError,
-    Item,
     read_entries,
     read_items,
     remove_entries,
@@ -544,35 +543,38 @@ def meta_cards(
     except EcsvHeaderError:
         tell("astropy's YAML metadata of the table is left out, since it cannot be read")
         return []
-    carded = [(item, item_cards(item)) for item in items]
+    carded = [(item, item_cards(*item[:2])) for item in items]
     cards = [card for _, own_cards in carded for card in own_cards or ()]
     rest = [item for item, own_cards in carded if own_cards is None]
     gone = {e.name for e in entries} - {*names}
     # Units of magnitudes are not FITS', and written as units astropy could not make its columns of them again.
-    lost = gone - {*replaced} or any(LOGARITHMIC in line for item in rest for line in item.lines)
-    if lost and any(item.key == SERIALIZED for item in rest):
-        rest = [item for item in rest if item.key != SERIALIZED]
+    lost = gone - {*replaced} or any(LOGARITHMIC in line for _, _, lines in rest for line in lines)
+    if lost and any(key == SERIALIZED for key, _, _ in rest):
+        rest = [item for item in rest if item[0] != SERIALIZED]
         tell(
             "the metadata by which astropy restores times, coordinates, magnitudes and similar columns is left out"
         )
     if formats := [e.name for e in entries if e.format and e.name in names]:
         tell(f"the display format of {', '.join(formats)} (`format`) is left out")
     if rest or any(e.has_meta for e in entries):
-        if all(item.key != SERIALIZED for item in rest):
-            rest.append(Item(SERIALIZED, {}, (f"- {SERIALIZED}: {{}}",)))
+        if all(key != SERIALIZED for key, _, _ in rest):
+            rest.append((SERIALIZED, {}, (f"- {SERIALIZED}: {{}}",)))
         cards += yaml_cards(with_items(remove_entries(text, gone) if gone else text, rest))
     return cards
 
 
-def item_cards(item: Item) -> Sequence[bytes] | None:
-    """Return the cards that say what an item does, None where cards cannot; our provenance is said elsewhere."""
-    if is_provenance(item.key):
+def item_cards(key: str, value: Any) -> Sequence[bytes] | None:
+    """Return the cards that say what a key of the metadata does, None where cards cannot.
+
+    Our provenance is said elsewhere.
+    """
+    if is_provenance(key):
         return ()
-    if item.key in PROSE_KEYS and isinstance(item.value, list):
-        lines = without_provenance({HISTORY: item.value}).get(HISTORY, ())
-        return verbatim_cards(PROSE_KEYS[item.key], lines) if all(map(is_prose, lines)) else None
-    if KEYWORD.fullmatch(item.key) and not STRUCTURAL.fullmatch(item.key) and is_plain(item.value):
-        return value_cards(item.key, item.value)
+    if key in PROSE_KEYS and isinstance(value, list):
+        lines = without_provenance({HISTORY: value}).get(HISTORY, ())
+        return verbatim_cards(PROSE_KEYS[key], lines) if all(map(is_prose, lines)) else None
+    if KEYWORD.fullmatch(key) and not STRUCTURAL.fullmatch(key) and is_plain(value):
+        return value_cards(key, value)
     return None
 
 

@@ -90,7 +90,7 @@ def open_source(path: Path, expected: Stamp) -> Iterator[Source]:
         yield _inflated(path, expected).source(path)
         return
     with open_bytes(path) as raw:
-        yield Source(path, raw.fileno(), expected.size)
+        yield Source(path, raw.fileno(), expected[0])
 
 
 @dataclass(frozen=True, eq=False)

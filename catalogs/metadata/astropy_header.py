@@ -189,7 +189,7 @@ def masks_of(text: str) -> Mapping[str, str]:
         items = read_items(text)
     except EcsvHeaderError:
         return {}
-    return {data: mask for item in items if item.key == SERIALIZED for data, mask in pairs_in(item.value)}
+    return {data: mask for key, value, _ in items if key == SERIALIZED for data, mask in pairs_in(value)}
 
 
 def pairs_in(serialized: Any, seen: set[int] | None = None) -> Iterator[tuple[str, str]]:
@@ -318,13 +318,8 @@ class Entry:
     has_meta: bool = False  # whether more is said of it than its UCD
 
 
-@dataclass(frozen=True)
-class Item:
-    """A key of the table's metadata, its value without objects, and the lines that say both; none in one long line."""
-
-    key: str
-    value: Any
-    lines: tuple[str, ...] = ()
+Item = tuple[str, Any, tuple[str, ...]]
+"""A key of the table's metadata, its value without objects, and the lines that say both; none in one long line."""
 
 
 def read_entries(text: str) -> tuple[Entry, ...]:
@@ -352,15 +347,15 @@ def read_items(text: str) -> list[Item]:
             break
         blocks[-1].append(line)
     if len(blocks) != len(pairs):
-        return [Item(*pair) for pair in pairs]
-    return [Item(*pair, tuple(block)) for pair, block in zip(pairs, blocks, strict=True)]
+        return [(key, value, ()) for key, value in pairs]
+    return [(*pair, tuple(block)) for pair, block in zip(pairs, blocks, strict=True)]
 
 
 def with_items(text: str, items: Sequence[Item]) -> str:
     """Return a header of the columns in `text` and of these items."""
     lines = text.split("\n")
     end = next((i for i, line in enumerate(lines) if i and not line.startswith(("-", " "))), len(lines))
-    return "\n".join([*lines[:end], META, *(line for item in items for line in item.lines)])
+    return "\n".join([*lines[:end], META, *(line for _, _, of_item in items for line in of_item)])
 
 
 def entry(column: Any) -> Entry:

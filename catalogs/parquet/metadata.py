@@ -219,7 +219,7 @@ def recorded_provenance(pairs: Mapping[str, str]) -> dict[str, str]:
     if "blr" not in pairs.get(ASTROPY, ""):
         return provenance
     try:
-        return provenance | meta_provenance({item.key: item.value for item in read_items(pairs[ASTROPY])})
+        return provenance | meta_provenance({key: value for key, value, _ in read_items(pairs[ASTROPY])})
     except EcsvHeaderError:
         return provenance
 

@@ -365,7 +365,7 @@ def annotated_header(
 def own_meta(text: str) -> dict[str, str]:
     """Return the provenance that an earlier annotation left in a header."""
     try:
-        return meta_provenance({item.key: item.value for item in read_items(text)})
+        return meta_provenance({key: value for key, value, _ in read_items(text)})
     except EcsvHeaderError:
         return {}
 
