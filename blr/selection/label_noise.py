@@ -31,39 +31,18 @@ _STEP = 1e-4  # relative, of likelihoods: for their derivatives
 _HYPER_STEP = 1e-4  # in ln α
 
 
-@dataclass(frozen=True)
-class WeightPrior:
-    """N(0, 1/α) for each weight but the intercept's."""
-
-    n_functions: int
-    intercept: int | None
-    intercept_variance: float
-
-    def of(self, log_alpha: float) -> GaussianPrior:
-        """Return the prior of a precision."""
-        return GaussianPrior.isotropic(
-            self.n_functions,
-            precision=float(np.exp(log_alpha)),
-            intercept=self.intercept,
-            intercept_variance=self.intercept_variance,
-        )
-
-    def free(self, n_outputs: int) -> NDArray[np.bool_]:
-        """Return which of the solved weights have the precision α."""
-        free = np.ones((n_outputs, self.n_functions), dtype=bool)
-        if self.intercept is not None:
-            free[:, self.intercept] = False
-        return free.ravel()
-
-
 @dataclass(eq=False)
 class NoiseDensity:
-    """The log posterior of x = (ln α, rates (A K,)), its gradient, and the weights where the last one was."""
+    """The log posterior of x = (ln α, rates (A K,)), its gradient, and the weights where the last one was.
+
+    The prior of each weight but the intercept's is N(0, 1/α).
+    """
 
     problem: Problem
     recorded: Matrix
     who: NDArray[np.intp]
-    prior: WeightPrior
+    intercept: int | None
+    intercept_variance: float
     wrong: Matrix  # (A, K) pseudo-rows that the Beta prior counts as labelled wrongly
     right: Matrix
     theta: Vector = field(init=False)
@@ -76,7 +55,11 @@ class NoiseDensity:
         data = self.problem.require_data()
         assert isinstance(data, Rows)  # noqa: S101  streams have been refused
         t = label_likelihood(self.recorded, even_confusion(x[1:].reshape(self.wrong.shape))[self.who])
-        posed = replace(self.problem, prior=self.prior.of(float(x[0])), data=replace(data, t=t))
+        alpha = float(np.exp(x[0]))
+        prior = GaussianPrior.isotropic(
+            self.problem.n_functions, alpha, self.intercept, self.intercept_variance
+        )
+        posed = replace(self.problem, prior=prior, data=replace(data, t=t))
         q = posterior_at(posed, maximise(posed.evaluate, posed.solver_prior, self.theta))
         self.theta = q.mode
         return q
@@ -100,7 +83,10 @@ class NoiseDensity:
         data = problem.require_data()
         (g,) = data.accumulate(skewness_term(problem.likelihood, theta, U))
         pull = U.T @ (U @ np.asarray(g))
-        free = self.prior.free(problem.likelihood.n_outputs)
+        by_output = np.ones((problem.likelihood.n_outputs, problem.n_functions), dtype=bool)
+        if self.intercept is not None:
+            by_output[:, self.intercept] = False
+        free = by_output.ravel()
         variance = np.einsum("ij,ij->j", U, U)
         alpha = float(np.exp(x[0]))
         slope = 0.5 * (free.sum() - alpha * float(np.sum((theta**2 + variance - pull * theta)[free])))
@@ -270,21 +256,21 @@ def estimate_label_noise(
         threads=threads,
     )
     data = problem.require_rows()
-    prior = WeightPrior(problem.n_functions, intercept, intercept_variance)
+    intercepts = intercept, intercept_variance
     recorded = most_likely_class(data.t)
     everyone = np.zeros(len(recorded), dtype=np.intp)
     a, b = PRIOR
     K = problem.n_classes
     shape = np.full((1, K), a - 1), np.full((1, K), b - 1)
     with single_threaded_blas():
-        common = _estimated(NoiseDensity(problem, recorded, everyone, prior, *shape), _STARTS)
+        common = _estimated(NoiseDensity(problem, recorded, everyone, *intercepts, *shape), _STARTS)
         if annotator is None:
             return common
         who = _as_annotator(annotator, len(recorded))
         ones = np.ones((int(who.max()) + 1, 1))
         worth = ones * WORTH * common.rate, ones * WORTH * (1 - common.rate)
         noise = _estimated(
-            NoiseDensity(problem, recorded, who, prior, *worth), (common.rate,), by_annotator=True
+            NoiseDensity(problem, recorded, who, *intercepts, *worth), (common.rate,), by_annotator=True
         )
     return replace(noise, common=common)
 

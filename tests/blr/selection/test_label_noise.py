@@ -11,7 +11,7 @@ import blr
 from blr.arrays import Matrix
 from blr.fitting.problem import pose
 from blr.likelihood.targets import even_confusion, most_likely_class
-from blr.selection.label_noise import LabelNoise, NoiseDensity, WeightPrior, estimate_label_noise
+from blr.selection.label_noise import LabelNoise, NoiseDensity, estimate_label_noise
 
 
 def simulated(
@@ -39,9 +39,7 @@ def test_the_gradient_is_that_of_the_density(K: int, A: int) -> None:
     problem = pose(Phi, label, None, name, classes=range(K), confusion=0.1, sample_weight=weight)
     who = np.arange(200) % A
     shape = np.zeros((A, K)) + 0.5, np.full((A, K), 3.0)
-    density = NoiseDensity(
-        problem, most_likely_class(problem.data.t), who, WeightPrior(Phi.shape[1], 0, 1e4), *shape
-    )
+    density = NoiseDensity(problem, most_likely_class(problem.data.t), who, 0, 1e4, *shape)
     x = np.concatenate([[0.4], np.linspace(0.05, 0.2, A * K)])
     gradient = density.gradient(x, density.posterior(x))
     for i in range(len(x)):
