@@ -10,7 +10,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 
 from flows.classification import steps as classification
-from flows.classification.execution import Steps, annotate_each, here
+from flows.classification.execution import Steps, annotate_each, group_name, here
 from flows.classification.request import ClassifyRequest
 from flows.inputs.source import check_parameters
 from flows.models.store import Store
@@ -23,6 +23,7 @@ from flows.orchestration.run_page import (
     run_name,
     started_name,
     takes,
+    task_name,
 )
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import folder_here
@@ -32,7 +33,7 @@ from flows.specification.specification import Specification
 STEPS = Steps(
     together=task(
         name="annotate",
-        task_run_name="annotate {group.label}",
+        task_run_name=task_name(lambda given: f"annotate {group_name(given['group'])}"),
         cache_policy=NO_CACHE,
         persist_result=False,
     )(annotate_each),

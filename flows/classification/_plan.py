@@ -246,17 +246,8 @@ def _origin(listed: Output | None, state: FileState) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Group:
-    """The files of one task, in their order."""
-
-    jobs: tuple[Job, ...]
-
-    @property
-    def label(self) -> str:
-        """The name of the task."""
-        more = len(self.jobs) - 1
-        return self.jobs[0].name + (f" and {more} more" if more else "")
+Group = tuple[Job, ...]
+"""The files of one task, in their order."""
 
 
 def groups(jobs: Sequence[Job], most: int = MOST_TASKS) -> list[Group]:
@@ -273,7 +264,7 @@ def groups(jobs: Sequence[Job], most: int = MOST_TASKS) -> list[Group]:
             rows = 0
         grouped[-1].append(job)
         rows += job.n_rows
-    return [Group(tuple(group)) for group in grouped]
+    return [tuple(group) for group in grouped]
 
 
 # Room for the copies of a classification: whether there is enough, and when slim ones are the better choice.

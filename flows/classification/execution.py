@@ -121,13 +121,19 @@ def _labelled_names(folder: Path) -> pa.Array:
     return distinct_names(read_labelled_identifiers(folder) or ())
 
 
+def group_name(group: Group) -> str:
+    """Return the name of the task that does a group of files."""
+    more = len(group) - 1
+    return group[0].name + (f" and {more} more" if more else "")
+
+
 def annotate_each(annotate_one: AnnotateOne, work: Work, group: Group) -> list[Output | Problem]:
     """Annotate the files of a group; return for each its record, or why it failed or has to wait.
 
     An error in one file's content does not stop the others.  Any other error (no room, no permission) ends the run.
     """
     results: list[Output | Problem] = []
-    for job in group.jobs:
+    for job in group:
         if stop_asked():
             break
         begin_piece(job.name)
@@ -239,18 +245,18 @@ def spread(
     tried once more in small batches, and has failed if that is no better.  `stop` is called between reports, and raises
     where the run was asked to stop.
     """
-    workers = _Workers(engine, n_files=sum(len(group.jobs) for group in groups), stop=stop)
+    workers = _Workers(engine, n_files=sum(len(group) for group in groups), stop=stop)
     lost = [group for group, _ in workers.take(work, groups)]
-    alone = [Group((job,)) for group in lost if len(group.jobs) > 1 for job in group.jobs]
+    alone: list[Group] = [(job,) for group in lost if len(group) > 1 for job in group]
     if alone:
         tell().note(
             f"workers ended over groups of files: {len(alone):,} files are tried again, each by itself"
         )
-    last = [group for group in lost if len(group.jobs) == 1]
+    last: list[Group] = [group for group in lost if len(group) == 1]
     last += [group for group, _ in workers.take(work, alone)]
     # With as little in memory at a time as is worth reading.
     small = replace(work, batch_rows=work.batch_rows // SPLIT, threads=1)
-    results = [*_last_attempt(workers, small, sorted(last, key=lambda group: group.label)), *workers.results]
+    results = [*_last_attempt(workers, small, sorted(last, key=group_name)), *workers.results]
     longest = sorted(workers.seconds.items(), key=lambda item: (-item[1], item[0]))[:SLOWEST]
     if len(workers.seconds) > SLOWEST:
         tell().note("slowest files: " + ", ".join(f"{name} {seconds:,.1f} s" for name, seconds in longest))
@@ -264,7 +270,7 @@ def _last_attempt(workers: _Workers, small: Work, groups: Sequence[Group]) -> li
     attempt of its own, one after the other.
     """
     if groups:
-        shown = ", ".join(group.label for group in groups[:SLOWEST]) + (", ..." * (len(groups) > SLOWEST))
+        shown = ", ".join(map(group_name, groups[:SLOWEST])) + (", ..." * (len(groups) > SLOWEST))
         tell().note(f"workers ended over {shown}: tried again in batches of {small.batch_rows:,} rows")
     failed = workers.take(small, groups)
     if len(failed) > 1:
@@ -273,7 +279,7 @@ def _last_attempt(workers: _Workers, small: Work, groups: Sequence[Group]) -> li
     return [
         Problem(job.name, job.input_path(small.staging.out), f"{said}: {why}", None)
         for group, why in failed
-        for job in group.jobs
+        for job in group
     ]
 
 
@@ -328,13 +334,13 @@ class _Workers:
 
     def _whole_group(self, group: Group) -> Group:
         jobs = []
-        for job in group.jobs:
+        for job in group:
             if job.catalogue not in self._catalogues:
                 source = replace(job.catalogue.source, path=self._whole(job.catalogue.source.path))
                 self._catalogues[job.catalogue] = replace(job.catalogue, source=source)
             catalogue = self._catalogues[job.catalogue]  # pickled once for all files of a group
             jobs.append(replace(job, catalogue=catalogue, file=replace(job.file, path=self._whole(job.path))))
-        return Group(tuple(jobs))
+        return tuple(jobs)
 
 
 def annotate_elsewhere(work: Work, owner: Owner, group: Group) -> Report:

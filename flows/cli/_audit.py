@@ -140,7 +140,8 @@ def _show_sets(sets: AuditedSets) -> None:
 
 def _show_selections(selections: tuple[AuditedSelection, ...]) -> None:
     rows = [
-        (s.class_name, f"{s.threshold:g}", _percent(s.purity), _percent(s.completeness)) for s in selections
+        (s["class_name"], f"{s['threshold']:g}", _percent(s["purity"]), _percent(s["completeness"]))
+        for s in selections
     ]
     if rows:
         columns = ("class", "at least", "purity", "completeness")

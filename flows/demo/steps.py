@@ -11,7 +11,7 @@ import json
 import sqlite3
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from importlib import metadata, resources
 from io import BytesIO
 from pathlib import Path
@@ -28,8 +28,9 @@ from astropy.table import Table
 from astropy.table.meta import get_yaml_from_table
 from rich.console import RenderableType
 from rich.text import Text
+from typing_extensions import TypedDict
 
-from blr.candidates.candidate import CandidatePart, CandidateRow, PosteriorCheck
+from blr.candidates.candidate import CandidatePart, PosteriorCheck
 from blr.census.results import Census
 from catalogs.catalog.catalog import Column
 from catalogs.errors import CatalogError
@@ -322,8 +323,7 @@ def _yaml() -> str:
     return "\n".join(get_yaml_from_table(Table(columns, meta={"attribution": ATTRIBUTION})))
 
 
-@dataclass(frozen=True, kw_only=True)
-class DemoCandidate:
+class DemoCandidate(TypedDict):
     """What the summary holds of a row of the evidence table; the fields are those of `CandidateRow`."""
 
     features: tuple[str, ...]
@@ -341,14 +341,8 @@ class DemoCandidate:
     second_order: float | None
     loo: float | None
 
-    @classmethod
-    def of(cls, row: CandidateRow) -> DemoCandidate:
-        """Return what is kept of a row."""
-        return cls(**{name: getattr(row, name) for name in cls.__dataclass_fields__})
 
-
-@dataclass(frozen=True, kw_only=True)
-class HeldOutPerformance:
+class HeldOutPerformance(TypedDict):
     """How good the model is on the rows that judge it; losses and gains in nats an object."""
 
     n: int
@@ -491,20 +485,22 @@ def _classifications(files: Mapping[str, Counts]) -> tuple[Classification, ...]:
 def _summary(report: TrainReport, trained: ModelDescription, files: Mapping[str, Counts]) -> DemoTask:
     """Return the numbers of a task; those of the catalogues file by file, as both hold the same."""
     metrics = trained.metrics
-    names = (field.name for field in fields(HeldOutPerformance) if field.name != "gain_over_baseline")
+    gain = {"gain_over_baseline": metrics.log_loss_baseline - metrics.log_loss}
     return DemoTask(
         model=trained.model,
         classes=trained.classes,
-        selected=DemoCandidate.of(trained.chosen),
-        candidates=tuple(map(DemoCandidate.of, trained.candidates)),
-        held_out=HeldOutPerformance(
-            **{name: getattr(metrics, name) for name in names},
-            gain_over_baseline=metrics.log_loss_baseline - metrics.log_loss,
-        ),
+        selected=_kept(DemoCandidate, vars(trained.chosen)),
+        candidates=tuple(_kept(DemoCandidate, vars(row)) for row in trained.candidates),
+        held_out=_kept(HeldOutPerformance, vars(metrics) | gain),
         classified=files,
         remarks=report.remarks,
         attribution=report.attribution,
     )
+
+
+def _kept(kind: Any, values: Mapping[str, Any]) -> Any:
+    """Return the values that a type has a key for, in its order."""
+    return {key: values[key] for key in kind.__annotations__}
 
 
 def _show_task(task: str, report: TrainReport, census: Census | None, show: Show) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 from markupsafe import Markup
+from typing_extensions import TypedDict
 
 from catalogs.files import atomic_write_text
 from catalogs.sky.positions import survey_links
@@ -82,15 +83,14 @@ Units = Mapping[str, tuple[str, str | None]]
 """Expression and unit of each feature, by its name."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Picture:
+class Picture(TypedDict):
     """A picture as a data URI, with a text for readers who cannot see it, and a caption."""
 
     title: str
     image: str
     alt: str
     caption: str
-    wide: bool = False
+    wide: bool
 
 
 def training_pictures(report: TrainReport) -> Iterator[Picture]:

@@ -174,10 +174,11 @@ class AuditedBin(TypedDict):
     classes: Mapping[str, AuditedClass]
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditedSelection(Selection):
+class AuditedSelection(TypedDict):
     """The purity and the completeness of a selection."""
 
+    class_name: str
+    threshold: float
     purity: AuditedInterval
     completeness: AuditedInterval
 

@@ -166,7 +166,9 @@ class Sample:
         completeness = self.share(
             selected & of_class, ~selected & of_class, (may_be, may_not, np.ones_like(own))
         )
-        return AuditedSelection(**vars(chosen), purity=purity, completeness=completeness)
+        return AuditedSelection(
+            class_name=chosen.class_name, threshold=t, purity=purity, completeness=completeness
+        )
 
     def sets(self, level: float) -> AuditedSets:
         """Return prediction sets learnt from the answers; an object stands for its part of its stratum."""

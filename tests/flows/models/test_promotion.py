@@ -186,14 +186,19 @@ def test_what_would_change_in_the_last_release(
     ]
     asked = PromoteRequest("morphology@0123456789ac", store=store.root, release=tmp_path / "a")
     found = compare(asked, in_release=in_release).in_release
-    assert (found.compared, found.n_rows, found.n_files, found.troubles) == (len(column[0]), 800, 2, ())
-    assert found.changed == int(np.count_nonzero(column[0] != column[1])) > 0
-    by_class = {(t["was"], t["now"]): t["objects"] for t in found.transitions}
+    assert (found["compared"], found["n_rows"], found["n_files"], found["troubles"]) == (
+        len(column[0]),
+        800,
+        2,
+        (),
+    )
+    assert found["changed"] == int(np.count_nonzero(column[0] != column[1])) > 0
+    by_class = {(t["was"], t["now"]): t["objects"] for t in found["transitions"]}
     assert by_class == Counter((a, b) for a, b in zip(*column, strict=True) if a != b)
     tables = comparison_tables(compare(asked, in_release=in_release))
-    assert tables[1].rows[1][:2] == ("would change class", f"{found.changed:,}")
+    assert tables[1].rows[1][:2] == ("would change class", f"{found['changed']:,}")
     assert [row[:2] for row in tables[0].rows if "change class" in row[0]] == [
-        ("would change class in release 1", f"{found.changed:,} of {found.compared:,}")
+        ("would change class in release 1", f"{found['changed']:,} of {found['compared']:,}")
     ]
     assert compare(replace(asked, release=None), in_release=in_release).in_release is None
 

@@ -401,8 +401,8 @@ def test_same_report_same_bytes_from_any_thread(tmp_path: Path) -> None:
 @pytest.mark.parametrize("n_classes", [2, 3, 5, 8])
 def test_boundary_is_drawn_for_any_number_of_classes(n_classes: int) -> None:
     report = make_report(tuple(f"c{k}" for k in range(n_classes)))
-    drawn = {p.title: p for p in training_pictures(report)}["Where the classes meet"]
-    assert drawn.image.startswith("data:image/svg+xml;base64,")
+    drawn = {p["title"]: p for p in training_pictures(report)}["Where the classes meet"]
+    assert drawn["image"].startswith("data:image/svg+xml;base64,")
 
 
 def test_boundary_where_no_level_is_reached() -> None:
@@ -441,8 +441,8 @@ def test_a_model_that_left_out_rows_judged_says_so_everywhere() -> None:
 def test_figures_say_what_judges() -> None:
     report = make_report()
     one, other = (next(training_pictures(changed(report, judged_by=by))) for by in ("held-out", "left-out"))
-    assert (one.image, one.caption) != (other.image, other.caption)
-    assert "left-out objects" in other.caption
+    assert (one["image"], one["caption"]) != (other["image"], other["caption"])
+    assert "left-out objects" in other["caption"]
 
 
 def checked_report() -> TrainReport:

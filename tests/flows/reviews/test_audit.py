@@ -166,11 +166,11 @@ def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Callable[..., M
                 assert interval["low"] < interval["value"] < interval["high"]
                 held.append(interval["low"] <= value <= interval["high"])
     for chosen in audit.selections:
-        selected = table[f"blr_p_{chosen.class_name}"] >= chosen.threshold
-        both = (selected & (table.truth == chosen.class_name)).sum()
-        held.append(chosen.purity["low"] <= both / selected.sum() <= chosen.purity["high"])
-        of_class = (table.truth == chosen.class_name).sum()
-        held.append(chosen.completeness["low"] <= both / of_class <= chosen.completeness["high"])
+        selected = table[f"blr_p_{chosen['class_name']}"] >= chosen["threshold"]
+        both = (selected & (table.truth == chosen["class_name"])).sum()
+        held.append(chosen["purity"]["low"] <= both / selected.sum() <= chosen["purity"]["high"])
+        of_class = (table.truth == chosen["class_name"]).sum()
+        held.append(chosen["completeness"]["low"] <= both / of_class <= chosen["completeness"]["high"])
     assert len(held) == 22
     assert sum(held) >= 20  # one seed; coverage is tested in tests/blr/census
     # Quoted in the summary and in the manifest's totals, beside what the model says.
