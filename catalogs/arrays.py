@@ -530,3 +530,18 @@ class DistinctCounter:
     def repeated(self) -> int:
         """Number of rows in excess of one for each value."""
         return int((self._counts - 1).sum()) << self.halvings
+
+
+def plain_texts(values: NDArray[Any]) -> NDArray[Any]:
+    """Return values as texts (n,), '' where missing: 1 and 1.0 are '1', and blanks at the ends go."""
+    if values.dtype.kind == "f":
+        # -0.0 is 0 too.
+        texts = [
+            "" if np.isnan(v) else f"{v + 0.0:.0f}" if v.is_integer() else repr(v) for v in values.tolist()
+        ]
+        return np.array(texts, dtype=object)
+    if values.dtype == NO_VALUES:
+        return np.full(len(values), "", dtype=object)
+    gone = np.ma.getmaskarray(values)
+    texts = [str(v).strip() for v in np.ma.getdata(values).tolist()]
+    return np.where(gone, "", np.array(texts, dtype=object))

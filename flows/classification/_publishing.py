@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from blr.census.results import Census
 from blr.decisions import Flag
-from catalogs.arrays import FULL, batch_values, hashed
+from catalogs.arrays import FULL, batch_values, hashed, plain_texts
 from catalogs.errors import brief
 from catalogs.files import atomic_write_array, own_folder, sweep
 from catalogs.formats import annotated_table
@@ -35,9 +35,7 @@ from flows.classification.explanation import class_examples
 from flows.classification.release_changes import release_report, write_report
 from flows.classification.scoring import Scorer, flag_names, kept_columns, provenance
 from flows.documents import write_document
-from flows.features.drift import drift
 from flows.inputs.opening import open_source
-from flows.labels.reader import label_texts
 from flows.models.description import why_no_error
 from flows.models.model import Model
 from flows.models.row_files import read_labelled_identifiers
@@ -48,6 +46,7 @@ from flows.reports.catalogue_page import (
 from flows.reports.counts import status_table
 from flows.reports.data import Classification, FeatureComparison, NotableObject, made_now
 from flows.reports.report_table import class_words
+from flows.runs.drift import drift
 from flows.runs.manifest import (
     SCHEMA_VERSION,
     SUMMARY,
@@ -369,7 +368,7 @@ def _identifiers(copy: Path, specification: Specification) -> Iterator[tuple[NDA
     if column is None or column not in table.names:
         return
     for batch in table.batches([column]):
-        names = label_texts(batch_values(batch, [column])[column])
+        names = plain_texts(batch_values(batch, [column])[column])
         names = names[names != ""]
         if len(names):
             yield names, hashed(names)

@@ -40,7 +40,6 @@ from flows.classification._class_shares import (
 from flows.classification._tally import CensusRows, ObjectSurvey, joined, object_columns, tally_of, total
 from flows.errors import ModelError, SpecificationError, UsageError
 from flows.features.columns import ColumnMapping
-from flows.features.drift import feature_counts
 from flows.features.reader import (
     FeatureBatch,
     FeatureReader,
@@ -54,6 +53,7 @@ from flows.inputs.source import InputCatalogue, LocalSource
 from flows.models.description import ESTIMATED
 from flows.models.model import Model
 from flows.models.row_files import KnownLabels, UnseenRows
+from flows.runs.drift import feature_counts
 from flows.runs.results import ClassSetRule, FeatureCounts, SetRecord, ShiftRecord, Tally, summed
 from flows.specification.catalog import Target
 from flows.specification.specification import CensusTable, Shift, Specification, specification_hash

@@ -32,7 +32,7 @@ from blr.census.fraction_map import (
 from blr.gaussian import GaussianPrior
 from blr.posterior.laplace import fit
 from blr.threads import single_threaded_blas
-from catalogs.arrays import batch_values
+from catalogs.arrays import batch_values, plain_texts
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import OutputExistsError, nearest
@@ -53,7 +53,6 @@ from catalogs.sky.positions import PositionUnit, positions
 from flows.classification.request import MapRequest
 from flows.documents import write_document
 from flows.errors import UsageError
-from flows.labels.reader import label_texts
 from flows.runs.manifest import Manifest, ObjectColumns, annotated_manifest
 from flows.runs.references import check_inside, check_output
 from flows.runs.release_store import output_folder
@@ -172,8 +171,8 @@ def _answers(
             f"got {int(np.sum(~(weight > 0) | np.isinf(weight)))} weights that are not positive and finite, expected "
             "1 / (probability of being drawn); correct the column of weights or probabilities, or leave it out"
         )
-    how = label_texts(values["how"]) if "how" in optional else np.full(n, "")
-    rows = zip(label_texts(values[identifier]), label_texts(values[label]), weight.tolist(), how, strict=True)
+    how = plain_texts(values["how"]) if "how" in optional else np.full(n, "")
+    rows = zip(plain_texts(values[identifier]), plain_texts(values[label]), weight.tolist(), how, strict=True)
     yield from ((str(a), str(b), c, str(d)) for a, b, c, d in rows)
 
 
@@ -431,8 +430,8 @@ class MapWork:
                 seen = {**values, **{name: sky.at(place.ra, place.dec) for name, sky in self.maps.items()}}
                 X = [np.asarray(e.evaluate(seen), dtype=np.float64) for e in self.over]
                 least = self.request.threshold
-                wanted = label_texts(values[assigned]) == class_name if least is None else p >= least
-                names = None if identifier is None else label_texts(values[identifier])[kept]
+                wanted = plain_texts(values[assigned]) == class_name if least is None else p >= least
+                names = None if identifier is None else plain_texts(values[identifier])[kept]
                 matrix = np.column_stack(X) if X else np.empty((batch.num_rows, 0))
                 yield MapRows(
                     pixel[kept],

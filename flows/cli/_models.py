@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from catalogs.remote.urls import is_remote
 from flows.cli._printing import (
     connect_or_start,
     plain_table,
@@ -43,8 +42,6 @@ from flows.reports.tables import (
     review_table,
     split_words,
 )
-from flows.specification.specification import Specification
-from flows.specification.toml_file import read_specification
 from flows.training.request import TrainRequest
 
 if TYPE_CHECKING:
@@ -69,20 +66,19 @@ def run_train(
             result = training.train(request)
     show(result, partial(show_trained, verbose=verbose), json=json)
     if not json and not isinstance(result, TrainingPlan) and result.path:
-        _say_next(typed, read_specification(request.specification), result)
+        _say_next(typed, request, result)
 
 
-def _say_next(typed: TrainRequest, wanted: Specification, model: ModelDescription) -> None:
+def _say_next(typed: TrainRequest, specified: TrainRequest, model: ModelDescription) -> None:
     """Print the command that uses a model: on the specification's target, else on the labelled catalogue."""
+    from flows.training.steps import catalogue_of
+
+    paths, of_target = catalogue_of(specified)
     store = () if typed.store == Path("models") else ("--store", typed.store)
     label = model.name if model.champion in {None, model.version} else model.model
-    if wanted.target.paths not in {None, wanted.catalog.paths} and label == model.name:
+    if of_target and label == model.name:
         say_next("blr", "reprocess", typed.specification, *store)
         return
-    paths = (
-        p if is_remote(p) else Path(wanted.base_folder, p)
-        for p in wanted.target.paths or wanted.catalog.paths
-    )
     say_next("blr", "classify", *paths, "--model", label, *store, "--out", "annotated")
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
+from catalogs.arrays import plain_texts
 from catalogs.catalog.catalog import Catalog, element_columns, verified
 from catalogs.catalog.new_columns import standard_columns
 from catalogs.errors import CatalogError, NameClashError, nearest
@@ -50,7 +51,7 @@ from flows.errors import UsageError
 from flows.features.reader import found_leaks, without_sentinels
 from flows.inputs.opening import opened_together, with_checksums
 from flows.inputs.source import LocalSource, resolve_one
-from flows.labels.reader import LabelledRows, LabelReader, is_doubtful, label_texts
+from flows.labels.reader import LabelledRows, LabelReader, is_doubtful
 from flows.models.store import is_model_file
 from flows.runs.progress import tell
 
@@ -387,7 +388,7 @@ def _other_units(ra: ColumnProfile, dec: ColumnProfile) -> list[str]:
 def _label(catalog: Catalog, seen: Profile, labelled: LabelledRows) -> LabelSummary:
     """Return the labels with their counts in all rows, the classes that `blr init` makes of them, and the leaks."""
     label, counts = labelled.column, labelled.counts.copy()
-    texts, drafted = label_texts(seen.chosen[label]), starting_classes(counts).kept
+    texts, drafted = plain_texts(seen.chosen[label]), starting_classes(counts).kept
     if len(drafted) > 1:
         texts = starting_classes(counts).named(texts)
     leaks, gains = found_leaks(catalog, seen, label, texts)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from blr.arrays import mid_ranks
 from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM
-from catalogs.arrays import stripped_texts
+from catalogs.arrays import plain_texts, stripped_texts
 from catalogs.catalog.catalog import Catalog, Element
 from catalogs.errors import brief
 from catalogs.formats import annotated_columns
@@ -48,7 +48,6 @@ from flows.draft.inspection import (
 )
 from flows.errors import TrainingError
 from flows.features.reader import found_leaks, without_sentinels
-from flows.labels.reader import label_texts
 from flows.labels.source import RARE
 from flows.specification.toml_file import parse_specification
 
@@ -193,7 +192,7 @@ def starting_specification(
     if catalog.n_rows == 0:
         raise TrainingError(f"{catalog.path} has no rows, expected labelled objects; name another file")
     seen, counts = seen_profile(catalog, limit=limit, choice=labelled), labelled.counts
-    texts = label_texts(seen.chosen[label])
+    texts = plain_texts(seen.chosen[label])
     place = described_positions(catalog, seen)
     classes = _enough(starting_classes(counts), counts, label)
     labels = classes.named(texts)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import catalogs
-from catalogs.arrays import NO_VALUES, batch_values, unique_texts
+from catalogs.arrays import batch_values, plain_texts, unique_texts
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import brief, nearest
 from catalogs.sky.photometry import floats
@@ -128,7 +128,7 @@ class LabelledRows:
 
     def __call__(self, values: Mapping[str, Array]) -> NDArray[np.bool_]:
         """Return which rows (n,) of a batch have one."""
-        texts = label_texts(values[self.column])
+        texts = plain_texts(values[self.column])
         counts = Counter(texts.tolist())
         self.counts += counts
         named = {text for text in counts if text and not is_doubtful(text)}
@@ -138,21 +138,6 @@ class LabelledRows:
 def is_doubtful(text: str) -> bool:
     """Say whether a label is what catalogues write where they do not know the class."""
     return DOUBTFUL.fullmatch(text) is not None
-
-
-def label_texts(values: Array) -> Array:
-    """Return labels as texts (n,), '' where missing: 1 and 1.0 are '1', and blanks at the ends go."""
-    if values.dtype.kind == "f":
-        # -0.0 is 0 too.
-        texts = [
-            "" if np.isnan(v) else f"{v + 0.0:.0f}" if v.is_integer() else repr(v) for v in values.tolist()
-        ]
-        return np.array(texts, dtype=object)
-    if values.dtype == NO_VALUES:
-        return np.full(len(values), "", dtype=object)
-    gone = np.ma.getmaskarray(values)
-    texts = [str(v).strip() for v in np.ma.getdata(values).tolist()]
-    return np.where(gone, "", np.array(texts, dtype=object))
 
 
 def plain_number(name: str) -> str:
@@ -416,9 +401,9 @@ def _rows(
     for batch in table.batches(wanted):
         values = batch_values(batch, wanted)
         require_exact(values[identifier], "label.extra", identifier)
-        names, texts = (label_texts(values[key]).tolist() for key in (identifier, column))
+        names, texts = (plain_texts(values[key]).tolist() for key in (identifier, column))
         if MARK in wanted:
-            marks = label_texts(values[MARK]).tolist()
+            marks = plain_texts(values[MARK]).tolist()
             listed = [listed_name(name, mark) for name, mark in zip(names, marks, strict=True)]
             strange = [n for n, one, text in zip(names, listed, texts, strict=True) if text and one is None]
             if strange:
@@ -431,7 +416,7 @@ def _rows(
             names, texts = [name or "" for name in listed], [plain(text) for text in texts]
         weights: list[float | None] = [None] * len(names)
         if "weight" in wanted:
-            how = label_texts(values["how"]).tolist() if "how" in wanted else ["drawn"] * len(names)
+            how = plain_texts(values["how"]).tolist() if "how" in wanted else ["drawn"] * len(names)
             numbers = floats(values["weight"]).tolist()
             weights = [w if h == "drawn" else None for w, h in zip(numbers, how, strict=True)]
         found += [row for row in zip(names, texts, weights, strict=True) if row[0] and row[1]]

@@ -30,7 +30,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import catalogs
-from catalogs.arrays import batch_values, hashed
+from catalogs.arrays import batch_values, hashed, plain_texts
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog
 from catalogs.catalog.new_columns import standard_columns
 from catalogs.errors import NameClashError, brief, nearest
@@ -46,7 +46,6 @@ from flows.labels.reader import (
     Conflicts,
     LabelReader,
     Reviews,
-    label_texts,
     plain_number,
     read_reviews,
     require_exact,
@@ -123,7 +122,7 @@ class LabelSource:
             require_exact(identifiers, "catalog.id", str(self.identifier))
             if identifiers.dtype.kind in "iuf":
                 self._number_the_names()
-            names = label_texts(identifiers).tolist()
+            names = plain_texts(identifiers).tolist()
             self.first_met = self.first_met or next((name for name in names if name), "")
             labels = self.by_id.texts(names)
             self.n_joined += int(np.count_nonzero(labels != ""))
@@ -134,10 +133,10 @@ class LabelSource:
             self._take(self.by_place, *np.unique(numbers[numbers >= 0], return_counts=True))
             self.n_joined += int(np.count_nonzero(labels != ""))
         else:
-            labels = label_texts(values[self.column])
+            labels = plain_texts(values[self.column])
         if not self.reviews.labels:
             return labels
-        names = label_texts(values[str(self.identifier)])
+        names = plain_texts(values[str(self.identifier)])
         answers = np.array([self.reviews.labels.get(name, "") for name in names.tolist()], dtype=object)
         self.n_reviewed += int(np.count_nonzero(answers != ""))
         return np.where(answers != "", answers, labels)
@@ -209,7 +208,7 @@ class LabelSource:
             for keys, texts in _columns(table, [key, self.column]):
                 require_exact(keys, "label.table", key)
                 self.numbered |= keys.dtype.kind in "iuf"
-                yield zip(label_texts(keys).tolist(), texts.tolist(), strict=True)
+                yield zip(plain_texts(keys).tolist(), texts.tolist(), strict=True)
 
         self.by_id = LabelNames.of(batches(), file)
         if self.numbered:
@@ -266,7 +265,7 @@ def _columns(table: Catalog, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     for batch in table.batches(list(names)):
         values = batch_values(batch, names)
         *others, texts = (values[name] for name in names)
-        yield (*others, label_texts(texts))
+        yield (*others, plain_texts(texts))
 
 
 SHOWN = 20
@@ -617,7 +616,7 @@ class NameSearch:
     def _first(self, batches: Iterable[pa.RecordBatch]) -> dict[str, int]:
         found: dict[str, int] = {}
         for batch in batches:
-            texts = label_texts(batch_values(batch, [self.column])[self.column])
+            texts = plain_texts(batch_values(batch, [self.column])[self.column])
             mine = name_hashes(texts)
             for i in np.flatnonzero(np.isin(mine, self.hashes)).tolist():
                 found[texts[i]] = int(mine[i])
@@ -632,7 +631,7 @@ class NameSearch:
 
 def name_hashes(names: Array) -> NDArray[np.uint64]:
     """Return a hash (N,) of each object's name, 0 where it has none."""
-    texts = label_texts(names)
+    texts = plain_texts(names)
     return np.where(texts == "", np.uint64(0), hashed(texts))
 
 

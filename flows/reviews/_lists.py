@@ -26,7 +26,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from blr.decisions import FLAG_MEANINGS
-from catalogs.arrays import batch_values
+from catalogs.arrays import batch_values, plain_texts
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError, ColumnNotFoundError
@@ -35,7 +35,7 @@ from catalogs.files import atomic_write_text
 from catalogs.formats import annotated_table
 from catalogs.sky.positions import PositionUnit, positions, survey_links
 from flows.errors import UsageError
-from flows.labels.reader import MARK, harmless, label_texts, list_hash, list_mark, require_exact
+from flows.labels.reader import MARK, harmless, list_hash, list_mark, require_exact
 from flows.runs.manifest import Manifest, ObjectColumns, identifier_column, is_labelled
 
 REVIEW: Final = "review"
@@ -301,7 +301,7 @@ class ObjectTable:
         for batch in self.catalog.batches(list(dict.fromkeys(wanted))):
             values = batch_values(batch, plain)
             require_exact(values[self.identifier], f"{self.catalog.path}: --id", self.identifier)
-            names = label_texts(values[self.identifier])
+            names = plain_texts(values[self.identifier])
             p = np.column_stack([np.asarray(values[name], dtype=np.float64) for name in chances])
             kept = np.isfinite(p).all(axis=1)
             if labelled is not None:
@@ -309,7 +309,7 @@ class ObjectTable:
             at = positions(values[place[0]][kept], values[place[1]][kept], self.unit) if place else None
             nowhere = np.full(int(kept.sum()), np.nan)
             classes, information, flags = (values[self.prefix + name][kept] for name in SCORES)
-            given = np.array([index.get(name, -1) for name in label_texts(classes).tolist()], dtype=np.intp)
+            given = np.array([index.get(name, -1) for name in plain_texts(classes).tolist()], dtype=np.intp)
             rest = batch.filter(pa.array(kept))
             yield ObjectRows(
                 self.classes,
@@ -373,7 +373,7 @@ class ValueSample:
             kept = np.argsort(keys, kind="stable")[:SAMPLED]
             self.keys, self.numbers = keys[kept], both[kept]
             return
-        self.kinds.update(text or MISSING for text in label_texts(values).tolist())
+        self.kinds.update(text or MISSING for text in plain_texts(values).tolist())
         if len(self.kinds) > MOST_KINDS:
             raise UsageError(
                 f"--by: got an expression with more than {MOST_KINDS} different texts, expected a number, a "
@@ -410,6 +410,6 @@ class Bins:
             return np.zeros(n, dtype=np.intp)
         if self.kinds:
             index = {kind: i for i, kind in enumerate(self.kinds)}
-            return np.array([index[text or MISSING] for text in label_texts(values).tolist()], dtype=np.intp)
+            return np.array([index[text or MISSING] for text in plain_texts(values).tolist()], dtype=np.intp)
         numbers = np.asarray(values, dtype=np.float64)
         return places_between(self.edges, numbers, missing=len(self.names) - 1)

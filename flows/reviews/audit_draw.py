@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 import catalogs
 from blr.census.audit import allocated, cut_levels, level_edges, uncertainty
 from blr.census.results import Census
-from catalogs.arrays import batch_values
+from catalogs.arrays import batch_values, plain_texts
 from catalogs.errors import brief, nearest
 from catalogs.expressions.expression import Expression, parse
 from flows.documents import write_document
@@ -29,7 +29,6 @@ from flows.errors import UsageError
 from flows.labels.reader import (
     MARK,
     is_doubtful,
-    label_texts,
     listed_name,
     plain,
     plain_number,
@@ -338,9 +337,9 @@ def _texts(
         values = batch_values(batch, [key, column, *marked])
         require_exact(values[key], str(path), key)
         numbered = values[key].dtype.kind in "iuf"
-        names = label_texts(values[key]).tolist()
-        marks = label_texts(values[MARK]).tolist() if marked else [""] * len(names)
-        for read, text, mark in zip(names, label_texts(values[column]).tolist(), marks, strict=True):
+        names = plain_texts(values[key]).tolist()
+        marks = plain_texts(values[MARK]).tolist() if marked else [""] * len(names)
+        for read, text, mark in zip(names, plain_texts(values[column]).tolist(), marks, strict=True):
             if not (read and text):
                 continue
             known = by_number.get(plain_number(read), read) if numbered else read

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from catalogs.arrays import batch_values
+from catalogs.arrays import batch_values, plain_texts
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column
 from catalogs.column_names import column_names
 from catalogs.errors import CatalogError
@@ -50,7 +50,6 @@ from flows.labels.reader import (
     Reviews,
     annotator_groups,
     check_classes,
-    label_texts,
     most_voted,
     vote_counts,
 )
@@ -184,13 +183,13 @@ class RowReading:
             "weight": weight,
             "votes": None if counts is None else counts[row],
             "errors": features.errors,
-            "annotators": None if label.annotator is None else label_texts(own[label.annotator]).astype(str),
+            "annotators": None if label.annotator is None else plain_texts(own[label.annotator]).astype(str),
             "position": self._places(own),
             "magnitude": self._magnitudes(own),
         }
         if identifier in own:
             part["name"] = name_keys([own[identifier]])
-            shown = (text.encode()[:LONGEST_IDENTIFIER] for text in label_texts(own[identifier]).tolist())
+            shown = (text.encode()[:LONGEST_IDENTIFIER] for text in plain_texts(own[identifier]).tolist())
             part["identifier"] = np.array([*shown], dtype=np.bytes_)
             if counts is None:
                 part["named"] = np.where(shared, np.uint64(0), name_hashes(own[identifier]))
@@ -296,7 +295,7 @@ def _row_labels(
     if identifier is None or not (reviews.votes or reviews.weights):
         return row, texts[row], None, np.zeros(len(row), dtype=bool)
     found: list[tuple[int, str, float, bool]] = []
-    for i, name in zip(row.tolist(), label_texts(values[identifier][row]).tolist(), strict=True):
+    for i, name in zip(row.tolist(), plain_texts(values[identifier][row]).tolist(), strict=True):
         weight = reviews.weights.get(name, 1.0)
         known = {text: share for text, share in reviews.votes.get(name, {}).items() if labels.knows(text)}
         for text, share in (known or {str(texts[i]): 1.0}).items():

@@ -44,7 +44,6 @@ from catalogs.text.table import commented_out
 from flows.documents import read_document, write_document
 from flows.engines.engine import Engine, current_engine, working_on
 from flows.errors import TrainingError
-from flows.features.drift import feature_distribution
 from flows.features.reader import apply_sentinels, found_leaks, label_columns_reader, without_sentinels
 from flows.features.split import position_unit
 from flows.labels.reader import LabelReader, most_voted, vote_counts
@@ -62,6 +61,7 @@ from flows.models.description import (
     WrongLabelShare,
 )
 from flows.models.store import Store
+from flows.runs.drift import feature_distribution
 from flows.runs.progress import tell
 from flows.specification.catalog import check_noise, stated_confusion
 from flows.specification.specification import Specification

@@ -43,6 +43,7 @@ from blr.decisions import errors_caught
 from blr.selection.grouping import group_classes
 from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import ColumnMetadata
+from catalogs.remote.urls import is_remote
 from catalogs.sky.positions import galactic_latitude
 from flows.engines.engine import Engine, EngineChoice, current_engine, working_here, working_on
 from flows.errors import TrainingError
@@ -239,6 +240,14 @@ DIRECT = Steps()
 def specified(request: TrainRequest) -> TrainRequest:
     """Return a request with its specification read and checked, before any work starts."""
     return replace(request, specification=read_specification(request.specification))
+
+
+def catalogue_of(request: TrainRequest) -> tuple[tuple[Path | str, ...], bool]:
+    """Return the files that the model is for: the target's, else the labelled ones; and whether they are a target's."""
+    wanted = read_specification(request.specification)
+    paths = wanted.target.paths or wanted.catalog.paths
+    found = tuple(p if is_remote(p) else Path(wanted.base_folder, p) for p in paths)
+    return found, wanted.target.paths not in {None, wanted.catalog.paths}
 
 
 def train(request: TrainRequest, *, steps: Steps = DIRECT) -> ModelDescription:

@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from catalogs.arrays import plain_texts
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.errors import ColumnNotFoundError, ExpressionError
 from catalogs.expressions.expression import parse
 from flows.errors import TrainingError
 from flows.features.columns import ColumnMapping, DerivedColumns
 from flows.features.reader import FeatureReader, apply_sentinels
-from flows.labels.reader import LabelReader, check_classes, label_texts
+from flows.labels.reader import LabelReader, check_classes
 from flows.specification.catalog import Label
 
 
@@ -154,7 +155,7 @@ def test_without_classes_each_value_is_one() -> None:
     ],
 )
 def test_label_texts(values: Any, texts: list[str]) -> None:
-    assert label_texts(values).tolist() == texts
+    assert plain_texts(values).tolist() == texts
 
 
 def test_one_class_and_a_class_without_rows() -> None:

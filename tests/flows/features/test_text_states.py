@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import catalogs
-from catalogs.arrays import NO_VALUES
+from catalogs.arrays import NO_VALUES, plain_texts
 from catalogs.errors import ExpressionError
 from catalogs.sky.photometry import State
 from flows.errors import SpecificationError, TrainingError
 from flows.features.columns import DerivedColumns
 from flows.features.reader import FeatureReader, training_reader
-from flows.labels.reader import label_texts, vote_counts
+from flows.labels.reader import vote_counts
 from flows.specification.catalog import Label
 from flows.specification.specification import Specification
 from flows.specification.toml_file import parse_specification
@@ -128,5 +128,5 @@ def test_votes_among_which_are_texts() -> None:
 
 
 def test_labels_of_a_batch_without_any() -> None:
-    assert label_texts(np.zeros(2, NO_VALUES)).tolist() == ["", ""]
-    assert label_texts(np.array([1.0, np.inf, np.nan])).tolist() == ["1", "inf", ""]
+    assert plain_texts(np.zeros(2, NO_VALUES)).tolist() == ["", ""]
+    assert plain_texts(np.array([1.0, np.inf, np.nan])).tolist() == ["1", "inf", ""]

@@ -14,9 +14,10 @@ import pytest
 from pydantic import ValidationError
 
 import catalogs
+from catalogs.arrays import plain_texts
 from flows.draft.inspection import starting_classes
 from flows.draft.specification import starting_specification
-from flows.labels.reader import LabelReader, label_texts
+from flows.labels.reader import LabelReader
 from flows.specification.catalog import Label
 from tests.flows.verbs import train
 
@@ -25,7 +26,7 @@ N = 700
 
 def read(classes: dict[str, list[str]], values: list[float], exclude: tuple[str, ...] = ()) -> list[int]:
     label = Label(column="t", classes=classes, exclude=exclude)
-    return LabelReader.of(label, Counter()).read(label_texts(np.array(values))).tolist()
+    return LabelReader.of(label, Counter()).read(plain_texts(np.array(values))).tolist()
 
 
 def test_a_range_holds_its_lower_end_only() -> None:
@@ -70,7 +71,7 @@ def test_ranges_that_cannot_be_are_refused(classes: dict[str, list[str]], told: 
     ],
 )
 def test_numbers_in_order_are_cut_in_two(values: np.ndarray, cut: float) -> None:
-    found = starting_classes(Counter([*label_texts(values).tolist(), *["-99"] * 40, *["?"] * 3]))
+    found = starting_classes(Counter([*plain_texts(values).tolist(), *["-99"] * 40, *["?"] * 3]))
     assert found.cut == cut
     shown = f"{cut:.0f}" if float(cut).is_integer() else repr(cut)
     assert [c.spellings for c in found.kept] == [(f"..{shown}",), (f"{shown}..",)]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from flows.features.drift import (
+from flows.runs.drift import (
     drift,
     feature_counts,
     feature_distribution,
