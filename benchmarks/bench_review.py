@@ -35,8 +35,7 @@ from blr.calibration import log_loss
 from blr.census.spread import informed_sizes, spread_sample
 from blr.estimators import LaplaceClassifier
 from blr.explanation import Novelty, relative
-from blr.missing.domain import Domain
-from blr.missing.moments import FeatureMoments
+from blr.missing.moments import Domain, FeatureMoments
 
 HERE = Path(__file__).resolve().parent
 STORED, PAGE = HERE / "results" / "review.jsonl", HERE / "REVIEW.md"

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from blr.arrays import Matrix, Vector, as_stored, html_table
 from blr.decisions import Flag, flag_confidence, flag_flipped
 from blr.member import Designs, Member, NodeMixture, count_draws, shared_deviations, slope_moments
-from blr.missing.domain import Domain
-from blr.missing.moments import ActiveSubspace, FeatureMoments, excess_spread
+from blr.missing.moments import ActiveSubspace, Domain, FeatureMoments, excess_spread
 from blr.missing.patterns import largest_share, node_blocks, present_errors
 from blr.predictive.mixture import (
     CONSTANT,

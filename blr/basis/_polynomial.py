@@ -187,7 +187,7 @@ class Principal(Basis):
         return self.components.shape[1] + 1
 
     def _evaluate(self, Z: Matrix, out: Matrix) -> None:
-        # Far out, a component is as large as the sum of |z|: blr.missing.domain reports such rows.
+        # Far out, a component is as large as the sum of |z|: blr.missing.moments reports such rows.
         np.matmul(Z, self.components, out=out[:, 1:])
 
     def _derivative(self, Z: Matrix, out: Matrix) -> None:  # noqa: ARG002  the slope of a plane is everywhere the same

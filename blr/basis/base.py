@@ -28,7 +28,7 @@ from blr.arrays import Matrix, NamedMatrix, Vector, as_matrix, as_vector, featur
 # are so small that BLAS starts no threads for them.
 _BLOCK = 1024
 _SHARED = ("standardisation", "features")
-# Values farther out than this many sd are cut, so that their powers stay finite; `blr.missing.domain` reports them.
+# Values farther out than this many sd are cut, so that their powers stay finite; `blr.missing.moments` reports them.
 _LIMIT = 1e15
 # Quartiles of a normal distribution lie 1.349 standard deviations apart.
 _QUARTILES = 1.349

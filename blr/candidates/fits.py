@@ -29,8 +29,7 @@ from blr.candidates.rows import TrainingSet
 from blr.classifier import Classifier, Member
 from blr.gaussian import Gaussian, GaussianPrior
 from blr.likelihood.targets import label_likelihood, resolve_targets
-from blr.missing.domain import Domain
-from blr.missing.moments import excess_spread
+from blr.missing.moments import Domain, excess_spread
 from blr.posterior.ensemble import averaged
 from blr.posterior.kinds import LaplacePosterior, Posterior, RefinedPosterior, SampledPosterior
 from blr.posterior.laplace import fit

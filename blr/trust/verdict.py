@@ -129,14 +129,14 @@ def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str
     """Return the verdict on the Laplace approximation `gaussian` of the problem's posterior."""
     data = problem.require_data()
     with single_threaded_blas():
-        beyond = corrections(data, problem.likelihood, gaussian)
-        _, k_hat, effective = smooth(laplace_ratios(data, problem.likelihood, gaussian, beyond.n_rows))
+        shift, shift_norm, second_order, _, n_rows = corrections(data, problem.likelihood, gaussian)
+        _, k_hat, effective = smooth(laplace_ratios(data, problem.likelihood, gaussian, n_rows))
         separation = _separation(problem, gaussian)
         empty, dependent = find_collinearity(data)
     numbers = {
-        **_errors(problem, gaussian, beyond.shift),
-        "shift": beyond.shift_norm,
-        "second_order": beyond.second_order,
+        **_errors(problem, gaussian, shift),
+        "shift": shift_norm,
+        "second_order": second_order,
         "evidence_left": 0.0,
         "k_hat": k_hat,
         "effective_draws": effective,
@@ -146,7 +146,7 @@ def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str
         "condition": _condition(gaussian),
     }
     if converged and second_order_holds(numbers):
-        numbers["evidence_left"] = _left(problem, gaussian, beyond)
+        numbers["evidence_left"] = _left(problem, gaussian, shift_norm, second_order, n_rows)
     remedy = "refine the fit (blr.refine), or sample its posterior (blr.sample_posterior)"
     findings = [of_probabilities(numbers, remedy)]
     if not converged:
@@ -218,13 +218,13 @@ def _named(reason: str, functions: Sequence[str], classes: Sequence[str]) -> str
     )
 
 
-def _left(problem: Problem, gaussian: Gaussian, beyond: Corrections) -> float:
+def _left(problem: Problem, gaussian: Gaussian, shift_norm: float, second_order: float, n_rows: int) -> float:
     """Return what the evidence lacks beyond a second-order term that may be small only because its parts cancel."""
-    largest = max(abs(beyond.second_order), 0.5 * beyond.shift_norm**2)
-    if largest < _LOOK_CLOSER or beyond.n_rows > _CLOSER_ROWS:
+    largest = max(abs(second_order), 0.5 * shift_norm**2)
+    if largest < _LOOK_CLOSER or n_rows > _CLOSER_ROWS:
         return 0.0
     with single_threaded_blas():
-        left, _ = evidence_left(problem, gaussian, beyond.second_order, _LEFT, beyond.n_rows)
+        left, _ = evidence_left(problem, gaussian, second_order, _LEFT, n_rows)
     return float(left)
 
 
@@ -317,22 +317,13 @@ def _listed(columns: tuple[int, ...]) -> str:
     return shown + (f" and {len(columns) - _NAMED} more" if len(columns) > _NAMED else "")
 
 
-@dataclass(frozen=True, eq=False)
-class Corrections:
-    """The mean's shift δ (D,), its length in posterior sd, the evidence's second-order term in nats.
-
-    Of `n_rows` in all, `rows` were used for the tensor.
-    """
-
-    shift: Vector
-    shift_norm: float
-    second_order: float
-    rows: int
-    n_rows: int
-
-
-def corrections(data: Data, likelihood: Likelihood, gaussian: Gaussian) -> Corrections:
+def corrections(
+    data: Data, likelihood: Likelihood, gaussian: Gaussian
+) -> tuple[Vector, float, float, int, int]:
     """Return the corrections to the Laplace approximation `gaussian` of the posterior that has this likelihood.
+
+    These are the mean's shift δ (D,), its length in posterior sd, and the evidence's second-order term in nats; then
+    come how many rows were used for the tensor, and how many there are.
 
     The third term is exact where pairs of rows are few, or weights and rows are.  Elsewhere it comes from random
     slices, and from every n-th row, drawn by position: products of a row with itself, which would bias the square, are
@@ -344,7 +335,7 @@ def corrections(data: Data, likelihood: Likelihood, gaussian: Gaussian) -> Corre
     triple = _triple(likelihood, gaussian)
     sunset, rows = triple.squared_length(data, float(squares), int(n))
     second_order = -float(fourth) / 8 + float(z @ z) / 8 + sunset / 12
-    return Corrections(-0.5 * (U.T @ z), 0.5 * float(np.sqrt(z @ z)), second_order, rows, int(n))
+    return -0.5 * (U.T @ z), 0.5 * float(np.sqrt(z @ z)), second_order, rows, int(n)
 
 
 def _row_sums(likelihood: Likelihood, theta: Vector, U: Matrix) -> ChunkFunction:

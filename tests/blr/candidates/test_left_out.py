@@ -15,8 +15,7 @@ from blr.candidates.choice import LeftOut, Selection
 from blr.candidates.fits import fit_candidate
 from blr.candidates.rows import LabelledRows, TrainingSet
 from blr.classifier import Classifier, Member
-from blr.missing.domain import Domain
-from blr.missing.moments import excess_spread
+from blr.missing.moments import Domain, excess_spread
 
 Floats = NDArray[np.float64]
 

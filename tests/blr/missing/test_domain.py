@@ -9,8 +9,7 @@ import pytest
 from scipy.stats import chi2, norm
 
 from blr.arrays import Matrix
-from blr.missing.domain import Domain, wilson_hilferty
-from blr.missing.moments import FeatureMoments
+from blr.missing.moments import Domain, FeatureMoments, wilson_hilferty
 
 COVARIANCE = np.array([[1, 0.9, 0, 0.2], [0.9, 1, 0, 0.1], [0, 0, 1e-6, 0], [0.2, 0.1, 0, 100]])
 MEAN = np.array([1.0, 2.0, 3.0, -400.0])
