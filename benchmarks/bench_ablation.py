@@ -110,10 +110,10 @@ MECHANISMS = (
     Mechanism(
         "candidate: Gaussian process",
         left_out=begins("nystroem"),
-        code="blr/basis/_rbf.py: Nystroem squared_distances _seed spread_centres",
+        code="blr/basis/_kernels.py: Nystroem squared_distances _seed spread_centres",
     ),
     Mechanism(
-        "candidate: steps", left_out=begins("sigmoid"), code="blr/basis/_rbf.py: Sigmoid _steps _spacing"
+        "candidate: steps", left_out=begins("sigmoid"), code="blr/basis/_kernels.py: Sigmoid _steps _spacing"
     ),
     Mechanism("candidate: forest, random thresholds", left_out=lambda basis: basis == "forest, trees 64"),
     Mechanism("candidate: boosted trees", left_out=lambda basis: "boosted" in basis),

@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike
 
 from blr.arrays import as_matrix, as_vector, column_names
 from blr.basis._forest import Forest
+from blr.basis._kernels import RBF, Fourier, Laplacian, Nystroem, Sigmoid
 from blr.basis._polynomial import BSpline, Linear, Polynomial, Principal
-from blr.basis._rbf import RBF, Fourier, Laplacian, Nystroem, Sigmoid
 from blr.basis.base import Basis, Softening
 
 _Kind = type[

@@ -13,7 +13,7 @@ import scipy
 
 from blr import compiled, covariances, sums
 from blr.arrays import Matrix, Vector
-from blr.basis._rbf import city_block
+from blr.basis._kernels import city_block
 from blr.likelihood.likelihoods import Bernoulli, Categorical
 from blr.posterior.variational import refine
 from blr.predictive import expectations

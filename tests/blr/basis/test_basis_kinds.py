@@ -10,8 +10,8 @@ from scipy.interpolate import BSpline as ScipyBSpline
 from sklearn.preprocessing import PolynomialFeatures
 
 from blr.arrays import Matrix
+from blr.basis._kernels import spread_centres, squared_distances
 from blr.basis._polynomial import clamped_knots, spline_slopes, spline_values
-from blr.basis._rbf import spread_centres, squared_distances
 from blr.basis.kinds import BASES, fit_basis
 
 
