@@ -14,7 +14,13 @@ if (
     from flows.models.store import Store
     from flows.specification.specification import Specification
     from flows.specification.toml_file import read_specification
-    from flows.tables import TableClassifier, classifier_from, classify_table
+    from flows.tables import (
+        TableClassifier,
+        classifier_from,
+        classify_table,
+        read_classifier,
+        write_classifier,
+    )
 
     __version__: str
 
