@@ -10,7 +10,7 @@ ln f and ln(1 - f), stable in both tails, and their first four derivatives, whic
 corrections beyond Laplace need.  All work elementwise on arrays of any shape.
 
 Where labels may be wrong, a record's likelihood is the sum over the true classes, ln Σ_k t_k y_k(a), with
-t_k = p(record | true class k), a row's own (N, K): see `blr.likelihood.targets.confusion`.  The logistic and the
+t_k = p(record | true class k), a row's own (N, K): see `blr.likelihood.targets.as_confusion`.  The logistic and the
 softmax are differences of two normalisers,
 
     ln Σ_k t_k y_k = ln Σ_k exp(a_k + ln t_k) - ln Σ_k exp(a_k),

@@ -453,6 +453,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         check_packages()
         with terminable("run the same command again"):
+            if WITH_MODELS.issuperset(arguments[:1]) and "--help" not in arguments:
+                import_scipy()
             result: Any = application(arguments)(args=list(arguments), prog_name="blr", standalone_mode=False)
         if result == INTERRUPTED:
             raise KeyboardInterrupt  # noqa: TRY301  Typer has made a number of it
@@ -469,8 +471,10 @@ def run(arguments: Sequence[str]) -> int:
 
 WITHOUT_TABLES = frozenset({"--help", "--version", "deployments", "models", "schema", "serve", "ui"})
 """First words of commands that read no table."""
-WITHOUT_MODELS = WITHOUT_TABLES | {"init", "inspect", "report"}
-"""First words of commands that compute nothing with models."""
+WITH_MODELS = frozenset(
+    {"audit", "census", "classify", "demo", "explain", "map", "release", "reprocess", "review", "train"}
+)
+"""First words of commands that compute with models."""
 
 
 def main() -> None:
@@ -480,6 +484,4 @@ def main() -> None:
     arguments = sys.argv[1:]
     if arguments and arguments[0] not in WITHOUT_TABLES and "--help" not in arguments:
         hide_pandas_from_arrow()
-        if arguments[0] not in WITHOUT_MODELS:
-            import_scipy()
     sys.exit(run(arguments))

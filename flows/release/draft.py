@@ -23,6 +23,7 @@ from flows.classification.scoring import Scorer
 from flows.classification.steps import reprocess
 from flows.documents import write_document
 from flows.errors import UsageError
+from flows.models.row_files import ROWS_FILE
 from flows.models.store import Store
 from flows.release._contract import (
     CONTRACT,
@@ -146,6 +147,8 @@ def _with_model(
     model = store.read(stored)
     copy_file(stored.path, folder / MODEL)
     settings = settings_of(model, manifest, stated)
+    if settings.output.selected or settings.output.sets:  # whose thresholds are learnt from these rows
+        copy_file(stored.folder / ROWS_FILE, folder / ROWS_FILE)
     atomic_write_text(folder / SETTINGS, specification_toml(settings))
     if specification_hash(load_specification(folder / SETTINGS)) != manifest.specification_hash:
         raise UsageError("--spec: got settings that do not survive being written down; report this")

@@ -33,6 +33,7 @@ from catalogs.remote.remote_file import ObjectStore
 from catalogs.remote.urls import shown, url_of
 from flows.documents import from_document, read_document, to_document, write_document
 from flows.errors import DocumentError, OutputFolderError, UsageError
+from flows.models.row_files import ROWS_FILE
 from flows.release import request as requests
 from flows.release._contract import (
     CONTRACT,
@@ -60,7 +61,7 @@ COMPANIONS = "companions"
 SIGNER = "BLR_SIGNER"
 VERSION_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 NOT_SUMMED = {SUMS, SIGNATURE, LOCK}
-CONTENT = (f"{DATA}/", MODEL, SETTINGS, CONTRACT, RECORD, f"{COMPANIONS}/")
+CONTENT = (f"{DATA}/", MODEL, ROWS_FILE, SETTINGS, CONTRACT, RECORD, f"{COMPANIONS}/")
 """What a check is about; what it writes comes on top."""
 
 

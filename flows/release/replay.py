@@ -81,7 +81,9 @@ def mismatches(
             got = np.asarray(column_values(raw), np.int64)
             wrong = ((got ^ want.astype(np.int64)) & ~loose) != 0
         elif want.dtype.kind in "iub":
-            wrong = np.asarray(raw.is_null()) | (np.asarray(raw.fill_null(0)) != want)
+            wrong = np.asarray(raw.is_null()) | (
+                np.asarray(raw.fill_null(pa.scalar(0).cast(raw.type))) != want
+            )
         else:
             got, want = np.asarray(column_values(raw), np.float64), want.astype(np.float64)
             away = np.abs(got - want)

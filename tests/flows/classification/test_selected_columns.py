@@ -236,3 +236,21 @@ def test_specifications_that_allow_no_such_column(more: str, label: str, message
     )
     with pytest.raises(SpecificationError, match=message):
         parse_specification(text + more, source="spec")
+
+
+def test_a_release_of_selected_columns_is_checked_and_scored_again(
+    trained: Path,
+    selected: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    """Thresholds are learnt from the labelled rows: the draft has them; the columns are boolean."""
+    monkeypatch.chdir(tmp_path)
+    of_run = ("--run", str(selected), "--spec", str(selected.parent / "selected.toml"))
+    assert cli(["release", "draft", "survey", "1.0", *of_run, "--store", str(trained / "models")]) == 0
+    assert cli(["release", "check", "survey", "1.0"]) == 0
+    spec = ("--spec", str(selected.parent / "selected.toml"))
+    replay = ("--store", str(trained / "models"), "--rows", "50", *spec)
+    assert cli(["release", "replay", str(selected / "survey.parquet"), *replay]) == 0
+    assert "gives the published values" in capsys.readouterr().out
