@@ -3,8 +3,8 @@
 A value is a frozen dataclass, whose leaves may be typed dictionaries.  Its fields become the keys of a JSON object, in
 the order of the class; a tuple becomes an array, and `None` becomes null.
 
-Files of older and newer versions stay readable.  A field of a dataclass that holds its default is not written, and a missing key is
-read as the default.  A key that the type does not have is ignored.
+Files of older and newer versions stay readable.  A field of a dataclass that holds its default is not written, and a
+missing key is read as the default.  A key that the type does not have is ignored.
 """
 
 from __future__ import annotations
