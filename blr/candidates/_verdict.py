@@ -70,6 +70,12 @@ def compared_rows(data: TrainingSet, target: tuple[Matrix, Mask] | None) -> Matr
     return np.clip(data.moments.impute(X[some], missing[some]), *limits)
 
 
+def colour_of(mean: float, error: float) -> str:
+    """Return the colour of a mean error of probabilities: red only where it is too large by more than its own error."""
+    amber, red = MEAN_ERROR
+    return COLOURS[int(mean >= amber) + int(mean - error >= red)]
+
+
 def computed(
     members: Sequence[FinalMember], temperature: Temperature | None, left_out: Matrix | None
 ) -> tuple[TrustAnswer, dict[str, float]]:
@@ -101,7 +107,7 @@ def computed(
     error = float(np.hypot(weight @ noise, SPREAD_OF_TYPICAL * (weight @ doubt)))
     checked = min(1.0, sum(m.member.weight for m in members if m.checked))
     sampled = all(m.member.posterior.kind == "sampled" for m in members)
-    colour = COLOURS[sum(mean >= limit for limit in MEAN_ERROR)]
+    colour = colour_of(mean, error)
     shown = "less than 0.001" if mean + error < 0.0005 else f"{mean:.3f} ± {error:.3f}"
     says = (
         f"probabilities err by {shown} on average through the computation, and by less than "
