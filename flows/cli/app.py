@@ -214,6 +214,8 @@ def _say_start(context: typer.Context, quiet: bool) -> bool:
     if not quiet and not context.resilient_parsing:
         sys.stderr.write(f"blr {context.info_name}: loading the numerical libraries\n")
         sys.stderr.flush()
+    if not context.resilient_parsing:
+        import_scipy()
     return quiet
 
 
@@ -453,8 +455,6 @@ def run(arguments: Sequence[str]) -> int:
     try:
         check_packages()
         with terminable("run the same command again"):
-            if WITH_MODELS.issuperset(arguments[:1]) and "--help" not in arguments:
-                import_scipy()
             result: Any = application(arguments)(args=list(arguments), prog_name="blr", standalone_mode=False)
         if result == INTERRUPTED:
             raise KeyboardInterrupt  # noqa: TRY301  Typer has made a number of it
@@ -471,10 +471,6 @@ def run(arguments: Sequence[str]) -> int:
 
 WITHOUT_TABLES = frozenset({"--help", "--version", "deployments", "models", "schema", "serve", "ui"})
 """First words of commands that read no table."""
-WITH_MODELS = frozenset(
-    {"audit", "census", "classify", "demo", "explain", "map", "release", "reprocess", "review", "train"}
-)
-"""First words of commands that compute with models."""
 
 
 def main() -> None:
