@@ -1,6 +1,6 @@
-"""`blr audit` and `blr release`: objects that people look at, and releases checked, signed and published."""
+"""`blr audit`: objects that people look at, drawn and counted."""
 
-# ruff: noqa: PLC0415 -- a signature does not wait for what a check needs
+# ruff: noqa: PLC0415 -- a draw does not wait for what an estimate needs
 
 from __future__ import annotations
 
@@ -9,16 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import typer
-
 from flows.cli._printing import files_words, plain_table, print_tables, say, show
 from flows.reports.report_table import ReportTable
 
 if TYPE_CHECKING:
-    from flows.release.check import Checked
-    from flows.release.record import ReleaseState, Verified
-    from flows.release.replay import ReplayResult
-    from flows.release.request import ReleaseRequest, ReplayRequest, VerifyRequest
     from flows.reviews.audit_draw import (
         Audit,
         AuditDraw,
@@ -156,85 +150,3 @@ def _number(interval: AuditedInterval) -> str:
 def _percent(interval: AuditedInterval) -> str:
     value = "?" if interval["value"] is None else f"{100 * interval['value']:.1f}"
     return f"{value} % ({100 * interval['low']:.1f} to {100 * interval['high']:.1f})"
-
-
-STOPPED = 1
-
-
-def run_check(request: ReleaseRequest, *, json: bool) -> None:
-    """Check a draft; leave with status 1 where a check says stop."""
-    from flows.release.record import check
-
-    checked = check(request)
-    show(checked, _show_checked, json=json)
-    if checked.stops:
-        raise typer.Exit(STOPPED)
-
-
-def run_verify(request: VerifyRequest, *, json: bool) -> None:
-    """Verify a release's folder; leave with status 1 where something is wrong."""
-    from flows.release.record import verify
-
-    verified = verify(request)
-    show(verified, _show_verified, json=json)
-    if verified.faults:
-        raise typer.Exit(STOPPED)
-
-
-def run_replay(request: ReplayRequest, *, json: bool) -> None:
-    """Score rows of a file again; leave with status 1 where they differ."""
-    from flows.release.replay import replay_file
-
-    result = replay_file(request)
-    show(result, _show_replayed, json=json)
-    if not result.agrees:
-        raise typer.Exit(STOPPED)
-
-
-def _show_checked(checked: Checked) -> None:
-    """Show the checks, the worst first."""
-    rows = [(c.verdict, c.name, c.found, c.place) for c in checked.checks if c.verdict != "pass"]
-    if rows:
-        print_tables(plain_table("Checks", ("verdict", "check", "found", "where"), rows))
-    passed = [c.name for c in checked.checks if c.verdict == "pass"]
-    say(f"Passed: {', '.join(passed)}")
-    if checked.last:
-        changed = f"{checked.class_changed:,} of {checked.compared:,} objects have another class"
-        say(f"Since release {checked.last}: {changed}")
-    for cause, n in checked.attributed.items():
-        say(f"  {n:,} because of {cause}")
-    verdict = f"{len(checked.stops)} checks say stop" if checked.stops else "no check says stop"
-    say(
-        f"{checked.name} {checked.version}: {checked.n_rows:,} rows, {checked.n_replayed:,} scored again; {verdict}"
-    )
-
-
-def show_state(state: ReleaseState) -> None:
-    """Show what was done to a release."""
-    who = f" by {state.who}" if state.who else ""
-    why = f": {state.why}" if state.why else ""
-    was = "" if state.status == "is published" else "was "
-    say(f"{state.name} {state.version} {was}{state.status}{who}{why}; {state.folder}")
-    if state.digest:
-        say(f"digest {state.digest}")
-    if state.latest:
-        say(f"latest: {state.latest}")
-    for remark in state.remarks:
-        say(remark)
-
-
-def _show_verified(verified: Verified) -> None:
-    for fault in verified.faults:
-        say(fault)
-    key = " with a key" if verified.with_key else ""
-    said = f"{len(verified.faults)} faults" if verified.faults else "all as it was published"
-    say(
-        f"{verified.folder}: {verified.files:,} files, signed by {verified.signed_by or 'nobody'}{key}; {said}"
-    )
-
-
-def _show_replayed(result: ReplayResult) -> None:
-    for name, n in result.differ.items():
-        say(f"{name}: {n:,} rows differ, by up to {result.largest[name]:.3g}")
-    said = "gives the published values" if result.agrees else "does not give the published values"
-    say(f"{result.file}: {result.rows:,} rows scored again; {result.model} {said}")

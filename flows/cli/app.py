@@ -1,4 +1,4 @@
-"""The command line: `blr train`, `blr classify`, and what goes with them; from what is typed to requests and options.
+"""The command line: `blr train`, `blr classify` and the others, and how what is typed becomes a request.
 
 What a command needs, its own request too, is imported when it is called: `blr --help` is quick and imports no Prefect.
 Annotations are evaluated here, as in the modules of requests: a command reads them.
@@ -76,18 +76,18 @@ VERBS = {
         "reference store json",
     ),
     "models promote": ("_models.run_promote", "models.PromoteRequest", "if_better reject undo dry_run json"),
-    "release draft": ("release.draft.draft then _audit.show_state", "release.DraftRequest", "json"),
-    "release check": ("_audit.run_check", "release.ReleaseRequest", "json"),
-    "release sign": ("release.record.sign then _audit.show_state", "release.SignRequest", "json"),
-    "release publish": ("release.record.publish then _audit.show_state", "release.PublishRequest", "json"),
+    "release draft": ("release.draft.draft then _release.show_state", "release.DraftRequest", "json"),
+    "release check": ("_release.run_check", "release.ReleaseRequest", "json"),
+    "release sign": ("release.record.sign then _release.show_state", "release.SignRequest", "json"),
+    "release publish": ("release.record.publish then _release.show_state", "release.PublishRequest", "json"),
     "release rollback": (
-        "release.record.rollback then _audit.show_state",
+        "release.record.rollback then _release.show_state",
         "release.RollbackRequest",
         "json",
     ),
-    "release patch": ("release.draft.patch then _audit.show_state", "release.PatchRequest", "json"),
-    "release verify": ("_audit.run_verify", "release.VerifyRequest", "json"),
-    "release replay": ("_audit.run_replay", "release.ReplayRequest", "json"),
+    "release patch": ("release.draft.patch then _release.show_state", "release.PatchRequest", "json"),
+    "release verify": ("_release.run_verify", "release.VerifyRequest", "json"),
+    "release replay": ("_release.run_replay", "release.ReplayRequest", "json"),
     "serve": (
         "_serve.run_serve",
         "Run the deployments of this folder at their times, with a server and its pages, until Ctrl-C.",

@@ -25,7 +25,7 @@ pytest.importorskip("pyongc", reason="the galaxies are OpenNGC's")
 FORKING = """
 import contextlib, json, os, sys
 from flows.cli.app import run
-import flows.cli._audit, flows.release._report, flows.release.draft
+import flows.cli._release, flows.release._report, flows.release.draft
 for line in sys.stdin:
     asked = json.loads(line)
     if "wait" in asked:
