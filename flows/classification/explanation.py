@@ -23,7 +23,6 @@ from blr.explanation import (
     nearest_rows,
     sampled_probability,
 )
-from blr.missing.moments import FeatureMoments
 from blr.predictive.mixture import Scores
 from blr.threads import single_threaded_blas
 from catalogs.arrays import batch_values
@@ -68,7 +67,6 @@ class FeatureSpace:
     """The space of a model's features, with the labelled objects that it was fitted to."""
 
     scorer: Scorer
-    moments: FeatureMoments
     novelty: Novelty
     targets: NDArray[np.intp]  # (N,) the class of each labelled object
 
@@ -84,7 +82,7 @@ class FeatureSpace:
     def points(self, batch: pa.RecordBatch) -> Floats:
         """Return the points (n, D) of a batch's rows."""
         features = self.scorer.reader.evaluate(batch)
-        return self.moments.whitened(features.X, features.missing)
+        return self.scorer.classifier.moments.whitened(features.X, features.missing)
 
     def distances(self, points: Floats) -> tuple[Floats, NDArray[np.intp]]:
         """Return how far points (n, D) are from the labelled objects (n,), and the nearest one's class (n,)."""
@@ -118,7 +116,7 @@ def feature_space(out: Path, store: Path, specification: Path | None = None) -> 
             "was fitted to; restore the file from a backup, or train the model again"
         )
     novelty = Novelty.of(moments.whitened(np.nan_to_num(labelled.X), ~np.isfinite(labelled.X)))
-    return FeatureSpace(scorer, moments, novelty, np.asarray(labelled.target))
+    return FeatureSpace(scorer, novelty, np.asarray(labelled.target))
 
 
 def _labelled(model: Model, folder: Path) -> LabelledObjects:

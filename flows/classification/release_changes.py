@@ -158,28 +158,20 @@ def _rows(
     id_column: str | None,
     names: Sequence[str],
 ) -> Iterator[_Rows]:
-    columns = annotation.columns(shared)
-    start = 0
-    for batch in catalog.batches([*columns, *([id_column] if id_column else [])], BATCH_ROWS):
-        yield _of_batch(batch, columns, id_column, names, start)
-        start += batch.num_rows
-
-
-def _of_batch(
-    batch: pa.RecordBatch, columns: Sequence[str], id_column: str | None, names: Sequence[str], start: int
-) -> _Rows:
-    class_column, *others = columns
-    values = batch_values(batch, [*others, *([id_column] if id_column else [])])
-    flags, *p = (values[name] for name in others)
-    # Classes as numbers: a text for each row would take longer than the classification.
-    numbers = pc.index_in(batch.column(class_column).cast(pa.string()), pa.array(names, pa.string()))
-    n = batch.num_rows
-    return _Rows(
-        classes=np.asarray(numbers.fill_null(0), dtype=np.int64),
-        flags=np.asarray(flags, dtype=np.int64),
-        p=np.stack(p, axis=1).astype(np.float32) if p else np.zeros((n, 0), np.float32),
-        ids=np.ma.getdata(values[id_column]) if id_column else np.arange(start, start + n),
-    )
+    class_column, *others = annotation.columns(shared)
+    read, start = [*others, *([id_column] if id_column else [])], 0
+    for batch in catalog.batches([class_column, *read], BATCH_ROWS):
+        n, values = batch.num_rows, batch_values(batch, read)
+        flags, *p = (values[name] for name in others)
+        # Classes as numbers: a text for each row would take longer than the classification.
+        numbers = pc.index_in(batch.column(class_column).cast(pa.string()), pa.array(names, pa.string()))
+        yield _Rows(
+            classes=np.asarray(numbers.fill_null(0), dtype=np.int64),
+            flags=np.asarray(flags, dtype=np.int64),
+            p=np.stack(p, axis=1).astype(np.float32) if p else np.zeros((n, 0), np.float32),
+            ids=np.ma.getdata(values[id_column]) if id_column else np.arange(start, start + n),
+        )
+        start += n
 
 
 def _by_id(

@@ -67,10 +67,7 @@ Array = np.ndarray[Any, Any]
 
 def full_arrays(scores: Scores) -> list[Array]:
     """Return the further columns, (n,) each, of scores with intervals; NaN where a row is unclassifiable."""
-    if scores.low is None or scores.high is None:
-        raise ValueError(
-            "got scores without credible intervals, which these columns need; score with `credible`"
-        )
+    assert scores.low is not None and scores.high is not None  # noqa: PT018, S101  scored with `credible`
     known = ~np.isnan(scores.probability[:, 0])
     uncertainty = np.full(len(known), np.nan)
     uncertainty[known] = entropy(scores.probability[known])
@@ -304,9 +301,8 @@ class Scorer:
         return replace(self, reader=reader)
 
     def with_low_confidence(self, threshold: float) -> Scorer:
-        """Return a scorer with another threshold and no tallies."""
-        classifier = replace(self.classifier, low_confidence=threshold)
-        return replace(self, classifier=classifier, tallies=[], counts=[])
+        """Return a scorer with another threshold."""
+        return replace(self, classifier=replace(self.classifier, low_confidence=threshold))
 
     def tally(self) -> Tally:
         """Return the counts so far."""
@@ -497,16 +493,10 @@ def provenance(
 
 def _shift_entries(record: ShiftRecord) -> dict[str, str]:
     """Return the entries of a file's metadata on class shares and weights."""
-    shares = {
-        "class_priors": record.class_priors,
-        "class_priors_training": record.class_priors_training,
-    }
-    texts = {
-        "class_priors_source": record.class_priors_source,
-        "training_weights": record.training_weights,
-    }
-    listed = {key: ", ".join(f"{c} {x:.6g}" for c, x in by.items()) for key, by in shares.items() if by}
-    return listed | {key: text for key, text in texts.items() if text is not None}
+    shares = ((key, getattr(record, key)) for key in ("class_priors", "class_priors_training"))
+    listed = {key: ", ".join(f"{c} {x:.6g}" for c, x in by.items()) for key, by in shares if by}
+    texts = ((key, getattr(record, key)) for key in ("class_priors_source", "training_weights"))
+    return listed | {key: text for key, text in texts if text is not None}
 
 
 # The settings of a classification, which copies depend on: the class shares may be estimated from the catalogues.

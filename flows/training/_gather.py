@@ -23,13 +23,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from blr.missing.patterns import training_noise
 from catalogs.arrays import batch_values, plain_texts
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column
 from catalogs.column_names import column_names
 from catalogs.errors import CatalogError
 from catalogs.expressions.expression import parse
 from catalogs.files import atomic_path
-from catalogs.profile.split import SplitSummary, name_keys
+from catalogs.profile.split import name_keys
 from catalogs.sky.photometry import ZERO_POINT, State, floats, softening_of, unit_factor
 from catalogs.sky.positions import PositionUnit, positions, unit_of_position
 from flows.engines.engine import current_engine, in_order
@@ -62,6 +63,8 @@ from flows.labels.source import (
     name_hashes,
     repeated_in_conflict,
 )
+from flows.models.description import FeatureQuality, InputFile, LabelledSample, LabelSummary
+from flows.runs.drift import feature_distribution
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._rows import (
@@ -347,42 +350,38 @@ def reading_workers(
     return Workers(hand_out, pieces) if len(pieces) > 1 else None
 
 
-@dataclass(frozen=True, eq=False)
-class PieceReader:
-    """Reads a piece on a worker, and writes its batches into the folder."""
+def read_piece(
+    readings: Sequence[RowReading], labels: LabelReader, source: LabelSource, folder: Path, piece: Piece
+) -> tuple[list[ReadBatch], LabelSource]:
+    """Read a piece on a worker, and write its batches into the folder.
 
-    readings: tuple[RowReading, ...]
-    labels: LabelReader
-    source: LabelSource
-    folder: Path
-
-    def __call__(self, piece: Piece) -> tuple[list[ReadBatch], LabelSource]:
-        """Read a piece and write its batches; return what was counted, without the rows, and the source's counts."""
-        check_seen(self.folder)
-        reading, source = self.readings[piece.catalog], self.source.counting()
-        counted: list[ReadBatch] = []
-        for batch in piece.partition.batches(reading.reader.read, BATCH_ROWS):
-            read = reading.read(batch, self.labels, source)
-            content = {CONTENT + name: np.frombuffer(text, np.uint8) for name, text in read.content.items()}
-            arrays: dict[str, Any] = read.part | content
-            # At once to its final name: another worker may have begun this file, or may still write it.
-            with (
-                atomic_path(_file(self.folder, piece, len(counted))) as temporary,
-                temporary.open("wb") as stream,
-            ):
-                np.savez(stream, **arrays)
-            counted.append(replace(read, part={}, content={}))
-        return counted, source.counts_alone()
+    Returns what was counted, without the rows, and the source's counts.
+    """
+    check_seen(folder)
+    reading, source = readings[piece.catalog], source.counting()
+    counted: list[ReadBatch] = []
+    for batch in piece.partition.batches(reading.reader.read, BATCH_ROWS):
+        read = reading.read(batch, labels, source)
+        content = {CONTENT + name: np.frombuffer(text, np.uint8) for name, text in read.content.items()}
+        arrays: dict[str, Any] = read.part | content
+        # At once to its final name: another worker may have begun this file, or may still write it.
+        path = _file(folder, piece, len(counted))
+        with atomic_path(path) as temporary, temporary.open("wb") as stream:
+            np.savez(stream, **arrays)
+        counted.append(replace(read, part={}, content={}))
+    return counted, source.counts_alone()
 
 
-def read_by_workers(reader: PieceReader, workers: Workers) -> Iterator[ReadBatch]:
+def read_by_workers(
+    readings: Sequence[RowReading], labels: LabelReader, source: LabelSource, folder: Path, workers: Workers
+) -> Iterator[ReadBatch]:
     """Yield the batches of catalogues in their order; the source of labels gets the counts of the workers."""
     # The list of files may be long, and workers do not need it.
-    few = [replace(r, catalog=replace(r.catalog, partitions=(), whole=None)) for r in reader.readings]
-    for piece, (batches, counted) in workers.in_order(replace(reader, readings=tuple(few))):
-        reader.source.add(counted)
+    few = [replace(r, catalog=replace(r.catalog, partitions=(), whole=None)) for r in readings]
+    for piece, (batches, counted) in workers.in_order(partial(read_piece, few, labels, source, folder)):
+        source.add(counted)
         for j, batch in enumerate(batches):
-            path = _file(reader.folder, piece, j)
+            path = _file(folder, piece, j)
             with np.load(path, allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
             path.unlink()
@@ -403,26 +402,14 @@ def _file(folder: Path, piece: Piece, batch: int) -> Path:
 
 @dataclass(frozen=True)
 class Gathered:
-    """The labelled rows, and what was counted and found while they were read."""
+    """The labelled rows, their description, and what a training needs beside it."""
 
     rows: TrainingRows  # all of them, or a sample where they are too many for the memory
+    sample: LabelledSample
     classes: tuple[str, ...]
-    content_hash: str  # of the columns' values in these rows: the same for FITS and Parquet
-    n_read: int
-    n_selected: int
-    seen: Counter[str]  # labels in no class, of the selected rows; '' counts rows without a label
     source: LabelSource  # where the labels came from; its tables are read
-    repeated: Conflicts | None  # names with rows of several classes; None where objects have no names
-    states: Mapping[tuple[str, State], int]  # numbers of labelled rows by column and state of its value
-    split: SplitSummary
     annotators: tuple[str, ...]
-    counts: RowCounts
     stored: StoredRows | None = None  # all rows, if `rows` are a sample of them
-
-    @property
-    def unknown_labels(self) -> dict[str, int]:
-        """Labels that are in no class with their numbers, the most frequent first; without the empty one."""
-        return {text: n for text, n in self.seen.most_common() if text}
 
 
 def gather(
@@ -458,8 +445,7 @@ def gather(
             readings[number].read(batch, labels, source) for number, batch in read
         )
     else:
-        reader = PieceReader(tuple(readings), labels, source, place().absolute())
-        batches = read_by_workers(reader, workers)
+        batches = read_by_workers(readings, labels, source, place().absolute(), workers)
     for batch in batches:
         tell().advance(batch.n_read)
         n_read += batch.n_read
@@ -476,24 +462,95 @@ def gather(
         split = write_split(specification, stored, split)
         rows = replace(rows, number=joined(parts, "number").astype(np.intp))
     rows, annotators = _with_annotators(rows, joined(parts, "annotators"), collected.annotators, stored)
-    counts_of = RowCounts.of_all([rows] if stored is None else stored.each(), len(labels.classes))
-    _check_rows(specification, counts_of, labels, seen, refusal)
+    counts = RowCounts.of_all([rows] if stored is None else stored.each(), len(labels.classes))
+    _check_rows(specification, counts, labels, seen, refusal)
     for text in [text for text in seen if labels.knows(text)]:
         del seen[text]
-    return Gathered(
-        rows,
-        labels.classes,
-        content.hexdigest(source.content()),
-        n_read,
-        n_selected,
-        seen,
-        source,
-        _repeated(specification, catalogs, named_pieces(stored, parts), labels, workers),
-        states,
-        split,
-        annotators,
-        counts_of,
-        stored,
+    repeated = _repeated(specification, catalogs, named_pieces(stored, parts), labels, workers)
+    training, unlabelled = rows.training, seen.pop("", 0)
+    sample = LabelledSample(
+        inputs=tuple(InputFile(name=c.path.name, sha256=c.content_hash(), n_rows=c.n_rows) for c in catalogs),
+        content_hash=content.hexdigest(source.content()),
+        n_read=n_read,
+        n_selected=n_selected,
+        training_counts=tuple(counts.training.tolist()),
+        held_out_counts=tuple(counts.held_out.tolist()),
+        class_share=counts.class_share,
+        unlabelled=unlabelled,
+        unknown_labels=dict(seen.most_common(MOST_LABELS)),
+        labels=_label_summary(source, repeated),
+        split=split,
+        states=_missing_by_reason(states),
+        features=_features(specification, rows, counts, catalogs[0]),
+        noise=_noise(specification, rows),
+        distribution=feature_distribution(
+            rows.X[training], rows.missing[training], tuple(specification.features)
+        ),
+    )
+    return Gathered(rows, sample, labels.classes, source, annotators, stored)
+
+
+MOST_LABELS = 20
+"""Most labels in no class that are reported, the most frequent ones."""
+
+
+def _label_summary(source: LabelSource, repeated: Conflicts | None) -> LabelSummary:
+    """Return how many labels came from tables and reviews, and which objects have labels that differ.
+
+    `repeated` are names with rows of several classes; None where objects have no names.
+    """
+    weights = np.array([*source.reviews.weights.values()])
+    return LabelSummary(
+        conflicts=source.conflicts.n,
+        conflicting=dict(source.conflicts.shown),
+        joined=source.n_joined,
+        unplaced=source.n_unplaced,
+        shared=source.n_shared,
+        reviewed=source.n_reviewed,
+        answered=len(source.reviews.labels),
+        repeated=None if repeated is None else repeated.n,
+        repeating=None if repeated is None else repeated.shown,
+        disputed=len(source.reviews.votes),
+        disputing=source.reviews.shown_disputes,
+        weighted=len(weights),
+        weighted_as=float(weights.sum() ** 2 / np.sum(weights**2)) if len(weights) else None,
+    )
+
+
+def _missing_by_reason(states: Mapping[tuple[str, State], int]) -> dict[str, dict[str, int]]:
+    """Return, by column and reason, how many labelled rows have no value; only where a reason is known."""
+    missing: dict[str, dict[str, int]] = {}
+    for (name, state), n in states.items():
+        if n and state is not State.MEASURED:
+            missing.setdefault(name, {})[state.name.lower()] = n
+    return missing
+
+
+def _noise(specification: Specification, rows: TrainingRows) -> dict[str, float]:
+    """Return the measurement error of the training rows by feature, for features whose errors are stated."""
+    if rows.errors is None:
+        return {}
+    training, names = rows.training, tuple(specification.features)
+    noise = training_noise(rows.errors[training], rows.missing[training], names)
+    return {name: sigma for name, sigma in noise.items() if name in specification.errors}
+
+
+def _features(
+    specification: Specification, rows: TrainingRows, counts: RowCounts, first: Catalog
+) -> tuple[FeatureQuality, ...]:
+    """Return the table of feature quality; medians are those of the rows in memory."""
+    units = {c.name: c.unit for c in first.columns}
+    return tuple(
+        FeatureQuality(
+            name=name,
+            expression=text,
+            missing=float(counts.missing[j] / counts.n_rows),
+            minimum=float(counts.low[j]),
+            median=float(np.median(rows.X[~rows.missing[:, j], j])),
+            maximum=float(counts.high[j]),
+            unit=units.get(text.strip()),
+        )
+        for j, (name, text) in enumerate(specification.features.items())
     )
 
 

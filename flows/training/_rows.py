@@ -73,12 +73,7 @@ def write_rows(rows: TrainingRows, folder: Path) -> None:
     for part in fields(rows):
         array = getattr(rows, part.name)
         if array is not None:
-            write_array(array, folder / f"{part.name}.npy")
-
-
-def write_array(array: np.ndarray[Any, Any], path: Path) -> None:
-    """Write an array, whole or not at all."""
-    atomic_write_array(path, array)
+            atomic_write_array(folder / f"{part.name}.npy", array)
 
 
 def read_rows(folder: Path) -> TrainingRows:
@@ -252,10 +247,6 @@ class StoredRows:
         """Remove an array that is not needed any more."""
         (self.folder / f"{name}.npy").unlink()
 
-    def moved(self, folder: Path) -> StoredRows:
-        """Move the rows to another folder on the same disk, and return them there."""
-        return StoredRows(self.folder.rename(folder))
-
 
 _M_MMAP_THRESHOLD = -3
 """The name of the bound in glibc's malloc.h."""
@@ -336,6 +327,11 @@ class RowCounts:
     def n_held_out(self) -> int:
         """The number of held-out rows of all classes."""
         return int(self.held_out.sum())
+
+    @property
+    def class_share(self) -> tuple[float, ...]:
+        """The share of each class (K,) in the training rows, by their weights."""
+        return tuple((self.training_weight / self.training_weight.sum()).tolist())
 
 
 MOST_IN_MEMORY = 200_000

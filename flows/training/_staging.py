@@ -28,17 +28,15 @@ from blr.candidates.training import Training, votes_phi
 from blr.gaussian import Gaussian
 from blr.likelihood.targets import recorded_probability
 from blr.missing.moments import FeatureMoments
-from blr.missing.patterns import training_noise
 from blr.selection.label_noise import LabelNoise
 from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.errors import CatalogError
 from catalogs.expressions.expression import parse
-from catalogs.files import scratch_folder, sweep
+from catalogs.files import atomic_write_array, scratch_folder, sweep
 from catalogs.profile.columns import Profile, as_numbers, readable, uneven_presence
 from catalogs.profile.leaks import Leak
 from catalogs.profile.quality import about_the_distance, is_magnitude, quality
-from catalogs.sky.photometry import State
 from catalogs.sky.positions import PositionUnit, unit_of_position
 from catalogs.text.table import commented_out
 from flows.documents import read_document, write_document
@@ -50,10 +48,6 @@ from flows.labels.reader import LabelReader, most_voted, vote_counts
 from flows.labels.source import LabelSource
 from flows.models.description import (
     CatalogueQuality,
-    FeatureQuality,
-    InputFile,
-    LabelledSample,
-    LabelSummary,
     SuspectedLeak,
     TargetShift,
     TrainingDescription,
@@ -61,7 +55,6 @@ from flows.models.description import (
     WrongLabelShare,
 )
 from flows.models.store import Store
-from flows.runs.drift import feature_distribution
 from flows.runs.progress import tell
 from flows.specification.catalog import check_noise, stated_confusion
 from flows.specification.specification import Specification
@@ -74,7 +67,6 @@ from flows.training._rows import (
     TrainingShards,
     read_rows,
     rows_of,
-    write_array,
     write_rows,
 )
 from flows.training._target import TargetRows, compared, read_arrays, write_target
@@ -82,6 +74,7 @@ from flows.training._target import TargetRows, compared, read_arrays, write_targ
 Floats = NDArray[np.float64]
 
 INGESTED = "ingested.json"
+"""File of the description, the last one to be written: where it exists, the ingest is complete."""
 SHARDS = "shards"
 """Folder of all rows, if they are too many for the memory."""
 REFILLED = "refilled.npy"
@@ -148,9 +141,9 @@ def summing_on(engine: Engine, folder: Path) -> Iterator[None]:
         yield
 
 
-def fill_shards(stored: StoredRows, moments: FeatureMoments) -> None:
+def fill_shards(stored: StoredRows, moments: FeatureMoments, name: str = "filled") -> None:
     """Write the stored rows' features with missing values at their conditional means."""
-    stored.add("filled", lambda shard: moments.impute(stored.read("X", shard), stored.read("missing", shard)))
+    stored.add(name, lambda shard: moments.impute(stored.read("X", shard), stored.read("missing", shard)))
 
 
 def stage_shards(
@@ -169,13 +162,10 @@ def stage_shards(
     if specification.split.refit and rows.held_out.any() and rows.missing.any():
         sample = _of_all(rows, stored)
         whole = training_set(specification, sample, data.classes, stored, held_out_too=True)
-        write_array(whole.filled, folder / REFILLED)
-        stored.add(
-            "refilled",
-            lambda shard: whole.moments.impute(stored.read("X", shard), stored.read("missing", shard)),
-        )
+        atomic_write_array(folder / REFILLED, whole.filled)
+        fill_shards(stored, whole.moments, "refilled")
     shutil.rmtree(folder / SHARDS, ignore_errors=True)
-    stored.moved(folder / SHARDS)
+    stored.folder.rename(folder / SHARDS)
 
 
 def _of_all(rows: TrainingRows, stored: StoredRows) -> TrainingRows:
@@ -195,13 +185,8 @@ class StagedDescription:
     columns: Mapping[str, ColumnMetadata]
 
 
-def write_described(described: StagedDescription, folder: Path) -> None:
-    """Write the description of the rows.  It is the last file: where it exists, the ingest is complete."""
-    write_document(folder / INGESTED, described)
-
-
 def read_described(folder: Path) -> StagedDescription:
-    """Return what `write_described` wrote."""
+    """Return the description of the rows in a folder."""
     return read_document(StagedDescription, folder / INGESTED)
 
 
@@ -274,44 +259,10 @@ def write_fitted(fitted: FittedCandidate, folder: Path, index: int) -> None:
     """
     done, unseen = folder / f"candidate-{index:03d}.json", fitted.left_out
     arrays = [unseen.filled, unseen.share, *([] if unseen.integrated is None else [unseen.integrated])]
-    write_array(np.stack(arrays), done.with_suffix(".npy"))
+    atomic_write_array(done.with_suffix(".npy"), np.stack(arrays))
     for number, q in enumerate(fitted.drafts):
-        write_array(np.vstack([q.mean, q.precision]), folder / f"draft-{index:03d}-{number}.npy")
+        atomic_write_array(folder / f"draft-{index:03d}-{number}.npy", np.vstack([q.mean, q.precision]))
     write_document(done, fitted.row)
-
-
-MOST_LABELS = 20
-"""Most labels in no class that are reported, the most frequent ones."""
-
-
-def labelled_sample(
-    specification: Specification, gathered: Gathered, catalogs: Sequence[Catalog]
-) -> LabelledSample:
-    """Return the counts and the table of feature quality, as a model stores them."""
-    rows, counts = gathered.rows, gathered.counts
-    training = counts.training_weight
-    return LabelledSample(
-        inputs=tuple(InputFile(name=c.path.name, sha256=c.content_hash(), n_rows=c.n_rows) for c in catalogs),
-        content_hash=gathered.content_hash,
-        n_read=gathered.n_read,
-        n_selected=gathered.n_selected,
-        training_counts=tuple(counts.training.tolist()),
-        held_out_counts=tuple(counts.held_out.tolist()),
-        class_share=tuple((training / training.sum()).tolist()),
-        unlabelled=gathered.seen.get("", 0),
-        unknown_labels=dict(list(gathered.unknown_labels.items())[:MOST_LABELS]),
-        labels=label_summary(gathered),
-        split=gathered.split,
-        states=_missing_by_reason(gathered),
-        features=tuple(
-            _quality(specification, j, rows.X[~rows.missing[:, j], j], counts, catalogs)
-            for j in range(len(specification.features))
-        ),
-        noise=_noise(specification, rows),
-        distribution=feature_distribution(
-            rows.X[rows.training], rows.missing[rows.training], tuple(specification.features)
-        ),
-    )
 
 
 def stage_rows(
@@ -323,10 +274,11 @@ def stage_rows(
     limit: int | None,
 ) -> TrainingDescription:
     """Write the weighted rows and their filled features into the folder; return the description of the rows."""
-    stored, classes, shift = gathered.stored, gathered.classes, TargetShift()
+    rows, sample, stored, classes = gathered.rows, gathered.sample, gathered.stored, gathered.classes
+    shift = TargetShift()
     tell().start("describing the rows: missing features, differences from the target, quality", 0, "steps")
     with single_threaded_blas():
-        data = training_set(specification, gathered.rows, classes, stored)
+        data = training_set(specification, rows, classes, stored)
         if target is not None and stored is not None and specification.shift.density_weights:
             fill_shards(stored, data.moments)
         comparison = None if target is None else compared(specification, data, target, stored)
@@ -336,96 +288,35 @@ def stage_rows(
             if specification.shift.density_weights:
                 data = training_set(specification, rows, classes, stored)
                 every = [rows] if stored is None else stored.each()
-                gathered = replace(gathered, rows=rows, counts=RowCounts.of_all(every, len(classes)))
+                sample = replace(sample, class_share=RowCounts.of_all(every, len(classes)).class_share)
         phi = votes_phi(data, specification.seed) if specification.label.overdispersion else 1.0
-        rows = gathered.rows
         if phi != 1:
             rows = replace(rows, weight=(np.ones(len(rows.X)) if rows.weight is None else rows.weight) / phi)
             data = replace(data, rows=rows)
         confusion, noise = label_confusion(specification, data, gathered.annotators)
         data = replace(data, rows=replace(rows, confusion=confusion))
     write_rows(rows_of(data), folder)
-    write_array(data.filled, folder / "filled.npy")
+    atomic_write_array(folder / "filled.npy", data.filled)
     # With many patterns of missing features, EM takes seconds.
-    write_array(np.vstack([data.moments.mean, data.moments.covariance]), folder / MOMENTS)
+    atomic_write_array(folder / MOMENTS, np.vstack([data.moments.mean, data.moments.covariance]))
     if stored is not None:
         stage_shards(specification, stored, data, phi, folder)
     return TrainingDescription(
-        **vars(labelled_sample(specification, gathered, opened)),
+        **vars(sample),
         overdispersion=phi,
         label_noise=noise,
         shift=shift,
-        quality=catalog_qualities(specification, opened[:MOST_QUALITY], gathered.source, limit=limit),
+        quality=tuple(
+            catalog_quality(specification, catalog, gathered.source, limit=limit)
+            for catalog in opened[:MOST_QUALITY]
+        ),
         refitted=None,
-        sampled=None if stored is None else len(gathered.rows.target),
+        sampled=None if stored is None else len(rows.target),
     )
 
 
 MOST_QUALITY = 4
 """Most catalogues whose quality is examined, the first ones: each of them is read once more."""
-
-
-def label_summary(gathered: Gathered) -> LabelSummary:
-    """Return how many labels came from tables and reviews, and which objects have labels that differ."""
-    source, repeated = gathered.source, gathered.repeated
-    weights = np.array([*source.reviews.weights.values()])
-    return LabelSummary(
-        conflicts=source.conflicts.n,
-        conflicting=dict(source.conflicts.shown),
-        joined=source.n_joined,
-        unplaced=source.n_unplaced,
-        shared=source.n_shared,
-        reviewed=source.n_reviewed,
-        answered=len(source.reviews.labels),
-        repeated=None if repeated is None else repeated.n,
-        repeating=None if repeated is None else repeated.shown,
-        disputed=len(source.reviews.votes),
-        disputing=source.reviews.shown_disputes,
-        weighted=len(weights),
-        weighted_as=float(weights.sum() ** 2 / np.sum(weights**2)) if len(weights) else None,
-    )
-
-
-def _missing_by_reason(gathered: Gathered) -> dict[str, dict[str, int]]:
-    """Return, by column and reason, how many labelled rows have no value; only where a reason is known."""
-    missing: dict[str, dict[str, int]] = {}
-    for (name, state), n in gathered.states.items():
-        if n and state is not State.MEASURED:
-            missing.setdefault(name, {})[state.name.lower()] = n
-    return missing
-
-
-def _noise(specification: Specification, rows: TrainingRows) -> dict[str, float]:
-    """Return the measurement error of the training rows by feature, for features whose errors are stated."""
-    if rows.errors is None:
-        return {}
-    training, names = rows.training, tuple(specification.features)
-    noise = training_noise(rows.errors[training], rows.missing[training], names)
-    return {name: sigma for name, sigma in noise.items() if name in specification.errors}
-
-
-def _quality(
-    specification: Specification,
-    j: int,
-    known: NDArray[np.float64],
-    counts: RowCounts,
-    catalogs: Sequence[Catalog],
-) -> FeatureQuality:
-    """Return feature j's row of the quality table; `known` are its values, all of them or those of a sample."""
-    name, text = list(specification.features.items())[j]
-    units = {c.name: c.unit for c in catalogs[0].columns}
-    return FeatureQuality(
-        name=name,
-        expression=text,
-        missing=float(counts.missing[j] / counts.n_rows),
-        minimum=float(counts.low[j]),
-        median=float(np.median(known)),
-        maximum=float(counts.high[j]),
-        unit=units.get(text.strip()),
-    )
-
-
-ARRAYS = ("rate", "standard_error", "low", "high")
 
 
 def label_confusion(
@@ -448,7 +339,7 @@ def label_confusion(
         return confusion, WrongLabels(
             by="stated",
             rates={name: WrongLabelShare(rate=rate) for name, rate in wrong.items()},
-            confusion=_tuples(confusion),
+            confusion=tuple(map(tuple, confusion.tolist())),
         )
     tell().start("estimating the shares of wrong labels", 0, "steps")
     rng = np.random.default_rng([specification.seed, 0x6E6F6973])
@@ -460,28 +351,20 @@ def label_confusion(
         rows=estimated.n_rows,
         basis=estimated.basis,
         rates=_rates(common, classes),
-        confusion=_tuples(common.confusion),
+        confusion=tuple(map(tuple, common.confusion.tolist())),
     )
     if column is not None:
-        by_annotator = {
-            name: _rates(_of_one(estimated.noise, a), classes) for a, name in enumerate(annotators)
-        }
+        by_annotator = {name: _rates(estimated.noise, classes, a) for a, name in enumerate(annotators)}
         record = replace(record, by="annotator", column=column, annotators=by_annotator)
     return estimated.confusion, record
 
 
-def _tuples(matrix: Floats) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(row) for row in matrix.tolist())
-
-
-def _of_one(estimate: LabelNoise, annotator: int) -> LabelNoise:
-    """Return the shares of one annotator."""
-    rate, error, low, high = (getattr(estimate, name)[annotator] for name in ARRAYS)
-    return LabelNoise(rate, error, low, high, estimate.log_evidence, estimate.converged)
-
-
-def _rates(estimate: LabelNoise, classes: Sequence[str]) -> dict[str, WrongLabelShare]:
-    columns = (getattr(estimate, name).tolist() for name in ARRAYS)
+def _rates(
+    estimate: LabelNoise, classes: Sequence[str], annotator: int | None = None
+) -> dict[str, WrongLabelShare]:
+    """Return the shares of wrong labels by class; those of one annotator, where annotators differ."""
+    arrays = (estimate.rate, estimate.standard_error, estimate.low, estimate.high)
+    columns = ((array if annotator is None else array[annotator]).tolist() for array in arrays)
     return {
         name: WrongLabelShare(rate=rate, standard_error=error, low=low, high=high)
         for name, rate, error, low, high in zip(classes, *columns, strict=True)
@@ -510,22 +393,12 @@ def with_recorded_losses(
 # The quality of labelled catalogues, for the report: columns, duplicates, outliers, leaks.
 
 
-def catalog_qualities(
-    specification: Specification,
-    catalogs: Sequence[Catalog],
-    source: LabelSource,
-    *,
-    limit: int | None = None,
-) -> tuple[CatalogueQuality, ...]:
-    """Return the quality of labelled catalogues."""
-    own = replace(source)  # a copy: the counts of `source` are those of the gathered rows
-    return tuple(_catalog_quality(specification, catalog, own, limit) for catalog in catalogs)
-
-
-def _catalog_quality(
-    specification: Specification, catalog: Catalog, source: LabelSource, limit: int | None
+def catalog_quality(
+    specification: Specification, catalog: Catalog, source: LabelSource, *, limit: int | None = None
 ) -> CatalogueQuality:
-    read = _class_reader(specification, catalog, source)
+    """Return the quality of a labelled catalogue."""
+    # A copy: the counts of `source` are those of the gathered rows.
+    read = _class_reader(specification, catalog, replace(source))
     measured, seen = quality(
         catalog,
         identifier=specification.catalog.id,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from blr.sums import Chunk, chunk_rows
 from blr.threads import default_threads
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.errors import CatalogError
+from catalogs.files import atomic_write_array
 from flows.engines.engine import Engine, current_engine
 from flows.errors import SpecificationError, TrainingError, UsageError
 from flows.features.reader import FeatureReader, check_target_marks, converted, target_reader, target_table
@@ -49,7 +50,6 @@ from flows.training._rows import (
     TrainingRows,
     rows_of,
     shards_of,
-    write_array,
 )
 
 Floats = NDArray[np.float64]
@@ -72,7 +72,7 @@ class TargetRows:
 def write_target(target: TargetRows, ratio: Floats, folder: Path) -> None:
     """Write rows of the target and density ratios (N,) of the labelled rows, each file whole or not at all."""
     for name, array in (("target_X", target.X), ("target_missing", target.missing), ("ratio", ratio)):
-        write_array(array, folder / f"{name}.npy")
+        atomic_write_array(folder / f"{name}.npy", array)
 
 
 def read_arrays(folder: Path, *names: str) -> tuple[Any, ...]:
@@ -141,10 +141,8 @@ def _read(
     parts = parts[:: max(1, math.ceil(n_rows / MOST_READ))]
     wanted = TARGET_ROWS if limit is None else min(limit, TARGET_ROWS)
     step = max(1, math.ceil(sum(part.n_rows for _, part in parts) / wanted))
-    X, missing = (
-        [np.empty((0, len(specification.features)))],
-        [np.empty((0, len(specification.features)), bool)],
-    )
+    nothing = np.empty((0, len(specification.features)))
+    X, missing = [nothing], [nothing.astype(bool)]
     for catalog, part in parts:
         reader = converted(general, catalog, trained=trained, stated=specification.target.units)
         check_target_marks(specification.target, catalog)
@@ -154,11 +152,8 @@ def _read(
             kept = features.inside & ~features.missing.all(axis=1)
             X.append(features.X[kept])
             missing.append(features.missing[kept])
-    name = (
-        catalogs[0].path.name
-        if len(catalogs) == 1
-        else f"{catalogs[0].path.name} and {len(catalogs) - 1} more"
-    )
+    more = f" and {len(catalogs) - 1} more" if len(catalogs) > 1 else ""
+    name = f"{catalogs[0].path.name}{more}"
     known = np.concatenate(X)
     if not len(known):
         raise CatalogError(
@@ -329,7 +324,7 @@ def compare_shards(
         If there are too few rows.
     """
     require_enough_rows(stored.n_rows, len(target))
-    write_array(target, stored.folder / f"{TARGET}.npy")
+    atomic_write_array(stored.folder / f"{TARGET}.npy", target)
     basis = _basis(stored, filled, target, engine, degree)
     fits = [_fit(stored, rows, filled, target, basis, engine, fold) for fold in range(FOLDS)]
     stored.add(SCORE, lambda shard: _scores(fits, basis, stored.read("filled", shard), shard[0]))
@@ -397,9 +392,11 @@ def weight_shards(stored: StoredRows) -> tuple[int, float]:
     """
     n_training = 0
     sums = np.zeros((2, 2))  # Σ g r and Σ g r², of the training rows and of all
-    for held_out, weighted, ratio in _ratios(stored):
-        n_training += int((~held_out).sum())
-        for i, some in enumerate((~held_out, np.ones_like(held_out))):
+    for shard in stored.shards:
+        ratio, training_rows = stored.read(RATIO, shard), ~stored.read("held_out", shard)
+        weighted = stored.weights(shard) * ratio
+        n_training += int(training_rows.sum())
+        for i, some in enumerate((training_rows, np.ones_like(training_rows))):
             sums[i] += weighted[some].sum(), weighted[some] @ ratio[some]
     training, all_rows = sums[:, 0] / sums[:, 1]
     stored.add(WEIGHT_OF_ALL, lambda shard: all_rows * stored.weights(shard) * stored.read(RATIO, shard))
@@ -412,10 +409,3 @@ def weight_shards(stored: StoredRows) -> tuple[int, float]:
         ),
     )
     return n_training, float(sums[0, 0] * training)
-
-
-def _ratios(stored: StoredRows) -> Iterator[tuple[NDArray[np.bool_], Floats, Floats]]:
-    """Yield, shard by shard, which rows are held out, their weights times their density ratios, and these (n,)."""
-    for shard in stored.shards:
-        ratio = stored.read(RATIO, shard)
-        yield stored.read("held_out", shard), stored.weights(shard) * ratio, ratio

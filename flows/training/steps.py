@@ -45,6 +45,7 @@ from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.remote.urls import is_remote
 from catalogs.sky.positions import galactic_latitude
+from flows.documents import write_document
 from flows.engines.engine import Engine, EngineChoice, current_engine, working_here, working_on
 from flows.errors import TrainingError
 from flows.features.reader import training_reader, training_table
@@ -81,16 +82,15 @@ from flows.specification.toml_file import read_specification
 from flows.training._gather import gather, reading_workers, with_learned_photometry
 from flows.training._rows import TrainingRows, rows_at, rows_of
 from flows.training._staging import (
+    INGESTED,
     StagedDescription,
     fitted_candidate,
     folder_for_rows,
-    labelled_sample,
     read_described,
     stage_rows,
     staged_training,
     summing_on,
     with_recorded_losses,
-    write_described,
     write_fitted,
 )
 from flows.training._target import (
@@ -136,10 +136,12 @@ def ingest(request: TrainRequest, store: Store, *, dry_run: bool = False) -> tup
         columns = {name: ColumnMetadata.of(opened[0].column(name)) for name in names}
         needed = model_needs_target(asked)
         target = read_target(specification, columns, limit=limit) if needed else None
-        version = make_version(asked, version_content(gathered.content_hash, asked, target), code_version())
+        version = make_version(
+            asked, version_content(gathered.sample.content_hash, asked, target), code_version()
+        )
         exists, folder = store.contains(asked.name, version), None
         if dry_run or (exists and not request.overwrite):
-            sample = labelled_sample(specification, gathered, opened)
+            sample = gathered.sample
         else:
             folder = store.make_folder(asked.name, version, staging=True)
             target = target or read_target(specification, columns, limit=limit)
@@ -151,7 +153,7 @@ def ingest(request: TrainRequest, store: Store, *, dry_run: bool = False) -> tup
                 training=training,
                 columns=columns,
             )
-            write_described(described, folder)
+            write_document(folder / INGESTED, described)
         plan = TrainingPlan(
             status="planned",
             model=ModelReference(asked.name, version).label,

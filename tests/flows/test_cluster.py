@@ -33,7 +33,6 @@ from flows.engines import _dask as versions
 from flows.engines._dask import DaskEngine
 from flows.engines.engine import EngineChoice, LostError, ThreadEngine
 from flows.errors import EngineError, Interrupted, TrainingError
-from flows.inputs.opening import Workers
 from flows.models.store import Store
 from flows.runs.manifest import MANIFEST
 from flows.runs.progress import listening
@@ -537,9 +536,9 @@ def trained_in_shards(
         at_pass(len(made))
         return reduce(*given, **named)
 
-    def reading(reader: Any, workers: Workers) -> Iterator[object]:
-        read.append(type(workers.reading.args[0]))
-        return read_by_workers(reader, workers)
+    def reading(*arguments: Any) -> Iterator[object]:
+        read.append(type(arguments[-1].reading.args[0]))
+        return read_by_workers(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flows.training._gather.read_by_workers", reading)
@@ -646,7 +645,7 @@ def test_workers_make_every_pass_over_the_labelled_rows(
 
     monkeypatch.setattr(DaskEngine, "map", counted)
     assert trained_in_shards(unlisted, "on-2", engine=workers(cluster, 2)) == expected
-    assert asked == ["_errors_of_piece", "LabelCount", "PieceReader", "NameSearch"]
+    assert asked == ["_errors_of_piece", "LabelCount", "read_piece", "NameSearch"]
 
 
 def test_workers_refuse_labels_that_are_names(

@@ -18,7 +18,6 @@ import catalogs
 from flows.errors import SpecificationError
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather
-from flows.training._staging import label_summary
 from tests.flows.verbs import classify, review, train
 
 TEXT = """
@@ -108,8 +107,8 @@ def test_labels_by_position_whose_conflicts_cross_every_edge(tmp_path: Path, uni
     found = gathered(
         tmp_path, LABEL + 'table = { path = "labels.parquet", ra = "ra", dec = "dec", radius = 1.0 }\n'
     )
-    assert label_summary(found).conflicts == 6
-    assert all(set(texts) == {"early", "late"} for texts in label_summary(found).conflicting.values())
+    assert found.sample.labels.conflicts == 6
+    assert all(set(texts) == {"early", "late"} for texts in found.sample.labels.conflicting.values())
     assert len(found.rows.target) == 237
 
 

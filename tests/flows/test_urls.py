@@ -32,7 +32,7 @@ from flows.inputs.source import FETCHED, RemoteSource, fetching
 from flows.runs.manifest import Manifest, file_sha256
 from flows.runs.results import ReleaseResult
 from flows.specification.toml_file import load_specification
-from flows.training._gather import PieceReader, read_by_workers
+from flows.training._gather import read_by_workers
 from tests.catalogs.web import Web, serving
 from tests.flows.elsewhere import Elsewhere
 from tests.flows.verbs import classify, reprocess, train
@@ -429,9 +429,9 @@ def test_workers_read_labelled_files_that_were_fetched(
     monkeypatch.setattr("flows.training._rows.SHARD_ROWS", 300)
     seen: list[Path] = []
 
-    def reading(reader: PieceReader, workers: Any) -> Any:
-        seen.extend(part.path for reading in reader.readings for part in reading.catalog.partitions)
-        return read_by_workers(reader, workers)
+    def reading(readings: Any, *rest: Any) -> Any:
+        seen.extend(part.path for reading in readings for part in reading.catalog.partitions)
+        return read_by_workers(readings, *rest)
 
     monkeypatch.setattr("flows.training._gather.read_by_workers", reading)
     columns = make.survey(1200)

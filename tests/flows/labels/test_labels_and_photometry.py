@@ -20,7 +20,7 @@ from flows.models.store import Store
 from flows.reports.data import label_words, missing_words, quality_remarks
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather, with_learned_photometry
-from flows.training._staging import catalog_qualities, label_summary
+from flows.training._staging import catalog_quality
 from tests.flows.verbs import classify, train
 
 HEAD = """
@@ -83,7 +83,7 @@ def test_case_and_blanks_of_labels(made: Path) -> None:
     found = gathered(made, '[label]\ncolumn = "kind"\ncase_sensitive = false\n')
     assert {c.lower() for c in found.classes} == {"early", "late"}
     assert len(found.rows.target) == 300
-    assert not found.unknown_labels
+    assert not found.sample.unknown_labels
     listed = '[label]\ncolumn = "kind"\ncase_sensitive = false\nclasses = { a = ["LATE"], b = ["Early"] }\n'
     assert len(gathered(made, listed).rows.target) == 300
 
@@ -158,7 +158,7 @@ def test_excluded_labels(made: Path) -> None:
     found = gathered(made, '[label]\ncolumn = "kind"\nexclude = ["?"]\n')
     assert found.classes == ("Late", "early")
     assert len(found.rows.target) == 280
-    assert found.unknown_labels == {"?": 20}
+    assert found.sample.unknown_labels == {"?": 20}
 
 
 def test_labels_joined_by_identifier_with_conflicts(made: Path) -> None:
@@ -168,7 +168,7 @@ def test_labels_joined_by_identifier_with_conflicts(made: Path) -> None:
     pq.write_table(pa.table({"name": names, "kind": kinds}), made / "labels.parquet")
     found = gathered(made, '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", id = "name" }\n')
     doubled = sum(k.strip() != "Late" for k in columns["kind"][:2])
-    assert label_summary(found).conflicts == doubled
+    assert found.sample.labels.conflicts == doubled
     assert len(found.rows.target) == 200 - doubled
 
 
@@ -226,17 +226,17 @@ def test_the_unit_of_a_label_tables_positions_is_stated_with_it(made: Path) -> N
     write(made / "labels.parquet", places, RA="furlong", DE="furlong")
     with pytest.raises(CatalogError, match=r"furlong.* position_unit = \"deg\" .*under \[label\.table\]"):
         gathered(made, label)
-    assert label_summary(gathered(made, label + 'position_unit = "deg"\n')).joined == 300
+    assert gathered(made, label + 'position_unit = "deg"\n').sample.labels.joined == 300
     radians = places | {"RA": np.radians(columns["ra"]), "DE": np.radians(columns["dec"])}
     write(made / "labels.parquet", radians)
     found = gathered(made, label + 'position_unit = "rad"\n')
-    assert label_summary(found).joined == 300
-    assert label_summary(found).unplaced == 0
+    assert found.sample.labels.joined == 300
+    assert found.sample.labels.unplaced == 0
     away = np.where(np.arange(300) < 5, 95.0, columns["dec"])
     write(made / "labels.parquet", places | {"DE": away})
     found = gathered(made, label)
-    assert (label_summary(found).joined, label_summary(found).unplaced) == (295, 5)
-    assert "5 labels of the table have no position, or one out of range." in label_words(label_summary(found))
+    assert (found.sample.labels.joined, found.sample.labels.unplaced) == (295, 5)
+    assert "5 labels of the table have no position, or one out of range." in label_words(found.sample.labels)
 
 
 def test_rows_that_share_a_label_by_position_are_counted(made: Path) -> None:
@@ -249,11 +249,11 @@ def test_rows_that_share_a_label_by_position_are_counted(made: Path) -> None:
     write(made / "labels.parquet", {n: columns[n][alone] for n in ("ra", "dec", "kind")})
     table = 'table = { path = "labels.parquet", ra = "ra", dec = "dec" }'
     found = gathered(made, f'[label]\ncolumn = "kind"\n{table}\n')
-    assert (label_summary(found).joined, label_summary(found).shared) == (300, 2)
-    (told,) = label_words(label_summary(found))
+    assert (found.sample.labels.joined, found.sample.labels.shared) == (300, 2)
+    (told,) = label_words(found.sample.labels)
     assert told.startswith("2 labels of the table are the nearest of several rows")
     narrow = gathered(made, f'[label]\ncolumn = "kind"\n{table[:-2]}, radius = 0.1 }}\n')
-    assert (label_summary(narrow).joined, label_summary(narrow).shared) == (297, 0)
+    assert (narrow.sample.labels.joined, narrow.sample.labels.shared) == (297, 0)
 
 
 def test_rows_of_one_name_and_several_classes_are_reported(made: Path) -> None:
@@ -266,10 +266,10 @@ def test_rows_of_one_name_and_several_classes_are_reported(made: Path) -> None:
     columns["kind"][[20, 21]] = "early", "Late"  # nameless ones are not one object
     write(made / "survey.parquet", columns)
     found = gathered(made, '[label]\ncolumn = "kind"\n')
-    assert label_summary(found).repeated == 1
-    assert label_summary(found).repeating == {"G3": ("Late", "early")}
+    assert found.sample.labels.repeated == 1
+    assert found.sample.labels.repeating == {"G3": ("Late", "early")}
     assert len(found.rows.target) == 300
-    (told,) = label_words(label_summary(found))
+    (told,) = label_words(found.sample.labels)
     assert told == "1 identifiers have rows of several classes, which were kept: G3: Late, early."
 
 
@@ -297,8 +297,8 @@ def test_leaks_are_looked_for_wherever_the_classes_are(made: Path, where: str) -
     }[where]
     text = f'{HEAD}[label]\n{label}{TAIL}answer = "answer"\n'
     specification = parse_specification(text, source="here", base_folder=str(made))
-    opened = [catalogs.open(made / "survey.parquet")]
-    (found,) = catalog_qualities(specification, opened, LabelSource.of(specification))
+    opened = catalogs.open(made / "survey.parquet")
+    found = catalog_quality(specification, opened, LabelSource.of(specification))
     alone = {leak.columns[0]: leak.used for leak in found.leaks if len(leak.columns) == 1}
     voted = {"n_late": False, "n_early": False} if where == "votes" else {}
     assert alone | voted == {"answer": True, "n_late": False, "n_early": False}
@@ -309,11 +309,11 @@ def test_answers_of_a_review_replace_labels(made: Path) -> None:
     (made / "review.csv").write_text("id,label\nG0,early\nG1,early\n")
     label = '[label]\ncolumn = "kind"\nextra = ["review.csv"]\n'
     found = gathered(made, label)
-    assert label_summary(found).reviewed == 2
+    assert found.sample.labels.reviewed == 2
     assert [found.classes[k] for k in found.rows.target[:2]] == ["early", "early"]
-    before = found.content_hash
+    before = found.sample.content_hash
     (made / "review.csv").write_text("id,label\nG0,Late\nG1,early\n")
-    assert gathered(made, label).content_hash != before  # another training: another version
+    assert gathered(made, label).sample.content_hash != before  # another training: another version
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_answers_of_a_review_may_be_names_of_classes(made: Path, column: str, cl
     (made / "review.csv").write_text("id,label\nG0,red\nG1,blue\nG2,red\nG3,blue\n")
     found = gathered(made, f'[label]\ncolumn = "{column}"\nclasses = {classes}\nextra = ["review.csv"]\n')
     assert [found.classes[k] for k in found.rows.target[:4]] == ["red", "blue", "red", "blue"]
-    assert not found.unknown_labels
+    assert not found.sample.unknown_labels
 
 
 def test_votes_and_fractions_are_the_same_targets(made: Path) -> None:
@@ -579,4 +579,4 @@ def test_identifiers_with_zeros_in_front_are_the_numbers_that_they_are(made: Pat
     )
     found = gathered(made, given)
     assert len(found.rows.target) == 299
-    assert label_summary(found).conflicts == 1
+    assert found.sample.labels.conflicts == 1

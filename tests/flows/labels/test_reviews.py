@@ -14,7 +14,6 @@ from flows.labels.reader import read_reviews
 from flows.specification.catalog import Label
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather
-from flows.training._staging import label_summary
 
 CLASSES = {"early": ["E", "S0"], "late": ["Sb", "Sc"]}
 
@@ -77,10 +76,10 @@ def test_an_object_in_dispute_trains_as_the_shares_of_its_answers(folder: Path) 
     assert found.rows.weight[mine].tolist() == [0.5, 0.5]
     assert [found.classes[k] for k in found.rows.target[mine]] == ["early", "late"]
     assert len(set(found.rows.held_out[mine])) == len(set(found.rows.group[mine])) == 1
-    assert found.repeated.n == 0
+    assert found.sample.labels.repeated == 0
     others = np.delete(found.rows.weight, mine)
     assert (others == 1).all()
-    told = label_summary(found)
+    told = found.sample.labels
     assert (told.disputed, told.weighted, told.weighted_as) == (1, 0, None)
     assert told.disputing == {"G00000": ("E", "Sb")}
 
@@ -89,5 +88,5 @@ def test_an_object_in_dispute_trains_as_the_shares_of_its_answers(folder: Path) 
     weighted = rows(text.replace("[label]\n", "[label]\nreview_weights = true\n"))
     index = {name.decode(): i for i, name in enumerate(weighted.rows.identifier.tolist())}
     assert [weighted.rows.weight[index[name]] for name in ("G00000", "G00001", "G00002")] == [1, 0.5, 1.5]
-    assert label_summary(weighted).weighted_as == pytest.approx(4 / 2.5)
-    assert weighted.content_hash != rows(text).content_hash
+    assert weighted.sample.labels.weighted_as == pytest.approx(4 / 2.5)
+    assert weighted.sample.content_hash != rows(text).sample.content_hash

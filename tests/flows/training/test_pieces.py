@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +15,10 @@ from astropy.table import Table, vstack
 import catalogs
 from flows.engines.engine import ThreadEngine, working_on
 from flows.errors import EngineError
-from flows.inputs.opening import Piece
+from flows.inputs.opening import Piece, pieces_of
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
-from flows.training._gather import Gathered, PieceReader, gather, reading_workers
+from flows.training._gather import Gathered, gather, reading_workers
 from flows.training._rows import TrainingRows
 from tests.flows.elsewhere import Elsewhere
 
@@ -118,18 +119,8 @@ def arrays(rows: TrainingRows) -> dict[str, bytes]:
 def test_rows_read_by_workers_are_those_of_one_process(nights: Path, tmp_path: Path, kind: str) -> None:
     here = gathered(nights, kind, tmp_path / "here", ThreadEngine(1))
     there = gathered(nights, kind, tmp_path / "there", Elsewhere())
-    for name in (
-        "classes",
-        "annotators",
-        "content_hash",
-        "n_read",
-        "n_selected",
-        "states",
-        "split",
-        "repeated",
-    ):
-        assert getattr(there, name) == getattr(here, name), name
-    assert list(there.seen.items()) == list(here.seen.items())
+    assert (there.classes, there.annotators) == (here.classes, here.annotators)
+    assert there.sample == here.sample
     for name in ("n_joined", "n_reviewed", "n_unplaced", "n_shared", "first_met", "numbered", "conflicts"):
         assert getattr(there.source, name) == getattr(here.source, name), name
     assert [*there.source.content()] == [*here.source.content()]
@@ -158,18 +149,18 @@ def test_one_file_is_read_in_parts(
         pq.write_table(
             pa.table({key: whole[key].tolist() for key in whole.colnames}), path, row_group_size=90
         )
-    read, call = [], PieceReader.__call__
+    read: list[Piece] = []
 
-    def counted(reader: PieceReader, piece: Piece) -> object:
-        read.append(piece.number)
-        return call(reader, piece)
+    def noted(*arguments: Any) -> list[Piece]:
+        read[:] = pieces_of(*arguments)
+        return read
 
-    monkeypatch.setattr(PieceReader, "__call__", counted)
+    monkeypatch.setattr("flows.training._gather.pieces_of", noted)
     here = gathered(tmp_path / "night", "column", tmp_path / "here", ThreadEngine(1))
     there = gathered(tmp_path / "night", "column", tmp_path / "there", Elsewhere())
     expected = {"night.fits": 5, "night.parquet": 4}  # of Parquet, three groups of 90 rows each
     assert len(read) == expected[name]
-    assert (there.n_read, there.content_hash) == (N, here.content_hash)
+    assert (there.sample.n_read, there.sample.content_hash) == (N, here.sample.content_hash)
     assert arrays(there.rows) == arrays(here.rows)
     files = {p.name: p.read_bytes() for p in (tmp_path / "here").rglob("*") if p.is_file()}
     assert {p.name: p.read_bytes() for p in (tmp_path / "there").rglob("*") if p.is_file()} == files
