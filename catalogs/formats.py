@@ -30,7 +30,7 @@ from catalogs.remote.remote_file import Listing, remote_listing
 from catalogs.remote.urls import is_remote
 from catalogs.text import table as text
 from catalogs.text.sniff import SUFFIXES as ASCII_SUFFIXES
-from catalogs.text.sniff import is_readme, layout_of
+from catalogs.text.sniff import is_delimited_text, is_readme, layout_of
 
 HEAD_BYTES = 65536
 VAGUE = (".txt", ".xml", *ASCII_SUFFIXES)
@@ -85,7 +85,9 @@ FORMATS = {
     ),
     # Text is last: nearly anything could be text.
     "text": Format(
-        text.SUFFIXES, text.sniff, lambda path, table, _, missing: text.open(path, table, missing=missing)
+        text.SUFFIXES,
+        is_delimited_text,
+        lambda path, table, _, missing: text.open(path, table, missing=missing),
     ),
 }
 """In the order in which content is compared with them."""

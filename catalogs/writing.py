@@ -20,7 +20,6 @@ from catalogs.catalog.catalog import (
     Checksums,
     Column,
     Compute,
-    Computed,
     Mode,
     NewValues,
     OldColumns,
@@ -47,31 +46,6 @@ from catalogs.metadata.fits_cards import block_cards, comment_cards
 from catalogs.parquet import metadata as parquet_create
 from catalogs.remote.urls import shown, url_of
 from catalogs.text import table as text
-
-__all__ = [
-    "SLIM_BYTES",
-    "TARGETS",
-    "USUAL",
-    "Computed",
-    "Mode",
-    "NewValues",
-    "Written",
-    "annotate",
-    "check_local",
-    "check_places",
-    "check_room",
-    "check_whole",
-    "computed_batches",
-    "converted_key",
-    "copied",
-    "copies",
-    "destination",
-    "finish",
-    "is_whole",
-    "make_folder",
-    "needed_bytes",
-]
-
 
 HEADROOM = 1 << 20
 """Bytes a partition for what no estimate knows: headers, padding, statistics."""

@@ -151,44 +151,32 @@ def negate(value: Value) -> Array:
     return np.where(gone, np.nan, bits.astype(np.float64)) if gone.any() else bits
 
 
-@dataclass(frozen=True)
-class Function:
-    """A function of the language: how it is called, how many arguments it takes, what it does."""
-
-    signature: str
-    arity: int
-    apply: Callable[..., Array]
-
-
 def numeric(ufunc: Callable[..., Any]) -> Callable[..., Array]:
     """Return the function over float64 with what is not finite made NaN."""
     return lambda *values: finite(np.asarray(ufunc(*(number(v) for v in values))))
 
 
-def choose(condition: Value, yes: Value, no: Value) -> Array:
-    """Return `yes` where the condition holds, else `no`."""
-    return np.where(truth(condition), number(yes), number(no))
-
-
-FUNCTIONS: Mapping[str, Function] = {
-    "abs": Function("abs(x)", 1, numeric(np.abs)),
-    "sqrt": Function("sqrt(x)", 1, numeric(np.sqrt)),
-    "log": Function("log(x), natural", 1, numeric(np.log)),
-    "log10": Function("log10(x)", 1, numeric(np.log10)),
-    "exp": Function("exp(x)", 1, numeric(np.exp)),
-    "hypot": Function("hypot(x, y)", 2, numeric(np.hypot)),
-    "arcsinh": Function("arcsinh(x)", 1, numeric(np.arcsinh)),
-    "clip": Function("clip(x, low, high)", 3, numeric(np.clip)),
-    "where": Function("where(condition, yes, no)", 3, choose),
-    "isfinite": Function("isfinite(x)", 1, lambda x: np.isfinite(number(x))),
+FUNCTIONS: Mapping[str, tuple[str, int, Callable[..., Array]]] = {
+    "abs": ("abs(x)", 1, numeric(np.abs)),
+    "sqrt": ("sqrt(x)", 1, numeric(np.sqrt)),
+    "log": ("log(x), natural", 1, numeric(np.log)),
+    "log10": ("log10(x)", 1, numeric(np.log10)),
+    "exp": ("exp(x)", 1, numeric(np.exp)),
+    "hypot": ("hypot(x, y)", 2, numeric(np.hypot)),
+    "arcsinh": ("arcsinh(x)", 1, numeric(np.arcsinh)),
+    "clip": ("clip(x, low, high)", 3, numeric(np.clip)),
+    "where": ("where(condition, yes, no)", 3, lambda c, y, n: np.where(truth(c), number(y), number(n))),
+    "isfinite": ("isfinite(x)", 1, lambda x: np.isfinite(number(x))),
 }
+"""Each function of the language: how it is called, how many arguments it takes, and what it does."""
 
 
 # The words of a feature expression, by a whitelist: what is no word of the language is refused here.
 #
-# `plain` hands the words on to Python's grammar with every name and text made anonymous: so a column may be
+# `anonymous` hands the words on to Python's grammar with every name and text made anonymous: so a column may be
 # called `class` or `lambda`, nothing in a text can reach the grammar, and places stay the places of the text.
 
+OPEN_ENDED = frozenset({"and", "or", "not", "in"})
 MAX_NESTING = 100
 """Parentheses inside each other; Python's own parser stops at 200."""
 
@@ -223,34 +211,23 @@ HINTS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Token:
-    """A word of the text."""
-
-    kind: str
-    word: str
-    at: int
-
-    @property
-    def end(self) -> int:
-        """Where the next one may begin."""
-        return self.at + len(self.word)
+Token = re.Match[str]
+"""A word of the text, of the kind of the group that matched."""
 
 
 def cut(text: str) -> Iterator[Token]:
     """Yield the text's tokens; refuse characters that the language does not have."""
     at, depth = 0, 0
     while at < len(text):
-        match = TOKEN.match(text, at)
-        if match is None:
+        token = TOKEN.match(text, at)
+        if token is None:
             raise complaint(text, at, stranger(text, at))
-        kind, word = str(match.lastgroup), match.group()
-        depth += (word in {"(", "["}) - (word in {")", "]"})
+        depth += (token[0] in {"(", "["}) - (token[0] in {")", "]"})
         if depth > MAX_NESTING:
             raise complaint(text, at, f"nested more than {MAX_NESTING} deep; split it over features")
-        if kind != "space":
-            yield Token(kind, word, at)
-        at = match.end()
+        if token.lastgroup != "space":
+            yield token
+        at = token.end()
 
 
 def stranger(text: str, at: int) -> str:
@@ -264,25 +241,19 @@ def stranger(text: str, at: int) -> str:
     return f"got {text[at]!r}; expected {ALLOWED}"
 
 
-def plain(tokens: Sequence[Token]) -> str:
-    """Return the tokens as Python's grammar is to see them, each at its own place."""
-    return "".join(anonymous(tokens))
-
-
 def anonymous(tokens: Sequence[Token]) -> Iterator[str]:
-    """Yield the spaces between tokens, and the tokens with the user's names replaced."""
+    """Yield what Python's grammar is to see: each token at its own place, the user's names and texts replaced."""
     at = 0
     for token in tokens:
-        yield " " * (token.at - at)
-        at = token.end
-        if token.kind == "text":
-            yield "'" + "_" * (len(token.word) - 2) + "'"
-        elif token.kind == "quoted" or (
-            token.kind == "name" and token.word not in {"and", "or", "not", "in"}
-        ):
-            yield "x" + "_" * (len(token.word) - 1)
+        yield " " * (token.start() - at)
+        at = token.end()
+        word = token[0]
+        if token.lastgroup == "text":
+            yield "'" + "_" * (len(word) - 2) + "'"
+        elif token.lastgroup == "quoted" or (token.lastgroup == "name" and word not in OPEN_ENDED):
+            yield "x" + "_" * (len(word) - 1)
         else:
-            yield token.word
+            yield word
 
 
 # The tree of a feature expression: all that can be said in the language, and nothing else.
@@ -366,7 +337,6 @@ COMPARE: Mapping[type[ast.cmpop], str] = {
     ast.Gt: ">",
     ast.GtE: ">=",
 }
-OPEN_ENDED = frozenset({"and", "or", "not", "in"})
 STRANGERS: Mapping[type[ast.AST], str] = {
     ast.List: "a list that does not follow 'in'",
     ast.Tuple: "a comma outside a call",
@@ -394,8 +364,8 @@ class Translator:
     def __init__(self, text: str, tokens: tuple[Token, ...]) -> None:
         self.text = text
         self.tokens = tokens
-        self.starts = [t.at for t in tokens]
-        self.lead = tokens[0].at  # Python's grammar does not allow spaces at the beginning.
+        self.starts = [t.start() for t in tokens]
+        self.lead = self.starts[0]  # Python's grammar does not allow spaces at the beginning.
         self.translations: Mapping[type[ast.expr], Callable[[Any, int], Node]] = {
             ast.Constant: self.literal,
             ast.Name: self.name,
@@ -411,36 +381,36 @@ class Translator:
         """Parse and translate the whole text."""
         self.check_finished()
         try:
-            tree = ast.parse(plain(self.tokens)[self.lead :], mode="eval")
+            tree = ast.parse("".join(anonymous(self.tokens))[self.lead :], mode="eval")
         except SyntaxError as error:
             at = self.lead + max((error.offset or 1) - 1, 0)
-            raise complaint(self.text, at, self.disorder(at)) from None
+            word = self.token(at)[0]
+            meant = word.lower() in OPEN_ENDED and word not in OPEN_ENDED
+            message = (
+                f"got {word}; write '{word.lower()}'"
+                if meant
+                else f"did not expect {word} here; expected {ALLOWED}"
+            )
+            raise complaint(self.text, at, message) from None
         except (MemoryError, RecursionError):
             raise ExpressionError("got an expression nested too deeply; split it over features") from None
         return self.node(tree.body, 0)
-
-    def disorder(self, at: int) -> str:
-        """Return the message for tokens in the wrong order."""
-        word = self.token(at).word
-        if word.lower() in OPEN_ENDED and word not in OPEN_ENDED:
-            return f"got {word}; write '{word.lower()}'"
-        return f"did not expect {word} here; expected {ALLOWED}"
 
     def check_finished(self) -> None:
         """Refuse an incomplete expression: Python's grammar reports it at an unhelpful place."""
         pairs, opened = {")": "(", "]": "["}, []
         for token in self.tokens:
-            if token.word in {"(", "["}:
+            if token[0] in {"(", "["}:
                 opened.append(token)
-            elif token.word in pairs and (not opened or opened.pop().word != pairs[token.word]):
+            elif token[0] in pairs and (not opened or opened.pop()[0] != pairs[token[0]]):
                 raise complaint(
-                    self.text, token.at, f"got {token.word}, which has no opening bracket; remove it"
+                    self.text, token.start(), f"got {token[0]}, which has no opening bracket; remove it"
                 )
         if opened:
-            raise complaint(self.text, opened[-1].at, "this parenthesis is never closed; close it")
+            raise complaint(self.text, opened[-1].start(), "this parenthesis is never closed; close it")
         last = self.tokens[-1]
-        if last.word in OPEN_ENDED or (last.kind == "symbol" and last.word not in pairs):
-            raise complaint(self.text, last.end, "the expression is not complete; add what is missing")
+        if last[0] in OPEN_ENDED or (last.lastgroup == "symbol" and last[0] not in pairs):
+            raise complaint(self.text, last.end(), "the expression is not complete; add what is missing")
 
     def place(self, node: ast.expr) -> int:
         """Return where a node starts in the text."""
@@ -468,39 +438,40 @@ class Translator:
     def literal(self, node: ast.Constant, _depth: int = 0) -> Node:
         """Translate a number or a text, from the user's own characters."""
         token = self.token(self.place(node))
-        if token.kind == "text":
-            if self.lead + (node.end_col_offset or 0) != token.end:
+        if token.lastgroup == "text":
+            if self.lead + (node.end_col_offset or 0) != token.end():
                 raise self.refuse(node, "two texts side by side", "put an operator or a comma between them")
             # Catalogue text is compared without trailing blanks, since FITS pads with them.
-            return Node("text", token.word[1:-1].rstrip(" "), at=token.at)
+            return Node("text", token[0][1:-1].rstrip(" "), at=token.start())
         value = node.value
         whole = isinstance(value, int) and value <= MAX_INTEGER
         if whole or (isinstance(value, float) and math.isfinite(value) and value <= MAX_NUMBER):
-            return Node("number", value, at=token.at)
+            return Node("number", value, at=token.start())
         raise self.refuse(
             node,
-            f"the number {token.word}",
+            f"the number {token[0]}",
             f"expected at most {MAX_NUMBER}, or {MAX_INTEGER} for an integer",
         )
 
     def name(self, node: ast.Name, _depth: int = 0) -> Node:
         """Translate the name of a column, or True and False."""
         token = self.token(self.place(node))
-        if token.kind == "quoted":
-            return Node("column", token.word[1:-1], at=token.at)
-        if token.word in {"True", "False"}:
-            return Node("number", token.word == "True", at=token.at)
-        if token.word in FUNCTIONS:
-            remedy = f"write {FUNCTIONS[token.word].signature}, or back quotes round the name of a column"
-            raise self.refuse(node, f"the function '{token.word}' without arguments", remedy)
-        if token.word == "None":
+        word, at = token[0], token.start()
+        if token.lastgroup == "quoted":
+            return Node("column", word[1:-1], at=at)
+        if word in {"True", "False"}:
+            return Node("number", word == "True", at=at)
+        if word in FUNCTIONS:
+            remedy = f"write {FUNCTIONS[word][0]}, or back quotes round the name of a column"
+            raise self.refuse(node, f"the function '{word}' without arguments", remedy)
+        if word == "None":
             raise self.refuse(
                 node, "None", "missing numbers are found with isfinite(x), missing text with == ''"
             )
-        if token.word.startswith("__"):
+        if word.startswith("__"):
             remedy = "names may not begin with two underscores; write such a column in back quotes"
-            raise self.refuse(node, f"the name '{token.word}'", remedy)
-        return Node("column", token.word, at=token.at)
+            raise self.refuse(node, f"the name '{word}'", remedy)
+        return Node("column", word, at=at)
 
     def element(self, node: ast.Subscript, _depth: int = 0) -> Node:
         """Translate `vector[3]` and `matrix[3, 1]`."""
@@ -562,7 +533,7 @@ class Translator:
             return
         first = bisect_right(self.starts, self.place(side)) - 1
         last = bisect_right(self.starts, self.lead + (side.end_col_offset or 0) - 1) - 1
-        words = [t.word for t in self.tokens]
+        words = [t[0] for t in self.tokens]
         if words[first - 1 : first] != ["("] or words[last + 1 : last + 2] != [")"]:
             raise self.refuse(
                 side, "& or | beside a comparison", "put parentheses round each side, or write 'and', 'or'"
@@ -592,17 +563,15 @@ class Translator:
 
     def call(self, node: ast.Call, depth: int) -> Node:
         """Translate a call of one of our functions."""
-        word = self.token(self.place(node.func)).word if isinstance(node.func, ast.Name) else ""
+        word = self.token(self.place(node.func))[0] if isinstance(node.func, ast.Name) else ""
         if word not in FUNCTIONS:
             known = nearest(word, FUNCTIONS) if word else f"known are: {', '.join(FUNCTIONS)}"
             raise self.refuse(node, f"a call of '{word}', which is not a function of this language", known)
-        function = FUNCTIONS[word]
-        if node.keywords or len(node.args) != function.arity:
-            raise self.refuse(
-                node, f"'{word}' with {len(node.args)} arguments", f"expected {function.signature}"
-            )
+        signature, arity, _ = FUNCTIONS[word]
+        if node.keywords or len(node.args) != arity:
+            raise self.refuse(node, f"'{word}' with {len(node.args)} arguments", f"expected {signature}")
         arguments = tuple(self.node(a, depth + 1) for a in node.args)
         for place, argument in zip(node.args, arguments, strict=True):
             if argument.kind == "text":
-                raise self.refuse(place, f"text in '{word}'", f"expected {function.signature}")
+                raise self.refuse(place, f"text in '{word}'", f"expected {signature}")
         return Node("call", word, arguments, at=self.place(node))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import astropy  # its modules load when used
 import numpy as np
@@ -108,8 +108,8 @@ class Expression:
         """Return the unit of the values from the columns' units: '' where they have none, None if not known."""
         if self.is_column and not any(units.get(name) for name in self.names):
             return None
-
-        return unit_of(self.tree, units)
+        astropy_unit = unit(self.tree, units)
+        return None if astropy_unit is None else str(astropy_unit.to_string())
 
     def check_names(self, known: Iterable[str]) -> None:
         """Raise `ColumnNotFoundError` where a column is not among the `known`."""
@@ -127,7 +127,7 @@ class Expression:
         """
         self.check_names(columns)
         with np.errstate(all="ignore"):
-            value = Evaluation(self.text, columns).value(self.tree)
+            value = self._value(self.tree, columns)
         rows = {len(columns[name]) for name in self.names} or {len(c) for c in columns.values()}
         array = plain(value)
         return np.broadcast_to(array, (*rows,)).copy() if array.ndim == 0 and len(rows) == 1 else array
@@ -144,38 +144,21 @@ class Expression:
             raise complaint(self.text, 0, "got values, expected a condition such as 'bmag < 21'")
         return values
 
-
-def plain(value: Value) -> Array:
-    """Return a result without masks: integers under a mask would not survive as such."""
-    if isinstance(value, np.ma.MaskedArray):
-        return truth(value) if value.dtype.kind == "b" else number(value)
-    array = np.asarray(value)
-    return number(array) if array.dtype.kind == "V" else array
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """One evaluation of a text over one set of columns."""
-
-    text: str
-    columns: Mapping[str, Any]
-
-    def value(self, node: Node) -> Value:
+    def _value(self, node: Node, columns: Mapping[str, Any]) -> Value:
         """Return what a node comes to; a type that does not fit is shown in its place."""
         try:
-            return EVALUATE[node.kind](self, node)
+            if node.kind == "column":
+                return self._column(node, columns)
+            if node.kind in {"number", "text"}:  # integers stay Python's, which compare exactly with any type
+                return np.asarray(node.value) if isinstance(node.value, bool) else cast("Value", node.value)
+            return APPLY[node.kind](node.value, [self._value(part, columns) for part in node.parts])
         except MisfitError as error:
             remedy = "compare text with quoted text, numbers with numbers; put parentheses round conditions"
             raise complaint(self.text, node.at, f"got {error}; {remedy}") from None
 
-    def literal(self, node: Node) -> Value:
-        """Return a literal; integers stay Python's, which compare with arrays of any type exactly."""
-        value: Value = np.asarray(node.value) if isinstance(node.value, bool) else node.value
-        return value
-
-    def stored(self, node: Node) -> Array:
+    def _stored(self, node: Node, columns: Mapping[str, Any]) -> Array:
         """Return a column as an array; bytes become text, masked text is empty."""
-        column = self.columns[node.value]
+        column = columns[node.value]
         arrow = isinstance(column, pa.Array | pa.ChunkedArray)
         values = column_values(column, name=node.value) if arrow else np.asanyarray(column)
         if values.dtype.kind == "S":
@@ -189,9 +172,9 @@ class Evaluation:
             )
         return values
 
-    def column(self, node: Node) -> Array:
+    def _column(self, node: Node, columns: Mapping[str, Any]) -> Array:
         """Return a column with one value a row, or one element of a vector column."""
-        values = self.stored(node)
+        values = self._stored(node, columns)
         sizes = values.shape[1:]
         got = f"'{node.value}' holds vectors of {' x '.join(map(str, sizes))} elements"
         if not node.index:
@@ -209,57 +192,54 @@ class Evaluation:
         at: tuple[Any, ...] = (slice(None), *node.index)
         return np.asanyarray(values[at])
 
-    def unary(self, node: Node) -> Array:
-        """Return `-a`, `+a`, `not a`, `~a`."""
-        value = self.value(node.parts[0])
-        match node.value:
-            case "not":
-                return ~truth(value)
-            case "~":
-                return negate(value)
-            case "-":
-                return -number(value)
-        return number(value)
 
-    def binary(self, node: Node) -> Array:
-        """Return the result of an operation with two sides."""
-        left, right = map(self.value, node.parts)
-        if node.value in "&|":
-            return bitwise(node.value, left, right)
-        return finite(np.asarray(ARITHMETIC[node.value](number(left), number(right))))
-
-    def compare(self, node: Node) -> Array:
-        """Return where every pair of a chain compares so."""
-        pairs = zip(node.value, pairwise(map(self.value, node.parts)), strict=True)
-        return reduce(np.logical_and, [compare(o, a, b) for o, (a, b) in pairs])
-
-    def logical(self, node: Node) -> Array:
-        """Return `and`, `or`."""
-        combine = np.logical_and if node.value == "and" else np.logical_or
-        return reduce(combine, [truth(self.value(o)) for o in node.parts])
-
-    def call(self, node: Node) -> Array:
-        """Return what a function makes of its arguments."""
-        return FUNCTIONS[node.value].apply(*map(self.value, node.parts))
-
-    def member(self, node: Node) -> Array:
-        """Return where the item is one of the choices; a missing number is neither in nor not in."""
-        item = self.value(node.parts[0])
-        symbol, combine = ("!=", np.logical_and) if node.value == "not in" else ("==", np.logical_or)
-        return reduce(combine, [compare(symbol, item, c.value) for c in node.parts[1:]])
-
-
-EVALUATE: Mapping[str, Callable[[Evaluation, Node], Value]] = {
-    "number": Evaluation.literal,
-    "text": Evaluation.literal,
-    "column": Evaluation.column,
-    "unary": Evaluation.unary,
-    "binary": Evaluation.binary,
-    "compare": Evaluation.compare,
-    "member": Evaluation.member,
-    "logical": Evaluation.logical,
-    "call": Evaluation.call,
+LOGICAL = {"and": np.logical_and, "or": np.logical_or}
+UNARY: Mapping[str, Callable[[Value], Array]] = {
+    "not": lambda value: ~truth(value),
+    "~": negate,
+    "-": lambda value: -number(value),
+    "+": number,
 }
+
+
+def binary_values(symbol: str, parts: Sequence[Value]) -> Array:
+    """Return the result of an operation with two sides."""
+    left, right = parts
+    if symbol in "&|":
+        return bitwise(symbol, left, right)
+    return finite(np.asarray(ARITHMETIC[symbol](number(left), number(right))))
+
+
+def compared(symbols: Sequence[str], parts: Sequence[Value]) -> Array:
+    """Return where every pair of a chain compares so."""
+    pairs = zip(symbols, pairwise(parts), strict=True)
+    return reduce(np.logical_and, [compare(symbol, a, b) for symbol, (a, b) in pairs])
+
+
+def member(word: str, parts: Sequence[Value]) -> Array:
+    """Return where the item is one of the choices; a missing number is neither in nor not in."""
+    item, *choices = parts
+    symbol, combine = ("!=", np.logical_and) if word == "not in" else ("==", np.logical_or)
+    return reduce(combine, [compare(symbol, item, choice) for choice in choices])
+
+
+APPLY: Mapping[str, Callable[[Any, Sequence[Value]], Array]] = {
+    "unary": lambda symbol, parts: UNARY[symbol](*parts),
+    "binary": binary_values,
+    "compare": compared,
+    "logical": lambda word, parts: reduce(LOGICAL[word], map(truth, parts)),
+    "member": member,
+    "call": lambda name, parts: FUNCTIONS[name][2](*parts),
+}
+"""What a node makes of its value and of the values of its parts, by its kind."""
+
+
+def plain(value: Value) -> Array:
+    """Return a result without masks: integers under a mask would not survive as such."""
+    if isinstance(value, np.ma.MaskedArray):
+        return truth(value) if value.dtype.kind == "b" else number(value)
+    array = np.asarray(value)
+    return number(array) if array.dtype.kind == "V" else array
 
 
 # Bins of the values of an expression: edges between bins of as many values each, and the bins' names.
@@ -295,12 +275,6 @@ def places_between(edges: Sequence[float], values: Floats, *, missing: int) -> N
 
 
 KEEPING = frozenset({"abs", "hypot", "clip"})
-
-
-def unit_of(tree: Node, known: Mapping[str, str | None]) -> str | None:
-    """Return the unit of an expression's values, '' where they have none, None where it is not known."""
-    astropy_unit = unit(tree, known)
-    return None if astropy_unit is None else str(astropy_unit.to_string())
 
 
 def unit(node: Node, known: Mapping[str, str | None]) -> Any:

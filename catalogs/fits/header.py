@@ -46,7 +46,6 @@ class Source:
     path: Path
     descriptor: int
     size: int
-    owner: object = None  # Keeps a reference, so that no cache closes the file while it is read.
 
     def fill(self, buffer: Bytes, offset: int) -> None:
         """Fill the contiguous buffer with the bytes from `offset` on."""
@@ -87,34 +86,23 @@ def open_source(path: Path, expected: Stamp) -> Iterator[Source]:
     """Open a file; `DamagedFileError` if it is no longer the one that was `expected`."""
     check_unchanged(path, expected)
     if is_gzipped(path):
-        yield _inflated(path, expected).source(path)
+        yield _inflated(path, expected)
         return
     with open_bytes(path) as raw:
         yield Source(path, raw.fileno(), expected[0])
 
 
-@dataclass(frozen=True, eq=False)
-class Unnamed:
-    """A file without a name, closed when nobody refers to it."""
-
-    descriptor: int
-
-    def __post_init__(self) -> None:
-        weakref.finalize(self, os.close, self.descriptor)
-
-    @classmethod
-    def of(cls, stream: IO[bytes]) -> Unnamed:
-        """Keep a temporary file open after `stream` is closed."""
-        stream.flush()
-        return cls(os.dup(stream.fileno()))
-
-    def source(self, path: Path) -> Source:
-        """Return the bytes, under the name of the file that they were made from."""
-        return Source(path, self.descriptor, os.fstat(self.descriptor).st_size, self)
+def unnamed(path: Path, stream: IO[bytes]) -> Source:
+    """Return the bytes of a temporary file under the name of another; the file closes when nobody has them any more."""
+    stream.flush()
+    descriptor = os.dup(stream.fileno())
+    source = Source(path, descriptor, os.fstat(descriptor).st_size)
+    weakref.finalize(source, os.close, descriptor)
+    return source
 
 
 @functools.lru_cache(maxsize=4)
-def _inflated(path: Path, seen: Stamp) -> Unnamed:  # noqa: ARG001  (the stamp is part of the cache's key)
+def _inflated(path: Path, seen: Stamp) -> Source:  # noqa: ARG001  (the stamp is part of the cache's key)
     """Inflate to a file that has no name, so that nothing is left behind however the process ends."""
     with (
         open_bytes(path) as zipped,
@@ -125,7 +113,7 @@ def _inflated(path: Path, seen: Stamp) -> Unnamed:  # noqa: ARG001  (the stamp i
             _copy_bounded(path, stream, inflated)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise DamagedFileError(f"{path} cannot be decompressed: {error}; copy it again") from error
-        return Unnamed.of(inflated)
+        return unnamed(path, inflated)
 
 
 def _copy_bounded(path: Path, stream: gzip.GzipFile, inflated: IO[bytes]) -> None:
@@ -250,17 +238,15 @@ def read_hdus(source: Source) -> tuple[Hdu, ...]:
         )
     hdus: list[Hdu] = []
     offset = 0
-    while offset < source.size and (not hdus or _extension_begins(source, offset)):
+    while offset < source.size:
+        # What begins otherwise behind the first HDU are special records, or zeros at the end.
+        start = source.read(offset, 8).tobytes()
+        if hdus and start != b"XTENSION"[: len(start)]:
+            break
         hdu = _read_hdu(source, len(hdus), offset)
         hdus.append(hdu)
         offset = hdu.end
     return tuple(hdus)
-
-
-def _extension_begins(source: Source, offset: int) -> bool:
-    """Tell an extension, or what is left of a cut one, from special records and zeros at the end."""
-    start = source.read(offset, 8).tobytes()
-    return start == b"XTENSION"[: len(start)]
 
 
 def _read_hdu(source: Source, index: int, offset: int) -> Hdu:
@@ -357,21 +343,19 @@ class _LongText:
 
 
 def _parse(text: str) -> tuple[Value, str]:
+    """Return the value and the comment of what stands after `=`."""
     if string := STRING.match(text):
         value = string[1].replace("''", "'").rstrip()
         return _unicode(value), _unicode(text[string.end() :].partition("/")[2].strip())
     scalar, _, comment = text.partition("/")
-    return _scalar(scalar.strip()), _unicode(comment.strip())
-
-
-def _scalar(text: str) -> Value:
+    text, comment = scalar.strip(), _unicode(comment.strip())
     if text in LOGICAL:
-        return LOGICAL[text]
+        return LOGICAL[text], comment
     if INTEGER.fullmatch(text):
-        return int(text)
+        return int(text), comment
     if REAL.fullmatch(text.upper()):
-        return float(text.upper().replace("D", "E"))
-    return text or None
+        return float(text.upper().replace("D", "E")), comment
+    return text or None, comment
 
 
 def _unicode(text: str) -> str:
@@ -423,7 +407,10 @@ class OnesSum:
     @property
     def value(self) -> int:
         """The 32-bit sum; FITS data come in blocks, so nothing is left over at their end."""
-        return folded(self._sum + int.from_bytes(self._rest.ljust(WORD, b"\0") if self._rest else b""))
+        total = self._sum + int.from_bytes(self._rest.ljust(WORD, b"\0") if self._rest else b"")
+        while total > ALL_ONES:  # the carries are added at the low end
+            total = (total & ALL_ONES) + (total >> 32)
+        return total
 
 
 @lru_cache(maxsize=64)
@@ -458,13 +445,6 @@ def _wrong_sum_of(source: Source, hdu: Hdu) -> str | None:
     if stated["CHECKSUM"] and whole.value not in {0, ALL_ONES}:
         return f"{source.path}: HDU {hdu} has the sum {whole.value}, expected {ALL_ONES} by its CHECKSUM"
     return None
-
-
-def folded(total: int) -> int:
-    """Add the carries in at the low end until no carry is left."""
-    while total > ALL_ONES:
-        total = (total & ALL_ONES) + (total >> 32)
-    return total
 
 
 def encoded(total: int) -> str:

@@ -41,12 +41,17 @@ from catalogs.metadata.fits_cards import (
 
 
 @dataclass(frozen=True)
-class Selection:
-    """The columns of a table that stay; of a `slim` copy the other HDUs go too, and a heap that nobody needs."""
+class Rewriting:
+    """Puts old rows and new columns together.
+
+    `names` are the columns that stay, all where it is None; of a `slim` copy the other HDUs go too, and a heap that
+    nobody needs.
+    """
 
     table: Table
-    names: frozenset[str] | None = None
-    slim: bool = False
+    names: frozenset[str] | None
+    slim: bool
+    fields: tuple[NewField, ...]
 
     @cached_property
     def columns(self) -> tuple[FitsColumn, ...]:
@@ -75,11 +80,6 @@ class Selection:
         return tuple(merged((c.offset, c.n_bytes) for c in self.columns))
 
     @property
-    def row_bytes(self) -> int:
-        """Bytes of the old row that stay."""
-        return sum(size for _, size in self.runs)
-
-    @property
     def old_row(self) -> np.dtype[Any]:
         """The old row as the fields `old0`, `old1`, ... of its runs."""
         return np.dtype(
@@ -90,6 +90,58 @@ class Selection:
                 "itemsize": self.table.row_bytes,
             }
         )
+
+    @cached_property
+    def row(self) -> np.dtype[Any]:
+        """The new row: what stays of the old one as it is, then the new fields, unaligned."""
+        old = [(f"old{i}", f"V{size}") for i, (_, size) in enumerate(self.runs)]
+        return np.dtype([*old, *((str(i), field.stored) for i, field in enumerate(self.fields))])
+
+    def write_before(self, source: Source, stream: IO[bytes]) -> int:
+        """Write everything before the table; return where the table begins."""
+        if not self.slim:
+            _copy(source, stream, 0, self.table.hdu.header.offset)
+            return self.table.hdu.header.offset
+        primary = read_hdus(source)[0]
+        header = source.read(0, primary.data_offset).tobytes() if not primary.data_bytes else empty_primary()
+        stream.write(header)
+        return len(header)
+
+    def write_rows(self, source: Source, descriptor: int, place: int, rows: range, new: NewValues) -> OnesSum:
+        """Write rows of a table that begins at `place`; return their part of its sum."""
+        width, at_once = self.table.row_bytes, max(1, BLOCK_BYTES // self.row.itemsize)
+        values = [f.encode(new[f.column.name]) for f in self.fields]
+        old = np.empty(min(at_once, len(rows)), self.old_row)
+        block = np.empty(min(at_once, len(rows)), self.row)
+        begin = rows.start * self.row.itemsize
+        total = OnesSum(begin)
+        for start in range(0, len(rows), at_once):
+            n = min(at_once, len(rows) - start)
+            source.fill(old[:n].view(np.uint8), self.table.hdu.data_offset + rows[start] * width)
+            for name in self.old_row.names or ():
+                block[name][:n] = old[name][:n]
+            for i, stored in enumerate(values):
+                block[str(i)][:n] = stored[start : start + n]
+            written = block[:n].view(np.uint8)
+            total.add(written)
+            data, at = written.data, place + begin + start * self.row.itemsize
+            while data:
+                n_written = os.pwrite(descriptor, data, at)
+                data, at = data[n_written:], at + n_written
+        return total
+
+    def write_behind(self, source: Source, stream: IO[bytes], place: int, total: OnesSum) -> None:
+        """Write the heap, which the checksum includes, the padding, and everything after the table."""
+        hdu, rows_bytes = self.table.hdu, self.table.n_rows * self.row.itemsize
+        stream.seek(place + rows_bytes)
+        rows_end = hdu.data_offset + self.table.n_rows * self.table.row_bytes
+        heap_end = hdu.data_offset + hdu.data_bytes if self.keeps_heap else rows_end
+        heap = OnesSum(rows_bytes)
+        _copy(source, stream, rows_end, heap_end, heap)
+        total.include(heap)
+        stream.write(bytes(padding(rows_bytes + heap_end - rows_end)))
+        if not self.slim:
+            _copy(source, stream, min(hdu.end, source.size), source.size)
 
     def _stays(self, column: FitsColumn) -> bool:
         return self.names is None or column.name in self.names
@@ -212,57 +264,56 @@ def _first(text: npt.NDArray[Any], bad: npt.NDArray[np.bool_]) -> str:
     return str(text[int(np.argmax(bad.any(axis=1)))])
 
 
-def annotated_cards(
-    selection: Selection, fields: Sequence[NewField], provenance: Provenance, *, summed: bool
-) -> list[bytes]:
+def annotated_cards(rewriting: Rewriting, provenance: Provenance, *, summed: bool) -> list[bytes]:
     """Return the cards of the new header, the checksums still blank; without `summed`, with the old checksums."""
-    table, n_kept = selection.table, len(selection.columns)
-    width = selection.row_bytes + sum(f.stored.itemsize for f in fields)
-    _check_limits(table, n_kept + len(fields), width)
-    old_cards = _told_anew(selection, provenance)
-    groups, stray = _staying(_groups(old_cards), selection, n_kept + len(fields))
-    groups = [_changed(group, table, _new_values(selection, width, len(fields))) for group in groups]
-    place = _after_columns(groups, n_kept)
-    new = [card for i, field in enumerate(fields) for card in field.cards(n_kept + i + 1)]
+    table, n_kept = rewriting.table, len(rewriting.columns)
+    n_fields, width = n_kept + len(rewriting.fields), rewriting.row.itemsize
+    if n_fields > MAX_FIELDS or width > MAX_ROW:
+        raise CatalogError(
+            f"{table.hdu.header.where} would have {n_fields} columns and {width:,} bytes in each row; FITS "
+            f'allows {MAX_FIELDS} and {MAX_ROW:,}: ask for a slim copy (mode = "slim" under [output]), or '
+            "convert the catalogue to Parquet"
+        )
+    groups, stray = _staying(_groups(_told_anew(rewriting, provenance)), rewriting, n_fields)
+    changed = {"NAXIS1": width, "TFIELDS": n_fields}
+    if not rewriting.keeps_heap:
+        changed["PCOUNT"] = 0
+    elif "THEAP" in table.hdu.header:
+        changed["THEAP"] = table.n_rows * width + table.heap_gap
+    for group in groups:
+        if (name := group[0][:8].rstrip().decode("latin-1")) in changed:
+            group[:] = [integer_card(name, changed[name], table.hdu.header.comment(name))]
+    # The new columns' cards follow those of the last old one that stays; of a table without any, TFIELDS.
+    places = [i for i, g in enumerate(groups) if 0 < _column_number(g) <= n_kept]
+    place = 1 + max(places + [i for i, g in enumerate(groups) if g[0].startswith(b"TFIELDS")])
+    new = [card for i, field in enumerate(rewriting.fields) for card in field.cards(n_kept + i + 1)]
     new += long_string_cards((card for group in groups for card in group), new)
     cards = [c for g in groups[:place] for c in g] + new + [c for g in groups[place:] for c in g]
     cards += history_cards(f"blr removed the stray card: {g[0].decode('latin-1')}" for g in stray)
     return blank_checksums(cards, summed=summed)
 
 
-def _told_anew(selection: Selection, provenance: Provenance) -> list[bytes]:
+def _told_anew(rewriting: Rewriting, provenance: Provenance) -> list[bytes]:
     """Return the old cards with the new provenance, and without the place of a heap that goes."""
-    old = selection.table.hdu.header.cards
-    entries = with_replaced_models(provenance_metadata(old), provenance.entries, selection.dropped)
+    old = rewriting.table.hdu.header.cards
+    entries = with_replaced_models(provenance_metadata(old), provenance.entries, rewriting.dropped)
     history = history_cards(replace(provenance, entries=entries).history())
-    cards = with_block(old, history, selection.dropped)
-    return cards if selection.keeps_heap else [c for c in cards if not c.startswith(b"THEAP   =")]
-
-
-def _new_values(selection: Selection, width: int, n_fields: int) -> dict[bytes, int]:
-    """Return the keywords that describe the whole table, and their new values."""
-    table = selection.table
-    values = {b"NAXIS1": width, b"TFIELDS": len(selection.columns) + n_fields}
-    if not selection.keeps_heap:
-        values[b"PCOUNT"] = 0
-    elif "THEAP" in table.hdu.header:
-        values[b"THEAP"] = table.n_rows * width + table.heap_gap
-    return values
+    cards = with_block(old, history, rewriting.dropped)
+    return cards if rewriting.keeps_heap else [c for c in cards if not c.startswith(b"THEAP   =")]
 
 
 def _staying(
-    groups: Iterable[list[bytes]], selection: Selection, n_new: int
+    groups: Iterable[list[bytes]], rewriting: Rewriting, n_new: int
 ) -> tuple[list[list[bytes]], list[list[bytes]]]:
     """Return the groups that stay, renumbered, and stray ones of numbers that new columns will get."""
-    n_old, staying, stray = len(selection.table.columns), [], []
+    n_old, staying, stray = len(rewriting.table.columns), [], []
     for group in groups:
         number = _column_number(group)
         if not number or number > max(n_old, n_new):
             staying.append(group)
         elif number > n_old:
             stray.append(group)
-        elif number in selection.numbers:
-            new = selection.numbers[number]
+        elif new := rewriting.numbers.get(number):
             if new != number:
                 keyword = group[0][:8].rstrip().removesuffix(str(number).encode()) + str(new).encode()
                 staying.append([keyword.ljust(8) + group[0][8:], *group[1:]])
@@ -282,15 +333,6 @@ def with_checksums(cards: Sequence[bytes], data: OnesSum, *, summed: bool) -> by
     return header_bytes([_checksum_card(c, str(data.value), encoded(total.value)) for c in cards])
 
 
-def _check_limits(table: Table, n_fields: int, width: int) -> None:
-    if n_fields > MAX_FIELDS or width > MAX_ROW:
-        raise CatalogError(
-            f"{table.hdu.header.where} would have {n_fields} columns and {width:,} bytes in each row; FITS "
-            f'allows {MAX_FIELDS} and {MAX_ROW:,}: ask for a slim copy (mode = "slim" under [output]), or '
-            "convert the catalogue to Parquet"
-        )
-
-
 def _groups(cards: Sequence[bytes]) -> list[list[bytes]]:
     """Keep each card together with those that continue it."""
     groups: list[list[bytes]] = []
@@ -302,26 +344,10 @@ def _groups(cards: Sequence[bytes]) -> list[list[bytes]]:
     return groups
 
 
-def _changed(group: list[bytes], table: Table, changed: dict[bytes, int]) -> list[bytes]:
-    """Return the group with its new value, if it is one of the changed."""
-    keyword = group[0][:8].rstrip()
-    if keyword not in changed:
-        return group
-    name = keyword.decode()
-    return [integer_card(name, changed[keyword], table.hdu.header.comment(name))]
-
-
 def _column_number(group: list[bytes]) -> int:
     """Return which column the card speaks of, 0 for none."""
     match = COLUMN_CARD.match(group[0])
     return int(match[1]) if match else 0
-
-
-def _after_columns(groups: list[list[bytes]], n_kept: int) -> int:
-    """Return the place after the last card of any column that stays; of a table without any, after TFIELDS."""
-    places = [i for i, g in enumerate(groups) if 0 < _column_number(g) <= n_kept]
-    places += [i for i, g in enumerate(groups) if g[0].startswith(b"TFIELDS")]
-    return max(places) + 1
 
 
 def blank_checksums(cards: list[bytes], *, summed: bool) -> list[bytes]:
@@ -362,20 +388,22 @@ GZIP_LEVEL = 4
 
 def write_annotated(
     partition: Partition,
+    table: Table,
     source: Source,
-    selection: Selection,
     out: Path,
     annotation: Annotation,
     *,
     summed: bool,
 ) -> None:
-    """Write the annotated copy of a partition, whose bytes are the source's, to `out`; gzipped if they were.
+    """Write the annotated copy of a partition, a table of the source, to `out`; gzipped if the file was.
 
     Without `summed` the copy states the checksums that did not match, and they do not match it either.
     """
-    check_names((c.name for c in selection.columns), annotation.columns)
-    rewriting = _Rewriting(selection, tuple(NewField.of(c) for c in annotation.columns))
-    cards = annotated_cards(selection, rewriting.fields, annotation.provenance, summed=summed)
+    kept = table.columns if partition.kept is None else [c for c in table.columns if c.name in partition.kept]
+    check_names((c.name for c in kept), annotation.columns)
+    fields = tuple(NewField.of(c) for c in annotation.columns)
+    rewriting = Rewriting(table, partition.kept, partition.slim, fields)
+    cards = annotated_cards(rewriting, annotation.provenance, summed=summed)
     zipped = is_gzipped(partition.path)
     with atomic_path(out) as temporary, _sink(temporary, zipped=zipped) as stream:
         header = rewriting.write_before(source, stream)
@@ -399,71 +427,6 @@ def write_annotated(
         rewriting.write_behind(source, stream, place, total)
         stream.seek(header)
         stream.write(with_checksums(cards, total, summed=summed))
-
-
-@dataclass(frozen=True)
-class _Rewriting:
-    """Puts old rows and new columns together."""
-
-    selection: Selection
-    fields: tuple[NewField, ...]
-
-    @property
-    def table(self) -> Table:
-        """The table as it is."""
-        return self.selection.table
-
-    def write_before(self, source: Source, stream: IO[bytes]) -> int:
-        """Write everything before the table; return where the table begins."""
-        if not self.selection.slim:
-            _copy(source, stream, 0, self.table.hdu.header.offset)
-            return self.table.hdu.header.offset
-        primary = read_hdus(source)[0]
-        header = source.read(0, primary.data_offset).tobytes() if not primary.data_bytes else empty_primary()
-        stream.write(header)
-        return len(header)
-
-    @cached_property
-    def row(self) -> np.dtype[Any]:
-        """The new row: what stays of the old one as it is, then the new fields, unaligned."""
-        old = [(f"old{i}", f"V{size}") for i, (_, size) in enumerate(self.selection.runs)]
-        return np.dtype([*old, *((str(i), field.stored) for i, field in enumerate(self.fields))])
-
-    def write_rows(self, source: Source, descriptor: int, place: int, rows: range, new: NewValues) -> OnesSum:
-        """Write rows of a table that begins at `place`; return their part of its sum."""
-        width, at_once = self.table.row_bytes, max(1, BLOCK_BYTES // self.row.itemsize)
-        values = [f.encode(new[f.column.name]) for f in self.fields]
-        old = np.empty(min(at_once, len(rows)), self.selection.old_row)
-        block = np.empty(min(at_once, len(rows)), self.row)
-        begin = rows.start * self.row.itemsize
-        total = OnesSum(begin)
-        for start in range(0, len(rows), at_once):
-            n = min(at_once, len(rows) - start)
-            source.fill(old[:n].view(np.uint8), self.table.hdu.data_offset + rows[start] * width)
-            for name in self.selection.old_row.names or ():
-                block[name][:n] = old[name][:n]
-            for i, stored in enumerate(values):
-                block[str(i)][:n] = stored[start : start + n]
-            written = block[:n].view(np.uint8)
-            total.add(written)
-            data, at = written.data, place + begin + start * self.row.itemsize
-            while data:
-                n_written = os.pwrite(descriptor, data, at)
-                data, at = data[n_written:], at + n_written
-        return total
-
-    def write_behind(self, source: Source, stream: IO[bytes], place: int, total: OnesSum) -> None:
-        """Write the heap, which the checksum includes, the padding, and everything after the table."""
-        hdu, rows_bytes = self.table.hdu, self.table.n_rows * self.row.itemsize
-        stream.seek(place + rows_bytes)
-        rows_end = hdu.data_offset + self.table.n_rows * self.table.row_bytes
-        heap_end = hdu.data_offset + hdu.data_bytes if self.selection.keeps_heap else rows_end
-        heap = OnesSum(rows_bytes)
-        _copy(source, stream, rows_end, heap_end, heap)
-        total.include(heap)
-        stream.write(bytes(padding(rows_bytes + heap_end - rows_end)))
-        if not self.selection.slim:
-            _copy(source, stream, min(hdu.end, source.size), source.size)
 
 
 def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[range, pa.RecordBatch]]:

@@ -12,11 +12,11 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,21 +44,13 @@ from catalogs.fits.header import (
     Header,
     OnesSum,
     Source,
-    Unnamed,
     open_source,
     read_hdus,
+    unnamed,
     wrong_sum,
 )
-from catalogs.fits.rewrite import Selection, write_annotated
+from catalogs.fits.rewrite import write_annotated
 from catalogs.metadata.fits_cards import header_bytes, integer_card, padding, provenance_metadata, text_cards
-
-
-def headers_as_text(table: Table, hdus: Sequence[Hdu]) -> dict[str, str]:
-    """Return the cards of the primary header and of the table's, a line each."""
-    headers = {"fits.primary": hdus[0].header.cards, "fits.header": table.hdu.header.cards}
-    return {
-        key: "\n".join(card.decode("latin-1").rstrip() for card in cards) for key, cards in headers.items()
-    }
 
 
 def left_behind(table: Table, hdus: Sequence[Hdu]) -> Iterator[str]:
@@ -69,17 +61,10 @@ def left_behind(table: Table, hdus: Sequence[Hdu]) -> Iterator[str]:
     for column in table.columns:
         if column.is_scaled:
             yield f"'{column.name}': TSCAL and TZERO are applied, values become float64"
-        if what := unlike(column):
-            yield f"'{column.name}': {what}"
-
-
-def unlike(column: FitsColumn) -> str | None:
-    """Return what cells become whose type other formats do not have."""
-    if column.code in "CM":
-        return "each complex number becomes a pair of its real and imaginary parts"
-    if column.code == "X":
-        return "bits become lists of true and false"
-    return None
+        if column.code in "CM":
+            yield f"'{column.name}': each complex number becomes a pair of its real and imaginary parts"
+        if column.code == "X":
+            yield f"'{column.name}': bits become lists of true and false"
 
 
 # The rows are read as raw records, some thousands at a time, and only the wanted columns are decoded: native
@@ -110,7 +95,7 @@ def open(path: Path | str, table: str | int | None = None, *, columns: Sequence[
     seen = stamp(path)
     with open_tables(path, seen) as source:
         hdu = _chosen(path, read_hdus(source), table, columns)
-    restored = None if is_plain(hdu) else hdu.index
+    restored = hdu.index if hdu.kind == ASCII_TABLE or is_compressed(hdu) else None
     if restored is not None:
         with open_tables(path, seen, restored) as source:
             hdu = read_hdus(source)[restored]
@@ -161,16 +146,20 @@ class FitsPartition(Partition):
 
         Where the file's sums do not match, those of the copy do not match either.
         """
-        selection = Selection(self.table, self.kept, self.slim)
         summed = wrong_sum(self.path, self.stamp) is None
         with self._source() as source:
-            write_annotated(self, source, selection, out, annotation, summed=summed)
+            write_annotated(self, self.table, source, out, annotation, summed=summed)
 
     def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
         """Return the headers' cards as text, and what a copy in another format leaves behind."""
         with self._source() as source:
             hdus = read_hdus(source)
-        return headers_as_text(self.table, hdus), tuple(left_behind(self.table, hdus))
+        headers = {"fits.primary": hdus[0].header.cards, "fits.header": self.table.hdu.header.cards}
+        texts = {
+            key: "\n".join(card.decode("latin-1").rstrip() for card in cards)
+            for key, cards in headers.items()
+        }
+        return texts, tuple(left_behind(self.table, hdus))
 
     def _source(self) -> AbstractContextManager[Source]:
         return open_tables(self.path, self.stamp, self.restored)
@@ -345,26 +334,16 @@ class _Field:
         return values
 
 
-def ascii_cards(hdu: Hdu) -> list[bytes]:
-    """Return the cards of the binary table."""
+def ascii_as_binary(source: Source, hdu: Hdu) -> tuple[list[bytes], Iterator[Bytes]]:
+    """Return the cards of the binary table, and its rows in blocks."""
     fields = _fields(hdu)
-    return _cards(hdu, fields, _row(fields).itemsize)
+    row = np.dtype([(str(field.number), field.stored) for field in fields])
+    return _cards(hdu, fields, row.itemsize), _rows_of_fields(source, hdu, fields, row)
 
 
-def write_ascii_rows(source: Source, hdu: Hdu, stream: IO[bytes]) -> int:
-    """Write the rows of the binary table; return their bytes."""
-    fields = _fields(hdu)
-    _write_rows(source, stream, hdu, fields, _row(fields))
-    return hdu.header.integer("NAXIS2") * _row(fields).itemsize
-
-
-def _row(fields: Sequence[_Field]) -> np.dtype[Any]:
-    return np.dtype([(str(field.number), field.stored) for field in fields])
-
-
-def _write_rows(
-    source: Source, stream: IO[bytes], hdu: Hdu, fields: Sequence[_Field], row: np.dtype[Any]
-) -> None:
+def _rows_of_fields(
+    source: Source, hdu: Hdu, fields: Sequence[_Field], row: np.dtype[Any]
+) -> Iterator[Bytes]:
     n_rows, width = hdu.header.integer("NAXIS2"), hdu.header.integer("NAXIS1")
     for start in range(0, n_rows, BLOCK_ROWS):
         n = min(BLOCK_ROWS, n_rows - start)
@@ -378,7 +357,7 @@ def _write_rows(
                     f"{hdu.header.where}: column '{field.name}' has a value that is not a number in rows "
                     f"{start:,} to {start + n:,}: {error}; correct it, or get another copy"
                 ) from error
-        stream.write(block.view(np.uint8).data)
+        yield block.view(np.uint8)
 
 
 def _fields(hdu: Hdu) -> tuple[_Field, ...]:
@@ -458,24 +437,24 @@ def decompressed_cards(hdu: Hdu) -> list[bytes]:
     return cards
 
 
-def write_decompressed_rows(source: Source, hdu: Hdu, stream: IO[bytes]) -> int:
-    """Write the rows; return their bytes."""
-    tiles, total = Tiles.of(hdu), OnesSum()
+def decompressed(source: Source, hdu: Hdu) -> tuple[list[bytes], Iterator[Bytes]]:
+    """Return the cards of the table as it was, and its rows tile by tile."""
+    tiles = Tiles.of(hdu)
     _check_room(source, tiles.n_rows * tiles.row_bytes)
+    return decompressed_cards(hdu), _checked_rows(source, tiles)
+
+
+def _checked_rows(source: Source, tiles: Tiles) -> Iterator[Bytes]:
+    """Yield the rows tile by tile; raise where the header's checksum shows that they are not those of before."""
+    total, header = OnesSum(), tiles.hdu.header
     for number in range(tiles.table.n_rows):
         rows = tiles.rows(source, number)
         total.add(rows)
-        stream.write(rows.data)
-    _check_sum(hdu, total)
-    return tiles.n_rows * tiles.row_bytes
-
-
-def _check_sum(hdu: Hdu, total: OnesSum) -> None:
-    """Raise where the checksum in the header shows that the rows are not those that were compressed."""
-    said = hdu.header.text("ZDATASUM")
+        yield rows
+    said = header.text("ZDATASUM")
     if said is not None and said.isdigit() and int(said) != total.value:
         raise DamagedFileError(
-            f"{hdu.header.where}: the decompressed rows have the sum {total.value}, expected {said} by ZDATASUM; the "
+            f"{header.where}: the decompressed rows have the sum {total.value}, expected {said} by ZDATASUM; the "
             "file is damaged: get another copy"
         )
 
@@ -567,7 +546,11 @@ class Tiles:
                 f"{self.hdu.header.where}: '{column.name}' is compressed by '{algorithm}', expected GZIP_1, "
                 "GZIP_2 or RICE_1; run `funpack` on the file, and open the result"
             )
-        raw = self.checked(packed if algorithm == "NOCOMPRESS" else unzipped(packed, size), i, size)
+        inflated = packed if algorithm == "NOCOMPRESS" else None
+        if inflated is None:
+            with suppress(zlib.error):  # up to one byte more than expected
+                inflated = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(packed, size + 1)
+        raw = self.checked(inflated, i, size)
         width = SHUFFLED.get(column.code, 1)
         if algorithm == "GZIP_2" and width > 1:
             raw = raw.reshape(width, size // width).T.reshape(-1)
@@ -618,11 +601,6 @@ def riced(packed: bytes, n: int, width: int) -> bytes | None:
 # From that file all else goes on as usual; the other HDUs are in it as they are.
 
 
-def is_plain(hdu: Hdu) -> bool:
-    """Say whether a table's rows can be read as they are."""
-    return hdu.kind != ASCII_TABLE and not is_compressed(hdu)
-
-
 @contextmanager
 def open_tables(path: Path, expected: Stamp, number: int | None = None) -> Iterator[Source]:
     """Open a file in which the HDU of that number has become a plain binary table."""
@@ -632,19 +610,18 @@ def open_tables(path: Path, expected: Stamp, number: int | None = None) -> Itera
         return
     with open_source(path, expected):  # it is still the same
         restored = _restored(path, expected, number)
-    yield restored.source(path)
+    yield restored
 
 
 @functools.lru_cache(maxsize=4)
-def _restored(path: Path, expected: Stamp, number: int) -> Unnamed:
+def _restored(path: Path, expected: Stamp, number: int) -> Source:
     with open_source(path, expected) as source, tempfile.TemporaryFile() as stream:
         hdu = read_hdus(source)[number]
-        packed = is_compressed(hdu)
+        cards, blocks = (decompressed if is_compressed(hdu) else ascii_as_binary)(source, hdu)
         for piece in source.pieces(0, hdu.header.offset):
             stream.write(piece.data)
-        stream.write(header_bytes(decompressed_cards(hdu) if packed else ascii_cards(hdu)))
-        n_bytes = (write_decompressed_rows if packed else write_ascii_rows)(source, hdu, stream)
-        stream.write(bytes(padding(n_bytes)))
+        stream.write(header_bytes(cards))
+        stream.write(bytes(padding(sum(stream.write(rows.data) for rows in blocks))))
         for piece in source.pieces(min(hdu.end, source.size), source.size):
             stream.write(piece.data)
-        return Unnamed.of(stream)
+        return unnamed(path, stream)

@@ -18,30 +18,7 @@ import yaml
 from catalogs.catalog.catalog import Column
 from catalogs.catalog.new_columns import NewColumn
 
-__all__ = [
-    "ASTROPY",
-    "ASTROPY_LENGTH",
-    "META",
-    "SERIALIZED",
-    "EcsvHeaderError",
-    "Entry",
-    "Item",
-    "SafeDumper",
-    "YamlError",
-    "add_entries",
-    "arrow_array",
-    "change",
-    "ecsv_type",
-    "entry_line",
-    "masked",
-    "masks_of",
-    "pairs_in",
-    "read_entries",
-    "read_items",
-    "read_yaml",
-    "remove_entries",
-    "with_items",
-]
+__all__ = ["SafeDumper"]  # yaml's own, chosen here
 
 # The text is read event by event.  Depth and number of values are counted before anything is made of them, and what a
 # reference repeats counts again.  Merge keys, dates and numbers to the base 60 are texts: no writer of ours makes them.
@@ -50,7 +27,7 @@ try:
     from yaml import CSafeDumper as SafeDumper
     from yaml import CSafeLoader as SafeLoader
 except ImportError:  # PyYAML may be built without its fast reader
-    from yaml import SafeDumper, SafeLoader  # type: ignore[assignment]
+    from yaml import SafeLoader  # type: ignore[assignment]
 
 
 DEEPEST = 64

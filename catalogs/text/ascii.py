@@ -25,9 +25,7 @@ from catalogs.files import reading
 from catalogs.memory.tables import AstropyTable
 from catalogs.metadata.astropy_header import ASTROPY
 from catalogs.text._records import is_data, words_of_line
-from catalogs.text.sniff import ASCII, SUFFIXES, Layout, layout_of
-
-__all__ = ["ASCII", "LARGEST_BYTES", "SUFFIXES", "AsciiPartition", "open", "read_table"]
+from catalogs.text.sniff import ASCII, Layout, layout_of
 
 # Tables laid out by blanks or places, read through astropy's readers into Arrow: whole, so up to a stated size.
 

@@ -32,21 +32,6 @@ from catalogs.text._records import (
 
 ECSV_MARK = b"# %ECSV"
 
-__all__ = [
-    "ASCII",
-    "FOREIGN",
-    "HEAD_BYTES",
-    "SUFFIXES",
-    "Layout",
-    "convert",
-    "head_lines",
-    "infer_types",
-    "is_delimited",
-    "is_readme",
-    "layout_of",
-    "require_table",
-    "sniff",
-]
 
 # Types are inferred once, from all rows, and then fixed.
 
@@ -61,7 +46,7 @@ WIDE_MARKS, WIDE_BYTES = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), 64
 """How UTF-16 and UTF-32 begin, or else every other of so many bytes is 0."""
 
 
-def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- compressed files are inflated first
+def is_delimited_text(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- compressed files are inflated first
     """Say whether a file is ECSV, or lines of two or more fields each."""
     if path.is_dir():
         return False

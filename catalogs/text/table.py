@@ -49,6 +49,7 @@ from catalogs.metadata.astropy_header import (
 from catalogs.metadata.fits_cards import meta_provenance
 from catalogs.text._records import (
     COMMENT,
+    HEAD_BYTES,
     Dialect,
     append_values,
     blocks,
@@ -58,9 +59,8 @@ from catalogs.text._records import (
     quoted,
     value_lines,
 )
-from catalogs.text.sniff import ECSV_MARK, HEAD_BYTES, convert, head_lines, infer_types, require_table, sniff
+from catalogs.text.sniff import ECSV_MARK, convert, head_lines, infer_types, require_table
 
-__all__ = ["CSV", "ECSV", "SUFFIXES", "TextPartition", "commented_out", "open", "sniff"]
 CSV, ECSV = "csv", "ecsv"
 SUFFIXES = tuple(s + c for s in (".csv", ".tsv", ".ecsv", ".txt", ".dat") for c in COMPRESSED_SUFFIXES)
 ECSV_NULL = "null"

@@ -19,7 +19,7 @@ from astropy.io.votable.tree import Field
 
 from catalogs.errors import DamagedFileError, FormatError
 from catalogs.fits.columns import FitsColumn, Table, table_of
-from catalogs.fits.header import MAX_INFLATED, Source, Unnamed, read_hdus
+from catalogs.fits.header import MAX_INFLATED, Source, read_hdus, unnamed
 from catalogs.metadata.astropy_header import arrow_array
 from catalogs.votable._document import LONGEST_ROW, Data
 
@@ -600,7 +600,7 @@ class FitsRows(BinaryRows):
                         raise self.damaged(f"the FITS file in it has more than {MAX_INFLATED:,} bytes")
             except binascii.Error as error:
                 raise self.damaged(str(error)) from error
-            return Unnamed.of(file).source(self.data.path)
+            return unnamed(self.data.path, file)
 
     @cached_property
     def table(self) -> Table:

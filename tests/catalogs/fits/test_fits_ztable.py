@@ -17,7 +17,6 @@ from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.files import stamp
 from catalogs.fits import table as fits
-from catalogs.fits import table as fits_ztable
 from catalogs.fits.header import open_source, read_hdus
 from catalogs.writing import annotate
 
@@ -140,10 +139,8 @@ def test_parts_are_all_rows_in_their_order(tmp_path: Path, monkeypatch: pytest.M
     packed, zipped = pack(plain, tmp_path / "p.fits", {}, 300), tmp_path / "z.fits.gz"
     zipped.write_bytes(gzip.compress(packed.read_bytes()))
     made = []
-    write = fits_ztable.write_decompressed_rows
-    monkeypatch.setattr(
-        fits_ztable, "write_decompressed_rows", lambda *given: made.append(1) or write(*given)
-    )
+    restore = fits.decompressed
+    monkeypatch.setattr(fits, "decompressed", lambda *given: made.append(1) or restore(*given))
     for path in (packed, zipped):
         made.clear()
         cat = fits.open(path, 1)

@@ -27,6 +27,7 @@ from catalogs.formats import open_catalog
 from catalogs.text import _records as text_records
 from catalogs.text import sniff as text_types
 from catalogs.text import table as text
+from catalogs.text.sniff import is_delimited_text
 from catalogs.writing import annotate
 from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, values_of
 
@@ -67,7 +68,7 @@ DIALECTS = {
 def test_dialects(tmp_path: Path, kind: str) -> None:
     """The same two rows, however they are written."""
     path = written(tmp_path / "a.csv", DIALECTS[kind])
-    assert text.sniff(path, b"")
+    assert is_delimited_text(path, b"")
     table = table_of(path)
     assert table.to_pydict() == {"row": [0, 1], "x": [1.5, None], "s": ["a", "b c"]}
 
@@ -210,7 +211,7 @@ def test_compressed(tmp_path: Path, suffix: str) -> None:
     squeeze = {".gz": gzip.compress, ".bz2": bz2.compress}[suffix]
     content = DIALECTS["comma"].encode()
     path = written(tmp_path / f"a.csv{suffix}", squeeze(content))
-    assert text.sniff(path, b"")
+    assert is_delimited_text(path, b"")
     outs = [
         annotate(text.open(path), tmp_path / n, COLUMNS, computing(2), read=["row"])[0] for n in ("b", "c")
     ]
@@ -329,8 +330,8 @@ def test_a_table_without_rows_may_have_comments(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\0\1", b"<VOTABLE>\n<a,b>", b"one\ntwo\n", b'{"a": 1,\n"b": 2}'])
 def test_what_is_no_table_is_not_sniffed(tmp_path: Path, content: bytes) -> None:
-    assert not text.sniff(written(tmp_path / "a", content), content)
-    assert not text.sniff(tmp_path, b"")
+    assert not is_delimited_text(written(tmp_path / "a", content), content)
+    assert not is_delimited_text(tmp_path, b"")
 
 
 def ecsv_table() -> Any:
