@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from prefect import flow, task
+from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 
@@ -15,14 +15,12 @@ from flows.classification.request import ClassifyRequest
 from flows.inputs.source import check_parameters
 from flows.models.store import Store
 from flows.orchestration.run_page import (
-    RESULTS,
+    flow_of,
     keep_run,
     mark_crashed,
     run_id,
     run_logged,
-    run_name,
     started_name,
-    takes,
     task_name,
 )
 from flows.runs.manifest import Manifest
@@ -64,13 +62,7 @@ def _name(request: ClassifyRequest) -> str:
     return started_name("classify", label, release=release, trial=request.limit is not None)
 
 
-@flow(
-    name="classify",
-    flow_run_name=run_name(ClassifyRequest, _name, "classify"),
-    persist_result=True,
-    result_serializer=RESULTS,
-)
-@takes(ClassifyRequest, names={"Specification": Specification})
+@flow_of(ClassifyRequest, _name, names={"Specification": Specification})
 def classify(request: ClassifyRequest) -> ClassificationResult:
     """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row."""
     if FlowRunContext.get() is None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
-from prefect import flow
 from prefect.context import FlowRunContext
-from prefect.input import RunInput, create_flow_run_input, read_flow_run_input
+from prefect.input import RunInput
 from prefect.logging import get_run_logger
 from pydantic import Field
 
@@ -22,22 +21,19 @@ from flows.models.promotion import promote as put_in_place
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from flows.orchestration.run_page import (
-    RESULTS,
     answer_of,
     completed,
+    flow_of,
     keep_markdown,
     model_promoted,
     page_of,
     run_logged,
-    run_name,
     short_label,
-    takes,
+    shown_once,
 )
 from flows.reports.report_table import ReportTable
 from flows.reports.tables import comparison_tables, literal, to_markdown
 
-SHOWN = "blr-shown"
-"""Key under which the server keeps what the person is shown."""
 NOBODY = "not named (a run of Prefect)"
 """Who decided, where a run was started without a name: the user of the worker's process did not."""
 
@@ -60,13 +56,7 @@ def _name(request: PromoteRequest) -> str:
     return f"promote {short_label(stored.label)}{instead}: {request.how}"
 
 
-@flow(
-    name="promote",
-    flow_run_name=run_name(PromoteRequest, _name, "promote"),
-    persist_result=True,
-    result_serializer=RESULTS,
-)
-@takes(PromoteRequest)
+@flow_of(PromoteRequest, _name)
 def promote(request: PromoteRequest) -> PromotionResult | RejectedPromotion:
     """Put a model in the champion's place."""
     if FlowRunContext.get() is None:
@@ -100,26 +90,25 @@ def _words(result: PromotionResult | RejectedPromotion) -> str:
 def _asked(request: PromoteRequest) -> PromotionResult | RejectedPromotion:
     """Ask a person, and do what they say; the decision is about the model and the champion that were shown."""
     log = get_run_logger()
-    shown = cast(
-        "dict[str, str] | None", read_flow_run_input(SHOWN)
-    )  # it would be awaited in an asynchronous flow
-    if shown is None:
-        comparison = compare(request, in_release=in_release)
-        *decisive, by_itself = comparison_tables(comparison)
-        text = _form(comparison, decisive)
-        kept = f"{text}\n\n{to_markdown(by_itself)}"
-        keep_markdown(f"{comparison.name}-promotion", kept, f"Promote {comparison.challenger}?")
-        shown = {"challenger": comparison.challenger, "champion": comparison.champion or "", "text": text}
-        create_flow_run_input(SHOWN, shown)
-        log.info(
-            "%s", f"asking a person about {comparison.challenger}: on this page, in the menu ⋮, choose Resume"
-        )
+    shown = shown_once(lambda: _compared(request))
     answer = answer_of(Approval.with_initial_data(description=shown["text"]), request.timeout)
     log.info("%s", f"{answer.who} says {answer.decision}: {answer.why}")
     decided = replace(request, model=shown["challenger"], how="now", why=answer.why, by=answer.who)
     if answer.decision != "promote":
         return reject(decided)
     return put_in_place(decided, instead_of=shown["champion"])
+
+
+def _compared(request: PromoteRequest) -> dict[str, str]:
+    """Compare the models; return which they are, and what stands above the form."""
+    comparison = compare(request, in_release=in_release)
+    *decisive, by_itself = comparison_tables(comparison)
+    text = _form(comparison, decisive)
+    kept = f"{text}\n\n{to_markdown(by_itself)}"
+    keep_markdown(f"{comparison.name}-promotion", kept, f"Promote {comparison.challenger}?")
+    said = f"asking a person about {comparison.challenger}: on this page, in the menu ⋮, choose Resume"
+    get_run_logger().info("%s", said)
+    return {"challenger": comparison.challenger, "champion": comparison.champion or "", "text": text}
 
 
 def _form(comparison: Comparison, tables: list[ReportTable]) -> str:

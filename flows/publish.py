@@ -5,23 +5,21 @@ A run of a deployment is suspended while it asks, as that of `promote` is.
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Literal
 
-from prefect import flow
-from prefect.input import RunInput, create_flow_run_input, read_flow_run_input
+from prefect.input import RunInput
 from prefect.logging import get_run_logger
 from pydantic import Field
 
 from flows.orchestration.run_page import (
-    RESULTS,
     answer_of,
     completed,
+    flow_of,
     keep_link,
     keep_markdown,
     page_of,
     run_logged,
-    run_name,
-    takes,
+    shown_once,
 )
 from flows.release import record
 from flows.release.check import Checked, check_table
@@ -35,9 +33,6 @@ from flows.release.request import (
     SignRequest,
 )
 from flows.reports.tables import literal, to_markdown
-
-SHOWN = "blr-shown"
-"""Key under which the server keeps what the person is shown."""
 
 
 class SignOff(RunInput):
@@ -55,22 +50,11 @@ def _name(request: ProposeRequest) -> str:
     return f"publish {request.name} {request.version}"
 
 
-@flow(
-    name="publish",
-    flow_run_name=run_name(ProposeRequest, _name, "publish"),
-    persist_result=True,
-    result_serializer=RESULTS,
-)
-@takes(ProposeRequest)
+@flow_of(ProposeRequest, _name)
 def publish(request: ProposeRequest) -> ReleaseState:
     """Draft and check a release, ask a person, and publish it once it is signed."""
     with run_logged():
-        shown = cast(
-            "dict[str, str] | None", read_flow_run_input(SHOWN)
-        )  # it would be awaited in an asynchronous flow
-        if shown is None:
-            shown = _prepared(request)
-            create_flow_run_input(SHOWN, shown)
+        shown = shown_once(lambda: _prepared(request))
         answer = answer_of(SignOff.with_initial_data(description=shown["text"]), request.timeout)
         get_run_logger().info("%s", f"{answer.who} says {answer.decision}: {answer.why}")
         signed = record.sign(

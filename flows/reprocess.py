@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from prefect import flow
 from prefect.context import FlowRunContext
 
 from flows.classification import steps as reprocessing
 from flows.classification.request import ReprocessRequest
 from flows.classify import STEPS
 from flows.models.store import Store
-from flows.orchestration.run_page import RESULTS, keep_run, run_logged, run_name, started_name, takes
+from flows.orchestration.run_page import flow_of, keep_run, run_logged, started_name
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import folder_here
 from flows.runs.results import ReleaseResult
@@ -28,13 +27,7 @@ def _name(request: ReprocessRequest) -> str:
     return started_name("reprocess", label, release=release)
 
 
-@flow(
-    name="reprocess",
-    flow_run_name=run_name(ReprocessRequest, _name, "reprocess"),
-    persist_result=True,
-    result_serializer=RESULTS,
-)
-@takes(ReprocessRequest, names={"Specification": Specification})
+@flow_of(ReprocessRequest, _name, names={"Specification": Specification})
 def reprocess(request: ReprocessRequest) -> ReleaseResult:
     """Bring a release up to date: classify what is new or changed, retire what is gone, report the differences."""
     if FlowRunContext.get() is None:

@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-from prefect import flow
 from prefect.context import FlowRunContext
 
 from flows.classification.explanation import feature_space
-from flows.orchestration.run_page import RESULTS, completed, run_logged, run_name, takes
+from flows.orchestration.run_page import completed, flow_of, run_logged
 from flows.reviews import selection as reviewing
 from flows.reviews.request import ReviewRequest
 from flows.reviews.selection import ReviewResult
@@ -24,13 +23,7 @@ def _reviewed(request: ReviewRequest) -> ReviewResult:
     return reviewing.review(request, space=None if request.budget is None else feature_space(*wanted))
 
 
-@flow(
-    name="review",
-    flow_run_name=run_name(ReviewRequest, _name, "review"),
-    persist_result=True,
-    result_serializer=RESULTS,
-)
-@takes(ReviewRequest)
+@flow_of(ReviewRequest, _name)
 def review(request: ReviewRequest) -> ReviewResult:
     """Choose objects of annotated catalogues for a human look, and write the review list."""
     if FlowRunContext.get() is None:

@@ -10,23 +10,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from prefect import flow, task
+from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 
 from flows.models.description import ModelDescription
 from flows.models.store import REPORT_FILE
 from flows.orchestration.run_page import (
-    RESULTS,
     completed,
+    flow_of,
     keep_link,
     keep_markdown,
     keep_table,
     rename_run,
     run_logged,
-    run_name,
     short_label,
-    takes,
     task_name,
 )
 from flows.reports.data import TrainReport
@@ -73,13 +71,7 @@ def _n_candidates(n: int) -> str:
     return f"{n} candidate{'' if n == 1 else 's'}"
 
 
-@flow(
-    name="train",
-    flow_run_name=run_name(TrainRequest, _name, "train"),
-    persist_result=True,
-    result_serializer=RESULTS,
-)
-@takes(TrainRequest, names={"Specification": Specification})
+@flow_of(TrainRequest, _name, names={"Specification": Specification})
 def train(request: TrainRequest) -> ModelDescription:
     """Fit the candidates of a specification to labelled catalogues, and save the best of them."""
     if FlowRunContext.get() is None:

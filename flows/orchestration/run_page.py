@@ -23,6 +23,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from annotated_types import Ge
+from prefect import Flow, flow
 from prefect.artifacts import (
     create_link_artifact,
     create_markdown_artifact,
@@ -36,7 +37,7 @@ from prefect.events import emit_event
 from prefect.events.filters import EventFilter, EventNameFilter, EventOccurredFilter, EventResourceFilter
 from prefect.exceptions import ObjectNotFound
 from prefect.flow_runs import pause_flow_run, suspend_flow_run
-from prefect.input import RunInput
+from prefect.input import RunInput, create_flow_run_input, read_flow_run_input
 from prefect.logging import get_run_logger
 from prefect.logging.handlers import APILogHandler
 from prefect.runtime import deployment, flow_run, task_run
@@ -156,6 +157,8 @@ Answer = TypeVar("Answer", bound=RunInput)
 BETWEEN_LOOKS = 10
 """Seconds between looks for the answer, of a run that waits in its process."""
 
+SHOWN = "blr-shown"
+"""Key under which the server keeps what a person is shown."""
 MOST_CHARACTERS = 200
 """Length at which a name is cut; lists of runs show one line of it."""
 
@@ -246,6 +249,16 @@ def answer_of(asked: type[Answer], timeout: int) -> Answer:
     return suspend_flow_run(wait_for_input=asked, timeout=timeout)
 
 
+def shown_once(make: Callable[[], dict[str, str]]) -> dict[str, str]:
+    """Return what the person is shown who is asked; the server keeps it for the run that the answer starts again."""
+    # It would be awaited in an asynchronous flow.
+    shown = cast("dict[str, str] | None", read_flow_run_input(SHOWN))
+    if shown is None:
+        shown = make()
+        create_flow_run_input(SHOWN, shown)
+    return shown
+
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -283,6 +296,28 @@ def takes(
         lines = (f"    {field.name}: {parameter.words}" for field, parameter in fields)
         call.__doc__ = "\n".join([f"{inspect.getdoc(work)}\n\nArgs:", *lines])
         return call
+
+    return decorate
+
+
+def flow_of(
+    request: Callable[P, Request],
+    words: Callable[[Request], str],
+    names: Mapping[str, object] | None = None,
+) -> Callable[[Callable[[Request], T]], Flow[P, T]]:
+    """Return a decorator: it makes a flow of a function that took a request, with the fields as parameters (`takes`).
+
+    The flow is called as the function is.  Its runs are named by the `words` on the request, and its results are JSON.
+    """
+
+    def decorate(work: Callable[[Request], T]) -> Flow[P, T]:
+        made = flow(
+            name=work.__name__,
+            flow_run_name=run_name(request, words, work.__name__),
+            persist_result=True,
+            result_serializer=RESULTS,
+        )
+        return made(takes(request, names)(work))
 
     return decorate
 

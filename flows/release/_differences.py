@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from catalogs.formats import TableChoice
 from flows.errors import UsageError
 from flows.models.model import Model
 from flows.release._contract import Findings, Profile
+from flows.runs.results import MovedObject, Transition
 
 Array = np.ndarray[Any, Any]
 
@@ -161,6 +161,8 @@ ARCSECONDS = 3.0
 SIGMA = 1.4826
 """Standard deviation of a Gaussian by its median absolute deviation."""
 LEAST_IN_GROUP = 10
+CHANGED = 0.15
+"""Share of a file's objects that may change class or flag beyond those of other files."""
 ALARMS = 0.01
 """Expected false alarms of a family of tests, at most."""
 MOST_CHANGED = 2_000
@@ -271,49 +273,6 @@ class Sample:
         return {name: values[first] for name, values in whole.items()}
 
 
-@dataclass
-class Matched:
-    """What matching two releases found; by file of the new release (G,), or of the old one.
-
-    `examples` are those whose probability changed most among the objects with another class: file, row, the classes
-    before and now by number, and the change.
-    """
-
-    files: int
-    old_files: int
-    compared: int = 0
-    vanished: int = 0
-    class_changed: int = 0
-    transitions: Counter[tuple[int, int]] = field(default_factory=Counter)
-    examples: list[tuple[int, int, int, int, float]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Begin with nothing counted."""
-        bits = len(FLAG_MEANINGS)
-        self.seen, self.flipped = np.zeros(self.files), np.zeros(self.files)
-        self.old_rows, self.old_gone = np.zeros(self.old_files), np.zeros(self.old_files)
-        self.gained, self.lost = np.zeros((bits, self.files)), np.zeros((bits, self.files))
-
-    def add(self, a: Array, b: Array) -> None:
-        """Count rows of the new release, `a` (n,), beside the same objects of the old one, `b` (n,)."""
-        self.compared += len(a)
-        self.seen += np.bincount(a["file"], minlength=self.files)
-        flips = a["class"] != b["class"]
-        self.class_changed += int(flips.sum())
-        self.flipped += np.bincount(a["file"][flips], minlength=self.files)
-        for k, flag in enumerate(FLAG_MEANINGS):
-            now, was = (a["flags"] & int(flag)) > 0, (b["flags"] & int(flag)) > 0
-            self.gained[k] += np.bincount(a["file"][now & ~was], minlength=self.files)
-            self.lost[k] += np.bincount(a["file"][was & ~now], minlength=self.files)
-        self.transitions.update(zip(b["class"][flips].tolist(), a["class"][flips].tolist(), strict=True))
-        a, b = a[flips], b[flips]
-        moved = np.abs(np.nan_to_num(a["p"] - b["p"]).astype(float))
-        for k in np.argsort(-moved, kind="stable")[:MOST_EXAMPLES].tolist():
-            numbers = (a["file"][k], a["row"][k], b["class"][k], a["class"][k])
-            self.examples.append((*map(int, numbers), round(float(moved[k]), 4)))  # type: ignore[arg-type]
-        self.examples = sorted(self.examples, key=lambda one: -one[-1])[:MOST_EXAMPLES]
-
-
 def report_repeated(ledger: Ledger, files: Sequence[str], findings: Findings, name: str) -> None:
     """Report identifiers that occur more than once."""
     findings.ran(name, f"{ledger.n:,} identifiers, each once")
@@ -344,38 +303,6 @@ def report_other_rows(
         findings.stop(name, said, place, "", len(numbers), 0, name, rows=sorted(numbers))
 
 
-def match(
-    new: Ledger, old: Ledger, files: Sequence[str], old_files: Sequence[str], findings: Findings
-) -> Matched:
-    """Match two releases by identifier; report positions that moved, and count what changed."""
-    found = Matched(len(files), len(old_files))
-    findings.ran("positions", "every object of the last release is where it was")
-    for here, there in zip(new.buckets(), old.buckets(), strict=True):
-        ours, theirs = here["hash"].copy(), there["hash"].copy()  # beside each other, which is faster
-        place, both = places_of(ours, theirs)
-        both[1:] &= ours[1:] != ours[:-1]  # of repeated identifiers, the first
-        gone = ~places_of(theirs, ours)[1]
-        found.vanished += int(gone.sum())
-        found.old_rows += np.bincount(there["file"], minlength=len(old_files))
-        found.old_gone += np.bincount(there["file"][gone], minlength=len(old_files))
-        now, was = here[both], there[place[both]]
-        found.add(now, was)
-        _report_moved(now, was, files, findings)
-    return found
-
-
-def _report_moved(a: Array, b: Array, files: Sequence[str], findings: Findings) -> None:
-    """Report objects whose position differs."""
-    dra = np.abs(a["ra"] - b["ra"]) % 360
-    dra = np.minimum(dra, 360 - dra) * np.cos(np.radians(np.clip(b["dec"], -90, 90)))
-    far = np.hypot(dra, a["dec"] - b["dec"]) * 3600
-    for file in np.unique(a["file"][far > ARCSECONDS]).tolist():
-        mine = (far > ARCSECONDS) & (a["file"] == file)
-        said = f"{mine.sum():,} objects have another position than before, up to {far[mine].max():,.0f}″ away"
-        rows, source = np.sort(a["row"][mine]).tolist(), "the last release"
-        findings.stop("positions", said, files[file], "", far[mine].max(), ARCSECONDS, source, rows=rows)
-
-
 def outlying(values: Floats, errors: Floats, *, tests: int, floor: float) -> Array:
     """Return which groups (G,) are unlike the others, by more than `floor`.
 
@@ -387,63 +314,128 @@ def outlying(values: Floats, errors: Floats, *, tests: int, floor: float) -> Arr
     return (away > -ndtri(ALARMS / (2 * max(1, tests))) * np.hypot(errors, scatter)) & (away > floor)
 
 
-def report_matched(
-    found: Matched,
-    classes: Sequence[str],
-    files: Sequence[str],
-    old_files: Sequence[str],
-    findings: Findings,
-    source: str,
-) -> None:
-    """Report what changed between two releases by field: objects that vanished, classes, flags."""
-    n = found.compared
-    findings.ran("objects", f"all of the {n:,} objects of the last release are here")
-    for g in np.flatnonzero(found.old_gone > np.maximum(3, 0.05 * found.old_rows)).tolist():
-        gone, rows = found.old_gone[g], found.old_rows[g]
-        said = f"{gone:,.0f} of {rows:,.0f} objects of the last release are not here"
-        findings.stop("objects", said, old_files[g], "", gone / rows, 0.05, source)
-    if found.vanished or not n:
-        said = f"{found.vanished:,} objects of the last release are not here, {n:,} are"
-        findings.look("objects", said, "", "", found.vanished, 0, source)
-    if not n:
-        return
-    share, names = found.class_changed / n, ["no class", *classes]
-    moves = "; ".join(f"{names[a]} to {names[b]}: {k:,}" for (a, b), k in found.transitions.most_common(4))
-    said = f"{found.class_changed:,} of {n:,} objects have another class ({share:.2%})"
-    findings.ran("class changes", said)
-    said = f"{share:.1%} of the objects have another class: {moves}"
-    findings.graded("class changes", said, "", "", share, (0.05, 0.3), source)
-    findings.ran("flag changes", "no field gained or lost flags beyond the others")
-    known = np.flatnonzero(found.seen >= 5)
-    kinds = [("class changes", "", found.flipped, "objects have another class", 0.15)]
-    for k, flag in enumerate(FLAG_MEANINGS):
-        for counts, verb in ((found.gained[k], "gained"), (found.lost[k], "lost")):
-            words, total, name = (
-                f"objects {verb} the flag {flag.name}",
-                float(counts.sum() / n),
-                str(flag.name),
-            )
-            said = f"{total:.1%} of the {words}"
-            findings.graded("flag changes", said, "", name, total, (0.1, 0.4), source)
-            kinds.append(("flag changes", name, counts, words, 0.15))
-    for name, column, counts, words, floor in kinds:
-        shares, seen = counts[known] / found.seen[known], found.seen[known]
-        errors = np.sqrt(np.maximum(shares * (1 - shares), 1 / seen) / seen)
-        middle = _median(shares)
-        far = outlying(shares, errors, tests=len(known) * len(kinds), floor=floor) & (shares > middle)
-        for g in np.flatnonzero(far).tolist():
-            said = f"{shares[g]:.1%} of the {seen[g]:,.0f} {words}, elsewhere {middle:.1%}"
-            findings.stop(name, said, files[known[g]], column, shares[g], middle + floor, source)
+class Differences:
+    """What differs from the last release, by file of the new one or of the old one; `whole` are columns of integers.
 
+    `examples` are those whose probability changed most among the objects with another class: file, row, the classes
+    before and now by number, and the change.
+    """
 
-@dataclass(frozen=True)
-class Comparison:
-    """A comparison of the values in two samples, column by column, by file and by HEALPix cell."""
+    def __init__(
+        self,
+        files: Sequence[str],
+        old_files: Sequence[str],
+        whole: frozenset[str],
+        findings: Findings,
+        source: str,
+    ) -> None:
+        self.files, self.old_files, self.whole = files, old_files, whole
+        self.findings, self.source = findings, source
+        self.compared = self.vanished = 0
+        self.transitions: Counter[tuple[int, int]] = Counter()
+        self.examples: list[tuple[int, int, int, int, float]] = []
+        self.seen, self.changed = np.zeros(len(files)), dict[tuple[str, str, str], Array]()
+        self.old_rows, self.old_gone = np.zeros(len(old_files)), np.zeros(len(old_files))
 
-    files: Sequence[str]
-    whole: frozenset[str]  # columns of whole numbers
-    findings: Findings
-    source: str
+    def match(self, new: Ledger, old: Ledger) -> None:
+        """Match two releases by identifier; report positions that moved, and count what changed."""
+        self.findings.ran("positions", "every object of the last release is where it was")
+        for here, there in zip(new.buckets(), old.buckets(), strict=True):
+            ours, theirs = here["hash"].copy(), there["hash"].copy()  # beside each other, which is faster
+            place, both = places_of(ours, theirs)
+            both[1:] &= ours[1:] != ours[:-1]  # of repeated identifiers, the first
+            gone = ~places_of(theirs, ours)[1]
+            self.vanished += int(gone.sum())
+            self.old_rows += np.bincount(there["file"], minlength=len(self.old_files))
+            self.old_gone += np.bincount(there["file"][gone], minlength=len(self.old_files))
+            self._count(here[both], there[place[both]])
+            self._report_moved(here[both], there[place[both]])
+
+    def _count(self, a: Array, b: Array) -> None:
+        """Count rows of the new release, `a` (n,), beside the same objects of the old one, `b` (n,)."""
+        self.compared += len(a)
+        self.seen += np.bincount(a["file"], minlength=len(self.files))
+        flips = a["class"] != b["class"]
+        changes = {("class changes", "", "objects have another class"): flips}
+        for flag in FLAG_MEANINGS:
+            now, was = ((rows["flags"] & int(flag)) > 0 for rows in (a, b))
+            for verb, mine in (("gained", now & ~was), ("lost", was & ~now)):
+                changes["flag changes", str(flag.name), f"objects {verb} the flag {flag.name}"] = mine
+        for key, mine in changes.items():
+            counts = np.bincount(a["file"][mine], minlength=len(self.files))
+            self.changed[key] = self.changed.get(key, 0) + counts
+        self.transitions.update(zip(b["class"][flips].tolist(), a["class"][flips].tolist(), strict=True))
+        a, b = a[flips], b[flips]
+        moved = np.abs(np.nan_to_num(a["p"] - b["p"]).astype(float))
+        for k in np.argsort(-moved, kind="stable")[:MOST_EXAMPLES].tolist():
+            numbers = (a["file"][k], a["row"][k], b["class"][k], a["class"][k])
+            self.examples.append((*map(int, numbers), round(float(moved[k]), 4)))  # type: ignore[arg-type]
+        self.examples = sorted(self.examples, key=lambda one: -one[-1])[:MOST_EXAMPLES]
+
+    def _report_moved(self, a: Array, b: Array) -> None:
+        """Report objects whose position differs."""
+        dra = np.abs(a["ra"] - b["ra"]) % 360
+        dra = np.minimum(dra, 360 - dra) * np.cos(np.radians(np.clip(b["dec"], -90, 90)))
+        far = np.hypot(dra, a["dec"] - b["dec"]) * 3600
+        for file in np.unique(a["file"][far > ARCSECONDS]).tolist():
+            mine = (far > ARCSECONDS) & (a["file"] == file)
+            said = f"{mine.sum():,} objects have another position than before, up to {far[mine].max():,.0f}″ away"
+            rows, source = np.sort(a["row"][mine]).tolist(), "the last release"
+            where = (self.files[file], "", far[mine].max(), ARCSECONDS, source)
+            self.findings.stop("positions", said, *where, rows=rows)
+
+    def report(self, classes: Sequence[str]) -> dict[str, Any]:
+        """Report what changed by field: objects that vanished, classes, flags; return what `Checked` has of it."""
+        n, findings, source = self.compared, self.findings, self.source
+        findings.ran("objects", f"all of the {n:,} objects of the last release are here")
+        for g in np.flatnonzero(self.old_gone > np.maximum(3, 0.05 * self.old_rows)).tolist():
+            gone, rows = self.old_gone[g], self.old_rows[g]
+            said = f"{gone:,.0f} of {rows:,.0f} objects of the last release are not here"
+            findings.stop("objects", said, self.old_files[g], "", gone / rows, 0.05, source)
+        if self.vanished or not n:
+            said = f"{self.vanished:,} objects of the last release are not here, {n:,} are"
+            findings.look("objects", said, "", "", self.vanished, 0, source)
+        if n:
+            self._report_changes(classes)
+        names = ("", *classes)
+        return {
+            "compared": n,
+            "class_changed": self.transitions.total(),
+            "transitions": tuple(
+                Transition(was=names[was], now=names[now], objects=k)
+                for (was, now), k in self.transitions.most_common()
+            ),
+            "examples": tuple(
+                MovedObject(
+                    file=self.files[file], id=f"row {row}", was=names[was], now=names[now], moved=moved
+                )
+                for file, row, was, now, moved in self.examples
+            ),
+        }
+
+    def _report_changes(self, classes: Sequence[str]) -> None:
+        """Report changes of classes and flags, in the whole release and in files that are unlike the others."""
+        n, flipped = self.compared, self.transitions.total()
+        said = f"{flipped:,} of {n:,} objects have another class ({flipped / n:.2%})"
+        self.findings.ran("class changes", said)
+        self.findings.ran("flag changes", "no field gained or lost flags beyond the others")
+        names = ("no class", *classes)
+        moves = "; ".join(f"{names[a]} to {names[b]}: {k:,}" for (a, b), k in self.transitions.most_common(4))
+        for (check, flag, words), counts in self.changed.items():
+            share = float(counts.sum() / n)
+            more, limits = ("", (0.1, 0.4)) if flag else (f": {moves}", (0.05, 0.3))
+            said = f"{share:.1%} of the {words}{more}"
+            self.findings.graded(check, said, "", flag, share, limits, self.source)
+        known = np.flatnonzero(self.seen >= 5)
+        for (check, flag, words), counts in self.changed.items():
+            shares, seen = counts[known] / self.seen[known], self.seen[known]
+            errors = np.sqrt(np.maximum(shares * (1 - shares), 1 / seen) / seen)
+            middle, tests = _median(shares), len(known) * len(self.changed)
+            far = outlying(shares, errors, tests=tests, floor=CHANGED) & (shares > middle)
+            for g in np.flatnonzero(far).tolist():
+                said = f"{shares[g]:.1%} of the {seen[g]:,.0f} {words}, elsewhere {middle:.1%}"
+                where = (self.files[known[g]], flag, shares[g], middle + CHANGED, self.source)
+                self.findings.stop(check, said, *where)
 
     def same_objects(self, new: Mapping[str, Array], old: Mapping[str, Array], names: Sequence[str]) -> None:
         """Compare the values of the same objects."""
@@ -593,6 +585,6 @@ def _group_medians(values: Floats, codes: Array) -> tuple[Floats, Floats, Floats
     return middle, spread, np.sqrt(squares) / n, n.astype(float), labels.tolist()
 
 
-def floats(column: pa.Array) -> NDArray[np.float64]:
+def floats(column: pa.Array) -> Floats:
     """Return numbers (n,) in double precision, NaN where they are missing."""
     return np.ma.filled(np.ma.asanyarray(column_values(column)).astype(np.float64), np.nan)

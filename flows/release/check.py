@@ -46,7 +46,7 @@ from flows.release._contract import (
     check_metadata,
     check_summaries,
 )
-from flows.release._differences import Truth, floats, identifiers
+from flows.release._differences import Differences, Truth, floats, identifiers
 from flows.release.replay import Replayed, negative_controls
 from flows.reports.report_table import ReportTable
 from flows.runs.manifest import MANIFEST, Output, file_sha256
@@ -156,11 +156,10 @@ def check_release(
         for path in companions:
             work.companion(path)
         check_summaries(opened, work.by_file, contract.classes, findings)
-        found, causes = work.compare()
+        compared = work.compare()
         controls = work.controls()
     if last is not None:
         differences.report_shares(profile, last.profile, findings, f"release {version}")
-    names = ("", *contract.classes)
     checked = Checked(
         name=name,
         version=opened.version,
@@ -168,17 +167,7 @@ def check_release(
         n_replayed=work.n_replayed,
         seed=seed,
         last=version,
-        compared=found.compared if found else 0,
-        class_changed=found.class_changed if found else 0,
-        transitions=tuple(
-            Transition(was=names[was], now=names[now], objects=n)
-            for (was, now), n in (found.transitions.most_common() if found else ())
-        ),
-        attributed=causes,
-        examples=tuple(
-            MovedObject(file=work.files[file], id=f"row {row}", was=names[was], now=names[now], moved=moved)
-            for file, row, was, now, moved in (found.examples if found else ())
-        ),
+        **compared,
         controls=controls,
         truth={} if truth is None else truth.report(contract.classes, opened.model, findings, version),
         checks=findings.checks(),
@@ -401,26 +390,25 @@ class _Pass:
         differences.report_repeated(ledger, [name], self.findings, what)
         differences.report_other_rows(ledger, self.ledger, [name], self.files, self.findings, what)
 
-    def compare(self) -> tuple[differences.Matched | None, Mapping[str, int]]:
-        """Compare with the last release; return what was found, None without one or an identifier, and the causes."""
+    def compare(self) -> dict[str, Any]:
+        """Compare with the last release; return what `Checked` has of it, nothing without one or an identifier."""
         last, contract, findings = self.last, self.contract, self.findings
         if last is None or contract.id is None:
             findings.ran("objects", "there is no release to compare with, or no identifier to compare by")
-            return None, {}
+            return {}
         ledger = differences.Ledger(self.scratch, "last")
         sample = differences.Sample(self.numbers, step=int(self.sample.step))
         old_files = [o.name for o in last.manifest.outputs]
         for number, name in enumerate(old_files):
             self._read_last(number, last, name, ledger, sample)
-        source = f"release {last.version}"
-        found = differences.match(self.ledger, ledger, self.files, old_files, findings)
-        differences.report_matched(found, contract.classes, self.files, old_files, findings, source)
         whole = frozenset(c.name for c in contract.columns if re.match(r"u?int", c.datatype))
-        comparison = differences.Comparison(self.files, whole, findings, source)
+        found = Differences(self.files, old_files, whole, findings, f"release {last.version}")
+        found.match(self.ledger, ledger)
+        counts = found.report(contract.classes)
         new, old = self.sample.columns(), sample.columns()
-        comparison.same_objects(new, old, self.numbers)
-        comparison.new_objects(new, old, self.numbers)
-        return found, self._causes(new, old, sample)
+        found.same_objects(new, old, self.numbers)
+        found.new_objects(new, old, self.numbers)
+        return counts | {"attributed": self._causes(new, old, sample)}
 
     def _read_last(
         self, number: int, last: Opened, name: str, ledger: differences.Ledger, sample: differences.Sample
