@@ -44,7 +44,7 @@ from flows.reports.catalogue_page import (
     write_classification,
 )
 from flows.reports.counts import status_table
-from flows.reports.data import Classification, FeatureComparison, NotableObject, made_now
+from flows.reports.data import FeatureComparison, NotableObject, made_now
 from flows.reports.report_table import class_words
 from flows.runs.drift import drift
 from flows.runs.manifest import (
@@ -94,9 +94,15 @@ def write_classification_report(
     """Write `report.html` beside the annotated files; margins, which repeat rows, are not counted in it."""
     counts = [o.summary for o in without_margins(manifest.outputs)]
     doubtful = most_doubtful(one for of_file in counts for one in of_file.doubtful)
+    names, n_labelled = [o.name for o in manifest.outputs], model.training.training_counts
     report = ClassificationReport(
-        found=classification_of(model, summary, counts, names=[o.name for o in manifest.outputs]),
-        model=model.label,
+        catalogue=names[0] if len(names) == 1 else f"{len(names):,} files",
+        summary=summary.totals,
+        sky=total_sky([of_file.sky for of_file in counts if of_file.sky is not None]),
+        features=_features(model, counts),
+        label_shares={
+            name: n / max(1, sum(n_labelled)) for name, n in zip(model.classes, n_labelled, strict=True)
+        },
         trust=model.trust,
         metrics=model.metrics,
         objects=tuple(_notable(one) for one in doubtful),
@@ -118,24 +124,6 @@ def write_classification_report(
         },
     )
     write_classification(report, plan.out)
-
-
-def classification_of(
-    model: Model, summary: Summary, files: Sequence[FileCounts], *, names: Sequence[str]
-) -> Classification:
-    """Return what a report shows of a folder; margins, which repeat rows, are among its `names`, not its `files`."""
-    name = names[0] if len(names) == 1 else f"{len(names):,} files"
-    return replace(
-        Classification.of(name, summary),
-        drifted=tuple(drifted(summary.drift)),
-        census=summary.census,
-        sky=total_sky([counts.sky for counts in files if counts.sky is not None]),
-        features=_features(model, files),
-        label_shares={
-            name: n / max(1, sum(model.training.training_counts))
-            for name, n in zip(model.classes, model.training.training_counts, strict=True)
-        },
-    )
 
 
 def _features(model: Model, files: Sequence[FileCounts]) -> tuple[FeatureComparison, ...]:

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from blr.decisions import FLAG_MEANINGS, WORTH_A_LOOK
 from catalogs.arrays import batch_values
 from catalogs.catalog.catalog import Catalog
-from catalogs.errors import CatalogError
 from catalogs.files import atomic_path, check_links, own_folder, sweep
 from catalogs.profile.split import healpix_pixels
-from catalogs.sky.positions import PositionUnit, positions, unit_of_position
+from catalogs.sky.positions import positions
 from flows.features.reader import FeatureBatch
+from flows.features.split import Place, known_place
 from flows.runs.manifest import ObjectColumns, is_labelled
 from flows.runs.results import (
     ClassEstimate,
@@ -168,8 +168,7 @@ class ObjectSurvey:
 
     classes: tuple[str, ...]
     identifier: str | None
-    place: tuple[str, str] | None
-    unit: PositionUnit = "deg"
+    place: Place | None
     labelled: pa.Array | None = None
     counted: list[SkyCounts] = field(default_factory=list)
     objects: list[DoubtfulObject] = field(default_factory=list)
@@ -184,19 +183,14 @@ class ObjectSurvey:
     ) -> ObjectSurvey:
         """Return the survey of a catalogue; positions whose unit is not known are left out."""
         named = object_columns(specification)
-        known, ra, dec = named.id if named.id in catalog.names else None, named.ra, named.dec
-        if ra is None or dec is None or not {ra, dec} <= {*catalog.names}:
-            return cls(classes, known, None, labelled=labelled)
-        try:
-            unit = unit_of_position(catalog, ra, dec, stated=specification.catalog.position_unit)
-        except CatalogError:
-            return cls(classes, known, None, labelled=labelled)
-        return cls(classes, known, (ra, dec), unit, labelled)
+        known = named.id if named.id in catalog.names else None
+        place = known_place(catalog, named.ra, named.dec, specification.catalog.position_unit)
+        return cls(classes, known, place, labelled)
 
     @property
     def read(self) -> tuple[str, ...]:
         """The columns to be read."""
-        return tuple(name for name in (self.identifier, *(self.place or ())) if name is not None)
+        return tuple(name for name in (self.identifier, *(self.place or ())[:2]) if name is not None)
 
     def add(
         self,
@@ -212,7 +206,7 @@ class ObjectSurvey:
         values = batch_values(batch, self.read)
         ra = dec = np.full(batch.num_rows, np.nan)
         if self.place is not None:
-            found = positions(values[self.place[0]], values[self.place[1]], self.unit)
+            found = positions(values[self.place[0]], values[self.place[1]], self.place[2])
             ra, dec = found.ra, found.dec
             self.counted.append(_sky_counts(healpix_pixels(ra, dec, ORDER), p, flags, len(self.classes)))
         if self.identifier is not None:

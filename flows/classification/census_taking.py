@@ -63,9 +63,6 @@ from flows.runs.results import CensusAsked, CensusResult, Summary
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 
-__all__ = ["table_census", "take_census"]
-
-
 # The questions of a specification to the census.
 
 
@@ -566,7 +563,7 @@ def _write(out: Path, manifest: Manifest, census: Census, asked: CensusAsked) ->
     """Write the census into summary, report and manifest, the manifest last as ever; return where the report is."""
     summary = read_document(Summary, out / SUMMARY).with_census(census)
     write_document(out / SUMMARY, summary)
-    report = rewrite_census(out, census, None if summary.sets is None else summary.sets.reason)
+    report = rewrite_census(out, census)
     if manifest.totals is not None:
         totals = manifest.totals.with_census(census)
         replace(manifest, totals=totals, census_asked=asked).write(out)

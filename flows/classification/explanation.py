@@ -6,7 +6,7 @@ Shapes: n rows, F features, D dimensions of the space.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,15 +27,15 @@ from blr.predictive.mixture import Scores
 from blr.threads import single_threaded_blas
 from catalogs.arrays import batch_values
 from catalogs.catalog.catalog import Catalog
-from catalogs.errors import CatalogError
 from catalogs.formats import TableChoice
-from catalogs.sky.positions import positions, survey_links, unit_of_position
+from catalogs.sky.positions import positions, survey_links
 from flows.classification._class_shares import with_shares
 from flows.classification._tally import object_columns
 from flows.classification.request import ExplainRequest
 from flows.classification.scoring import Scorer, annotation_settings, settled
 from flows.errors import ModelError, UsageError
 from flows.features.reader import FeatureBatch
+from flows.features.split import known_place
 from flows.inputs.opening import ObjectRow, find_object, opened, read_object
 from flows.inputs.source import resolve_sources
 from flows.models.model import Model
@@ -280,8 +280,8 @@ def _explained(
     labelled: LabelledObjects,
 ) -> Explanation:
     model, (partition, row, n_rows) = scorer.model, place
-    where = object_columns(settings).place(catalog) or ()
-    batch = read_object(place, tuple(dict.fromkeys([column, *where, *scorer.reader.read])))
+    where = object_columns(settings).place(catalog)
+    batch = read_object(place, tuple(dict.fromkeys([column, *(where or ()), *scorer.reader.read])))
     identifier = str(batch_values(batch, [column])[column][0]).strip()
     ra, dec = _position(catalog, settings, where, batch)
     scores, features = scorer.score(batch)
@@ -358,15 +358,13 @@ def _probabilities(
 
 
 def _position(
-    catalog: Catalog, settings: Specification, columns: Sequence[str], batch: pa.RecordBatch
+    catalog: Catalog, settings: Specification, columns: tuple[str, str] | None, batch: pa.RecordBatch
 ) -> tuple[float | None, float | None]:
     """Return right ascension and declination in degrees; None where they are missing, or their unit is unreadable."""
-    if not columns:
+    found = None if columns is None else known_place(catalog, *columns, settings.catalog.position_unit)
+    if found is None:
         return None, None
-    try:
-        unit = unit_of_position(catalog, columns[0], columns[1], stated=settings.catalog.position_unit)
-    except CatalogError:
-        return None, None
-    values = batch_values(batch, columns)
-    place = positions(values[columns[0]], values[columns[1]], unit)
+    ra, dec, unit = found
+    values = batch_values(batch, (ra, dec))
+    place = positions(values[ra], values[dec], unit)
     return finite(place.ra[0]), finite(place.dec[0])

@@ -14,15 +14,6 @@ from flows.runs.parameters import BINS, EDGES, ENGINE, OUTPUT_FOLDER, STORE, THR
 if TYPE_CHECKING:
     from flows.specification.specification import Specification
 
-__all__ = [
-    "CensusRequest",
-    "ClassifyRequest",
-    "ExplainRequest",
-    "MapRequest",
-    "ReprocessRequest",
-    "read_shares",
-]
-
 VERIFY = Parameter(
     words="Hash all inputs and outputs again, even files whose size and time have not changed."
 )

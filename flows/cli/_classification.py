@@ -86,15 +86,14 @@ def _show_classified(result: ClassificationResult) -> None:
     """Show a classification, or what it would do."""
     from flows.reports.catalogue_page import trusted_in_part
     from flows.reports.counts import census_tables, trouble_table
-    from flows.reports.data import Classification
     from flows.reports.tables import class_count_table, flag_table, set_tables
 
     if result.summary:
-        counts = Classification.of("all files", result.summary)
-        print_tables(class_count_table(counts), flag_table(counts), *set_tables(counts))
+        counts = ("all files", result.summary)
+        print_tables(class_count_table(*counts), flag_table(*counts), *set_tables(*counts))
         if result.status != "trial" and result.summary.census is not None:
-            print_tables(*census_tables(result.summary.census))
-        if in_part := trusted_in_part(counts):
+            print_tables(*census_tables(result.summary.census).values())
+        if in_part := trusted_in_part(result.summary):
             say(f"Can I use it? {in_part}")
     if result.status == "trial":
         say(f"A trial of {result.model}: nothing written")
@@ -304,7 +303,7 @@ def show_census(result: CensusResult) -> None:
     from flows.reports.catalogue_page import REPORT_KEPT
     from flows.reports.counts import census_tables
 
-    print_tables(*census_tables(result.census))
+    print_tables(*census_tables(result.census).values())
     files: Sequence[Path | str] = [path for path in (result.written, result.report) if path is not None]
     said = f"written to {files_words(files)}" if files else "nothing written"
     say(f"Release {result.release} of {result.out}, by {result.model}: {said}")

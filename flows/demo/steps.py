@@ -11,7 +11,7 @@ import json
 import sqlite3
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import metadata, resources
 from io import BytesIO
 from pathlib import Path
@@ -45,7 +45,7 @@ from flows.release.record import check
 from flows.release.request import DraftRequest, ReleaseRequest
 from flows.reports.answers import training_answers
 from flows.reports.counts import census_words
-from flows.reports.data import Classification, TrainReport
+from flows.reports.data import TrainReport
 from flows.reports.html import write_report
 from flows.runs.progress import tell
 from flows.runs.references import OutputFolder, check_output
@@ -450,7 +450,7 @@ def _run_task(
     files = {name: counts for one in summaries if one is not None for name, counts in one.files.items()}
     report = TrainReport.read(
         trained,
-        classifications=_classifications(files),
+        classified=_classified(files),
         remarks=REMARKS,
         attribution=(ATTRIBUTION,),
     )
@@ -473,13 +473,12 @@ def _specification(task: str, folder: Path) -> Path:
     return path
 
 
-def _classifications(files: Mapping[str, Counts]) -> tuple[Classification, ...]:
+def _classified(files: Mapping[str, Counts]) -> dict[str, Counts]:
     """Return what the report shows of the catalogues; once where both formats gave the same."""
-    shown = [Classification.of(name, counts) for name, counts in files.items()]
-    first = shown[0]
-    if all((c.n_rows, c.classes, c.flags) == (first.n_rows, first.classes, first.flags) for c in shown):
-        return (replace(first, catalogue=" and ".join(c.catalogue for c in shown)),)
-    return tuple(shown)
+    first, *others = files.values()
+    if all((c.n_rows, c.classes, c.flags) == (first.n_rows, first.classes, first.flags) for c in others):
+        return {" and ".join(files): first}
+    return dict(files)
 
 
 def _summary(report: TrainReport, trained: ModelDescription, files: Mapping[str, Counts]) -> DemoTask:
@@ -506,7 +505,7 @@ def _kept(kind: Any, values: Mapping[str, Any]) -> Any:
 def _show_task(task: str, report: TrainReport, census: Census | None, show: Show) -> None:
     """Say in four lines what a task found: whether to trust the model, how good it is, and what is in the catalogue."""
     use, *four, odd, _ = training_answers(report)
-    found = report.classifications[0] if report.classifications else None
+    found = next(iter(report.classified.values()), None)
     show(Text(f"{report.model.model}: {TASKS[task]}", style="bold"))
     show(Text(f"  {use.question} {use.short}"))
     show(Text(f"  {four[2].question} {four[2].short}"))

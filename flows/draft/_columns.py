@@ -301,13 +301,12 @@ ALIKE, CALLED_ALIKE = 0.5, 0.6
 class Chosen:
     """Features in order, each an expression with a remark, and the columns that are left out, each with a reason.
 
-    `kinds` are what the reasons are counted under; `suspects` are columns among the features.  `groups` are of classes
-    that the features hardly tell apart, as `alike` says.
+    `suspects` are columns among the features.  `groups` are of classes that the features hardly tell apart, as `alike`
+    says.
     """
 
     features: dict[str, tuple[str, str]] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    kinds: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, Reason] = field(default_factory=dict)
     spare: dict[str, tuple[str, str]] = field(default_factory=dict)
     suspects: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
@@ -333,10 +332,6 @@ class Chosen:
         if plain in others:
             remark = "; ".join(filter(None, (remark, f"{plain} is another column")))
         (self.spare if len(self.features) >= self.most else self.features)[word] = (expression, remark)
-
-    def leave_out(self, name: str, reason: Reason) -> None:
-        """Leave a column out."""
-        self.left_out[name], self.kinds[name] = reason.text, reason.kind
 
     def columns(self) -> set[str]:
         """Return the columns that features are made of, elements by their own names."""
@@ -367,8 +362,8 @@ def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
         named = chosen.columns()
         reasons = {name: reason for name, reason in reasons.items() if name not in named}
     for name, reason in reasons.items():
-        if reason is not None and name not in chosen.left_out:
-            chosen.leave_out(name, reason)
+        if reason is not None:
+            chosen.left_out.setdefault(name, reason)
     chosen.left_out = {n: chosen.left_out[n] for n in seen.columns if n in chosen.left_out}
     chosen.together = [
         leak
@@ -405,10 +400,10 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
     called = frozenset(name.lower() for name in seen.columns)
     chosen = Chosen(bands=bands, most=most, called=called)
     for name, other in said.items():
-        chosen.leave_out(name, Reason(f"the flux of {other}: adds no information", "copies"))
+        chosen.left_out[name] = Reason(f"the flux of {other}: adds no information", "copies")
     errors = {band.error: band.flux for band in bands if band.error is not None and band.error in names}
     for name, flux in errors.items():
-        chosen.leave_out(name, Reason(f"the error of {flux}, under [photometry]", "errors"))
+        chosen.left_out[name] = Reason(f"the error of {flux}, under [photometry]", "errors")
     bare = [] if magnitudes or bands else bare
     _add_colours(chosen, evidence, magnitudes or list(flux_magnitudes))
     missing = evidence.missing(bare)  # the colours of fluxes need no zero point
@@ -443,8 +438,8 @@ def _account_for(chosen: Chosen, names: Sequence[str]) -> None:
         f"there are {chosen.most} features already, and each tells more by itself", "beyond the limit"
     )
     for name in names:
-        if name not in used and name not in chosen.left_out:
-            chosen.leave_out(name, many if name in spare else empty)
+        if name not in used:
+            chosen.left_out.setdefault(name, many if name in spare else empty)
 
 
 def _put_suspects_first(

@@ -26,7 +26,7 @@ from catalogs.profile.quality import (
     suspected_sentinels,
 )
 from flows.draft._columns import Chosen, quoted
-from flows.draft._exclusions import same_question, vector_name
+from flows.draft._exclusions import Reason, same_question, vector_name
 from flows.draft.inspection import PositionSummary, StartingClasses
 from flows.specification.specification import Candidate, Output
 from flows.specification.toml_file import toml_text
@@ -82,7 +82,7 @@ def _labels(classes: StartingClasses) -> Iterator[str]:
 
 
 def _columns(chosen: Chosen, other: Mapping[str, str], n_columns: int) -> str:
-    counts = Counter(chosen.kinds.get(name, "others") for name in chosen.left_out)
+    counts = Counter(reason.kind for reason in chosen.left_out.values())
     if other:
         counts["no number a row"] += len(other)
     if not counts:
@@ -93,7 +93,7 @@ def _columns(chosen: Chosen, other: Mapping[str, str], n_columns: int) -> str:
 
 def _offers(chosen: Chosen) -> Iterator[str]:
     for name, gain, _ in chosen.offers[:MOST_NAMED]:
-        kind = chosen.kinds[name]
+        kind = chosen.left_out[name].kind
         yield (
             f"Left out, but tells {gain:.0%} of the class: {name} ({kind}); lines to use it stand under [features]"
         )
@@ -113,16 +113,14 @@ def _named(some: Mapping[str, int]) -> str:
     return shown + (f", and {len(some) - MOST_NAMED} more" if len(some) > MOST_NAMED else "")
 
 
-def reasons_of_vectors(left_out: Mapping[str, str], seen: Profile) -> dict[str, str]:
+def reasons_of_vectors(left_out: Mapping[str, Reason], seen: Profile) -> dict[str, str]:
     """Return the reasons with a vector's name once, where the reason against all of its elements is the same."""
+    texts = {name: reason.text for name, reason in left_out.items()}
     reasons: dict[str, set[str | None]] = {}
     for name in seen.columns:
-        reasons.setdefault(vector_name(name), set()).add(left_out.get(name))
-    comment = {}
-    for name, reason in left_out.items():
-        whole = vector_name(name)
-        comment[whole if reasons.get(whole) == {reason} else name] = reason
-    return comment
+        reasons.setdefault(vector_name(name), set()).add(texts.get(name))
+    whole = {name: vector_name(name) for name in texts}
+    return {whole[n] if reasons.get(whole[n]) == {text} else n: text for n, text in texts.items()}
 
 
 BUDGET = 0.1

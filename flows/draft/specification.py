@@ -99,10 +99,10 @@ class _Order:
         both = self.known & other.known
         if both.sum() < max(FEWEST_COMPARED, 0.9 * self.known.sum()):
             return False
-        if self.whole is None or other.whole is None:
+        mine, theirs = self.whole, other.whole
+        if mine is None or theirs is None:
             mine, theirs = (_centred_ranks(one.values[both]) for one in (self, other))
-            return abs(float(mine @ theirs)) > SAME_ORDER
-        return abs(float(self.whole @ other.whole)) > SAME_ORDER
+        return abs(float(mine @ theirs)) > SAME_ORDER
 
 
 def _centred_ranks(x: Floats) -> Floats:
@@ -130,9 +130,9 @@ def offered(
     are the chosen rows (n,) that have a class.
     """
     some = []
-    for name, kind in chosen.kinds.items():
+    for name, reason in chosen.left_out.items():
         gain = evidence.gains.get(name, 0.0)
-        if kind in KINDS and gain >= TELLS and not isinstance(name, Element):
+        if reason.kind in KINDS and gain >= TELLS and not isinstance(name, Element):
             features = _features(name, seen.chosen[name][labelled], evidence)
             some += [(name, gain, features)] if features else []
     return sorted(some, key=lambda offer: -offer[1])
@@ -204,11 +204,12 @@ def starting_specification(
         # What has no feature cannot be classified: the classes of such objects are left out.
         classes = _enough(classes.without(bare), counts, label)
         chosen, _ = _chosen(catalog, seen, label, classes.named(texts))
+    left_out = {name: reason.text for name, reason in chosen.left_out.items()}
     if not chosen.features:
         raise TrainingError(
-            f"got no column of {catalog.path} that could be a feature ({_some_reasons(chosen.left_out)}), "
+            f"got no column of {catalog.path} that could be a feature ({_some_reasons(left_out)}), "
             "expected columns of numbers that carry information but do not give the class away; "
-            + _remedy_of_texts(chosen.left_out)
+            + _remedy_of_texts([*left_out.values()])
         )
     notes = {}
     for c in catalog.columns:
@@ -228,25 +229,25 @@ def starting_specification(
         classes={c.name: c.rows for c in classes.kept},
         groups=page.groups,
         features={name: expression for name, (expression, _) in chosen.features.items()},
-        left_out=chosen.left_out,
+        left_out=left_out,
         suspects=chosen.suspects,
         summary=tuple(page.summary),
     )
 
 
-def _remedy_of_texts(left_out: Mapping[str, str]) -> str:
+def _remedy_of_texts(reasons: Sequence[str]) -> str:
     """Return what to do about a catalogue without features, by what keeps its columns from being numbers."""
-    if any(re.search(r"but not .*'--+'", reason) for reason in left_out.values()):
+    if any(re.search(r"but not .*'--+'", reason) for reason in reasons):
         return (
             "the rows of units and of dashes below the names come from VizieR: use its FITS or VOTable "
             "output, or remove those two rows"
         )
-    if all(reason in LABELS_ALONE for reason in left_out.values()):
+    if LABELS_ALONE.issuperset(reasons):
         return (
             "this is a table of labels only: name the catalogue with the measurements, and join these labels "
             "to it by table = { ... } under [label]"
         )
-    odd = any(ANOTHER_NOTATION in reason for reason in left_out.values())
+    odd = any(ANOTHER_NOTATION in reason for reason in reasons)
     return "convert those numbers" if odd else "write the specification by hand"
 
 

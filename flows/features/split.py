@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,21 @@ def split_columns(specification: Specification) -> tuple[str, ...]:
     if by == "healpix":
         return tuple(name for name in (catalog.ra, catalog.dec) if name)
     return (catalog.id,) if by == "id" and catalog.id else (by,)
+
+
+Place = tuple[str, str, PositionUnit]
+"""Columns of right ascension and declination, and their unit."""
+
+
+def known_place(
+    catalog: Catalog, ra: str | None, dec: str | None, stated: PositionUnit | None
+) -> Place | None:
+    """Return columns of a position with their unit; None where one is lacking, or where the unit cannot be read."""
+    if ra is None or dec is None or not {ra, dec} <= {*catalog.names}:
+        return None
+    with suppress(CatalogError):
+        return ra, dec, unit_of_position(catalog, ra, dec, stated=stated)
+    return None
 
 
 def position_unit(specification: Specification, catalog: Catalog) -> PositionUnit:

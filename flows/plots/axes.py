@@ -10,41 +10,13 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-__all__ = [
-    "CLASSES",
-    "DARK",
-    "GRID",
-    "INK",
-    "MUTED",
-    "SURFACE",
-    "Floats",
-    "ReadableFeature",
-    "SvgAxes",
-    "circles",
-    "class_colour",
-    "label_axes",
-    "legend",
-    "new_axes",
-    "new_panels",
-    "path",
-    "percent_ticks",
-    "plain_ticks",
-    "png",
-    "readable_feature",
-    "rescaled_ticks",
-    "shortened",
-    "svg",
-    "text_mark",
-    "text_width",
-]
 
 SURFACE: Final = "#ffffff"
 INK: Final = "#1f2430"
@@ -328,39 +300,17 @@ Place = Callable[[ArrayLike, ArrayLike], tuple[Floats, Floats]]
 Ticks = tuple[list[float], list[str]]
 
 
-@dataclass(eq=False)
-class SvgFigure:
-    """A picture with axes, in points."""
-
-    width: float
-    height: float
-    axes: list[SvgAxes] = field(default_factory=list)
-
-    def svg(self) -> str:
-        """Return the picture as SVG: light as it is, and dark where the page that shows it is dark."""
-        rules = "".join(
-            f'[{what}="{light}"]{{{what}:{dark}}}'
-            for light, dark in DARK.items()
-            for what in ("fill", "stroke")
-        )
-        size = f'width="{self.width:g}" height="{self.height:g}"'
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {self.width:g} {self.height:g}" '
-            'font-family="system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans-serif" font-size="12">'
-            f"<style>@media (prefers-color-scheme:dark){{{rules}}}</style>"
-            f'<rect {size} fill="{SURFACE}"/>{"".join(axes.svg() for axes in self.axes)}</svg>'
-        )
-
-
-@dataclass(eq=False)
 class SvgAxes:
     """Axes in a box of a figure; methods and options are called as in matplotlib, and have its meaning."""
 
-    figure: SvgFigure
-    box: tuple[float, float, float, float]  # left, top, width, height
+    def __init__(
+        self, size: tuple[float, float], panels: list[SvgAxes], box: tuple[float, float, float, float]
+    ) -> None:
+        """Begin without marks: `size` is that of the figure, `box` has left, top, width and height, in points.
 
-    def __post_init__(self) -> None:
-        """Begin without marks."""
+        All axes of the figure are in `panels`.
+        """
+        self.size, self.panels, self.box = size, panels, box
         self._marks: list[Callable[[Place], str]] = []
         self._labelled: list[tuple[str, str]] = []  # a sample of the mark, and its name
         self._ticks: dict[str, Ticks] = {}
@@ -521,7 +471,7 @@ class SvgAxes:
             v = y1 - (np.asarray(y, float) - ylim[0]) / (ylim[1] - ylim[0]) * (y1 - y0)
             return u, v
 
-        name = f"c{self.figure.axes.index(self)}"
+        name = f"c{self.panels.index(self)}"
         corner, size = (
             f'x="{x0 - 1:.1f}" y="{y0 - 4:.1f}"',
             f'width="{x1 - x0 + 5:.1f}" height="{y1 - y0 + 5:.1f}"',
@@ -614,14 +564,27 @@ def new_panels(
         INCH * size
         for size in (3.6 * across if width is None else width, 3.1 * down if height is None else height)
     )
-    figure = SvgFigure(wide, high)
     w, h = wide / across, high / down
-    figure.axes = [
-        SvgAxes(figure, (w * (i % across) + 4, h * (i // across) + 2, w - 8, h - 4)) for i in range(n)
-    ]
-    return figure.axes
+    panels: list[SvgAxes] = []
+    for i in range(n):
+        box = (w * (i % across) + 4, h * (i // across) + 2, w - 8, h - 4)
+        panels.append(SvgAxes((wide, high), panels, box))
+    return panels
 
 
 def svg(axes: SvgAxes) -> str:
-    """Return the whole figure of some axes as SVG text: the same picture is the same text."""
-    return axes.figure.svg()
+    """Return the whole figure of some axes as SVG text: light as it is, and dark where the page is dark.
+
+    The same picture is the same text.
+    """
+    rules = "".join(
+        f'[{what}="{light}"]{{{what}:{dark}}}' for light, dark in DARK.items() for what in ("fill", "stroke")
+    )
+    width, height = axes.size
+    size = f'width="{width:g}" height="{height:g}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:g} {height:g}" '
+        'font-family="system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans-serif" font-size="12">'
+        f"<style>@media (prefers-color-scheme:dark){{{rules}}}</style>"
+        f'<rect {size} fill="{SURFACE}"/>{"".join(panel.svg() for panel in axes.panels)}</svg>'
+    )

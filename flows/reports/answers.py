@@ -14,10 +14,10 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from blr.calibration import share_interval
-from blr.trust.verdict import TrustAnswer
 from flows.models.description import TOLD_APART, UNDECIDED, Metrics, TrustSummary
-from flows.reports.data import Classification, NotableObject, TrainReport, likeness_words
+from flows.reports.data import NotableObject, TrainReport, likeness_words
 from flows.reports.report_table import ReportTable
+from flows.runs.results import Counts
 
 # Completeness and purity of each class, with intervals, from the objects that judge a model.
 
@@ -102,7 +102,7 @@ class Finding:
     @property
     def clause(self) -> str:
         """What was found as a part of a sentence, without its full stop."""
-        return plain_end(self.short) if self.short else begun_small([self.what])
+        return plain_end(self.short) if self.short else begun_small(self.what)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,30 +126,23 @@ LEVELS: Final[dict[str, Level]] = {"green": "good", "amber": "care", "red": "bad
 HEADS: Final = {"green": "Yes", "amber": "Not surely", "red": "No"}
 
 
-def computed_answer(trust: TrustSummary) -> Answer:
-    """Return whether the probabilities are computed rightly."""
-    question, found = "Are its probabilities computed rightly?", trust.answer("computed")
-    flagged = (
-        " Objects for which it may matter carry the flag UNTRUSTED_MODEL." if found.colour == "red" else ""
-    )
-    return _answered(question, found, f"{HEADS[found.colour]}: {found.says}.{flagged}")
-
-
-def calibrated_answer(trust: TrustSummary) -> Answer:
-    """Return whether stated probabilities are those seen on objects that no fit saw."""
-    question, found = "Does 70 % mean 70 %?", trust.answer("calibrated")
-    return _answered(question, found, f"{HEADS[found.colour]}: {found.says}.")
-
-
-def _answered(question: str, found: TrustAnswer, short: str) -> Answer:
-    advice = found.advice[:1].upper() + found.advice[1:]
-    return Answer(
-        question=question,
-        short=short,
-        level=LEVELS[found.colour],
-        findings=(Finding(what=advice),) if advice else (),
-        reason="" if found.colour == "green" else found.says,
-    )
+def probability_answers(trust: TrustSummary) -> Iterator[Answer]:
+    """Yield whether probabilities are computed rightly, and whether they are those seen on objects that no fit saw."""
+    for name, question in (
+        ("computed", "Are its probabilities computed rightly?"),
+        ("calibrated", "Does 70 % mean 70 %?"),
+    ):
+        found = trust.answer(name)
+        advice, flagged = found.advice[:1].upper() + found.advice[1:], ""
+        if name == "computed" and found.colour == "red":
+            flagged = " Objects for which it may matter carry the flag UNTRUSTED_MODEL."
+        yield Answer(
+            question=question,
+            short=f"{HEADS[found.colour]}: {found.says}.{flagged}",
+            level=LEVELS[found.colour],
+            findings=(Finding(what=advice),) if advice else (),
+            reason="" if found.colour == "green" else found.says,
+        )
 
 
 def known_finding(metrics: Metrics, trust: TrustSummary, objects: str, most: float) -> Answer:
@@ -195,7 +188,8 @@ def _doubt_findings(metrics: Metrics, *, skilled: bool) -> Iterator[Finding]:
 
 def use_answer(answers: Sequence[Answer], good: str) -> Answer:
     """Return whether to use a model, from the answers to the questions: computed, calibrated, more known, holds."""
-    level = worst_level([answer.level for answer in answers])
+    levels = {answer.level for answer in answers}
+    level: Level = "bad" if "bad" in levels else "care" if "care" in levels else "good"
     reasons = "; ".join(answer.reason for answer in answers if answer.level == level and answer.reason)
     computed, _, known, holds = answers
     # Scores on objects that no fit saw hold for any approximation: the classes can be used even if it fails.
@@ -203,28 +197,6 @@ def use_answer(answers: Sequence[Answer], good: str) -> Answer:
     refused = "Its classes, yes; its probabilities, not yet" if alone else "No"
     short = {"good": good, "care": f"Yes, with care: {reasons}.", "bad": f"{refused}: {reasons}."}[level]
     return Answer(question="Can I use it?", short=short, level=level)
-
-
-def beyond_finding(found: Classification) -> Finding | None:
-    """Return which large part of a catalogue cannot be trusted, since labels cover nothing like it; None without one.
-
-    `short` begins an answer.
-    """
-    words = {
-        "BEYOND_LABELS": "beyond the range of the labelled objects",
-        "OUT_OF_DOMAIN": "unlike the training set",
-    }
-    large = {name: found.flags[name] for name in words if name in found.flags}
-    name, flag = max(large.items(), key=lambda one: one[1]["share"], default=("", None))
-    if flag is None or flag["share"] < MUCH_UNLIKE:
-        return None
-    return Finding(
-        what=f"{flag['count']:,} of {found.n_rows:,} objects are {words[name]}, where the labels say little",
-        level="bad",
-        advice=f"Label some of them and train again, or audit the output. Without them (flag {name}) "
-        f"{found.n_rows - flag['count']:,} objects are left.",
-        short=f"Not for {flag['share']:.0%} of the objects: they are {words[name]} ({name})",
-    )
 
 
 UNLIKE: Final = {
@@ -243,8 +215,27 @@ UNLIKE: Final = {
 """What flags say of objects: in full, in short, and what to do."""
 
 
-def strange_findings(found: Classification) -> Iterator[Finding]:
-    """Yield what is strange in a catalogue that was classified."""
+def beyond_finding(found: Counts) -> Finding | None:
+    """Return which large part of a catalogue cannot be trusted, since labels cover nothing like it; None without one.
+
+    `short` begins an answer.
+    """
+    large = {n: found.flags[n] for n in ("BEYOND_LABELS", "OUT_OF_DOMAIN") if n in found.flags}
+    name, flag = max(large.items(), key=lambda one: one[1]["share"], default=("", None))
+    if flag is None or flag["share"] < MUCH_UNLIKE:
+        return None
+    words = UNLIKE[name][0]
+    return Finding(
+        what=f"{flag['count']:,} of {found.n_rows:,} objects are {words}, where the labels say little",
+        level="bad",
+        advice=f"Label some of them and train again, or audit the output. Without them (flag {name}) "
+        f"{found.n_rows - flag['count']:,} objects are left.",
+        short=f"Not for {flag['share']:.0%} of the objects: they are {words} ({name})",
+    )
+
+
+def strange_findings(found: Counts, drifted: Sequence[str] = ()) -> Iterator[Finding]:
+    """Yield what is strange in a catalogue that was classified, of which some features have drifted."""
     for name, (words, short, advice) in UNLIKE.items():
         flag = found.flags.get(name)
         if flag is not None and flag["count"]:
@@ -254,11 +245,11 @@ def strange_findings(found: Classification) -> Iterator[Finding]:
                 advice=advice,
                 short=f"objects {short} ({flag['share']:.1%})",
             )
-    if found.drifted:
+    if drifted:
         yield Finding(
-            what=f"Features distributed unlike the training's: {', '.join(found.drifted)}",
+            what=f"Features distributed unlike the training's: {', '.join(drifted)}",
             level="care",
-            short=f"drifted features ({len(found.drifted)})",
+            short=f"drifted features ({len(drifted)})",
         )
     never = {name: c["expected"] for name, c in found.classes.items() if not c["assigned"]}
     if never and found.n_rows:
@@ -281,14 +272,9 @@ def odd_headline(findings: Sequence[Finding], nothing: str) -> str:
     return f"Nothing out of the ordinary. Counted: {', '.join(f.clause for f in findings)}."
 
 
-def worst_level(levels: Sequence[Level]) -> Literal["good", "care", "bad"]:
-    """Return the worst of some levels."""
-    return "bad" if "bad" in levels else "care" if "care" in levels else "good"
-
-
-def begun_small(reasons: list[str]) -> str:
-    """Return the first reason as it goes on a sentence."""
-    text = plain_end(reasons[0])
+def begun_small(text: str) -> str:
+    """Return a sentence as it goes on another one."""
+    text = plain_end(text)
     return text[:1].lower() + text[1:]
 
 
@@ -308,8 +294,7 @@ def training_answers(report: TrainReport) -> tuple[Answer, ...]:
     model, training = report.model, report.model.training
     most = max(training.training_counts, default=0) / max(1, training.n_training)
     four = (
-        computed_answer(model.trust),
-        calibrated_answer(model.trust),
+        *probability_answers(model.trust),
         known_finding(model.metrics, model.trust, report.model.metrics.judged_objects, most),
         _holds(report),
     )
@@ -380,7 +365,7 @@ def _odd(report: TrainReport) -> Answer:
     findings = (
         *_left_out(report),
         *_never_assigned(report),
-        *(f for c in report.classifications for f in strange_findings(c)),
+        *(f for found in report.classified.values() for f in strange_findings(found)),
     )
     return Answer(
         question="What is new or odd?",

@@ -25,11 +25,10 @@ from flows.reports.answers import (
     Finding,
     begun_small,
     beyond_finding,
-    calibrated_answer,
-    computed_answer,
     known_finding,
     odd_headline,
     plain_end,
+    probability_answers,
     strange_findings,
     use_answer,
 )
@@ -41,9 +40,10 @@ from flows.reports.counts import (
     counts_said,
     selection_table,
 )
-from flows.reports.data import Classification, Made, NotableObject, made_now
+from flows.reports.data import FeatureComparison, Made, NotableObject, made_now
 from flows.reports.html import catalogue_pictures, linked, made_words, render_page, template
 from flows.reports.report_table import ReportTable, class_words
+from flows.runs.results import Counts, SkyCounts, Summary, drifted
 
 UNLIKE = 0.01
 """Share of objects out of the domain from which a catalogue is called unlike the training set."""
@@ -51,19 +51,22 @@ UNLIKE = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class ClassificationReport:
-    """What the report of a classification shows: what was found, and how good the model NAME@VERSION is.
+    """What the report of a classification shows: its summary without the files, and how good the model is.
 
     `quarantined` are files that could not be annotated, and `deferred` those left for the next run, by name, each with
     the reason.  `repeats` are sentences on files that have objects in common.  `units` has the expression and the unit
-    of each feature.  `files` are their states.
+    of each feature, `label_shares` those of the classes among the model's labels.  `files` are their states.
     """
 
-    found: Classification
-    model: str
+    catalogue: str
+    summary: Summary
     trust: TrustSummary
     metrics: Metrics
     made: Made
     release: int
+    sky: SkyCounts | None = None  # None where positions are not known
+    features: tuple[FeatureComparison, ...] = ()
+    label_shares: Mapping[str, float] = field(default_factory=dict)
     objects: tuple[NotableObject, ...] = ()
     examples: tuple[ClassExample, ...] = ()
     quarantined: Mapping[str, str] = field(default_factory=dict)
@@ -76,58 +79,60 @@ class ClassificationReport:
 
 def classification_answers(report: ClassificationReport) -> tuple[Answer, ...]:
     """Return whether to use the classes, four answers on that, the counts, what is odd, and what to look at."""
-    found, metrics = report.found, report.metrics
-    most = max(found.label_shares.values(), default=0.0)
+    found, metrics, odd_features = report.summary, report.metrics, drifted(report.summary.drift)
+    most = max(report.label_shares.values(), default=0.0)
     four = (
-        computed_answer(report.trust),
-        calibrated_answer(report.trust),
+        *probability_answers(report.trust),
         known_finding(metrics, report.trust, f"{metrics.judged_by} objects", most),
-        _holds(found),
+        _holds(found, odd_features),
     )
     good = "Yes: the probabilities are computed rightly, and these objects look like the labelled ones."
     use, beyond = use_answer(four, good), beyond_finding(found)
     if beyond is not None and four[2].level == "good":
         # Of the others, these are no more known to be unlike than that their features drifted.
-        others = four if found.drifted else (*four[:3], Answer(question="", short="", level="good"))
+        others = four if odd_features else (*four[:3], Answer(question="", short="", level="good"))
         rest = use_answer(others, "yes.").short
         use = Answer(
             question=use.question,
-            short=f"{beyond.short}. For the others: {begun_small([rest])}.",
+            short=f"{beyond.short}. For the others: {begun_small(rest)}.",
             level="bad",
         )
     return (use, *four, _counts(found), _odd(report), _look(report.objects))
 
 
-def trusted_in_part(found: Classification) -> str:
+def trusted_in_part(found: Counts) -> str:
     """Return for which large part of a catalogue no model of these labels can be trusted, and what to do; or ''."""
     beyond = beyond_finding(found)
     return "" if beyond is None else f"{beyond.short}. {beyond.advice}"
 
 
-def _holds(found: Classification) -> Answer:
+def _holds(found: Summary, odd_features: Sequence[str]) -> Answer:
     """Return whether the model holds for these objects."""
-    question, beyond = "Does it hold for these objects?", beyond_finding(found)
-    flag = found.flags.get("OUT_OF_DOMAIN")
-    unlike = 0.0 if flag is None else flag["share"]
-    findings = () if beyond is None else (beyond,)
-    if found.drifted:
-        reason = f"these objects are unlike the training set in {', '.join(found.drifted)}"
-        advice = Finding(
-            what="Compare units and sentinels; else train with this catalogue as [target]", level="care"
-        )
-        short = f"With care: they are unlike the labelled ones in {', '.join(found.drifted)}."
-        return Answer(
-            question=question, short=short, level="care", findings=(*findings, advice), reason=reason
-        )
-    if unlike > UNLIKE:
-        reason = f"{unlike:.1%} of these objects are unlike the training set"
-        short = f"With care: {unlike:.1%} of them are unlike the labelled ones (OUT_OF_DOMAIN)."
-        return Answer(question=question, short=short, level="care", findings=findings, reason=reason)
-    short = f"Yes: no feature drifted, and {unlike:.1%} of them are unlike the labelled ones (OUT_OF_DOMAIN)."
-    return Answer(question=question, short=short, level="good", findings=findings)
+    beyond, flag, names = beyond_finding(found), found.flags.get("OUT_OF_DOMAIN"), ", ".join(odd_features)
+    unlike = f"{0.0 if flag is None else flag['share']:.1%}"
+    findings = [] if beyond is None else [beyond]
+    reason, short = (
+        "",
+        f"Yes: no feature drifted, and {unlike} of them are unlike the labelled ones (OUT_OF_DOMAIN).",
+    )
+    if odd_features:
+        reason = f"these objects are unlike the training set in {names}"
+        short = f"With care: they are unlike the labelled ones in {names}."
+        advice = "Compare units and sentinels; else train with this catalogue as [target]"
+        findings.append(Finding(what=advice, level="care"))
+    elif flag is not None and flag["share"] > UNLIKE:
+        reason = f"{unlike} of these objects are unlike the training set"
+        short = f"With care: {unlike} of them are unlike the labelled ones (OUT_OF_DOMAIN)."
+    return Answer(
+        question="Does it hold for these objects?",
+        short=short,
+        level="care" if reason else "good",
+        findings=tuple(findings),
+        reason=reason,
+    )
 
 
-def _counts(found: Classification) -> Answer:
+def _counts(found: Summary) -> Answer:
     """Return how many objects of each class there are, and what that rests on."""
     census = found.census
     counted = census is not None and counts_said(census)
@@ -143,7 +148,7 @@ def _counts(found: Classification) -> Answer:
     )
 
 
-def _summed_words(found: Classification) -> str:
+def _summed_words(found: Counts) -> str:
     """Return the shares of the classes by sums of probabilities, in a clause."""
     total = max(1.0, sum(c["expected"] for c in found.classes.values()))
     return ", ".join(
@@ -174,7 +179,7 @@ def _odd(report: ClassificationReport) -> Answer:
         Finding(what=plain_end(words), level="care", short="objects that are in two files")
         for words in report.repeats
     ]
-    odd = (*files, *strange_findings(report.found))
+    odd = (*files, *strange_findings(report.summary, drifted(report.summary.drift)))
     left = len(files) - MOST_FILES
     more = (Finding(what=f"And {left:,} more files", level="care"),) if left > 0 else ()
     return Answer(
@@ -189,18 +194,13 @@ MOST_FILES = 8
 
 
 def _look(objects: Sequence[NotableObject]) -> Answer:
-    question = "What should I look at?"
-    if objects:
-        return Answer(
-            question=question,
-            short=f"{len(objects)} objects without a label that would teach the model most. `blr review --budget` "
-            "draws such.",
-        )
-    return Answer(
-        question=question,
-        short="No object is named: none without a label is doubtful, or the specification names no catalog.id that "
-        "this catalogue has.",
+    short = (
+        f"{len(objects)} objects without a label that would teach the model most. `blr review --budget` draws such."
+        if objects
+        else "No object is named: none without a label is doubtful, or the specification names no catalog.id that this "
+        "catalogue has."
     )
+    return Answer(question="What should I look at?", short=short)
 
 
 REPORT: Final = "report.html"
@@ -223,46 +223,53 @@ REPORT_KEPT = (
 )
 
 
-def rewrite_census(folder: Path, census: Census, of_sets: str | None = None) -> Path | None:
+def rewrite_census(folder: Path, census: Census) -> Path | None:
     """Write the report of a folder again, with another census; return where it is.
 
-    `of_sets` is the reason of prediction sets after that census; None for the reason in the report.  The result is
-    None for a report of an earlier version that did not store its content: such a report is not changed.
+    None where its content is not stored, or by another version: such a report is not changed.
     """
     check_links(folder / SHOWN, folder)
     try:
         report = read_document(ClassificationReport, folder / SHOWN)
     except (OSError, DocumentError):
         return None
-    sets = report.found.sets
-    if sets is not None and of_sets is not None:
-        sets = replace(sets, reason=of_sets)
-    found = replace(report.found, census=census, sets=sets)
-    write_classification(replace(report, found=found, made=made_now()), folder)
+    summary = report.summary.with_census(census)
+    write_classification(replace(report, summary=summary, made=made_now()), folder)
     return folder / REPORT
 
 
 def render_classification(report: ClassificationReport) -> str:
     """Return the report as HTML."""
-    found, provenance = report.found, report.provenance
+    name, found, provenance = report.catalogue, report.summary, report.provenance
+    odd_features = drifted(found.drift)
     use, *four, counts, odd, look = classification_answers(report)
-    sets = tables.set_tables(found)
+    sets = tables.set_tables(name, found)
     return render_page(
-        title=f"{found.catalogue}, release {report.release}",
-        version=report.model,
+        title=f"{name}, release {report.release}",
+        version=found.model,
         kind="classification report",
-        lead=f"{found.n_rows:,} objects, sorted into {', '.join(found.classes)} by {report.model}.",
+        lead=f"{found.n_rows:,} objects, sorted into {', '.join(found.classes)} by {found.model}.",
         made=made_words(report.made, provenance.get("blr")),
         use=use,
         four=four,
         parts=(
-            replace(counts, tables=(*_census(found), tables.class_count_table(found))),
+            replace(counts, tables=(*_census(found), tables.class_count_table(name, found))),
             odd,
             replace(look, objects=linked(report.objects)),
         ),
-        pictures=tuple(catalogue_pictures(found, report.units)),
+        pictures=tuple(
+            catalogue_pictures(
+                name,
+                found,
+                report.units,
+                census=found.census,
+                sky=report.sky,
+                features=sorted(report.features, key=lambda f: f["name"] not in odd_features),
+                label_shares=report.label_shares,
+            )
+        ),
         groups=(
-            ("Flags", (tables.flag_table(found),)),
+            ("Flags", (tables.flag_table(name, found),)),
             *([("Prediction sets", sets)] if sets else []),
             *([("Files", (report.files,))] if report.files is not None else []),
         ),
@@ -271,7 +278,7 @@ def render_classification(report: ClassificationReport) -> str:
     )
 
 
-def _census(found: Classification) -> tuple[ReportTable, ...]:
+def _census(found: Summary) -> tuple[ReportTable, ...]:
     if found.census is None:
         return ()
     selections = selection_table(found.census)

@@ -30,10 +30,11 @@ from flows.runs.results import (
 )
 
 
-def census_tables(census: Census) -> list[ReportTable]:
+def census_tables(census: Census, changes: Mapping[str, CountChange] | None = None) -> dict[str, ReportTable]:
     """Return the tables of a census: the counts, selections where any has objects, and those of bins."""
-    selections = selection_table(census)
-    return [census_table(census), *([selections] if selections.rows else []), *bin_tables(census)]
+    found = {"census": census_table(census, changes), "selections": selection_table(census)}
+    found |= {f"census-bins-{i}": table for i, table in enumerate(bin_tables(census), 1)}
+    return {name: table for name, table in found.items() if table.rows or name != "selections"}
 
 
 def census_table(census: Census, changes: Mapping[str, CountChange] | None = None) -> ReportTable:
@@ -236,7 +237,7 @@ def census_words(census: Census) -> str:
     """Return the shares of the classes with their intervals, in a clause."""
     n = max(1, census.n_rows)
     return ", ".join(
-        f"{class_words(name)} {percent(c.count / n)} ({percent(c.low / n)} to {percent(c.high / n)})"
+        f"{class_words(name)} {percent(c.count / n)} ({_interval(c.low, c.high, n)})"
         for name, c in census.classes.items()
         if c.count is not None and c.low is not None and c.high is not None
     )
@@ -265,7 +266,7 @@ def census_findings(census: Census) -> tuple[Finding, ...]:
 
 def _counts_finding(source: str, assumes: str, reason: str, of: str, *, contradicted: bool) -> Finding:
     if source == "cannot be said":
-        return Finding(what=f"The counts{of} are not known: {begun_small([reason])}", level="care")
+        return Finding(what=f"The counts{of} are not known: {begun_small(reason)}", level="care")
     basis = {"audit": "an audit", "labels": "labels of the training"}.get(
         source, f'the model, assuming "{assumes}"'
     )
@@ -274,7 +275,6 @@ def _counts_finding(source: str, assumes: str, reason: str, of: str, *, contradi
 
 
 def _selection_finding(name: str, s: SelectionCensus) -> Finding:
-    lost = 1 - s.completeness
     begun = (
         f"The column {s.column} was made for {s.stated} and has the {class_words(name)} with a probability of"
         if s.column
@@ -283,9 +283,9 @@ def _selection_finding(name: str, s: SelectionCensus) -> Finding:
     least = "its bin's threshold" if s.threshold is None else f"{s.threshold:.4g}"
     return Finding(
         what=f"{begun} {least} or more: {s.objects:,} objects, "
-        f"purity {percent(s.purity)} ({percent(s.purity_low)} to {percent(s.purity_high)}), completeness "
-        f"{percent(s.completeness)} ({percent(s.completeness_low)} to {percent(s.completeness_high)}); "
-        f"{percent(lost)} of the class are lost"
+        f"purity {percent(s.purity)} ({_interval(s.purity_low, s.purity_high)}), completeness "
+        f"{percent(s.completeness)} ({_interval(s.completeness_low, s.completeness_high)}); "
+        f"{percent(1 - s.completeness)} of the class are lost"
     )
 
 
@@ -319,11 +319,7 @@ def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
         tables |= _count_tables(result.summary, before)
         if result.summary.census is not None:
             changes = count_changes(before.census if before else None, result.summary.census)
-            tables["census"] = census_table(result.summary.census, changes)
-            selections = selection_table(result.summary.census)
-            tables |= {"selections": selections} if selections.rows else {}
-            of_bins = bin_tables(result.summary.census)
-            tables |= {f"census-bins-{i}": table for i, table in enumerate(of_bins, 1)}
+            tables |= census_tables(result.summary.census, changes)
         if result.summary.drift:
             tables["drift"] = drift_table(result.summary.drift)
     if result.difference:
@@ -449,7 +445,7 @@ def difference_table(difference: Difference) -> ReportTable:
         ("in changed files, gone", difference.vanished),
         ("changed class", difference.class_changed),
         *(
-            (f"  {_class(t['was'])} → {_class(t['now'])}", t["objects"])
+            (f"  {t['was'] or '(none)'} → {t['now'] or '(none)'}", t["objects"])
             for t in sorted(difference.transitions, key=lambda t: -t["objects"])[:20]
         ),
         ("changed a flag", difference.flag_changed),
@@ -496,7 +492,3 @@ def status_table(status: FolderStatus) -> ReportTable:
         + (f"A stale copy is of an earlier state of its input ({stale:,}). " if stale else "")
         + (f"The {left:,} files after these are {status.files[-1]['state']}." if left > 0 else ""),
     )
-
-
-def _class(name: str) -> str:
-    return name or "(none)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NotRequired
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
-from blr.census.results import Census
 from blr.classifier import Classifier
 from catalogs.files import atomic_path
 from flows.documents import read_document, write_document
@@ -29,7 +28,7 @@ from flows.models.description import (
     WrongLabels,
     WrongLabelShare,
 )
-from flows.runs.results import Counts, SkyCounts
+from flows.runs.results import Counts
 
 Array = np.ndarray[Any, Any]
 
@@ -129,32 +128,14 @@ class FeatureComparison(TypedDict):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classification(Counts):
-    """What `classify` found in catalogues: the counts of all their objects, and what belongs to pictures."""
-
-    catalogue: str
-    drifted: tuple[str, ...] = ()  # features whose distribution is far from the training's
-    sky: SkyCounts | None = None  # None where positions are not known
-    features: tuple[FeatureComparison, ...] = ()
-    census: Census | None = None  # None where none was taken
-    label_shares: Mapping[str, float] = field(default_factory=dict)  # of the classes among the model's labels
-
-    @classmethod
-    def of(cls, name: str, counts: Counts) -> Classification:
-        """Return what a report shows of counts, of one file or of all, which it calls `name`."""
-        shown = {f.name: getattr(counts, f.name) for f in fields(Counts)}
-        return cls(**(shown | {"catalogue": name, "model": "", "left_behind": ()}))
-
-
-@dataclass(frozen=True, kw_only=True)
 class TrainReport:
-    """A model, what lies beside it for its report, catalogues that it classified, and sentences of the training."""
+    """A model, what lies beside it for its report, catalogues that it classified by name, and sentences on it."""
 
     model: ModelDescription
     boundary: BoundaryPicture | None = None
     pictures: StoredPictures | None = None
     notes: ReportNotes = field(default_factory=ReportNotes)
-    classifications: tuple[Classification, ...] = ()
+    classified: Mapping[str, Counts] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()  # what a reader should know: what was left out and why
     attribution: tuple[str, ...] = ()
 

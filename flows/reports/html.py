@@ -13,12 +13,14 @@ from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 from markupsafe import Markup
 from typing_extensions import TypedDict
 
+from blr.census.results import Census
 from catalogs.files import atomic_write_text
 from catalogs.sky.positions import survey_links
 from flows.models.description import Metrics, ModelDescription
@@ -40,14 +42,13 @@ from flows.reports import tables
 from flows.reports.answers import training_answers
 from flows.reports.data import (
     BoundaryPicture,
-    Classification,
     FeatureComparison,
     Made,
     NotableObject,
     StoredPictures,
     TrainReport,
 )
-from flows.runs.results import SkyCounts
+from flows.runs.results import Counts, SkyCounts
 
 
 def template(name: str) -> Any:
@@ -107,17 +108,29 @@ def training_pictures(report: TrainReport) -> Iterator[Picture]:
         yield _reviews(model.metrics)
 
 
-def catalogue_pictures(found: Classification, units: Units) -> Iterator[Picture]:
-    """Yield the pictures of a catalogue; `units` has each feature's expression and unit."""
+def catalogue_pictures(
+    name: str,
+    found: Counts,
+    units: Units,
+    *,
+    census: Census | None = None,
+    sky: SkyCounts | None = None,
+    features: Sequence[FeatureComparison] = (),
+    label_shares: Mapping[str, float] = MappingProxyType({}),
+) -> Iterator[Picture]:
+    """Yield the pictures of a catalogue with that name; those of drifted `features` come first.
+
+    `units` has each feature's expression and unit, `label_shares` the classes' shares among the model's labels.
+    """
     n = sum(c["expected"] for c in found.classes.values())
     if n > 0:
-        yield _fractions(found, n)
-    if found.sky is not None and len(found.sky.pixels):
-        yield _sky(found.sky)
+        yield _fractions(found, n, census, label_shares)
+    if sky is not None and len(sky.pixels):
+        yield _sky(sky)
     elif found.flags:
         yield _flags(found)
-    if found.features:
-        yield _features(found, units)
+    if features:
+        yield _features(name, features, units)
 
 
 def drawn(axes: SvgAxes, title: str, caption: str, alt: str, *, wide: bool = False) -> Picture:
@@ -201,28 +214,19 @@ def _thresholds(model: ModelDescription, stored: StoredPictures) -> Picture:
 
 def _by_quantity(model: ModelDescription, stored: StoredPictures) -> Iterator[Picture]:
     shown, names, which = _most_frequent(model)
-    magnitude = readable_feature(
-        stored.get("magnitude_name", ""), stored.get("magnitude_name", ""), "mag"
-    ).label
-    latitude = "distance from the Galactic plane |b| (deg)"
+    magnitude = stored.get("magnitude_name", "")
     kinds = (
-        (
-            "magnitude",
-            stored.get("magnitude_centres"),
-            stored.get("magnitude_counts"),
-            magnitude,
-            "faint objects",
-        ),
+        ("magnitude", "magnitude", readable_feature(magnitude, magnitude, "mag").label, "faint objects"),
         (
             "galactic latitude",
-            stored.get("latitude_centres"),
-            stored.get("latitude_counts"),
-            latitude,
+            "latitude",
+            "distance from the Galactic plane |b| (deg)",
             "objects near the plane",
         ),
     )
-    for name, centres, counts, label, where in kinds:
-        if centres is None or counts is None:
+    for name, key, label, where in kinds:
+        centres, counts = (stored.get(f"{key}_{what}") for what in ("centres", "counts"))
+        if not isinstance(centres, np.ndarray) or not isinstance(counts, np.ndarray):
             continue
         left, right = new_panels(2, columns=2, **WIDE)
         plot_binned_share(left, centres, counts[:, :, shown], names, what="completeness", label=label)
@@ -277,19 +281,19 @@ def _boundary(model: ModelDescription, picture: BoundaryPicture) -> Picture:
     )
 
 
-def _fractions(found: Classification, n: float) -> Picture:
+def _fractions(found: Counts, n: float, census: Census | None, label_shares: Mapping[str, float]) -> Picture:
     classes = found.classes.values()
     errors = [c["error"] for c in classes]
     known = None if None in errors else [(e or 0.0) / n for e in errors]
     shares, interval = [c["expected"] / n for c in classes], None
     bars = "Bars sum the probabilities"
-    ends = _census_shares(found)
+    ends = None if census is None else _census_shares(census, [*found.classes])
     if ends is not None:
         shares, interval = ends[0], ends[1:]
         bars = "Bars are the counts of the classes, with 95 % intervals"
     names = [*found.classes]
     assigned = [c["assigned"] / n for c in classes]
-    labelled = [found.label_shares.get(name, 0.0) for name in names] if found.label_shares else None
+    labelled = [label_shares.get(name, 0.0) for name in names] if label_shares else None
     axes = plot_class_fractions(
         new_axes(**TOP), names, assigned, shares, known, interval=interval, labelled=labelled
     )
@@ -303,16 +307,14 @@ def _fractions(found: Classification, n: float) -> Picture:
     )
 
 
-def _census_shares(found: Classification) -> list[list[float]] | None:
+def _census_shares(census: Census, names: Sequence[str]) -> list[list[float]] | None:
     """Return the share of each class (K,) by the census, and the ends of the intervals; None where one is not said."""
-    census = found.census
-    classes = [] if census is None else [census.classes.get(name) for name in found.classes]
-    rows = [(c.count, c.low, c.high) for c in classes if c is not None]
-    if census is None or len(rows) < len(found.classes) or any(None in row for row in rows):
+    classes = [census.classes[name] for name in names if name in census.classes]
+    rows = [(c.count, c.low, c.high) for c in classes]
+    if len(rows) < len(names) or any(None in row for row in rows):
         return None
-    return [
-        [float(value or 0) / max(1, census.n_rows) for value in column] for column in zip(*rows, strict=True)
-    ]
+    n = max(1, census.n_rows)
+    return [[float(value or 0) / n for value in column] for column in zip(*rows, strict=True)]
 
 
 def _sky(sky: SkyCounts) -> Picture:
@@ -336,7 +338,7 @@ def _sky(sky: SkyCounts) -> Picture:
     )
 
 
-def _flags(found: Classification) -> Picture:
+def _flags(found: Counts) -> Picture:
     return drawn(
         plot_flags(new_axes(**TOP), [*found.flags], [f["share"] for f in found.flags.values()]),
         "What is flagged",
@@ -346,9 +348,8 @@ def _flags(found: Classification) -> Picture:
     )
 
 
-def _features(found: Classification, units: Units) -> Picture:
-    features = sorted(found.features, key=lambda f: f["name"] not in found.drifted)
-    shown: list[FeatureComparison] = features[:MOST_FEATURES]
+def _features(name: str, features: Sequence[FeatureComparison], units: Units) -> Picture:
+    shown = features[:MOST_FEATURES]
     panels = new_panels(len(shown), height=2.5 * -(-len(shown) // 3))
     for axes, feature in zip(panels, shown, strict=True):
         readable = readable_feature(feature["name"], *units.get(feature["name"], ("", None)))
@@ -365,7 +366,7 @@ def _features(found: Classification, units: Units) -> Picture:
     return drawn(
         panels[0],
         "Features: training against target",
-        f"Grey: the labelled objects; blue: {found.catalogue}. Where blue rises where there is no grey, the labels "
+        f"Grey: the labelled objects; blue: {name}. Where blue rises where there is no grey, the labels "
         f"say nothing.{f' {left} more features are not shown.' if left else ''}",
         "Distributions of " + ", ".join(f["name"] for f in shown) + " in the training set and in the target",
         wide=True,
@@ -398,9 +399,10 @@ def render_report(report: TrainReport) -> str:
     """Return the report of a model as HTML."""
     model, objects = report.model, report.notes.objects
     use, *four, odd, look = training_answers(report)
-    found = [(tables.class_count_table(c), tables.flag_table(c)) for c in report.classifications]
     units = {f["name"]: (f["expression"], f["unit"]) for f in model.training.features}
-    drawn_of = [p for one in report.classifications for p in catalogue_pictures(one, units)]
+    drawn_of = [
+        p for name, found in report.classified.items() for p in catalogue_pictures(name, found, units)
+    ]
     return render_page(
         title=model.name,
         version=model.version,
@@ -417,7 +419,10 @@ def render_report(report: TrainReport) -> str:
         else "What some pictures need is not beside this model: train it again to see them.",
         groups=(
             ("How good it is", (*tables.class_tables(model), tables.review_table(model))),
-            *(("What was found in the catalogue", pair) for pair in found),
+            *(
+                ("What was found in the catalogue", (tables.class_count_table(*c), tables.flag_table(*c)))
+                for c in report.classified.items()
+            ),
             ("What it was trained on", (tables.label_table(model), tables.feature_table(model))),
         ),
         remarks=(*report.remarks, *report.attribution),

@@ -18,9 +18,9 @@ from flows.models.model import Model
 from flows.models.promotion import Comparison, gain_words, losses_words
 from flows.models.store import Promotion, gain_interval
 from flows.reports.answers import class_performance, plain_end, training_answers
-from flows.reports.data import Classification, TrainReport, noise_words, shift_words
+from flows.reports.data import TrainReport, noise_words, shift_words
 from flows.reports.report_table import ReportTable, fixed, percent, printable, probability
-from flows.runs.results import SampledChange
+from flows.runs.results import Counts, SampledChange
 from flows.specification.catalog import alike_words, grouped
 from flows.specification.toml_file import specification_toml, toml_text
 
@@ -231,8 +231,8 @@ def report_tables(report: TrainReport) -> tuple[ReportTable, ...]:
     return (
         *class_tables(model),
         review_table(model),
-        *(table(c) for c in report.classifications for table in (class_count_table, flag_table)),
-        *(table for c in report.classifications for table in set_tables(c)),
+        *(table(*c) for c in report.classified.items() for table in (class_count_table, flag_table)),
+        *(table for c in report.classified.items() for table in set_tables(*c)),
         label_table(model),
         feature_table(model),
         performance_table(model),
@@ -294,7 +294,7 @@ def feature_table(model: ModelDescription) -> ReportTable:
 
 def candidate_table(model: ModelDescription) -> ReportTable:
     """Return the candidates, best evidence first, those without comparable evidence last; the selected is marked."""
-    candidates = model.candidates
+    candidates, mixture = model.candidates, model.is_mixture
     order = sorted(
         range(len(candidates)), key=lambda i: (not candidates[i].comparable, -candidates[i].log_evidence)
     )
@@ -320,7 +320,7 @@ def candidate_table(model: ModelDescription) -> ReportTable:
         ("eff. parameters", lambda i: fixed(candidates[i].effective_parameters, 1)),
         (f"{model.metrics.judged_by} log loss", lambda i: fixed(candidates[i].log_loss, 4)),
         ("verdict", lambda i: _verdict(model, i)),
-        ("weight", lambda i: probability(_share(model, i))),
+        ("weight", lambda i: probability(candidates[i].share if mixture else candidates[i].weight)),
     ]
     return ReportTable(
         title="Candidates",
@@ -329,23 +329,12 @@ def candidate_table(model: ModelDescription) -> ReportTable:
         numeric=frozenset(
             i for i, (name, _) in enumerate(cells) if name not in {"features", "basis", "verdict"}
         ),
-        note=f"Evidence and BIC in nats, higher is better; Δ against the best. {_weight_words(model)}{learnt}"
+        note=f"Evidence and BIC in nats, higher is better; Δ against the best. The weight is the "
+        f"{'share in the model' if mixture else 'probability by the evidence'}. {learnt}"
         "Evidence compares features, basis and prior at once; all candidates share the same rows. The verdict is "
         'on the approximation, not on the skill: "no skill" is said where the class shares alone predict as well.',
         remark=choice_words(model),
         marked=order.index(model.selected) if order else None,
-    )
-
-
-def _share(model: ModelDescription, i: int) -> float:
-    """Return a candidate's share in a mixture, else its probability by the evidence."""
-    candidate = model.candidates[i]
-    return candidate.share if model.is_mixture else candidate.weight
-
-
-def _weight_words(model: ModelDescription) -> str:
-    return (
-        f"The weight is the {'share in the model' if model.is_mixture else 'probability by the evidence'}. "
     )
 
 
@@ -419,10 +408,10 @@ def review_table(model: ModelDescription) -> ReportTable:
     )
 
 
-def class_count_table(found: Classification) -> ReportTable:
+def class_count_table(catalogue: str, found: Counts) -> ReportTable:
     """Return the class counts of a catalogue, with errors."""
     return ReportTable(
-        title=f"Classes in {found.catalogue}",
+        title=f"Classes in {catalogue}",
         columns=("class", "assigned", "expected", "±"),
         rows=tuple(
             (name, f"{c['assigned']:,}", fixed(c["expected"], 1), fixed(c["error"], 1))
@@ -439,12 +428,12 @@ def class_count_table(found: Classification) -> ReportTable:
     )
 
 
-def flag_table(found: Classification) -> ReportTable:
+def flag_table(catalogue: str, found: Counts) -> ReportTable:
     """Return the share of each flag that objects of a catalogue have."""
     raised = {name: f for name, f in found.flags.items() if f["count"]}
     never = [name for name in found.flags if name not in raised]
     return ReportTable(
-        title=f"Flags in {found.catalogue}",
+        title=f"Flags in {catalogue}",
         columns=("bit", "flag", "meaning", "objects", "share"),
         rows=tuple(
             (str(f["bit"]), name, f["meaning"], f"{f['count']:,}", percent(f["share"]))
@@ -455,7 +444,7 @@ def flag_table(found: Classification) -> ReportTable:
     )
 
 
-def set_tables(found: Classification) -> tuple[ReportTable, ...]:
+def set_tables(catalogue: str, found: Counts) -> tuple[ReportTable, ...]:
     """Return the table of the prediction sets of a catalogue, where it has such."""
     sets = found.sets
     if sets is None:
@@ -463,7 +452,7 @@ def set_tables(found: Classification) -> tuple[ReportTable, ...]:
     mean = "–" if sets.mean_size is None else f"{sets.mean_size:.2f}"
     return (
         ReportTable(
-            title=f"Prediction sets in {found.catalogue}, {percent(sets.level)} of each class",
+            title=f"Prediction sets in {catalogue}, {percent(sets.level)} of each class",
             columns=("bit", "class", "in sets", "labelled rows", "from p", "± of the share", "remark"),
             rows=tuple(
                 (

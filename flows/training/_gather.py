@@ -27,12 +27,11 @@ from blr.missing.patterns import training_noise
 from catalogs.arrays import batch_values, plain_texts
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column
 from catalogs.column_names import column_names
-from catalogs.errors import CatalogError
 from catalogs.expressions.expression import parse
 from catalogs.files import atomic_path
 from catalogs.profile.split import name_keys
 from catalogs.sky.photometry import ZERO_POINT, State, floats, softening_of, unit_factor
-from catalogs.sky.positions import PositionUnit, positions, unit_of_position
+from catalogs.sky.positions import PositionUnit, positions
 from flows.engines.engine import current_engine, in_order
 from flows.errors import SpecificationError, TrainingError
 from flows.features.reader import (
@@ -42,7 +41,7 @@ from flows.features.reader import (
     training_reader,
     training_table,
 )
-from flows.features.split import held_out, position_unit, split_columns, split_places
+from flows.features.split import Place, held_out, known_place, position_unit, split_columns, split_places
 from flows.inputs.opening import Piece, Workers, first_rows, pieces_of, thinned
 from flows.labels.reader import (
     AnnotatorNames,
@@ -147,14 +146,14 @@ class ReadBatch:
 class RowReading:
     """Turns the batches of one catalogue into training rows.
 
-    `names` are the columns whose content decides the version of the model, `located` those of the position, and
-    `brightness` the one of the magnitude by which the report shows performance; the last two may be empty.
+    `names` are the columns whose content decides the version of the model, `place` has those of the position, where
+    all catalogues have one, and `brightness` the one of the magnitude by which the report shows performance, if any.
     """
 
     specification: Specification
     reader: FeatureReader
     names: tuple[str, ...]
-    located: tuple[str, ...]
+    place: Place | None
     brightness: tuple[str, ...]
     catalog: Catalog
     unit: PositionUnit
@@ -207,10 +206,9 @@ class RowReading:
 
     def _places(self, values: Mapping[str, Array]) -> Floats | None:
         """Return right ascension and declination (m, 2) in degrees; None without such columns."""
-        if not self.located:
+        if self.place is None:
             return None
-        ra, dec = self.located
-        unit = unit_of_position(self.catalog, ra, dec, stated=self.specification.catalog.position_unit)
+        ra, dec, unit = self.place
         place = positions(values[ra], values[dec], unit)
         return np.stack([place.ra, place.dec], axis=1)
 
@@ -225,13 +223,16 @@ class RowReading:
 def _readings(specification: Specification, catalogs: Sequence[Catalog]) -> list[RowReading]:
     """Return the reading of each catalogue, in the units of the first one."""
     plain = training_reader(specification, split_by=split_columns(specification))
-    located = _place_columns(specification, catalogs)
+    table = specification.catalog
+    places = [known_place(catalog, table.ra, table.dec, table.position_unit) for catalog in catalogs]
+    if None in places:
+        places = [None for _ in catalogs]
     # A magnitude that features use is read as theirs, so that its unit is converted.  A magnitude from which
     # [photometry] makes another one is not read a second time.
     featured = {name for expression in plain.features.values() for name in expression.names}
     magnitude = _magnitude_column(catalogs, featured={*specification.features.values()})
     brightness = tuple(name for name in magnitude if name in featured or name not in plain.names)
-    more = dict.fromkeys(located, "catalog.ra and catalog.dec")
+    more = dict.fromkeys((places[0] or ())[:2], "catalog.ra and catalog.dec")
     more |= dict.fromkeys(set(brightness) - featured, "the report")
     general = replace(plain, also=more | dict(plain.also))
     for catalog in catalogs:
@@ -241,26 +242,13 @@ def _readings(specification: Specification, catalogs: Sequence[Catalog]) -> list
             specification,
             in_units_of_the_first(general, catalog, catalogs[0]),
             plain.names,
-            located,
+            place,
             brightness,
             catalog,
             position_unit(specification, catalog),
         )
-        for catalog in catalogs
+        for catalog, place in zip(catalogs, places, strict=True)
     ]
-
-
-def _place_columns(specification: Specification, catalogs: Sequence[Catalog]) -> tuple[str, ...]:
-    """Return the columns of right ascension and declination; none where a catalogue lacks one or its unit."""
-    ra, dec = specification.catalog.ra, specification.catalog.dec
-    if ra is None or dec is None or not all({ra, dec} <= set(c.names) for c in catalogs):
-        return ()
-    try:
-        for catalog in catalogs:
-            unit_of_position(catalog, ra, dec, stated=specification.catalog.position_unit)
-    except CatalogError:
-        return ()
-    return ra, dec
 
 
 def _magnitude_column(catalogs: Sequence[Catalog], *, featured: set[str]) -> tuple[str, ...]:

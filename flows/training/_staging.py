@@ -31,19 +31,17 @@ from blr.missing.moments import FeatureMoments
 from blr.selection.label_noise import LabelNoise
 from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import Catalog, ColumnMetadata
-from catalogs.errors import CatalogError
 from catalogs.expressions.expression import parse
 from catalogs.files import atomic_write_array, scratch_folder, sweep
 from catalogs.profile.columns import Profile, as_numbers, readable, uneven_presence
 from catalogs.profile.leaks import Leak
 from catalogs.profile.quality import about_the_distance, is_magnitude, quality
-from catalogs.sky.positions import PositionUnit, unit_of_position
 from catalogs.text.table import commented_out
 from flows.documents import read_document, write_document
 from flows.engines.engine import Engine, current_engine, working_on
 from flows.errors import TrainingError
 from flows.features.reader import apply_sentinels, found_leaks, label_columns_reader, without_sentinels
-from flows.features.split import position_unit
+from flows.features.split import known_place, position_unit
 from flows.labels.reader import LabelReader, most_voted, vote_counts
 from flows.labels.source import LabelSource
 from flows.models.description import (
@@ -398,11 +396,11 @@ def catalog_quality(
 ) -> CatalogueQuality:
     """Return the quality of a labelled catalogue."""
     # A copy: the counts of `source` are those of the gathered rows.
-    read = _class_reader(specification, catalog, replace(source))
+    read, table = _class_reader(specification, catalog, replace(source)), specification.catalog
     measured, seen = quality(
         catalog,
-        identifier=specification.catalog.id,
-        places=_places(specification, catalog),
+        identifier=table.id,
+        places=known_place(catalog, table.ra, table.dec, table.position_unit),
         limit=limit,
         choice=None if read is None else lambda values: read(values) != "",
     )
@@ -461,15 +459,3 @@ def _class_reader(
     reader = LabelReader.of(label, Counter())
     classes = np.array(["", *reader.classes], dtype=object)
     return lambda values: classes[reader.read(source.texts(values, unit)) + 1]
-
-
-def _places(specification: Specification, catalog: Catalog) -> tuple[str, str, PositionUnit] | None:
-    """Return the columns of the position; None where none are named, or where their unit is not known."""
-    place = specification.catalog
-    if place.ra is None or place.dec is None:
-        return None
-    try:
-        unit = unit_of_position(catalog, place.ra, place.dec, stated=place.position_unit)
-    except CatalogError:
-        return None  # the report can do without positions; what needs them raises this error itself
-    return place.ra, place.dec, unit

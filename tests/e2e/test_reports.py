@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import runpy
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,8 @@ from flows.reports.html import render_report
 from flows.reviews._lists import AUDIT_LIST, OUTLIERS, REVIEW, write_list
 from flows.runs.results import SkyCounts
 from tests.e2e.browser import Browser, browser, missing
-from tests.flows.reports.test_answers import classified, report
-from tests.flows.reports.test_report import HOSTILE, changed, make_report
+from tests.flows.reports.test_answers import classified, report, summary
+from tests.flows.reports.test_report import HOSTILE, changed
 from tests.flows.verbs import listed
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(missing() is not None, reason=str(missing()))]
@@ -75,10 +74,11 @@ def classification_page() -> str:
     feature = FeatureComparison(
         name="b_j", edges=(1.0, 2.0), training=(3, 4, 5), target=(1, 2, 9), low=0.0, high=4.0
     )
-    found = replace(make_report().classifications[0], sky=sky, features=(feature,))
     return render_classification(
         classified(
-            found,
+            summary(),
+            sky=sky,
+            features=(feature,),
             objects=(NotableObject(name="NGC 1", ra=1.0, dec=2.0, why="low confidence"),),
             examples=(EXAMPLE,),
             quarantined={"a" * 200 + ".fits": "truncated"},

@@ -1,14 +1,28 @@
-"""Properties of every specification that `blr init` writes."""
+"""The rows that a specification of `blr init` trains on, and a property of every such specification."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
+import catalogs
 from blr.candidates.candidate import HELD_OUT_FROM
 from flows.specification.specification import Specification
+from flows.specification.toml_file import parse_specification
+from flows.training._gather import gather, with_learned_photometry
 from flows.training._rows import TrainingRows
 
-__all__ = ["check_split"]
+__all__ = ["gathered"]
+
+
+def gathered(text: str, path: Path) -> TrainingRows:
+    """Return the labelled rows of a catalogue as a training gathers them, after its split was checked."""
+    catalog = catalogs.open(path)
+    specification = parse_specification(text, source="here", base_folder=str(path.parent))
+    rows = gather(with_learned_photometry(specification, [catalog]), [catalog]).rows
+    check_split(specification, rows)
+    return rows
 
 
 def check_split(specification: Specification, rows: TrainingRows) -> None:

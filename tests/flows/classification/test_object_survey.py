@@ -24,7 +24,7 @@ NAMES = [f"o{i % 400}" for i in range(N)]
 
 
 def surveyed(size: int, order: int = 1) -> ObjectSurvey:
-    survey = ObjectSurvey(("a", "b", "c"), "name", ("ra", "dec"))
+    survey = ObjectSurvey(("a", "b", "c"), "name", ("ra", "dec", "deg"))
     for start in [*range(0, N, size)][::order]:
         rows = slice(start, start + size)
         batch = pa.record_batch({"name": NAMES[rows], "ra": RA[rows], "dec": DEC[rows]})

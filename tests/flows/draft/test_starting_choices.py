@@ -19,19 +19,14 @@ from flows.draft.inspection import StartedSpecification, inspect_catalog, starti
 from flows.draft.request import InspectRequest
 from flows.draft.specification import starting_specification
 from flows.errors import TrainingError
-from flows.specification.toml_file import parse_specification
-from flows.training._gather import gather, with_learned_photometry
-from tests.flows.starting import check_split
+from tests.flows.starting import gathered
 from tests.flows.verbs import train
 
 
 def started(path: Path, label: str) -> StartedSpecification:
     """Return the start, after its labelled rows could be gathered as a training does."""
-    catalog = catalogs.open(path)
-    start = starting_specification(catalog, label, folder=path.parent)
-    specification = parse_specification(start.text, source="here", base_folder=str(path.parent))
-    rows = gather(with_learned_photometry(specification, [catalog]), [catalog]).rows
-    check_split(specification, rows)
+    start = starting_specification(catalogs.open(path), label, folder=path.parent)
+    gathered(start.text, path)
     return start
 
 
@@ -143,9 +138,7 @@ def test_numbers_beside_text_marks_are_looked_at_for_sentinels(tmp_path: Path) -
     assert [(s.value, s.count) for s in told["i"].sentinels] == [(-99.0, 40), (99.9, 40)]
     numbers = np.array([float(text) for text in i if text != "null"])
     assert (told["i"].minimum, told["i"].median, told["i"].maximum) == (-99, np.median(numbers), 99.9)
-    specification = parse_specification(start.text, source="here", base_folder=str(tmp_path))
-    rows = gather(specification, [catalogs.open(tmp_path / "sent.csv")]).rows
-    assert np.abs(rows.X).max() < 50
+    assert np.abs(gathered(start.text, tmp_path / "sent.csv").X).max() < 50
 
 
 @pytest.mark.parametrize("name", ["ID", "id", "obj_name"])
@@ -186,8 +179,7 @@ def test_an_identifier_that_some_rows_repeat_still_names_the_objects(tmp_path: P
     written = tomllib.loads(start.text)
     assert written["catalog"]["id"] == "objid"
     assert written["split"]["by"] == "id"
-    specification = parse_specification(start.text, source="here", base_folder=str(tmp_path))
-    rows = gather(specification, [catalogs.open(tmp_path / "some.fits")]).rows
+    rows = gathered(start.text, tmp_path / "some.fits")
     assert rows.group is not None
     assert len(np.unique(rows.group)) == n - twice  # the rows of one object are in one fold
 

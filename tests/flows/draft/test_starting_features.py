@@ -26,8 +26,7 @@ from flows.draft.specification import starting_specification
 from flows.errors import TrainingError
 from flows.labels.reader import LabelReader, check_classes
 from flows.specification.catalog import Label
-from flows.specification.toml_file import parse_specification
-from flows.training._gather import gather
+from tests.flows.starting import gathered
 
 N = 600
 RNG = np.random.default_rng(12)
@@ -322,8 +321,7 @@ def test_a_class_of_five_rows_trains_though_none_is_held_out(tmp_path: Path) -> 
     kind[np.flatnonzero(~held_out)[:5]] = "rare"
     start = started(tmp_path, {"name": names, "x": RNG.normal(size=200), "kind": kind}, "kind")
     assert start.classes["rare"] == 5
-    specification = parse_specification(start.text, source="x", base_folder=str(tmp_path))
-    rows = gather(specification, [catalogs.open(tmp_path / "x.parquet")]).rows
+    rows = gathered(start.text, tmp_path / "x.parquet")
     assert len(set(rows.target[~rows.held_out])) == 3
 
 

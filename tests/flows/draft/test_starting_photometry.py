@@ -19,8 +19,7 @@ from flows.draft._bands import band_and_kind, kinds
 from flows.draft.inspection import StartedSpecification, inspect_catalog
 from flows.draft.specification import starting_specification
 from flows.errors import TrainingError
-from flows.specification.toml_file import parse_specification
-from flows.training._gather import gather
+from tests.flows.starting import gathered
 
 N = 900
 STEPS = {
@@ -374,8 +373,7 @@ def test_marks_from_which_the_extinction_was_taken_are_ranges(tmp_path: Path, ma
         c for c in inspect_catalog(catalogs.open(tmp_path / "x.parquet")).columns if c.name == "mag_g"
     )
     assert [(f.value, f.count) for f in told.sentinels] == [(text, 40)]
-    found = parse_specification(start.text, source="x", base_folder=str(tmp_path))
-    rows = gather(found, [catalogs.open(tmp_path / "x.parquet")]).rows
+    rows = gathered(start.text, tmp_path / "x.parquet")
     assert np.count_nonzero(rows.missing.any(axis=1)) == 40
 
 

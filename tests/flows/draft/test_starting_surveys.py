@@ -19,9 +19,7 @@ from flows.draft._bands import kinds
 from flows.draft.inspection import StartedSpecification, inspect_catalog
 from flows.draft.specification import starting_specification
 from flows.errors import TrainingError, UsageError
-from flows.specification.toml_file import parse_specification
-from flows.training._gather import gather, with_learned_photometry
-from tests.flows.starting import check_split
+from tests.flows.starting import gathered
 
 N = 600
 
@@ -50,10 +48,8 @@ def started(
         pq.write_table(pa.table(columns), path)
     else:
         Table(columns).write(path)
-    catalog = catalogs.open(path)
-    start = starting_specification(catalog, label, folder=path.parent)
-    specification = parse_specification(start.text, source="here", base_folder=str(path.parent))
-    check_split(specification, gather(with_learned_photometry(specification, [catalog]), [catalog]).rows)
+    start = starting_specification(catalogs.open(path), label, folder=path.parent)
+    gathered(start.text, path)
     return start, tomllib.loads(start.text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,7 @@ import pytest
 import catalogs
 from flows.draft.inspection import StartedSpecification
 from flows.draft.specification import starting_specification
-from flows.specification.toml_file import parse_specification
-from flows.training._gather import gather
+from tests.flows.starting import gathered
 
 N = 400
 RNG = np.random.default_rng(5)
@@ -33,13 +33,12 @@ def test_yes_and_no_is_a_feature(tmp_path: Path, values: np.ndarray) -> None:
     """`has_dust` was left out as 'a flag, not a measurement': 0.61 nats where 0.50 were to be had."""
     start = started(tmp_path, {"has_dust": values})
     assert start.features["has_dust"] == "has_dust"
-    assert gathered_spread(start.text, tmp_path, "has_dust") > 0.4
+    assert spread(start.text, tmp_path, "has_dust") > 0.4
 
 
-def gathered_spread(text: str, folder: Path, feature: str) -> float:
-    specification = parse_specification(text, source="test", base_folder=str(folder))
-    rows = gather(specification, [catalogs.open(folder / "x.parquet")]).rows
-    return float(rows.X[:, [*specification.features].index(feature)].std())
+def spread(text: str, folder: Path, feature: str) -> float:
+    rows = gathered(text, folder / "x.parquet")
+    return float(rows.X[:, [*tomllib.loads(text)["features"]].index(feature)].std())
 
 
 def test_what_is_called_a_selection_is_left_out_and_offered_where_it_tells(tmp_path: Path) -> None:
@@ -73,7 +72,7 @@ def test_texts_of_few_values_are_offered(tmp_path: Path, yes: str) -> None:
     assert f"\"Code == '{yes}'\"" not in start.text
     assert "telescope ==" not in start.text
     used = start.text.replace(f"# {line}", line)
-    assert gathered_spread(used, tmp_path, "code_f") > 0.4
+    assert spread(used, tmp_path, "code_f") > 0.4
 
 
 def test_rows_that_are_there_twice_are_told(tmp_path: Path) -> None:

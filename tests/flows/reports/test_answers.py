@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from html import escape, unescape
 from pathlib import Path
 
@@ -24,10 +25,10 @@ from flows.reports.catalogue_page import (
     trusted_in_part,
 )
 from flows.reports.counts import census_table
-from flows.reports.data import Classification, Made, NotableObject, StoredPictures, TrainReport
+from flows.reports.data import Made, NotableObject, StoredPictures, TrainReport
 from flows.reports.html import render_report
 from flows.reports.tables import TERMS, review_table
-from flows.runs.results import FlagCount
+from flows.runs.results import FeatureDrift, FlagCount, ShiftRecord, Summary
 from tests.flows.reports.test_report import changed, make_report, verdict
 from tests.flows.verbs import classify
 
@@ -223,11 +224,9 @@ def test_the_headline_of_what_is_odd_names_the_findings_and_repeats_none() -> No
 
 
 def test_the_headline_says_that_nothing_needs_a_look() -> None:
-    found = replace(make_report().classifications[0], flags={}, drifted=())
-    few = flagged(OUT_OF_DOMAIN=0.002)
-    odd = classification_answers(classified(replace(found, flags=few)))[6]
+    odd = classification_answers(classified(summary(flags=flagged(OUT_OF_DOMAIN=0.002))))[6]
     assert odd.short == "Nothing out of the ordinary. Counted: objects unlike the training set (0.2%)."
-    assert classification_answers(classified(found))[6].short.startswith("Nothing: every file")
+    assert classification_answers(classified(summary(flags={})))[6].short.startswith("Nothing: every file")
 
 
 def test_the_terminal_has_ten_lines_at_most_with_every_question() -> None:
@@ -269,25 +268,33 @@ def test_a_model_without_its_pictures_says_what_is_missing() -> None:
     assert "train it again to see them" in page
 
 
-def classified(found: Classification, **more: object) -> ClassificationReport:
+def summary(*, drifted: Sequence[str] = (), **values: object) -> Summary:
+    """Return the summary of a classification, in which some features have drifted, with other values."""
+    (counts,) = make_report().classified.values()
+    nothing = dict.fromkeys((f.name for f in fields(FeatureDrift)), 0.0)
+    drift = {name: FeatureDrift(**nothing | {"index": 1.0}) for name in drifted}
+    whole = Summary(**vars(counts) | {"model": "m@1"}, shift=ShiftRecord(), drift=drift)
+    return replace(whole, **values)
+
+
+def classified(found: Summary, **more: object) -> ClassificationReport:
     """Return the report of a classification by a good model."""
     good = changed(make_report(), log_loss=0.4, accuracy=0.8).model.metrics
     made = Made(when="2026-11-23T05:00:00+00:00", who="ann")
     report = ClassificationReport(
-        found=found, model="m@1", trust=verdict("green"), metrics=good, made=made, release=3
+        catalogue="openngc.fits", summary=found, trust=verdict("green"), metrics=good, made=made, release=3
     )
     return replace(report, **more)
 
 
 def test_a_classification_is_answered_for() -> None:
-    found = make_report().classifications[0]
-    rare = found.classes["early"] | {"assigned": 0, "expected": 9.0}
-    found = replace(
-        found,
+    classes = summary().classes
+    rare = classes["early"] | {"assigned": 0, "expected": 9.0}
+    found = summary(
         n_classified=10_500,
         flags=flagged(OUT_OF_DOMAIN=0.19),
         drifted=("b_j",),
-        classes={**found.classes, "rare": rare},
+        classes={**classes, "rare": rare},
     )
     troubled = classified(found, quarantined={"b.fits": "truncated"}, deferred={"c.fits": "being written"})
     use, *_, quality, odd, look = classification_answers(troubled)
@@ -306,9 +313,8 @@ def test_a_classification_is_answered_for() -> None:
 
 
 def test_many_files_in_trouble_are_cut() -> None:
-    found = make_report().classifications[0]
     names = {f"{i}.fits": "gone" for i in np.arange(30)}
-    odd = classification_answers(classified(found, quarantined=names))[6]
+    odd = classification_answers(classified(summary(), quarantined=names))[6]
     assert len(odd.findings) == 9
     assert odd.findings[-1].what == "And 22 more files"
 
@@ -330,10 +336,9 @@ def counted(name: str, **fields: object) -> ClassCensus:
 
 
 def test_a_classification_with_a_census_is_answered_by_it() -> None:
-    found = replace(make_report().classifications[0], n_classified=10_000)
     classes = {name: counted(name) for name in ("early", "late")}
     census = Census(n_rows=10_000, level=0.95, classes=classes)
-    quality = classification_answers(classified(replace(found, census=census)))[5]
+    quality = classification_answers(classified(summary(n_classified=10_000, census=census)))[5]
     assert quality.short == (
         "10,000 of 10,521 objects are classified: early 50.0% (48.0% to 52.0%), late 50.0% (48.0% to 52.0%)."
     )
@@ -343,12 +348,12 @@ def test_a_classification_with_a_census_is_answered_by_it() -> None:
     assert "20.0% of the class are lost" in costs
     nothing = {"count": None, "low": None, "high": None, "source": "cannot be said", "selections": ()}
     unsaid = {name: counted(name, **nothing, reason="They do not look alike.") for name in classes}
-    found = replace(found, census=replace(census, classes=unsaid))
-    quality = classification_answers(classified(found))[5]
+    census = replace(census, classes=unsaid)
+    quality = classification_answers(classified(summary(census=census)))[5]
     assert quality.short.endswith("by sums of probabilities; the true counts are not known.")
     assert quality.level == "care"
     assert quality.findings[0].what == "The counts are not known: they do not look alike"
-    assert census_table(found.census).rows[0][1:5] == ("–", "–", "–", "–")
+    assert census_table(census).rows[0][1:5] == ("–", "–", "–", "–")
 
 
 def flagged(**shares: float) -> dict[str, FlagCount]:
@@ -371,7 +376,7 @@ def test_a_large_part_beyond_the_labels_is_refused_first(
     colour: str, drifted: tuple[str, ...], says: str
 ) -> None:
     flags = flagged(OUT_OF_DOMAIN=0.779, BEYOND_LABELS=0.898)
-    found = replace(make_report().classifications[0], flags=flags, drifted=drifted)
+    found = summary(flags=flags, drifted=drifted)
     trust = classification_answers(classified(found, trust=verdict(colour)))[0]
     first = "Not for 90% of the objects: they are beyond the range of the labelled objects (BEYOND_LABELS)."
     assert trust.short.startswith(f"{first} For the others: {says}")
@@ -439,6 +444,5 @@ def test_an_audit_is_spoken_of_once() -> None:
     census = Census(n_rows=10_000, level=0.95, classes=classes)
     said = f"{looked[1:]}; early: {own['early']}; late: {own['late']}"
     assert census_table(census).note == f"Of 10,000 objects with probabilities. P{said}."
-    found = replace(make_report().classifications[0], census=census)
-    quality = classification_answers(classified(found))[5]
+    quality = classification_answers(classified(summary(census=census)))[5]
     assert quality.findings[0].what == f"The counts are from an audit: p{said}"

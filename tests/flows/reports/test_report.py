@@ -37,10 +37,10 @@ from flows.models.description import (
 )
 from flows.models.store import SkillSummary
 from flows.reports import tables
-from flows.reports.data import BoundaryPicture, Classification, TrainReport
+from flows.reports.data import BoundaryPicture, TrainReport
 from flows.reports.html import render_report, training_pictures, write_report
 from flows.reports.report_table import ReportTable
-from flows.runs.results import ClassEstimate, FlagCount
+from flows.runs.results import ClassEstimate, Counts, FlagCount
 from tests.flows.candidates import CANDIDATE
 
 HOSTILE = "<script>alert(1)</script>\" onerror='x' $\\frac{1 | **b** [link](http://evil) \x1b[31m 星系"
@@ -211,8 +211,7 @@ def make_report(classes: tuple[str, ...] = ("early", "late")) -> TrainReport:
         code_version="0.1.0",
     )
     flag = FlagCount(bit=0, meaning="near one half", count=2911, share=0.2767)
-    found = Classification(
-        catalogue="openngc.fits",
+    found = Counts(
         n_rows=10_521,
         n_classified=10_521,
         classes={
@@ -227,7 +226,7 @@ def make_report(classes: tuple[str, ...] = ("early", "late")) -> TrainReport:
     return TrainReport(
         model=model,
         boundary=make_picture(K, rng),
-        classifications=(found,),
+        classified={"openngc.fits": found},
         remarks=("sbrightn stays out.",),
         attribution=("OpenNGC, CC-BY-SA-4.0",),
     )
@@ -414,7 +413,7 @@ def test_boundary_where_no_level_is_reached() -> None:
 
 
 def test_without_reviews_or_boundary() -> None:
-    report = changed(make_report(), reviews=(), boundary=None, classifications=(), reliability=())
+    report = changed(make_report(), reviews=(), boundary=None, classified={}, reliability=())
     assert "Where the classes meet" not in render_report(report)
 
 

@@ -30,7 +30,7 @@ from flows.models.model import read_model, read_tree
 from flows.models.store import Store
 from flows.reports.answers import training_answers
 from flows.reports.counts import class_change_table
-from flows.reports.data import Classification, TrainReport, likeness_words
+from flows.reports.data import TrainReport, likeness_words
 from flows.reports.tables import class_count_table
 from flows.specification.specification import Shift
 from flows.specification.toml_file import parse_specification
@@ -263,7 +263,7 @@ def assert_no_error(summary: Any) -> None:
                 None,
                 None,
             )
-    for table in (class_count_table(Classification.of("all", summary)), class_change_table(summary, summary)):
+    for table in (class_count_table("all", summary), class_change_table(summary, summary)):
         assert "without an error: the class shares are an estimate" in table.note.lower()
         place = table.columns.index("±")
         assert {row[place] for row in table.rows} == {"–"}
