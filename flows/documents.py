@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -155,3 +156,8 @@ def read_document(kind: type[T], path: Path) -> T:
 @cache
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
+
+
+def utc_now() -> str:
+    """Return this moment as documents have it: ISO 8601 in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -80,13 +80,7 @@ def compare(request: PromoteRequest, *, in_release: InRelease | None = None) -> 
     `in_release` says what the model would change in the last release; without it nothing is said of that.
     """
     place = Store.named(request.store)
-    return compare_stored(request, place, place.find(request.model, newest=True), in_release=in_release)
-
-
-def compare_stored(
-    request: PromoteRequest, place: Store, stored: StoredModel, *, in_release: InRelease | None = None
-) -> Comparison:
-    """Compare a model that was found in a store, as `compare` does."""
+    stored = place.find(request.model, newest=True)
     challenger, version = place.read(stored), place.champion(stored.name)
     vetoes = standing_vetoes(place.history(stored.name), stored.version)
     against = _alone(challenger, vetoes)
@@ -259,9 +253,7 @@ def promote(
             "how: got 'ask' without Prefect, whose page shows the question, expected 'better' or 'now'; "
             "choose one of them"
         )
-    place = Store.named(request.store)
-    stored = place.find(request.model, newest=True)
-    comparison = compare_stored(request, place, stored, in_release=in_release)
+    comparison = compare(request, in_release=in_release)
     result = PromotionResult(
         model=comparison.challenger,
         previous=comparison.champion,
@@ -276,6 +268,8 @@ def promote(
         return replace(result, status="kept", why="; ".join(comparison.against))
     if dry_run:
         return result
+    place = Store.named(request.store)
+    stored = place.find(comparison.challenger)
     with exclusive(place.root / stored.name):
         now = place.champion(stored.name)
         expected = comparison.champion if instead_of is None else instead_of

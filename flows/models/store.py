@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from catalogs.errors import nearest
 from catalogs.files import atomic_write_text, check_links, own_folder
-from flows.documents import read_document, write_document
+from flows.documents import read_document, utc_now, write_document
 from flows.errors import DocumentError, ModelError
 from flows.runs.references import ModelReference, check_inside, check_name, check_output, check_version
 
@@ -336,37 +336,31 @@ class Store:
     def find(self, reference: str, *, newest: bool = False) -> StoredModel:
         """Return the model that `NAME@VERSION` (or the start of one) means, or `NAME`: its champion, or its newest."""
         wanted = ModelReference.parse(reference)
+        versions = {m.version: m for m in self.versions(self._known(wanted.name))}
         if newest and not wanted.version:
-            return [*self.versions(self._known(wanted.name))][-1]
-        return self._stored(wanted)
+            return [*versions.values()][-1]
+        matches = [v for v in versions if v.startswith(wanted.version)]
+        if not wanted.version:
+            champion = self.champion(wanted.name)
+            matches = [v for v in versions if v == champion]
+            if not matches:
+                raise ModelError(
+                    f"{self.root}: got '{wanted.name}' without a version, but its champion is "
+                    f"{champion or 'not chosen'}, expected one of its versions: {', '.join(versions)}; "
+                    f"choose with `blr models promote {wanted.name}@VERSION`"
+                )
+        elif len(matches) != 1 or len(wanted.version) < SHORTEST_PREFIX:
+            raise ModelError(
+                f"{self.root}: got version '{wanted.version}' of '{wanted.name}', expected one of its versions or the "
+                f"first digits of one ({SHORTEST_PREFIX} or more); {nearest(wanted.version, versions)}"
+            )
+        stored = versions[matches[0]]
+        check_links(stored.folder, self.root, inside=True)
+        return stored
 
     def at(self, name: str, version: str) -> StoredModel:
         """Return the model of a name and a version."""
-        return self._stored(ModelReference(name, version))
-
-    def _stored(self, reference: ModelReference) -> StoredModel:
-        name, wanted = reference.name, reference.version
-        versions = {m.version: m for m in self.versions(self._known(name))}
-        if not wanted:
-            champion = self.champion(name)
-            if champion not in versions:
-                raise ModelError(
-                    f"{self.root}: got '{name}' without a version, but its champion is "
-                    f"{champion or 'not chosen'}, expected one of its versions: {', '.join(versions)}; "
-                    f"choose with `blr models promote {name}@VERSION`"
-                )
-            return self._without_links(versions[champion])
-        matches = [v for v in versions if v.startswith(wanted) and len(wanted) >= SHORTEST_PREFIX]
-        if len(matches) != 1:
-            raise ModelError(
-                f"{self.root}: got version '{wanted}' of '{name}', expected one of its versions or the first "
-                f"digits of one ({SHORTEST_PREFIX} or more); {nearest(wanted, versions)}"
-            )
-        return self._without_links(versions[matches[0]])
-
-    def _without_links(self, stored: StoredModel) -> StoredModel:
-        check_links(stored.folder, self.root, inside=True)
-        return stored
+        return self.find(ModelReference(name, version).label)
 
     def load(self, reference: str) -> Model:
         """Return the model that a reference means, read and checked."""
@@ -429,7 +423,7 @@ class Store:
         """Put a model in the champion's place, and write down when, who and why; `kind` says whether it was there."""
         previous = self.champion(stored.name)
         made = [d for d in self.history(stored.name) if d.kind != "rejected"]
-        done = Promotion(_now(), stored.version, previous, who, why, kind)
+        done = Promotion(utc_now(), stored.version, previous, who, why, kind)
         last = made[-1] if made else None
         if last is None or (last.version, last.previous, last.kind) != (done.version, previous, kind):
             self._write_decision(stored.name, done)  # or a promotion that was killed had
@@ -439,7 +433,7 @@ class Store:
     def reject(self, stored: StoredModel, *, why: str, who: str) -> None:
         """Write down that a model is not to be the champion, who said so and why."""
         previous = self.champion(stored.name)
-        veto = Promotion(_now(), stored.version, previous, who, why, "rejected")
+        veto = Promotion(utc_now(), stored.version, previous, who, why, "rejected")
         self._write_decision(stored.name, veto)
 
     def _write_decision(self, name: str, decision: Promotion) -> None:
@@ -467,7 +461,3 @@ class Store:
                 f"{self.root}: got no model '{name}', expected one of the store's; {nearest(name, names)}"
             )
         return name
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -21,7 +21,7 @@ from catalogs.formats import TableChoice, annotated_table
 from flows.classification.request import ReprocessRequest
 from flows.classification.scoring import Scorer
 from flows.classification.steps import reprocess
-from flows.documents import write_document
+from flows.documents import utc_now, write_document
 from flows.errors import UsageError
 from flows.models.row_files import ROWS_FILE
 from flows.models.store import Store
@@ -45,7 +45,6 @@ from flows.release.record import (
     ReleaseRefusedError,
     ReleaseState,
     Series,
-    utc_now,
     write_checks,
 )
 from flows.release.replay import mismatches, settings_of

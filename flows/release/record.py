@@ -18,7 +18,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -31,7 +30,7 @@ from catalogs.errors import CatalogError
 from catalogs.files import atomic_path, atomic_write_text, check_links, flush_to_disk, sweep
 from catalogs.remote.remote_file import ObjectStore
 from catalogs.remote.urls import shown, url_of
-from flows.documents import from_document, read_document, to_document, write_document
+from flows.documents import from_document, read_document, to_document, utc_now, write_document
 from flows.errors import DocumentError, OutputFolderError, UsageError
 from flows.models.row_files import ROWS_FILE
 from flows.release import request as requests
@@ -48,14 +47,13 @@ from flows.release._contract import (
 from flows.release._differences import Truth
 from flows.release.check import Checked, check_release
 from flows.runs.lock import LOCK, exclusive
-from flows.runs.manifest import file_sha256
+from flows.runs.manifest import SUMS, file_sha256, read_sums, sums_text
 from flows.runs.references import check_inside, check_output
 from flows.runs.release_store import check_store, folder_here
 
 RECORD = "release.json"
 CHECKS = "checks.json"
 SIGNATURE = "signature.json"
-SUMS = "SHA256SUMS"
 LOG = "releases.json"
 COMPANIONS = "companions"
 SIGNER = "BLR_SIGNER"
@@ -325,11 +323,6 @@ def signer(by: str | None) -> str:
     return user
 
 
-def utc_now() -> str:
-    """Return this moment, ISO 8601 in UTC."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
 def release_files(folder: Path) -> list[Path]:
     """Return the files of a release; OutputFolderError for a link."""
     found = []
@@ -356,11 +349,6 @@ def sums_of(
     return {n: known.get(n) or file_sha256(folder / n) for n in sorted(names) if n.startswith(only)}
 
 
-def sums_text(sums: Mapping[str, str]) -> str:
-    """Return the hashes as `sha256sum` prints them."""
-    return "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
-
-
 def digest_of(folder: Path) -> str:
     """Return the digest of everything: the hash of the list of hashes."""
     return file_sha256(folder / SUMS)
@@ -368,8 +356,7 @@ def digest_of(folder: Path) -> str:
 
 def changed_files(folder: Path) -> list[str]:
     """Return a sentence for each file that is not as the list of hashes says."""
-    lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
-    listed = {name: sha256 for sha256, _, name in (line.partition("  ") for line in lines) if name}
+    listed = read_sums((folder / SUMS).read_text(encoding="utf-8"))
     there = sums_of(folder)
     other = [name for name in listed if name in there and there[name] != listed[name]]
     return [
@@ -636,7 +623,7 @@ def verify(request: requests.VerifyRequest) -> Verified:
         folder=str(folder),
         version=signature.version,
         digest=digest,
-        files=len((folder / SUMS).read_text(encoding="utf-8").splitlines()),
+        files=len(read_sums((folder / SUMS).read_text(encoding="utf-8"))),
         signed_by=signature.who,
         with_key=bool(signature.signature),
         faults=tuple(faults),

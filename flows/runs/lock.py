@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
 
 from catalogs.files import StorageError, check_links
+from flows.documents import utc_now
 from flows.errors import OutputFolderError
 from flows.runs.progress import tell
 
@@ -97,8 +97,7 @@ class Owner:
     @classmethod
     def this(cls, run: str | None) -> Owner:
         """Return this process as the owner; `run` is its id in Prefect."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(os.getpid(), socket.gethostname(), now, _began(os.getpid()), run)
+        return cls(os.getpid(), socket.gethostname(), utc_now(), _began(os.getpid()), run)
 
     @classmethod
     def read(cls, path: Path) -> Owner | None:

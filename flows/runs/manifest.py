@@ -33,7 +33,14 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError, nearest
 from catalogs.files import atomic_path, atomic_write_bytes, check_links, open_bytes, own_folder, sweep
 from catalogs.sky.positions import PositionUnit, find_position_columns, unit_of_position
-from flows.documents import from_document, from_json, read_document, to_document, write_document
+from flows.documents import (
+    from_document,
+    from_json,
+    read_document,
+    to_document,
+    utc_now,
+    write_document,
+)
 from flows.errors import DocumentError, UsageError
 from flows.runs.references import ModelReference, check_inside
 from flows.runs.results import CensusAsked, Difference, FileCounts, ReleaseReference, Summary
@@ -136,6 +143,20 @@ def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, as `sha256sum` prints it."""
     with open_bytes(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+SUMS = "SHA256SUMS"
+"""File that lists the files of a release with their hashes."""
+
+
+def sums_text(sums: Mapping[str, str]) -> str:
+    """Return the hashes of files, by their paths, as `sha256sum` prints them."""
+    return "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
+
+
+def read_sums(text: str) -> dict[str, str]:
+    """Return the hashes in a text as `sha256sum` prints them, by the files' paths."""
+    return {name: sha256 for sha256, _, name in (line.partition("  ") for line in text.splitlines()) if name}
 
 
 # The files of an output folder as a Parquet table with a row for each file: `_files/HASH.parquet`.
@@ -482,7 +503,7 @@ class Manifest:
         The table of the files is written first.  The table of the earlier manifest is removed last.
         """
         table = write_table(folder, self.outputs)
-        created = self.created or datetime.now(UTC).isoformat(timespec="seconds")
+        created = self.created or utc_now()
         write_document(folder / MANIFEST, replace(self, created=created, table=table, outputs=()))
         sweep_tables(folder, table)
         return folder / MANIFEST

@@ -39,7 +39,16 @@ from catalogs.remote.urls import file_name, shown, url_of
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError, OutputFolderError, UsageError
 from flows.runs.lock import exclusive
-from flows.runs.manifest import MANIFEST, FileState, Manifest, Output, file_sha256
+from flows.runs.manifest import (
+    MANIFEST,
+    SUMS,
+    FileState,
+    Manifest,
+    Output,
+    file_sha256,
+    read_sums,
+    sums_text,
+)
 from flows.runs.progress import tell
 from flows.runs.references import OutputFolder, check_output, check_url
 
@@ -278,8 +287,6 @@ STAGING = "BLR_STAGING"
 """Environment variable with the local folder in which releases for object stores are made."""
 MARK = ".blr-store.json"
 """File that says which state of the store's manifest the local folder has."""
-SUMS = "SHA256SUMS"
-"""File that lists the files of a release with their hashes."""
 FILES = re.compile(r"files-[0-9a-f]{16}")
 AT_ONCE = 8
 """Files that are sent or fetched at the same time."""
@@ -379,8 +386,7 @@ class ReleaseStore:
             return
         with exclusive(self.folder):
             sums = _checked_sums(self.folder)
-            text = _sums_file(sums)
-            files = f"files-{hashlib.sha256(text).hexdigest()[:16]}"
+            files = f"files-{hashlib.sha256(sums_text(sums).encode()).hexdigest()[:16]}"
             others = {key.partition("/")[0] for key in self.store.sizes("")} - {files}
             if before is None or self._manifest(files) != before.content:
                 self._commit(files, sums, before)
@@ -431,7 +437,7 @@ class ReleaseStore:
                 f"publishing at {shown(self.store.url)}", sum(sizes[key] for key in missing), "bytes"
             )
         self._each(send, missing)
-        self.store.put(f"{files}/{SUMS}", _sums_file(sums))
+        self.store.put(f"{files}/{SUMS}", sums_text(sums).encode())
         self.store.put(f"{files}/{MANIFEST}", self._manifest(files))
         there = self.store.sizes(files)
         return all(there.get(key) == sizes[key] for key in sums)
@@ -486,10 +492,7 @@ class ReleaseStore:
     def _sums(self, files: str) -> dict[str, str]:
         """Return the hashes of the files in a folder of the store, by their paths; empty where there is no list."""
         listed = self.store.read(f"{files}/{SUMS}")
-        if listed is None:
-            return {}
-        lines = (line.split("  ", 1) for line in listed.content.decode().splitlines())
-        return {key: sha256 for sha256, key in lines}
+        return {} if listed is None else read_sums(listed.content.decode())
 
     def _mark(self) -> str | None:
         """Return the tag of the manifest that the local folder has; None where it is not known."""
@@ -542,11 +545,6 @@ def _checked_sums(folder: Path) -> dict[str, str]:
         key: outputs[key].sha256 if key in outputs else file_sha256(folder / key)
         for key in _release_files(folder)
     }
-
-
-def _sums_file(sums: Mapping[str, str]) -> bytes:
-    """Return the content of SHA256SUMS, as `sha256sum` prints it."""
-    return "".join(f"{sums[key]}  {key}\n" for key in sorted(sums)).encode()
 
 
 def _check_key(key: str, url: str) -> None:

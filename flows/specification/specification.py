@@ -525,17 +525,26 @@ class Specification(SpecificationTable):
     base_folder: str = Field(default=".", description="Folder of relative paths; by default that of the file")
 
     @model_validator(mode="after")
-    def _check_columns(self) -> Specification:
+    def _check(self) -> Specification:
+        self._check_columns()
+        self._check_shift()
+        self.check_sets()
+        self._check_slim()
+        self._check_split()
+        self.check_target()
+        self._check_limits()
+        self._check_features()
+        return self
+
+    def _check_columns(self) -> None:
         classes = self.label.classes or self.label.votes
         if classes is not None:
             try:
                 standard_columns(tuple(classes), self.output.prefix, columns=self.output.columns)
             except NameClashError as error:
                 raise ValueError(f"label: {error}") from error
-        return self
 
-    @model_validator(mode="after")
-    def _check_shift(self) -> Specification:
+    def _check_shift(self) -> None:
         shares, classes = self.shift.class_prior, self.label.classes or self.label.votes
         if isinstance(shares, dict) and classes is not None and set(shares) != set(classes):
             raise ValueError(
@@ -559,12 +568,6 @@ class Specification(SpecificationTable):
                     f"shift.class_prior: got a share of classes with candidate.{i} of likelihood "
                     f"'{candidate.likelihood}', expected 'logistic' ones, since shares change logits; change either"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _check_sets(self) -> Specification:
-        self.check_sets()
-        return self
 
     def check_sets(self, n_classes: int | None = None) -> None:
         """Raise ValueError where sets or selections are not possible with the labels, or with so many classes."""
@@ -578,18 +581,15 @@ class Specification(SpecificationTable):
                 "biased labels is not that of the target; remove the key, and audit the output"
             )
 
-    @model_validator(mode="after")
-    def _check_slim(self) -> Specification:
+    def _check_slim(self) -> None:
         catalog = self.catalog
         if self.output.mode == "slim" and catalog.id is None and None in (catalog.ra, catalog.dec):
             raise ValueError(
                 "output.mode: got 'slim' without catalog.id and without a position, expected one of them, by "
                 'which rows can be joined to their old columns; add id = "..." under [catalog]'
             )
-        return self
 
-    @model_validator(mode="after")
-    def _check_split(self) -> Specification:
+    def _check_split(self) -> None:
         if self.split.by == "id" and self.catalog.id is None:
             raise ValueError(
                 "split.by: got 'id' without catalog.id, expected the column that names the objects; add id = "
@@ -600,12 +600,6 @@ class Specification(SpecificationTable):
                 "split.by: got 'healpix' without catalog.ra and catalog.dec, expected the columns of the position; "
                 "add them under [catalog], or split by 'id'"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_target(self) -> Specification:
-        self.check_target()
-        return self
 
     def check_target(self) -> None:
         """Raise ValueError where [target] names columns that are not used, or contradicts [catalog]."""
@@ -652,8 +646,7 @@ class Specification(SpecificationTable):
         named = {name for name in (catalog.id, catalog.ra, catalog.dec) if name}
         return used.union(band_columns, named, catalog.sentinels, catalog.not_detected, catalog.masked)
 
-    @model_validator(mode="after")
-    def _check_limits(self) -> Specification:
+    def _check_limits(self) -> None:
         for name in self.catalog.limits:
             if name not in self.catalog.not_detected:
                 raise ValueError(
@@ -667,10 +660,8 @@ class Specification(SpecificationTable):
                     f"detected, expected one of catalog.limits; {nearest(name, self.catalog.limits)}, or "
                     "state it there and train"
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _check_features(self) -> Specification:
+    def _check_features(self) -> None:
         named = {"errors": tuple(self.errors)} | {
             f"candidate.{i}.features": c.features or () for i, c in enumerate(self.candidate)
         }
@@ -682,7 +673,6 @@ class Specification(SpecificationTable):
                     )
             if len(set(names)) < len(names):
                 raise ValueError(f"{key}: got a feature twice, expected each feature once; remove one")
-        return self
 
 
 _ORDERED = (("label", "classes"), ("label", "votes"), (None, "features"))
