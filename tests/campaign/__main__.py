@@ -1,7 +1,7 @@
 """`make campaign`: whatever can happen to a run, done to it, and what harm came of it; exit status 1 where any did.
 
     python -m tests.campaign [--kills 100] [--runs 200] [--faults 10000] [--seed 1] [--ledger benchmarks/HARM.md]
-                             [--only kills faults engines prefect soak zombie mutations]
+                             [--only kills faults engines prefect soak mutations]
 
 Each kill of `--kills` is done at a random time and, another run, at a random step; under Prefect, where a run takes
 many seconds to start, a fifth as many.  With engines, twice as many kills in all: of workers, schedulers and drivers.
@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.campaign import soak, zombie
+from tests.campaign import soak
 from tests.campaign.engines import with_engines
 from tests.campaign.faults import full_disk, read_only, told_to_stop, two_at_once
 from tests.campaign.kills import Bench, at_steps, at_times, whole_programs
@@ -30,7 +30,7 @@ from tests.campaign.tally import Line, harmed, table, write_ledger
 from tests.campaign.under_prefect import under_prefect
 from tests.campaign.zygote import zygote
 
-PARTS = ("kills", "faults", "engines", "prefect", "soak", "zombie", "mutations")
+PARTS = ("kills", "faults", "engines", "prefect", "soak", "mutations")
 
 
 def kills(bench: Bench, scenarios: list[Scenario], times: int, rng: random.Random) -> list[Line]:
@@ -104,8 +104,6 @@ def main() -> int:
                     lines += parts[part]()
         if "soak" in told.only:
             good &= soak.passes(folder / "soak", told.runs)
-        if "zombie" in told.only:
-            good &= zombie.passes(folder / "zombie")
         kinds = [*KINDS] if "mutations" in told.only else [kind for kind in told.only if kind in KINDS]
         if kinds:
             times = told.faults or (FAULTS if "mutations" in told.only else len(kinds))

@@ -68,17 +68,6 @@ def test_the_form_shows_the_request(name: str) -> None:
     assert flow.parameters.required == [f.name for f, _ in asked if f.default is inspect.Parameter.empty]
 
 
-@pytest.mark.parametrize("name", FLOWS)
-def test_the_signature_shows_the_request(name: str) -> None:
-    request, flow = FLOWS[name]
-    signature = inspect.signature(flow.fn)
-    assert list(signature.parameters) == [field.name for field, _ in request_fields(request)]
-    for field, parameter in request_fields(request):
-        assert signature.parameters[field.name].default == field.default
-        assert f"    {field.name}: {parameter.words}" in inspect.getdoc(flow.fn)
-    assert signature.return_annotation is not inspect.Signature.empty
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_shows_the_request(name: str) -> None:
     options = {option.name: option for option in command(name).params}

@@ -16,14 +16,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import fsspec
 import numpy as np
 import pytest
 
 from catalogs.errors import CatalogError
 from catalogs.remote.urls import UnreachableError
-from flows.classification.census_taking import take_census
-from flows.classification.request import CensusRequest
 from flows.cli.app import run
 from flows.documents import to_document
 from flows.engines.engine import EngineChoice
@@ -123,25 +120,6 @@ def test_folders_that_are_columns(survey: Survey, web: Web) -> None:
     web.asked.clear()
     assert survey.classify(survey.url).status == "nothing to do"
     assert web.bodies() == []
-
-
-def test_fits_too(survey: Survey, web: Web) -> None:
-    survey.write("d.fits")
-    survey.classify(f"{survey.url}/d.fits")
-    classify([web.folder / "release" / "d.fits"], model="morphology", store="models", out="here")
-    assert output_bytes(survey.out) == output_bytes(Path("here"))
-
-
-def test_in_memory(survey: Survey, web: Web) -> None:
-    filesystem = fsspec.filesystem("memory")
-    filesystem.put(str(web.folder / "release"), "/flows-release", recursive=True)
-    try:
-        assert survey.classify("memory://flows-release").status == "done"
-        assert survey.classify("memory://flows-release").status == "nothing to do"
-        filesystem.pipe_file("/flows-release/a.parquet", filesystem.cat_file("/flows-release/b.parquet"))
-        assert why(survey.classify("memory://flows-release", overwrite=True)) == {"a.parquet": "changed"}
-    finally:
-        filesystem.rm("/flows-release", recursive=True)
 
 
 def test_only_what_is_new_or_changed_is_fetched(survey: Survey, web: Web) -> None:
@@ -498,15 +476,3 @@ def test_no_driver(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(r"oss://bucket/a.parquet cannot be reached: .*install", capsys.readouterr().err)
     assert run(["inspect", "nowhere://a.parquet"]) == 1
     assert "expected one of" in capsys.readouterr().err
-
-
-def test_the_census_of_urls_is_that_of_the_files(survey: Survey, web: Web) -> None:
-    remote = survey.classify(survey.url).summary.census
-    local = classify([web.folder / "release"], model="morphology", store="models", out="local").summary.census
-    assert remote == local
-    assert remote.n_rows > 0
-    assert {c.source for c in remote.classes.values()} == {"model"}
-    web.asked.clear()
-    found = take_census(CensusRequest("out", store="models"), dry_run=True)
-    assert found.census == remote
-    assert not web.asked  # the rows were kept

@@ -91,8 +91,3 @@ def deeper(table: pa.Table, field: int, magnitudes: float = 1.0) -> pa.Table:
     """Return the galaxies without a field's faint ones: what a shallower release had."""
     faint = (field_of(table) == field) & (table["bmag"].to_numpy(zero_copy_only=False) > 15.5 - magnitudes)
     return table.filter(pa.array(~faint))
-
-
-def without_field(table: pa.Table, field: int) -> pa.Table:
-    """Return the galaxies of all other fields: what a smaller release had."""
-    return table.filter(pa.array(field_of(table) != field))

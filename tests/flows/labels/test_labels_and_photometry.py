@@ -199,26 +199,6 @@ def test_names_that_were_rounded_are_refused(made: Path, rounded: str) -> None:
         gathered(made, '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", id = "name" }\n')
 
 
-def test_labels_joined_by_position(made: Path) -> None:
-    columns = survey()
-    arcsec = 1 / 3600
-    pq.write_table(
-        pa.table(
-            {
-                "RA": columns["ra"][:150],
-                "DE": columns["dec"][:150] + np.where(np.arange(150) < 100, 0.5, 3.0) * arcsec,
-                "kind": columns["kind"][:150],
-            }
-        ),
-        made / "labels.parquet",
-    )
-    table = 'table = { path = "labels.parquet", ra = "RA", dec = "DE", radius = 1.0 }'
-    found = gathered(made, f'[label]\ncolumn = "kind"\n{table}\n')
-    assert len(found.rows.target) == 100
-    names = np.array(found.classes)[found.rows.target]
-    assert names.tolist() == [k.strip() for k in columns["kind"][:100]]
-
-
 def test_the_unit_of_a_label_tables_positions_is_stated_with_it(made: Path) -> None:
     columns = survey()
     places = {"RA": columns["ra"], "DE": columns["dec"], "kind": columns["kind"]}
@@ -350,14 +330,6 @@ def test_fractions_without_a_total_are_not_taken_for_votes(made: Path) -> None:
     shares = gathered(made, f"[label]\nfewest_votes = 0\n{votes}").rows.votes
     np.testing.assert_allclose(shares, np.stack([columns["f_early"], columns["f_late"]], axis=1))
     assert len(gathered(made, f'[label]\ntotal = "n"\n{votes}').rows.votes) == 300
-
-
-def test_training_on_votes(made: Path) -> None:
-    text = HEAD + '[label.votes]\nearly = "n_early"\nlate = "n_late"\n' + TAIL
-    (made / "spec.toml").write_text(text)
-    told = train(made / "spec.toml", made / "models")
-    assert told.classes == ("early", "late")
-    assert told.training.overdispersion == pytest.approx(1, abs=0.25)
 
 
 FLUX = """
@@ -529,22 +501,6 @@ def test_a_value_has_one_meaning(states: str, told: str) -> None:
         parse_specification(HEAD + states + '\n[label]\ncolumn = "kind"\n' + TAIL, source="x")
     apart = states.replace("x =", "y =", 1)
     parse_specification(HEAD + apart + '\n[label]\ncolumn = "kind"\n' + TAIL, source="x")
-
-
-def test_split_by_position_reads_radians_and_sexagesimal(made: Path) -> None:
-    columns = survey()
-    label = '[split]\nby = "healpix"\n[label]\ncolumn = "kind"\n'
-    degrees = gathered(made, label).rows.held_out
-    write(
-        made / "survey.parquet",
-        columns | {"ra": np.radians(columns["ra"]), "dec": np.radians(columns["dec"])},
-        ra="rad",
-        dec="rad",
-    )
-    assert np.array_equal(gathered(made, label).rows.held_out, degrees)
-    write(made / "survey.parquet", columns, ra="furlong", dec="furlong")
-    with pytest.raises(SpecificationError, match=r"unit 'furlong', expected degrees.* position_unit = "):
-        gathered(made, label)
 
 
 def test_a_split_by_places_that_nobody_reads_says_how_to_state_them(made: Path) -> None:

@@ -107,13 +107,6 @@ def test_a_folder_with_our_names_does_no_harm_to_entry_points(shadowed: Any) -> 
     assert done.stdout.split() == [entry["name"] for entry in entries], done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("entry", ["flows.classify:classify", f"{ROOT / 'flows' / 'classify.py'}:classify"])
-def test_it_would_do_harm_to_flows_that_are_named_otherwise(shadowed: Any, entry: str) -> None:
-    """What the entry points' file is for: neither the module's name nor its path is enough."""
-    assert "another flows" in load(shadowed, entry).stderr
-
-
 def load(folder: Path, *entries: str) -> subprocess.CompletedProcess[str]:
     environment = clean_environment() | {"PREFECT_HOME": str(folder / "home"), "PYTHONPATH": str(folder)}
     command = [sys.executable, "-c", SHADOWED, *entries]

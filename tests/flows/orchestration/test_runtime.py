@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -125,11 +124,6 @@ def test_a_home_that_cannot_be(no_prefect: Any) -> None:
     (no_prefect / "file").write_text("")
     with pytest.raises(FlowError, match=r"file.home: .*, expected a folder.*; set PREFECT_HOME.*--direct"):
         prefect_environment(no_prefect / "file" / "home")
-
-
-def test_free_port_can_be_listened_on() -> None:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", free_port()))
 
 
 ASK_PREFECT = """
@@ -271,24 +265,3 @@ def test_a_server_that_cannot_start_says_where_it_says_why(tmp_path: Path) -> No
     assert done.returncode == 1
     assert re.search(r"did not start: the end of .*server.log tells why; .*--direct", done.stderr)
     assert "unable to open database file" in (tmp_path / "server.log").read_text()
-
-
-@pytest.mark.slow
-def test_a_flow_runs_against_the_tests_server(prefect_server: str) -> None:
-    from prefect import flow, task
-    from prefect.client.orchestration import get_client
-
-    @task
-    def double(x: int) -> dict[str, int]:
-        return {"x": 2 * x}
-
-    @flow
-    def twice(x: int) -> dict[str, int]:
-        return double(x)
-
-    state = twice(2, return_state=True)
-    assert state.is_completed()
-    assert state.result() == {"x": 4}
-    with get_client(sync_client=True) as client:
-        assert str(client.api_url).startswith(prefect_server)
-        assert client.read_flow_run(state.state_details.flow_run_id).flow_id
