@@ -53,7 +53,7 @@ _CHOSEN_OF_WIDE = (8, 5, 64), (28, 20, 64), (36, 28, 96)
 # Inner points of all members and nodes together, shared out by share, and the most of a member.  More nodes than the
 # third number are there for wide activations, and have as many inner points each.
 _INNER, _MOST_INNER, _WIDE = 1024.0, 512.0, 16
-# Inner points of complete rows, for members of at least this share.
+# Inner points of complete rows, for members of at least this share; of two outputs half of them, on a lattice.
 _AT_POINTS = (0.3, 512), (0.1, 256), (0.0, 128)
 # Inner points at each node for members of one output, with a large and with a small share.
 _OF_ONE_OUTPUT = 16, 8
@@ -145,6 +145,10 @@ class Member:
         return cls(basis, posterior, tuple(columns), float(as_stored(d, "weight", ())))
 
 
+DesignOf = tuple[tuple[Member, ...], Matrix]
+"""Members that share a basis, and their design matrix (N, M)."""
+
+
 class Designs:
     """The design matrices of several members, each made once: many have the same basis, and more the same features."""
 
@@ -162,7 +166,7 @@ class Designs:
         """Yield each member and its Phi (N, M) of finite features X (N, F)."""
         return ((member, Phi) for members, Phi in self.by_basis(X) for member in members)
 
-    def by_basis(self, X: Matrix) -> Iterator[tuple[tuple[Member, ...], Matrix]]:
+    def by_basis(self, X: Matrix) -> Iterator[DesignOf]:
         """Yield the members that share a basis, and their Phi (N, M) of finite features X (N, F)."""
         for columns, groups in self._groups:
             Z = groups[0][0].basis.standardisation(np.take(X, columns, axis=1))
@@ -256,10 +260,16 @@ class NodeMixture:
         logits = all(m.posterior.link in ("logistic", "softmax") for m in members)
         return cls(members, shift, support) if logits else None
 
-    def __call__(self, nodes: NDArray[np.float64], dimension: int, fine: float = 1.0) -> Prediction:
+    def __call__(
+        self,
+        nodes: NDArray[np.float64],
+        dimension: int,
+        fine: float = 1.0,
+        designs: Sequence[DesignOf] | None = None,
+    ) -> Prediction:
         """Return the prediction of n rows, integrated over their nodes (S, n, F) in so many dimensions.
 
-        `fine` is the share of the inner points that is used.
+        `fine` is the share of the inner points that is used.  `designs` are those of the one node of complete rows.
         """
         kept, _, weight = kept_nodes(dimension, len(nodes))
         chosen = Chosen.of(dimension, len(nodes))
@@ -271,7 +281,7 @@ class NodeMixture:
             moved = CONSTANT * share * ((nodes < low) | (nodes > high)).any(axis=2)
             rows = np.flatnonzero(moved.sum(axis=0) > _LITTLE)
             share[:, rows] -= moved[:, rows]
-        sums = self._sums(nodes, share, chosen, fine)
+        sums = self._sums(nodes, share, chosen, fine, designs)
         if rows.size:
             used = moved[:, rows].any(axis=1)
             for one in chosen:
@@ -289,18 +299,21 @@ class NodeMixture:
         mean, variance = q.mean[:, 1] - q.mean[:, 0], np.maximum(4.0 * q.covariance[:, 1, 1], 0.0)
         return Prediction(q.probability, q.expected_entropy, mean, variance)
 
-    def at_points(self, X: Matrix, rough: NDArray[np.bool_] | None = None) -> Prediction:
-        """Return the prediction at features X (N, F), of the `rough` rows (N,) with a quarter of the inner points."""
-        fine = np.arange(len(X)) if rough is None else np.flatnonzero(~rough)
-        if len(fine) == len(X):
-            return self(X[None], 0)
-        all_rows = np.arange(len(X))
-        roughly = np.setdiff1d(all_rows, fine)
-        coarse = self(X[None, roughly], 0, _ROUGH)
-        if not len(fine):
-            return coarse
-        both = stacked([self(X[None, fine], 0), coarse])
-        return both.rows(np.argsort(np.concatenate([fine, roughly]), kind="stable"))
+    def at_points(
+        self, X: Matrix, designs: Sequence[DesignOf], rough: NDArray[np.bool_] | None = None
+    ) -> Prediction:
+        """Return the prediction at features X (N, F), of the `rough` rows (N,) with a quarter of the inner points.
+
+        `designs` are all members', of these features.
+        """
+        if rough is None or not rough.any():
+            return self(X[None], 0, designs=designs)
+        parts, order = list[Prediction](), [np.flatnonzero(~rough), np.flatnonzero(rough)]
+        for rows, fine in zip(order, (1.0, _ROUGH), strict=True):
+            if len(rows):
+                own = [(members, Phi[rows]) for members, Phi in designs]
+                parts.append(self(X[None, rows], 0, fine, own))
+        return stacked(parts).rows(np.argsort(np.concatenate(order), kind="stable"))
 
     def by_dimension(
         self, parts: Iterable[Nodes], most: int
@@ -325,15 +338,25 @@ class NodeMixture:
         return np.concatenate([rows for rows, _ in group]), self(nodes, dimension)
 
     def _sums(
-        self, nodes: NDArray[np.float64], share: Matrix, chosen: Sequence[Chosen], fine: float
+        self,
+        nodes: NDArray[np.float64],
+        share: Matrix,
+        chosen: Sequence[Chosen],
+        fine: float,
+        designs: Sequence[DesignOf] | None = None,
     ) -> MixtureSums:
-        """Return the sums over members and nodes (S, n, F) with their shares (S, n)."""
+        """Return the sums over members and nodes (S, n, F) with their shares (S, n).
+
+        `designs` are those of all members, where there is one node and they are known.
+        """
         S, n, F = nodes.shape
         sums = MixtureSums.zeros(n, self.members[0].posterior.problem.n_classes)
         inner = self._inner(S, fine)
-        for which, designs in zip(chosen, self._designs, strict=True):
+        pairs = zip(chosen, self._designs, strict=True) if designs is None else [(chosen[0], designs)]
+        for which, known in pairs:
             taken = nodes[which.means.chosen]
-            for alike, Phi in designs.by_basis(taken.reshape(-1, F)):
+            made = known.by_basis(taken.reshape(-1, F)) if isinstance(known, Designs) else known
+            for alike, Phi in made:
                 at_nodes = Phi.reshape(len(taken), n, -1)
                 for member, a in zip(alike, self._means(alike, Phi), strict=True):
                     at_taken = a.reshape(len(taken), -1)
@@ -423,7 +446,8 @@ class NodeMixture:
             if C[-1] == 1:
                 J.append(more * _OF_ONE_OUTPUT[m.weight < _LARGE_SHARE])
             elif S == 1 and fine == 1:
-                J.append(next(points for least, points in _AT_POINTS if m.weight >= least))
+                points = next(points for least, points in _AT_POINTS if m.weight >= least)
+                J.append(points // 2 if C[-1] == 2 else points)
             else:
                 total = fine * more * min(_INNER * m.weight, _MOST_INNER)
                 J.append(max(1, round(total / min(S, _WIDE))))

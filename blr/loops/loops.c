@@ -30,6 +30,7 @@ typedef float v8f_unaligned __attribute__((vector_size(32), aligned(4), may_alia
      : (K) == 3 && (d) == 2 ? loop(3, 2, __VA_ARGS__)    \
      : (K) == 4 && (d) == 3 ? loop(4, 3, __VA_ARGS__)    \
      : (K) == 5 && (d) == 4 ? loop(5, 4, __VA_ARGS__)    \
+     : (K) == 6 && (d) == 5 ? loop(6, 5, __VA_ARGS__)    \
                             : loop(K, d, __VA_ARGS__))
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
@@ -251,16 +252,14 @@ static PyObject *softmax_nodes(PyObject *self, PyObject *args)
     return none(&got);
 }
 
-static PyObject *softmax_moments(PyObject *self, PyObject *args)
+static PyObject *softmax_responses(PyObject *self, PyObject *args)
 {
     TAKE({"m", "nK", 'd', READ}, {"B", "nKd", 'd', READ}, {"z", "dS", 'r', READ}, {"w", "S", 'r', READ},
-         {"moments", "nKe", 'd', WRITTEN}, {"log_sum", "n", 'd', WRITTEN});
+         {"p", "nK", 'd', WRITTEN}, {"entropy", "n", 'd', WRITTEN});
     if (!fit_nodes(&got))
         return refused(&got, NODES);
-    if (got.size['e'] != got.size['d'] + 1)
-        return refused(&got, "moments (n, K, d + 1)");
     Py_BEGIN_ALLOW_THREADS
-    CALL_REAL(got, softmax_moments, got.array[0], got.array[1], got.array[2], got.array[3], got.size['n'],
+    CALL_REAL(got, softmax_responses, got.array[0], got.array[1], got.array[2], got.array[3], got.size['n'],
               got.size['K'], got.size['d'], got.size['S'], got.array[4], got.array[5]);
     Py_END_ALLOW_THREADS
     return none(&got);
@@ -500,8 +499,8 @@ static PyMethodDef methods[] = {
     {"logistic_sums", logistic_sums, METH_VARARGS, NULL},
     {"softmax_draws", softmax_draws, METH_VARARGS, NULL},
     {"softmax_mixture", softmax_mixture, METH_VARARGS, NULL},
-    {"softmax_moments", softmax_moments, METH_VARARGS, NULL},
     {"softmax_nodes", softmax_nodes, METH_VARARGS, NULL},
+    {"softmax_responses", softmax_responses, METH_VARARGS, NULL},
     {"softmax_rows", softmax_rows, METH_VARARGS, NULL},
     {"softmax_series", softmax_series, METH_VARARGS, NULL},
     {"weighted_grams", weighted_grams, METH_VARARGS, NULL},

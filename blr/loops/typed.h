@@ -102,7 +102,7 @@ static inline VECTOR TN(softmax)(VECTOR *a, long K, VECTOR *ln)
 {
     VECTOR highest = a[0], sum = (VECTOR){0};
     for (long k = 1; k < K; k++)
-        highest = TN(choose)(a[k] > highest, a[k], highest);
+        highest = TN(larger)(a[k], highest);
     for (long k = 0; k < K; k++) {
         a[k] = TN(exp)(a[k] - highest);
         sum += a[k];
@@ -183,43 +183,61 @@ static void TN(softmax_nodes)(const double *m, const double *B, const T *z, cons
     FEW_CLASSES(TN(nodes_of), K, d, m, B, z, w, n, S, log_sum, products);
 }
 
-/* Σ_s w y_k (z_j, 1) (n, K, d + 1) and E ln Σ e^a (n,), as `nodes_of`. */
-static ALWAYS_INLINE void TN(moments_of)(long K, long d, const double *m, const double *B, const T *z, const T *w,
-                                         long n, long S, double *moments, double *log_sum)
+/* Put E y, y = softmax(m + B z) at nodes z (d, S) of weights w (S,), into p (K,); return E H(y). */
+static ALWAYS_INLINE double TN(response_of)(long K, long d, const double *m, const double *B, const T *z, const T *w,
+                                            long S, double *p)
 {
-    VECTOR a[MOST_OUTPUTS], node[MOST_OUTPUTS], sums[MOST_OUTPUTS * (MOST_OUTPUTS + 1)];
+    VECTOR a[MOST_OUTPUTS], y[MOST_OUTPUTS], node[MOST_OUTPUTS], sums[MOST_OUTPUTS];
     T mean[MOST_OUTPUTS], load[MOST_OUTPUTS * MOST_OUTPUTS];
-    for (long i = 0; i < n; i++, m += K, B += K * d, moments += K * (d + 1)) {
-        log_sum[i] = TN(centred)(m, B, K, d, mean, load);
-        memset(moments, 0, sizeof(double) * K * (d + 1));
-        for (long block = 0; block < S; block += 64 * LANES) {
-            long end = S - block < 64 * LANES ? S : block + 64 * LANES;
-            VECTOR logs = (VECTOR){0};
-            for (long p = 0; p < K * (d + 1); p++)
-                sums[p] = (VECTOR){0};
-            for (long s = block; s < end; s += LANES) {
-                VECTOR weight = TN(load)(w + s);
+    double entropy = 0;
+    TN(centred)(m, B, K, d, mean, load);
+    for (long k = 0; k < K; k++)
+        p[k] = 0;
+    for (long block = 0; block < S; block += 64 * LANES) {
+        long end = S - block < 64 * LANES ? S : block + 64 * LANES;
+        VECTOR entropies = (VECTOR){0};
+        for (long k = 0; k < K; k++)
+            sums[k] = (VECTOR){0};
+        for (long s = block; s < end; s += LANES) {
+            VECTOR weight = TN(load)(w + s), highest, total = (VECTOR){0}, inner = (VECTOR){0};
+            for (long j = 0; j < d; j++)
+                node[j] = TN(load)(z + j * S + s);
+            for (long k = 0; k < K; k++) {
+                a[k] = (VECTOR){0} + mean[k];
                 for (long j = 0; j < d; j++)
-                    node[j] = TN(load)(z + j * S + s);
-                logs += weight * TN(at_nodes)(mean, load, node, K, d, a);
-                for (long k = 0; k < K; k++) {
-                    VECTOR share = weight * a[k];
-                    for (long j = 0; j < d; j++)
-                        sums[k * (d + 1) + j] += share * node[j];
-                    sums[k * (d + 1) + d] += share;
-                }
+                    a[k] += load[k * d + j] * node[j];
+                highest = k == 0 ? a[k] : TN(larger)(a[k], highest);
             }
-            log_sum[i] += TN(total)(logs);
-            for (long p = 0; p < K * (d + 1); p++)
-                moments[p] += TN(total)(sums[p]);
+            for (long k = 0; k < K; k++) {
+                a[k] -= highest;
+                y[k] = TN(exp)(a[k]);
+                total += y[k];
+                inner += a[k] * y[k];
+            }
+            VECTOR inverse = (T)1 / total, share = weight * inverse;
+            for (long k = 0; k < K; k++)
+                sums[k] += share * y[k];
+            entropies += weight * (TN(log)(total) - inner * inverse); /* H = ln Σ e^a - Σ a y */
         }
+        entropy += TN(total)(entropies);
+        for (long k = 0; k < K; k++)
+            p[k] += TN(total)(sums[k]);
     }
+    return entropy;
 }
 
-static void TN(softmax_moments)(const double *m, const double *B, const T *z, const T *w, long n, long K, long d,
-                                long S, double *moments, double *log_sum)
+/* E y (n, K) and E H(y) (n,) of n rows, as `response_of`. */
+static ALWAYS_INLINE void TN(responses_of)(long K, long d, const double *m, const double *B, const T *z, const T *w,
+                                           long n, long S, double *p, double *entropy)
 {
-    FEW_CLASSES(TN(moments_of), K, d, m, B, z, w, n, S, moments, log_sum);
+    for (long i = 0; i < n; i++)
+        entropy[i] = TN(response_of)(K, d, m + i * K, B + i * K * d, z, w, S, p + i * K);
+}
+
+static void TN(softmax_responses)(const double *m, const double *B, const T *z, const T *w, long n, long K, long d,
+                                  long S, double *p, double *entropy)
+{
+    FEW_CLASSES(TN(responses_of), K, d, m, B, z, w, n, S, p, entropy);
 }
 
 /* Of S nodes of n rows with activations m + B z, at inner points z (S, d, J) of weights w (J,): p (n, K), entropy (n,),
@@ -228,16 +246,12 @@ static ALWAYS_INLINE void TN(mixture_of)(long K, long d, const double *m, const 
                                          const double *share, long S, long n, long J, double *p, double *entropy,
                                          double *mean, double *second)
 {
-    double moments[MOST_OUTPUTS * (MOST_OUTPUTS + 1)], log_sum;
+    double response[MOST_OUTPUTS];
     for (long s = 0; s < S; s++, z += d * J)
         for (long i = 0; i < n; i++, m += K, B += K * d, share++) {
-            TN(moments_of)(K, d, m, B, z, w, 1, J, moments, &log_sum);
+            entropy[i] += *share * TN(response_of)(K, d, m, B, z, w, J, response);
             for (long k = 0; k < K; k++) {
-                const double *of_class = moments + k * (d + 1);
-                log_sum -= m[k] * of_class[d]; /* H = ln Σ e^a - Σ a y */
-                for (long j = 0; j < d; j++)
-                    log_sum -= B[k * d + j] * of_class[j];
-                p[i * K + k] += *share * of_class[d];
+                p[i * K + k] += *share * response[k];
                 mean[i * K + k] += *share * m[k];
                 for (long l = 0; l <= k; l++) {
                     double product = m[k] * m[l];
@@ -248,7 +262,6 @@ static ALWAYS_INLINE void TN(mixture_of)(long K, long d, const double *m, const 
                         second[(i * K + l) * K + k] += *share * product;
                 }
             }
-            entropy[i] += *share * log_sum;
         }
 }
 
@@ -300,19 +313,13 @@ static inline void TN(matching)(const double *m, const double *B, const T *a, lo
 static ALWAYS_INLINE void TN(draws_of)(long K, long d, const double *m, const double *B, const T *a, const T *w,
                                        const double *share, long S, long n, long J, double *p, double *entropy)
 {
-    double moments[MOST_OUTPUTS * (MOST_OUTPUTS + 1)], moved[MOST_OUTPUTS], G[MOST_OUTPUTS * MOST_OUTPUTS], log_sum;
+    double response[MOST_OUTPUTS], moved[MOST_OUTPUTS], G[MOST_OUTPUTS * MOST_OUTPUTS];
     for (long s = 0; s < S; s++)
         for (long i = 0; i < n; i++, m += K, B += K * d, a += d * J, share++) {
             TN(matching)(m, B, a, K, d, J, moved, G);
-            TN(moments_of)(K, d, moved, G, a, w, 1, J, moments, &log_sum);
-            for (long k = 0; k < K; k++) {
-                const double *of_class = moments + k * (d + 1);
-                log_sum -= moved[k] * of_class[d]; /* H = ln Σ e^a - Σ a y */
-                for (long j = 0; j < d; j++)
-                    log_sum -= G[k * d + j] * of_class[j];
-                p[i * K + k] += *share * of_class[d];
-            }
-            entropy[i] += *share * log_sum;
+            entropy[i] += *share * TN(response_of)(K, d, moved, G, a, w, J, response);
+            for (long k = 0; k < K; k++)
+                p[i * K + k] += *share * response[k];
         }
 }
 

@@ -13,6 +13,18 @@ static inline v4d FN(splat)(double x) { return (v4d){x, x, x, x}; }
 static inline v8f FN(splatf)(float x) { return (v8f){x, x, x, x, x, x, x, x}; }
 static inline v4d FN(choose)(v4l mask, v4d yes, v4d no) { return (v4d)((mask & (v4l)yes) | (~mask & (v4l)no)); }
 static inline v8f FN(choosef)(v8i mask, v8f yes, v8f no) { return (v8f)((mask & (v8i)yes) | (~mask & (v8i)no)); }
+/* The larger and the smaller of two numbers, and the second where one is no number. */
+#ifdef __AVX2__
+static inline v4d FN(larger)(v4d x, v4d y) { return __builtin_ia32_maxpd256(x, y); }
+static inline v8f FN(largerf)(v8f x, v8f y) { return __builtin_ia32_maxps256(x, y); }
+static inline v4d FN(smaller)(v4d x, v4d y) { return __builtin_ia32_minpd256(x, y); }
+static inline v8f FN(smallerf)(v8f x, v8f y) { return __builtin_ia32_minps256(x, y); }
+#else
+static inline v4d FN(larger)(v4d x, v4d y) { return FN(choose)(x > y, x, y); }
+static inline v8f FN(largerf)(v8f x, v8f y) { return FN(choosef)(x > y, x, y); }
+static inline v4d FN(smaller)(v4d x, v4d y) { return FN(choose)(x < y, x, y); }
+static inline v8f FN(smallerf)(v8f x, v8f y) { return FN(choosef)(x < y, x, y); }
+#endif
 static inline double FN(total)(v4d x) { return (x[0] + x[2]) + (x[1] + x[3]); }
 static inline double FN(totalf)(v8f x)
 {
@@ -22,8 +34,7 @@ static inline double FN(totalf)(v8f x)
 /* e^x within 2 units in the last place, from -708 to 708, beyond which it stays. */
 static inline v4d FN(exp4)(v4d x)
 {
-    x = FN(choose)(x < -708.0, FN(splat)(-708.0), x);
-    x = FN(choose)(x > 708.0, FN(splat)(708.0), x);
+    x = FN(smaller)(FN(splat)(708.0), FN(larger)(FN(splat)(-708.0), x));
     v4d k = x * 1.4426950408889634 + 6755399441055744.0; /* the nearest integer, in the low bits */
     v4d n = k - 6755399441055744.0;
     v4d r = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
@@ -46,8 +57,7 @@ static inline v4d FN(exp4)(v4d x)
 
 static inline v8f FN(exp8)(v8f x)
 {
-    x = FN(choosef)(x < -87.0f, FN(splatf)(-87.0f), x);
-    x = FN(choosef)(x > 87.0f, FN(splatf)(87.0f), x);
+    x = FN(smallerf)(FN(splatf)(87.0f), FN(largerf)(FN(splatf)(-87.0f), x));
     v8f k = x * 1.44269504f + 12582912.0f;
     v8f n = k - 12582912.0f;
     v8f r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -209,6 +219,7 @@ static inline double FN(dot)(const double *x, const double *y, long M)
 #define LANES 4
 #define TN(name) FN(name##_double)
 static inline v4d TN(choose)(v4l mask, v4d yes, v4d no) { return FN(choose)(mask, yes, no); }
+static inline v4d TN(larger)(v4d x, v4d y) { return FN(larger)(x, y); }
 static inline v4d TN(exp)(v4d x) { return FN(exp4)(x); }
 static inline v4d TN(log)(v4d x) { return FN(log4)(x); }
 static inline v4d TN(log1p)(v4d e) { return FN(log1p4)(e); }
@@ -225,6 +236,7 @@ static inline double TN(total)(v4d x) { return FN(total)(x); }
 #define LANES 8
 #define TN(name) FN(name##_single)
 static inline v8f TN(choose)(v8i mask, v8f yes, v8f no) { return FN(choosef)(mask, yes, no); }
+static inline v8f TN(larger)(v8f x, v8f y) { return FN(largerf)(x, y); }
 static inline v8f TN(exp)(v8f x) { return FN(exp8)(x); }
 static inline v8f TN(log)(v8f x) { return FN(log8)(x); }
 static inline v8f TN(log1p)(v8f e) { return FN(log8)(e + 1.0f); }

@@ -196,12 +196,10 @@ def _compiled(
     assert compiled.loops is not None  # noqa: S101  the callers have asked
     n, K = mean.shape
     loads = np.ascontiguousarray(axes.transpose(2, 1, 0))
-    moments, log_sum = np.empty((n, K, z.shape[1] + 1)), np.empty(n)
+    p, entropy = np.empty((n, K)), np.empty(n)
     nodes = compiled.filled(z, w, dtype)
-    compiled.loops.softmax_moments(np.ascontiguousarray(mean), loads, *nodes, moments, log_sum)
-    p = np.ascontiguousarray(moments[:, :, -1])
-    along = np.einsum("nk,nk->n", mean, p) + np.einsum("nkj,nkj->n", loads, moments[:, :, :-1])
-    return p, log_sum - along
+    compiled.loops.softmax_responses(np.ascontiguousarray(mean), loads, *nodes, p, entropy)
+    return p, entropy
 
 
 def _product_block(mean: Matrix, loads: Matrix, chosen: list[tuple[Vector, Vector]]) -> tuple[Matrix, Vector]:

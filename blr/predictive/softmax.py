@@ -432,7 +432,7 @@ def inner_points(S: int, outputs: Sequence[int], sizes: Sequence[int]) -> list[I
     for C, J in zip(outputs, sizes, strict=True):
         half = points[start : start + S * J // 2, :C].reshape(S, J // 2, C)[order]
         start += S * J // 2
-        if C == 1 or (C == 2 and J >= _RESOLVED and S > 1):
+        if C == 1 or (C == 2 and J >= _RESOLVED):
             nodes, weight = normal_nodes(C, J)
             z = np.repeat(nodes.T[None], S, axis=0)
         else:
