@@ -513,7 +513,8 @@ def refit_candidate(
         matters = weight * float(error.mean()) > NEGLIGIBLE and data.streamed is None
         if isinstance(q, RefinedPosterior) and matters:
             progress.start(f"checking {what} against the exact posterior", 0, "steps")
-            exact = served(laplace, q, rng=rng, rows=Phi, work=CHECK_WORK * weight, error=CHECK_ERROR)
+            work = CHECK_WORK * weight
+            exact = served(laplace, q, rng=rng, rows=Phi, work=work, error=CHECK_ERROR, draws=False)
             q, check = exact.posterior, posterior_check(exact)
             if exact.left is not None and exact.left_error is not None:
                 off, error = exact.left, exact.left_error

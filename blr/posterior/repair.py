@@ -111,6 +111,7 @@ def served(
     rows: ArrayLike | None = None,
     work: float | None = None,
     error: float = _ERROR,
+    draws: bool = True,
 ) -> Served:
     """Return the posterior to predict with: the refined one, which is checked, and replaced if it fails.
 
@@ -130,6 +131,9 @@ def served(
         where a stated bound is below the work of 16,384 importance draws, there are no draws either.
     error
         Standard error of a probability, in the mean over the rows, at which chains may end.
+    draws
+        Whether draws may be served where no Gaussian holds: they cost some ten times as much in every row.  Otherwise
+        the one with the exact moments is, and `left` says what it errs by.
 
     Raises
     ------
@@ -162,7 +166,7 @@ def served(
     with single_threaded_blas():
         affordable = work is None or importance_work(problem, n_rows) <= work
         exact = by_importance(problem, start, points, rng) if affordable else None
-        repaired = None if exact is None else _gaussian(refined, points, exact)
+        repaired = None if exact is None else _gaussian(refined, points, exact, always=not draws)
         if repaired is None and bound < least_work(problem, len(start.mean), n_rows):
             reason = "to compare the refined posterior with the exact one would take too long"
             return Served(refined, "unchecked", reason)
@@ -170,7 +174,8 @@ def served(
             exact = by_chains(problem, start, points, n_rows, rng, error=error, work=bound, enough=_EFFECTIVE)
             if exact is None or not _mixed(exact):
                 return _failed(refined, exact)
-            repaired = _gaussian(refined, points, exact) or _sampled(refined, points, exact)
+            repaired = _gaussian(refined, points, exact, always=not draws)
+            repaired = repaired or _sampled(refined, points, exact)
     return repaired
 
 
@@ -200,8 +205,11 @@ def _differences(p: Matrix, exact: Exact) -> tuple[float, float, bool]:
     return mean, float(d.max()), mean <= MEAN_DIFFERENCE and float(beyond.max()) <= LARGEST_DIFFERENCE
 
 
-def _gaussian(refined: RefinedPosterior, points: Matrix, exact: Exact) -> Served | None:
-    """Return what is served if a Gaussian holds: the refined one, else that of the exact moments; None if neither."""
+def _gaussian(refined: RefinedPosterior, points: Matrix, exact: Exact, *, always: bool) -> Served | None:
+    """Return what is served if a Gaussian holds: the refined one, else that of the exact moments.
+
+    Where neither holds, None; or that of the exact moments `always`.
+    """
     p = refined.prediction(points).probability
     mean, largest, holds = _differences(p, exact)
     how = "chains confirm" if exact.weight is None else "importance draws confirm"
@@ -220,7 +228,7 @@ def _gaussian(refined: RefinedPosterior, points: Matrix, exact: Exact) -> Served
     outputs = OutputMoments(moments, refined.problem.likelihood.n_outputs)
     p = refined.output_probability(*outputs(points))
     mean_left, largest_left, holds = _differences(p, exact)
-    if not holds:
+    if not (holds or always):
         return None
     source = "chains" if exact.weight is None else "importance draws"
     reason = (
