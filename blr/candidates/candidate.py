@@ -120,7 +120,7 @@ class PosteriorCheck:
     log_evidence_error: float | None  # one sigma, nats
     mean_difference: float | None
     reason: str  # why it is served in this way
-    way: str  # "unchanged", "confirmed", "matched", "sampled", "unchecked" or "failed"
+    way: str  # "unchanged", "confirmed", "matched", "nearest", "unchecked" or "failed"
 
 
 @dataclass(frozen=True, kw_only=True)

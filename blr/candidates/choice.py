@@ -31,6 +31,7 @@ LEAST_WEIGHT = 1e-3
 _WHOLE = (0.1, 0.9)
 """Prior probabilities of the prediction at the conditional means, and of the integral."""
 _TINY = np.finfo(float).tiny
+_ROUNDING = 1e-12  # nats a row: candidates that say the same differ by less
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,7 @@ def _stacked(candidates: Sequence[JudgedCandidate], left_out: Sequence[LeftOut])
         fewer = np.zeros(len(prior))
         fewer[kept] = stacking_weights(unseen[kept], of_row, prior_probability=prior[kept])
         lost = every - log_density(fewer)
-        if lost.sum() > lost.std() * np.sqrt(len(lost)):
+        if lost.sum() > lost.std() * np.sqrt(len(lost)) + _ROUNDING * len(lost):
             break
         shares = fewer
     return shares

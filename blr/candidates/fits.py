@@ -292,7 +292,7 @@ class FinalMember:
     @property
     def checked(self) -> bool:
         """Whether `error` is what chance leaves, and nothing typical."""
-        ways = ("confirmed", "matched", "sampled")
+        ways = ("confirmed", "matched", "sampled", "nearest")
         return self.member.posterior.kind == "sampled" or (self.check is not None and self.check.way in ways)
 
 

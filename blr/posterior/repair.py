@@ -76,8 +76,9 @@ class Served:
     """The posterior to be served, and how it was arrived at.
 
     `way`: "unchanged" (refined probabilities typically err too little to look), "confirmed" (the refined posterior
-    holds), "matched" (the Gaussian with the exact posterior's moments), "sampled" (draws), "unchecked" (a check would
-    take more work than was allowed: the refined one) or "failed" (chains did not mix: the refined one, red).
+    holds), "matched" (the Gaussian with the exact posterior's moments), "sampled" (draws), "nearest" (no Gaussian holds:
+    the one of the two that errs less), "unchecked" (a check would take more work than was allowed: the refined one) or
+    "failed" (chains did not mix: the refined one, red).
     `reason` says it in words.  `mean_difference` and `largest_difference`: of the refined probabilities
     from the exact ones over rows, NaN where unchecked.  `left` (P, K): the probabilities that are served less the exact
     ones, at the rows of the check, and `left_error` (P,) its standard error; None where unchecked.  `chains`: the exact
@@ -133,7 +134,7 @@ def served(
         Standard error of a probability, in the mean over the rows, at which chains may end.
     draws
         Whether draws may be served where no Gaussian holds: they cost some ten times as much in every row.  Otherwise
-        the one with the exact moments is, and `left` says what it errs by.
+        the Gaussian that errs less is, and `left` says by how much.
 
     Raises
     ------
@@ -208,37 +209,46 @@ def _differences(p: Matrix, exact: Exact) -> tuple[float, float, bool]:
 def _gaussian(refined: RefinedPosterior, points: Matrix, exact: Exact, *, always: bool) -> Served | None:
     """Return what is served if a Gaussian holds: the refined one, else that of the exact moments.
 
-    Where neither holds, None; or that of the exact moments `always`.
+    Where neither holds, None; or, `always`, the one that errs less.
     """
     p = refined.prediction(points).probability
-    mean, largest, holds = _differences(p, exact)
-    how = "chains confirm" if exact.weight is None else "importance draws confirm"
+    found = _differences(p, exact)
+    mean, largest, holds = found
+    source = "chains" if exact.weight is None else "importance draws"
     if holds:
-        said = f"its probabilities differ by {mean:.4f} on average, at most by {largest:.3f}"
-        reason = f"{how} the refined posterior: {said}"
-        return _served(
-            replace(refined, verdict=_trust(exact, reason, p)),
-            "confirmed",
-            p,
-            refined,
-            exact,
-            (mean, largest),
+        reason = (
+            f"{source} confirm the refined posterior: its probabilities differ by {mean:.4f} on average, at most by "
+            f"{largest:.3f}"
         )
+        return _served(_judged(refined, exact, reason, p), "confirmed", p, refined, exact, found[:2])
     moments = _moments(refined, exact)
     outputs = OutputMoments(moments, refined.problem.likelihood.n_outputs)
-    p = refined.output_probability(*outputs(points))
-    mean_left, largest_left, holds = _differences(p, exact)
+    p_matched = refined.output_probability(*outputs(points))
+    mean_left, largest_left, holds = _differences(p_matched, exact)
     if not (holds or always):
         return None
-    source = "chains" if exact.weight is None else "importance draws"
+    if not holds and mean <= mean_left:
+        reason = (
+            f"no Gaussian describes this posterior; the refined one errs least: its probabilities differ by at most "
+            f"{largest:.3f}, {mean:.4f} on average"
+        )
+        return _served(_judged(refined, exact, reason, p), "nearest", p, refined, exact, found[:2])
     reason = (
         f"the refined posterior's probabilities are wrong by up to {largest:.3f}; the Gaussian with the mean "
         f"and covariance of {source} is used: its probabilities differ by at most {largest_left:.3f}, "
         f"{mean_left:.4f} on average"
     )
     ended = {"converged": refined.converged, "n_iter": refined.n_iter, "status": refined.status}
-    posterior = MatchedPosterior.of(refined.laplace, moments, verdict=_trust(exact, reason, p), **ended)
-    return _served(posterior, "matched", p, refined, exact, (mean, largest))
+    posterior = MatchedPosterior.of(
+        refined.laplace, moments, verdict=_trust(exact, reason, p_matched), **ended
+    )
+    way = "matched" if holds else "nearest"
+    return _served(posterior, way, p_matched, refined, exact, found[:2])
+
+
+def _judged(refined: RefinedPosterior, exact: Exact, reason: str, p: Matrix) -> RefinedPosterior:
+    """Return the refined posterior with the verdict on its probabilities p (P, K)."""
+    return replace(refined, verdict=_trust(exact, reason, p))
 
 
 def _sampled(refined: RefinedPosterior, points: Matrix, exact: Exact) -> Served:

@@ -140,7 +140,7 @@ SERVED = {
     "unchecked": "refined Gaussian; a check would take too long",
     "confirmed": "refined Gaussian, confirmed",
     "matched": "Gaussian of the exact mean and covariance, in place of the refined one",
-    "sampled": "draws of chains, in place of the refined Gaussian",
+    "nearest": "the Gaussian that errs less; no Gaussian holds",
     "failed": "refined Gaussian, not confirmed",
 }
 """The posterior that is used, by the result of the check."""

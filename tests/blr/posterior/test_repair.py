@@ -103,6 +103,25 @@ def test_each_way_follows_from_the_bounds(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("no_importance")
+def test_without_draws_the_gaussian_that_errs_less_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MEAN_DIFFERENCE", "LARGEST_DIFFERENCE"):
+        monkeypatch.setattr(blr.posterior.repair, name, 0.0)
+    kinds = set()
+    for F, sd in ((12, 25.0), (3, 3.0)):
+        q, new = separable(F=F, sd=sd)
+        refined = refine(q)
+        found, drawn = (served(q, refined, rows=new, draws=draws) for draws in (False, True))
+        assert (found.way, drawn.way) == ("nearest", "sampled")
+        kinds.add(found.posterior.kind)
+        exact = found.posterior.prediction(new).probability - found.left
+        off = np.abs(found.left).max(axis=1).mean()
+        assert off <= np.abs(refined.prediction(new).probability - exact).max(axis=1).mean()
+        assert found.mean_difference == drawn.mean_difference >= off
+        assert np.abs(drawn.posterior.prediction(new).probability - exact).max(axis=1).mean() < 0.005
+    assert kinds == {"refined", "matched"}
+
+
+@pytest.mark.usefixtures("no_importance")
 def test_a_gaussian_of_the_chains_moments_is_stored_and_loaded() -> None:
     q, new = separable(F=12, sd=25.0)
     found = served(q, rows=new)  # at rows that were not trained on, the moments serve

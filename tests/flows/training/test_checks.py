@@ -63,7 +63,7 @@ def refined(separable: Path) -> Any:
 def test_a_separable_training_uses_the_posterior_of_the_check(separable: Path, refined: Any) -> None:
     told = refined
     ways = {found.way for row in told.candidates for found in row.checks if found}
-    assert ways & {"confirmed", "matched", "sampled"}
+    assert ways & {"confirmed", "matched", "nearest"}
     assert told.trust.answer("computed").colour == "green"
     assert told.trust.numbers["mean_error"] < 0.01
     assert 0 < told.trust.numbers["checked"] <= 1
