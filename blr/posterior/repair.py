@@ -76,7 +76,7 @@ class Served:
     """The posterior to be served, and how it was arrived at.
 
     `way`: "unchanged" (refined probabilities typically err too little to look), "confirmed" (the refined posterior
-    holds), "matched" (the Gaussian with the exact posterior's moments), "sampled" (draws), "nearest" (no Gaussian holds:
+    holds), "matched" (the Gaussian with the exact posterior's moments), "sampled" (draws), "nearest" (neither holds:
     the one of the two that errs less), "unchecked" (a check would take more work than was allowed: the refined one) or
     "failed" (chains did not mix: the refined one, red).
     `reason` says it in words.  `mean_difference` and `largest_difference`: of the refined probabilities
