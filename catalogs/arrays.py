@@ -76,8 +76,11 @@ def is_real(datatype: pa.DataType) -> bool:
 def scalars(column: pa.Array, name: str) -> Array:
     """Return one number, boolean or time a row."""
     datatype = column.type
-    if pt.is_decimal(datatype):
-        column = undecimal(column)
+    if pt.is_decimal(datatype):  # as databases write numbers: int64 where they are whole and in its range
+        try:
+            column = column.cast(pa.int64() if datatype.scale <= 0 else pa.float64())
+        except pa.ArrowInvalid:
+            column = column.cast(pa.float64())
         datatype = column.type
     if pt.is_null(datatype):
         return np.zeros(len(column), NO_VALUES)
@@ -92,14 +95,6 @@ def scalars(column: pa.Array, name: str) -> Array:
     raise ExpressionError(
         f"the column '{name}' holds {datatype}; expected numbers, text or vectors: name another column"
     )
-
-
-def undecimal(column: pa.Array) -> pa.Array:
-    """Return decimals, as databases write them, as int64 where they are whole numbers in its range, else as float64."""
-    if column.type.scale <= 0:
-        with suppress(pa.ArrowInvalid):
-            return column.cast(pa.int64())
-    return column.cast(pa.float64())
 
 
 def with_missing(values: Array, gone: Array) -> Array:
@@ -181,21 +176,6 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         if kind(one) and kind(other):
             return common(one, other)
     return None
-
-
-def is_number(datatype: pa.DataType) -> bool:
-    """Say whether values are numbers, decimals left out."""
-    return bool(pt.is_integer(datatype) or pt.is_floating(datatype))
-
-
-def is_exact(datatype: pa.DataType) -> bool:
-    """Say whether values are decimals or whole numbers."""
-    return bool(pt.is_decimal(datatype) or pt.is_integer(datatype))
-
-
-def is_list(datatype: pa.DataType) -> bool:
-    """Say whether values are lists or vectors."""
-    return bool(pt.is_list(datatype) or pt.is_large_list(datatype) or pt.is_fixed_size_list(datatype))
 
 
 def of_numbers(one: pa.DataType, other: pa.DataType) -> pa.DataType:
@@ -280,14 +260,14 @@ def of_maps(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 KINDS: tuple[
     tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, pa.DataType], pa.DataType | None]], ...
 ] = (
-    (is_number, of_numbers),
-    (is_exact, of_decimals),
+    (lambda t: pt.is_integer(t) or pt.is_floating(t), of_numbers),
+    (lambda t: pt.is_decimal(t) or pt.is_integer(t), of_decimals),
     (is_text, of_texts),
     (pt.is_timestamp, of_timestamps),
     (pt.is_time, of_times),
     (pt.is_duration, lambda one, other: pa.duration(finer(one, other))),
     (pt.is_date, lambda *_: pa.date64()),
-    (is_list, of_lists),
+    (lambda t: pt.is_list(t) or pt.is_large_list(t) or pt.is_fixed_size_list(t), of_lists),
     (pt.is_struct, of_structs),
     (pt.is_map, of_maps),
 )
@@ -355,7 +335,11 @@ def is_mark(words: Array, mark: str) -> NDArray[np.bool_]:
 
 def numbers_of(words: Array) -> NDArray[np.float64]:
     """Return the numbers (n,) that words hold, NaN where they hold none."""
-    return np.array([_number(word) for word in words.tolist()], dtype=np.float64)
+    numbers = np.full(len(words), np.nan)
+    for i, word in enumerate(words.tolist()):
+        with suppress(ValueError):
+            numbers[i] = float(word)
+    return numbers
 
 
 def numbers_or_texts(words: Array, there: NDArray[np.bool_]) -> Array:
@@ -371,13 +355,6 @@ def numbers_or_texts(words: Array, there: NDArray[np.bool_]) -> Array:
     except ValueError:
         return np.where(there, words, "")
     return numbers
-
-
-def _number(word: str) -> float:
-    try:
-        return float(word)
-    except ValueError:
-        return np.nan
 
 
 # The different texts of a column, without NumPy's texts of one width, of which a long one takes its room in each row.
@@ -414,14 +391,12 @@ def shortened(values: Array) -> Array:
     texts = values.tolist()
     if max(map(len, texts), default=0) <= LONGEST_TEXT:
         return values
-    short = np.empty(len(texts), dtype=object)
-    short[:] = [text if len(text) <= LONGEST_TEXT else _cut(text) for text in texts]
+    short = np.array([*texts, None], dtype=object)[:-1]
+    for i, text in enumerate(texts):
+        if len(text) > LONGEST_TEXT:
+            digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+            short[i] = f"{text[: LONGEST_TEXT - len(digest) - 3]}...{digest}"
     return short
-
-
-def _cut(text: str) -> str:
-    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-    return f"{text[: LONGEST_TEXT - len(digest) - 3]}...{digest}"
 
 
 # How many different values, and how many repeated ones, in bounded memory.
@@ -442,7 +417,9 @@ def hashed(values: Array) -> Array:
     Numbers are mixed as SplitMix64 does (Steele et al. 2014, doi:10.1145/2660193.2660195); texts word by word.
     """
     if values.dtype.kind in "OU":
-        return _hashed_texts(values)
+        encoded = [str(value).encode("utf-8", "surrogatepass") for value in values.tolist()]
+        length = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        return _hashed_bytes(b"".join(encoded), np.cumsum(length) - length, length)
     plain = values.astype(np.float64) + 0.0 if values.dtype.kind == "f" else values  # -0.0 is 0.0
     if plain.dtype.kind in "mM":
         plain = plain.astype(np.int64)
@@ -453,12 +430,6 @@ def _mixed(x: Array) -> Array:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(x ^ (x >> np.uint64(31)))
-
-
-def _hashed_texts(values: Array) -> Array:
-    encoded = [str(value).encode("utf-8", "surrogatepass") for value in values.tolist()]
-    length = np.fromiter(map(len, encoded), np.int64, len(encoded))
-    return _hashed_bytes(b"".join(encoded), np.cumsum(length) - length, length)
 
 
 def hashed_strings(column: pa.Array) -> Array:

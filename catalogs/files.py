@@ -18,7 +18,7 @@ import shutil
 import stat
 import uuid
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
@@ -35,6 +35,7 @@ _own: dict[Path, Path] = {}
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 HiveValue = int | str | None
 HIVE = re.compile(r"([^=]+)=(.*)")
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 ENDLESS = {
     stat.S_IFIFO: "a FIFO",
@@ -59,7 +60,12 @@ def atomic_path(final: Path) -> Iterator[Path]:
     """
     if final.parent in _own:
         check_links(final.parent, _own[final.parent])
-    temporary, lock = _create(final)
+    if final.is_dir():
+        raise StorageError(f"{final} is a folder, expected the name of a file to write; choose another name")
+    try:  # the lock goes when the process does, however it ends
+        temporary, lock = _locked(final.parent)
+    except OSError as error:
+        raise StorageError(_not_writable(final, error)) from error
     parent = final.parent.stat()
     try:
         yield temporary
@@ -99,7 +105,7 @@ def atomic_folder(final: Path) -> Iterator[Path]:
 @contextmanager
 def scratch_folder(parent: Path) -> Iterator[Path]:
     """Give an empty folder inside `parent` as long as the block lasts; `sweep` removes those of killed runs."""
-    temporary, lock = _locked(parent, _new_folder)
+    temporary, lock = _locked(parent, folder=True)
     try:
         yield temporary
     finally:
@@ -177,34 +183,18 @@ def check_free_space(folder: Path, needed_bytes: int) -> None:
         )
 
 
-def _create(final: Path) -> tuple[Path, int]:
-    """Create and lock the temporary; the lock goes when the process does, however it ends."""
-    if final.is_dir():
-        raise StorageError(f"{final} is a folder, expected the name of a file to write; choose another name")
-    try:
-        return _locked(final.parent, _new_file)
-    except OSError as error:
-        raise StorageError(_not_writable(final, error)) from error
-
-
-def _new_file(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-
-
-def _new_folder(path: Path) -> int:
-    path.mkdir()
-    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-
-def _locked(parent: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
-    """Make a temporary and lock it; give its path and the descriptor that holds the lock.
+def _locked(parent: Path, *, folder: bool = False) -> tuple[Path, int]:
+    """Make a temporary file or folder and lock it; give its path and the descriptor that holds the lock.
 
     Before it is locked, a `sweep` of another thread or process may remove it as a left-over; then another one is made.
     """
     while True:
         path = parent / f"{PREFIX}{uuid.uuid4().hex[:16]}{SUFFIX}"
         with suppress(FileNotFoundError):  # of a folder that was swept before it was opened, not of `parent`
-            descriptor = make(path)
+            if folder:
+                path.mkdir()
+            flags = os.O_RDONLY if folder else os.O_RDWR | os.O_CREAT | os.O_EXCL
+            descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
             if _is_kept(path, descriptor):
                 return path, descriptor
             os.close(descriptor)
@@ -369,27 +359,21 @@ def hive_constants(keys: Sequence[str]) -> list[dict[str, HiveValue]]:
 
     A column of whole numbers in all files is one of integers, else it is text.
     """
-    pairs = [dict(folder_pairs(key)) for key in keys]
-    integers = {name for name in union(pairs) if all(is_integer(p.get(name)) for p in pairs)}
-    return [{n: None if v is None else int(v) if n in integers else v for n, v in p.items()} for p in pairs]
-
-
-def folder_pairs(key: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the names and values of a key's folders."""
-    for folder in key.split("/")[:-1]:
-        if match := HIVE.fullmatch(folder):
-            name, value = unquote(match[1]), unquote(match[2])
-            yield name, None if value == HIVE_NULL else value
-
-
-def is_integer(value: str | None) -> bool:
-    """Say whether a value is a whole number as integers are written, or null."""
-    return value is None or re.fullmatch(r"0|-?[1-9][0-9]{0,17}", value) is not None
-
-
-def union(pairs: Iterable[Mapping[str, str | None]]) -> set[str]:
-    """Return all names."""
-    return {name for p in pairs for name in p}
+    found: list[dict[str, str | None]] = []
+    for key in keys:
+        matches = (match for folder in key.split("/")[:-1] if (match := HIVE.fullmatch(folder)))
+        pairs = ((unquote(match[1]), unquote(match[2])) for match in matches)
+        found.append({name: None if value == HIVE_NULL else value for name, value in pairs})
+    texts = {
+        name
+        for pairs in found
+        for name, value in pairs.items()
+        if value is not None and not INTEGER.fullmatch(value)
+    }
+    return [
+        {name: value if value is None or name in texts else int(value) for name, value in pairs.items()}
+        for pairs in found
+    ]
 
 
 Stamp = tuple[int, int, int]
@@ -420,29 +404,21 @@ def reading(path: Path) -> Iterator[IO[bytes]]:
         magic = raw.read(3)
         raw.seek(0)
         try:
-            with inflated(raw, magic) as stream:
-                yield stream
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise damaged(path, error) from error
-        except OSError as error:
-            if error.errno is not None:
+            if magic.startswith(GZIP):
+                with gzip.GzipFile(fileobj=raw) as stream:
+                    yield cast("IO[bytes]", stream)
+            elif magic.startswith(BZIP2):
+                with bz2.BZ2File(raw) as stream:
+                    yield cast("IO[bytes]", stream)
+            else:
+                yield raw
+        except (EOFError, zlib.error, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
                 raise
-            raise damaged(path, error) from error
-
-
-def inflated(raw: IO[bytes], magic: bytes) -> IO[bytes]:
-    """Return a stream of the inflated bytes."""
-    if magic.startswith(GZIP):
-        return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
-    return cast("IO[bytes]", bz2.BZ2File(raw)) if magic.startswith(BZIP2) else raw
-
-
-def damaged(path: Path, error: Exception) -> DamagedFileError:
-    """Return the error for a file whose compression breaks off."""
-    size = path.stat().st_size
-    return DamagedFileError(
-        f"{path} ({size} bytes) is damaged: {error}; expected a whole compressed file: fetch it again"
-    )
+            size = path.stat().st_size
+            raise DamagedFileError(
+                f"{path} ({size} bytes) is damaged: {error}; expected a whole compressed file: fetch it again"
+            ) from error
 
 
 @contextmanager

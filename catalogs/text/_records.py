@@ -43,18 +43,15 @@ def has_no_names(rows: Sequence[Sequence[str]]) -> bool:
     if not values:
         return False
     whole = all(re.fullmatch(r"\s*\d+\s*", word) for word in values)
-    if len(values) == len(first) or not (whole or _few_above_numbers(first, second)):
+    # Names where hardly any word is a value, and more of the others stand above one.
+    above = sum(
+        not is_value(a) and bool(a.strip()) and is_value(b) for a, b in zip(first, second, strict=False)
+    )
+    few = len(values) <= FEW * len(first) and above > 2 * len(values)
+    if len(values) == len(first) or not (whole or few):
         return True
     texts = [(a, b) for a, b in zip(first, second, strict=False) if a.strip() and not is_value(a)]
     return any(a == b or (re.search(r"\d", a) and pattern_of(a) == pattern_of(b)) for a, b in texts)
-
-
-def _few_above_numbers(first: Sequence[str], second: Sequence[str]) -> bool:
-    """Say whether hardly any word is a value, and more of the others stand above one: then they are names."""
-    n = sum(map(is_value, first))
-    pairs = zip(first, second, strict=False)
-    names = sum(not is_value(a) and bool(a.strip()) and is_value(b) for a, b in pairs)
-    return n <= FEW * len(first) and names > 2 * n
 
 
 def pattern_of(word: str) -> str:
@@ -184,7 +181,12 @@ def whole_lines(stream: IO[bytes], path: Path) -> Iterator[bytes]:
         if cut:
             yield block[:cut]
         if len(rest) > LONGEST_RECORD:
-            raise endless(path, rest, f"the line that begins at byte {before_rest:,}")
+            shown = rest[:60].decode("utf-8", "replace").strip()
+            raise DamagedFileError(
+                f"{path}: the line that begins at byte {before_rest:,}, '{shown}', has more than "
+                f"{LONGEST_RECORD >> 20} MB, expected a line end before, and a closing quotation mark where one is "
+                "open; correct that line, or fetch the file again"
+            )
     if rest:
         yield rest
 
@@ -227,15 +229,6 @@ def is_open(line: bytes, dialect: Dialect, *, inside: bool) -> bool:
         if closed is None:
             return True
         inside, at = False, closed.end()
-
-
-def endless(path: Path, record: bytes, what: str) -> DamagedFileError:
-    """Return the error for a line that is longer than any record."""
-    shown = record[:60].decode("utf-8", "replace").strip()
-    return DamagedFileError(
-        f"{path}: {what}, '{shown}', has more than {LONGEST_RECORD >> 20} MB, expected a line end before, and a "
-        "closing quotation mark where one is open; correct that line, or fetch the file again"
-    )
 
 
 def unclosed(path: Path, record: bytes) -> DamagedFileError:
@@ -342,35 +335,31 @@ def append_values(
 
     `kept` are the old columns that stay, all where it is None; a `slim` copy has no comments.
     """
-    cut = Cut(dialect, None if kept is None else [i for i, n in enumerate(dialect.names) if n in kept])
+    stay = None if kept is None else [i for i, n in enumerate(dialect.names) if n in kept]
     names = dialect.delimiter.join(quoted(c.name, dialect.delimiter) for c in columns).encode()
     above: list[bytes] | None = []
     with atomic_path(out) as temporary, reading(source) as old, writing_like(temporary, source) as new:
         for block in blocks(old, dialect, source):
-            if above is None and cut.stay is None and block.plain and block.end is not None:
-                new.write(beside(block.data, block.end, dialect.delimiter.encode(), values, source))
+            if above is None and stay is None and block.plain and block.end is not None:
+                rows = block.data.splitlines()
+                pairs = zip(rows, taken(values, len(rows), source), strict=True)
+                new.write(block.end.join(map(dialect.delimiter.encode().join, pairs)))
+                new.write(block.end if block.data.endswith(block.end) else b"")
                 continue
             written = []
             for record in block.records:
                 if above is not None and len(above) < dialect.header:
                     above.append(record)
                 elif above is not None:
-                    written += [*header(above), cut.appended(record, names)]
+                    written += [*header(above), appended(dialect, stay, record, names)]
                     above = None
                 elif is_data(record):
-                    written.append(cut.appended(record, *taken(values, 1, source)))
+                    written.append(appended(dialect, stay, record, *taken(values, 1, source)))
                 elif not slim:
                     written.append(record)
             new.write(b"".join(written))
         if next(values, None) is not None:
             raise ValueError(f"compute returned more rows than {source} has")
-
-
-def beside(lines: bytes, end: bytes, mark: bytes, values: Iterator[bytes], source: Path) -> bytes:
-    """Return lines that are rows, each with its values behind it."""
-    rows = lines.splitlines()
-    written = end.join(map(mark.join, zip(rows, taken(values, len(rows), source), strict=True)))
-    return written + end if lines.endswith(end) else written
 
 
 def taken(values: Iterator[bytes], n: int, source: Path) -> list[bytes]:
@@ -384,22 +373,15 @@ def taken(values: Iterator[bytes], n: int, source: Path) -> list[bytes]:
     return block
 
 
-@dataclass(frozen=True)
-class Cut:
-    """Which fields of a record stay: all where `stay` is None."""
-
-    dialect: Dialect
-    stay: Sequence[int] | None
-
-    def appended(self, record: bytes, text: bytes) -> bytes:
-        """Return a record's fields that stay, with text behind them; what begins and ends the line is kept."""
-        end = len(record.rstrip(b"\r\n"))
-        mark = self.dialect.delimiter.encode()
-        if self.stay is None:
-            return record[:end] + mark + text + record[end:]
-        start = next(m.end() for m in LEAD.finditer(record))  # it matches nothing, if nothing is there
-        fields = self.dialect.raw_fields(record[start:end])
-        return record[:start] + mark.join([*(fields[i] for i in self.stay), text]) + record[end:]
+def appended(dialect: Dialect, stay: Sequence[int] | None, record: bytes, text: bytes) -> bytes:
+    """Return a record's fields that stay, all where it is None, with text behind; the line's begin and end are kept."""
+    end = len(record.rstrip(b"\r\n"))
+    mark = dialect.delimiter.encode()
+    if stay is None:
+        return record[:end] + mark + text + record[end:]
+    start = next(m.end() for m in LEAD.finditer(record))  # it matches nothing, if nothing is there
+    fields = dialect.raw_fields(record[start:end])
+    return record[:start] + mark.join([*(fields[i] for i in stay), text]) + record[end:]
 
 
 def value_lines(values: Values, columns: Sequence[NewColumn], delimiter: str, *, nan: str) -> list[bytes]:

@@ -24,6 +24,7 @@ from catalogs.errors import DamagedFileError, FormatError, require_columns
 from catalogs.files import reading
 from catalogs.memory.tables import AstropyTable
 from catalogs.metadata.astropy_header import ASTROPY
+from catalogs.parquet.metadata import columns_of
 from catalogs.text._records import is_data, words_of_line
 from catalogs.text.sniff import ASCII, Layout, layout_of
 
@@ -147,9 +148,6 @@ def _explained(path: Path) -> Iterator[None]:
         ) from None
 
 
-# Blank-separated and fixed-width text tables (CDS, MRT, IPAC, SExtractor): read through astropy, copied as ECSV.
-
-
 @dataclass(frozen=True)
 class AsciiPartition(Partition):
     """One table of blanks or places, which is read whole; its copies are ECSV."""
@@ -192,7 +190,7 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
             "as many words in every row; fetch it again"
         )
     whole = read_table(path, layout, tuple(missing))
-    columns = tuple(map(column_of, whole.schema))
+    columns = columns_of(whole.schema, {})
     partition = AsciiPartition(path, path.name, whole.num_rows, columns, layout, tuple(missing))
     metadata = texts_of(whole) | {"layout": layout.kind} | recognised_provenance(columns)
     metadata |= {f"type.{c.name}": str(c.datatype) for c in columns}
@@ -202,9 +200,3 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
 def texts_of(table: pa.Table) -> dict[str, str]:
     """Return astropy's words on a table."""
     return {ASTROPY: (table.schema.metadata or {}).get(ASTROPY.encode(), b"").decode()}
-
-
-def column_of(field: pa.Field) -> Column:
-    """Return a column with what the header says of it."""
-    known = {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
-    return Column(field.name, field.type, known.get("unit"), known.get("ucd"), known.get("description"))

@@ -260,7 +260,9 @@ def layout_of(path: Path) -> Layout | None:
     if b"\0" in head or not head.strip() or head.startswith(ECSV_MARK) or head.lstrip().startswith(FOREIGN):
         return None
     text = head.decode("utf-8", "replace").lstrip("\ufeff")
-    layout = described(path, text) or marked(text)
+    kinds: dict[LayoutKind, re.Pattern[str]] = {"ipac": IPAC, "sextractor": SEXTRACTOR}
+    marked = next((Layout(kind) for kind, pattern in kinds.items() if pattern.match(text)), None)
+    layout = described(path, text) or marked
     if layout is not None or is_delimited(head):
         return layout
     lines = [line.decode("utf-8", "replace").lstrip("\ufeff") for line in head_lines(head)]
@@ -286,12 +288,6 @@ def described(path: Path, text: str) -> Layout | None:
             f"{path} describes tables but holds no rows; open one of the tables instead: {names}"
         )
     return Layout("cds")
-
-
-def marked(text: str) -> Layout | None:
-    """Return the layout of a table of IPAC's or SExtractor's."""
-    kinds: dict[LayoutKind, re.Pattern[str]] = {"ipac": IPAC, "sextractor": SEXTRACTOR}
-    return next((Layout(kind) for kind, pattern in kinds.items() if pattern.match(text)), None)
 
 
 def readme_of(path: Path) -> Path | None:

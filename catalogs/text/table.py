@@ -217,7 +217,8 @@ def open_ecsv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> Te
     """Open a table whose header says what its columns are."""
     dialect, entries = ecsv_dialect(head, path)
     missing = (ECSV_NULL, *missing)
-    partition = TextPartition(path, path.name, 0, ECSV, dialect, ecsv_columns(entries), missing=missing)
+    columns = tuple(map(column, entries))
+    partition = TextPartition(path, path.name, 0, ECSV, dialect, columns, missing=missing)
     partition = replace(partition, comments=len(other_meta(header_text(head[: dialect.header]))))
     return replace(partition, n_rows=sum(b.num_rows for b in partition.pieces(dialect.names[:1])))
 
@@ -308,11 +309,6 @@ def ecsv_dialect(head: Sequence[bytes], path: Path) -> tuple[Dialect, tuple[Entr
             f"{path} has a header that does not fit its line of names: see {got}; write it again"
         )
     return Dialect(delimiter, names, names_at), entries
-
-
-def ecsv_columns(entries: Sequence[Entry]) -> tuple[Column, ...]:
-    """Return the columns as batches have them."""
-    return tuple(column(e) for e in entries)
 
 
 def column(entry: Entry) -> Column:

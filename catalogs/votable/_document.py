@@ -144,7 +144,9 @@ class Outline:
         """Take the next bytes of the file."""
         if self.head is not None:
             self.head += block
-        self.ascii = self.ascii and is_ascii(block)
+        # What may be another character, in whatever encoding or by its number, counts as one.
+        plain = block.isascii() and b"\0" not in block and b"&#" not in block and not block.endswith(b"&")
+        self.ascii = self.ascii and plain
         self.fed += len(block)
         try:
             self.parser.Parse(block, False)  # noqa: FBT003 -- expat takes no keyword
@@ -322,11 +324,6 @@ def without_prefix(tag: str) -> str:
     return tag.partition(":")[2] or tag
 
 
-def is_ascii(block: bytes) -> bool:
-    """Say whether part of a document surely has no other characters: in whatever encoding, or by number."""
-    return block.isascii() and b"\0" not in block and b"&#" not in block and not block.endswith(b"&")
-
-
 # Elements of a VOTable as its document has them, put back into the copy that astropy writes.
 #
 # Astropy reads the value of a PARAM by its type and refuses those that it does not know, as the arrays of texts that
@@ -388,9 +385,7 @@ class Originals:
         """End an element that has the text; return the text for astropy, None where it does not get the element."""
         was_leaf, self.is_leaf = self.is_leaf, False
         if not self.depth:
-            if name != "DESCRIPTION":
-                return text
-            return self.mark(text)
+            return self.mark(text) if name == "DESCRIPTION" else text
         self.depth -= 1
         if not self.depth:
             return text
@@ -505,33 +500,25 @@ def drop_other_tables(file: VOTableFile, table: TableElement) -> None:
 def add_columns(file: VOTableFile, table: TableElement, columns: Sequence[NewColumn]) -> None:
     """Add fields to a table."""
     taken = {f.ID for f in table.fields}
-    table.fields.extend([new_field(file, c, taken) for c in columns])
-
-
-def new_field(file: VOTableFile, column: NewColumn, taken: set[str]) -> Field:
-    """Return a field for a new column."""
-    kind, size = field_type(column.datatype)
-    identifier = fix_id(column.name)
-    while identifier in taken:
-        identifier += "_"
-    taken.add(identifier)
-    field = Field(
-        file,
-        ID=identifier,
-        name=column.name,
-        datatype=kind,
-        arraysize=size or None,
-        unit=column.unit,
-        ucd=column.ucd,
-    )
-    field.description = column.description
-    return field
+    for column in columns:
+        kind, size = field_type(column.datatype)
+        identifier = fix_id(column.name)
+        while identifier in taken:
+            identifier += "_"
+        taken.add(identifier)
+        about = {"datatype": kind, "arraysize": size or None, "unit": column.unit, "ucd": column.ucd}
+        field = Field(file, ID=identifier, name=column.name, **about)
+        field.description = column.description
+        table.fields.append(field)
 
 
 def says_more(file: VOTableFile) -> list[str]:
     """Return in words what a file holds beside the rows of one table: one text, or none where there is nothing."""
     tables = list(file.iter_tables())
-    places = [file, *_resources(file), *tables]
+    resources: list[Resource] = list(file.resources)
+    for resource in resources:  # which grows by those inside others
+        resources.extend(resource.resources)
+    places = [file, *resources, *tables]
     kinds = {
         "parameters": "params",
         "groups": "groups",
@@ -546,11 +533,3 @@ def says_more(file: VOTableFile) -> list[str]:
         more.append("descriptions")
     named = ["other tables", *more] if len(tables) > 1 else more
     return [", ".join(named)] if named else []
-
-
-def _resources(file: VOTableFile) -> list[Resource]:
-    """Return the resources of a file, those inside others too."""
-    every = list(file.resources)
-    for resource in every:  # which grows
-        every.extend(resource.resources)
-    return every

@@ -199,13 +199,6 @@ def stored_item(field: Field) -> np.dtype[Any]:
     return np.dtype((memory.base.newbyteorder(">"), memory.shape))
 
 
-def stored_bits(field: Field) -> int:
-    """Return the bits of each item where cells have lengths of their own."""
-    if is_text(field):
-        return 8 * text_unit(field)
-    return math.prod(memory_type(field).shape) if field.datatype == "bit" else 8 * stored_item(field).itemsize
-
-
 def row_bytes(fields: Sequence[Field], columns: Sequence[Cells]) -> bytes:
     """Return rows as BINARY2; `columns` are the cells (n, ...) of each field."""
     gone = np.stack([wholly_masked(column) for column in columns], axis=1)
@@ -498,7 +491,13 @@ class BinaryRows(Rows):
                 together.append((str(number), stored))
                 fields.append(number)
                 continue
-            runs += [Run(tuple(fields), np.dtype(together)), Run((number,), None, stored_bits(field))]
+            if is_text(field):
+                bits = 8 * text_unit(field)
+            elif field.datatype == "bit":
+                bits = math.prod(memory_type(field).shape)
+            else:
+                bits = 8 * stored_item(field).itemsize
+            runs += [Run(tuple(fields), np.dtype(together)), Run((number,), None, bits)]
             together, fields = [], []
         return (*runs, Run(tuple(fields), np.dtype(together)))
 

@@ -16,8 +16,8 @@ from catalogs.errors import DamagedFileError
 from catalogs.files import stamp
 from catalogs.votable import _document as votable_document
 from catalogs.votable import _rows as votable_stream
-from catalogs.votable import _tabledata as votable_tabledata
 from catalogs.votable import table as votable
+from catalogs.votable import table as votable_tabledata
 from catalogs.votable.table import Content, write
 from catalogs.writing import annotate
 from tests.catalogs.votable_samples import N, by_astropy, cells, document, lists, parsed, slow_values

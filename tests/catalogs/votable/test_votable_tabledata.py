@@ -11,8 +11,8 @@ import pytest
 
 from catalogs.errors import FormatError
 from catalogs.votable import _document as votable_document
-from catalogs.votable import _tabledata as votable_tabledata
 from catalogs.votable import table as votable
+from catalogs.votable import table as votable_tabledata
 from tests.catalogs.votable_samples import annotated, our_values, parsed, slow_values
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
