@@ -49,12 +49,13 @@ class Properties:
 
     @classmethod
     def parse(cls, text: str) -> Properties:
-        """Take a file's text; a line that ends in a backslash goes on in the next."""
+        """Take a file's text; a line that ends in an odd number of backslashes goes on in the next."""
         lines: list[tuple[str, str, str]] = []
         held = ""
         for line in text.splitlines():
             held += line
-            if continues(held):
+            backslashes = len(held) - len(held.rstrip("\\"))
+            if backslashes % 2 and not held.lstrip().startswith(COMMENT):
                 held = f"{held}\n"
                 continue
             lines.append(entry(held))
@@ -87,11 +88,6 @@ def written(key: str, value: str) -> tuple[str, str, str]:
     """Return a line; backslashes stay single, since the writers of HATS leave them so."""
     value = " ".join(value.splitlines())
     return f"{key}={value}", key, value
-
-
-def continues(line: str) -> bool:
-    """Say whether a line ends in an odd number of backslashes."""
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1 and not line.lstrip().startswith(COMMENT)
 
 
 def entry(line: str) -> tuple[str, str, str]:
@@ -410,7 +406,6 @@ def table_at(root: Path, key: str) -> Table:
 
 FORMAT = "hats"
 OLD_INFO = "catalog_info.json"
-METADATA = ("_common_metadata", "_metadata")
 
 
 def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- every format's verb
@@ -504,7 +499,7 @@ def described(
 
 def described_without_rows(table: Table) -> tuple[Path, pa.Schema, dict[str, str]]:
     """Return a file without rows that describes a table without any, its schema and key-value pairs."""
-    for path in (table.dataset / name for name in METADATA):
+    for path in (table.dataset / name for name in (COMMON, MERGED)):
         if path.is_file():
             _, schema, pairs = describe(path)
             return path, schema, pairs

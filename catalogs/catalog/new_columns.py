@@ -113,8 +113,22 @@ def standard_columns(
     ]
     scores = _score_columns(prefix, binary=len(classes) == BINARY)
     _check_class_names(classes, names, scores)
-    standard = (_class_column(classes, prefix), *probabilities, *scores)
-    last = (*((_set_column(prefix),) if sets else ()), *(selected_column(c, prefix) for c in selected))
+    class_column = NewColumn(
+        f"{prefix}class",
+        pa.string(),
+        "src.class",
+        description="class of the largest moderated probability; empty where the row has no probabilities",
+        width=max(1, *(len(c.encode()) for c in classes)),
+    )
+    set_column = NewColumn(
+        f"{prefix}set",
+        pa.int32(),
+        "meta.code;src.class",
+        description="prediction set: one bit for each class that is not excluded; this file's header or metadata "
+        "names the bits; -1 for no set",
+    )
+    standard = (class_column, *probabilities, *scores)
+    last = (*((set_column,) if sets else ()), *(selected_column(c, prefix) for c in selected))
     if columns == "standard":
         return (*standard, *last)
     full = (*standard, *_full_columns(classes, prefix), *last)
@@ -144,26 +158,6 @@ def check_names(old: Iterable[str], columns: Sequence[NewColumn]) -> None:
                 f"two new columns are called '{column.name}'; names must differ by more than upper and lower case"
             )
         new.add(key)
-
-
-def _class_column(classes: Sequence[str], prefix: str) -> NewColumn:
-    return NewColumn(
-        f"{prefix}class",
-        pa.string(),
-        "src.class",
-        description="class of the largest moderated probability; empty where the row has no probabilities",
-        width=max(1, *(len(c.encode()) for c in classes)),
-    )
-
-
-def _set_column(prefix: str) -> NewColumn:
-    return NewColumn(
-        f"{prefix}set",
-        pa.int32(),
-        "meta.code;src.class",
-        description="prediction set: one bit for each class that is not excluded; this file's header or metadata "
-        "names the bits; -1 for no set",
-    )
 
 
 def selected_column(class_name: str, prefix: str) -> NewColumn:

@@ -51,6 +51,7 @@ TFORM = re.compile(r"\s*(\d*)([LXBIJKAEDCMPQ])(.*)", re.IGNORECASE)
 HEAP_FORM = re.compile(r"([LXBIJKAEDCM])\s*(?:\(.*)?", re.IGNORECASE)
 TDIM = re.compile(r"\s*\(\s*(\d+(?:\s*,\s*\d+)*)\s*\)\s*")
 BOILERPLATE = re.compile(r"(label for )?(field|column)\s*#?\d*", re.IGNORECASE)
+"""Comments that say nothing, such as CFITSIO's 'label for field 1'."""
 
 
 @dataclass(frozen=True)
@@ -201,11 +202,8 @@ def column_of(header: Header, n: int, offset: int, *, keyword: str = "TFORM") ->
         dimensions = _dimensions(header, n)  # in C order
         if dimensions != (1,) and math.prod(dimensions) == repeat:
             shape = dimensions
-    null, scale, zero = (
-        _number(header, f"TNULL{n}"),
-        _number(header, f"TSCAL{n}"),
-        _number(header, f"TZERO{n}"),
-    )
+    null, scale, zero = (_number(header, f"{key}{n}") for key in ("TNULL", "TSCAL", "TZERO"))
+    comment = header.comment(f"TTYPE{n}")
     return FitsColumn(
         name=header.text(f"TTYPE{n}") or f"col{n}",
         code=code,
@@ -220,7 +218,7 @@ def column_of(header: Header, n: int, offset: int, *, keyword: str = "TFORM") ->
         zero=0.0 if zero is None else zero,
         unit=header.text(f"TUNIT{n}"),
         ucd=header.text(f"TUCD{n}"),
-        description=header.text(f"TCOMM{n}") or _useful(header.comment(f"TTYPE{n}")),
+        description=header.text(f"TCOMM{n}") or ("" if BOILERPLATE.fullmatch(comment) else comment) or None,
     )
 
 
@@ -253,11 +251,6 @@ def _number(header: Header, keyword: str) -> int | float | None:
     return None if isinstance(value, bool | str) else value
 
 
-def _useful(comment: str) -> str | None:
-    """Return the comment if it is informative: CFITSIO's 'label for field 1' is not."""
-    return None if BOILERPLATE.fullmatch(comment) else comment or None
-
-
 # From the stored elements of a FITS column to an Arrow array: native, nulls apart, texts trimmed.
 
 Stored = npt.NDArray[Any]
@@ -279,7 +272,12 @@ def cells(column: FitsColumn, stored: Stored) -> pa.Array:
     """Return the cells of a column of fixed length from n stored, native ones."""
     if column.code == "A":
         n_bytes = column.repeat * column.width
-        flat = texts(stored[:, :n_bytes].reshape(len(stored) * column.repeat, column.width))
+        cut = stored[:, :n_bytes].reshape(len(stored) * column.repeat, column.width)
+        if cut.size:
+            buffers = [None, pa.py_buffer(np.ascontiguousarray(cut))]
+            flat = trimmed(pa.FixedSizeBinaryArray.from_buffers(pa.binary(column.width), len(cut), buffers))
+        else:
+            flat = pa.array([""] * len(cut), pa.string())
     elif column.code == "X":
         flat = array_of(bits(stored, column.repeat).reshape(-1), pa.bool_())
     else:
@@ -321,32 +319,22 @@ def bits(stored: Bytes, n_bits: int) -> npt.NDArray[np.bool_]:
     return np.unpackbits(stored, axis=1, count=n_bits).astype(np.bool_)
 
 
-def texts(stored: Bytes) -> pa.Array:
-    """Return a text from each row of bytes."""
-    n, width = stored.shape
-    if not stored.size:
-        return pa.array([""] * n, pa.string())
-    buffer = pa.py_buffer(np.ascontiguousarray(stored))
-    return trimmed(pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), n, [None, buffer]))
-
-
 def trimmed(raw: pa.Array) -> pa.Array:
     """Return texts up to the first NUL and without trailing blanks; not UTF-8 is taken for Latin-1."""
     try:
         text = raw.cast(pa.string())
     except pa.ArrowInvalid:
-        text = pa.array([_decoded(value) for value in raw.to_pylist()], pa.string())
+        words = []
+        for value in raw.to_pylist():
+            try:
+                words.append(value.decode())
+            except UnicodeDecodeError:
+                words.append(value.decode("latin-1"))
+        text = pa.array(words, pa.string())
     text = pc.ascii_rtrim(text, " \0")
     if pc.any(pc.match_substring(text, "\0")).as_py():
         text = pc.ascii_rtrim(pc.replace_substring_regex(text, "(?s)\\x00.*", ""), " ")
     return text
-
-
-def _decoded(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
 
 
 def _scaled(column: FitsColumn, stored: Stored) -> Stored:

@@ -22,7 +22,7 @@ from catalogs.arrays import is_string, is_text
 from catalogs.catalog.catalog import Column, Computed, is_provenance
 from catalogs.errors import CatalogError
 from catalogs.files import atomic_path
-from catalogs.fits.columns import MAX_FIELDS, MAX_ROW
+from catalogs.fits.columns import MAX_FIELDS, MAX_ROW, PLAIN, SHIFTED, STORED
 from catalogs.fits.header import OnesSum
 from catalogs.fits.rewrite import NewField, blank_checksums, with_checksums
 from catalogs.metadata.astropy_header import (
@@ -50,20 +50,10 @@ from catalogs.metadata.fits_cards import (
 
 Stored = npt.NDArray[Any]
 
-INTEGERS = {
-    pa.uint8(): ("B", 0),
-    pa.int8(): ("B", -(2**7)),
-    pa.int16(): ("I", 0),
-    pa.uint16(): ("I", 2**15),
-    pa.int32(): ("J", 0),
-    pa.uint32(): ("J", 2**31),
-    pa.int64(): ("K", 0),
-    pa.uint64(): ("K", 2**63),
-}
+INTEGERS = {PLAIN[code]: (code, 0) for code in "BIJK"} | {t: key for key, t in SHIFTED.items()}
 """Arrow type: TFORM code, TZERO."""
 
 FLOATS = {pa.float16(): ("E", 0), pa.float32(): ("E", 0), pa.float64(): ("D", 0)}
-STORED = {"L": "u1", "B": "u1", "I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4", "D": ">f8"}
 WIDER = {pa.uint8(): pa.int16(), pa.int8(): pa.int16(), pa.int16(): pa.int32(), pa.uint16(): pa.int32()}
 WIDER |= {pa.int32(): pa.int64(), pa.uint32(): pa.int64()}
 
@@ -107,7 +97,7 @@ class CellKind:
     @property
     def stored(self) -> np.dtype[Any]:
         """How an element is stored."""
-        return np.dtype(f"S{self.width}" if self.is_text else STORED[self.code])
+        return np.dtype(f"S{self.width}") if self.is_text else STORED[self.code]
 
     def shaped(self, shape: tuple[int, ...]) -> CellKind:
         """Return the kind in another shape of as many elements; itself, where the numbers differ."""
@@ -130,12 +120,9 @@ def kind_of(datatype: pa.DataType) -> CellKind:
     if variable:
         inner = plain_type(inner.value_type)
     if inner in INTEGERS or inner in FLOATS or pt.is_boolean(inner):
-        extension = isinstance(datatype, pa.BaseExtensionType)
-        conversion = (
-            f"{datatype.extension_name} is written as the type in which Arrow stores it, {inner}"
-            if extension
-            else ""
-        )
+        conversion = ""
+        if isinstance(datatype, pa.BaseExtensionType):
+            conversion = f"{datatype.extension_name} is written as the type in which Arrow stores it, {inner}"
         return CellKind(inner, tuple(shape), variable, conversion=conversion)
     if pt.is_duration(inner):
         conversion = f"durations are written as whole numbers, in {inner.unit}"
@@ -147,13 +134,9 @@ def kind_of(datatype: pa.DataType) -> CellKind:
     if variable or (shape and not is_text(inner)) or pt.is_nested(inner):
         return CellKind(pa.string(), conversion=f"{datatype} is written as JSON text")
     conversion = (
-        ""
-        if is_text(inner)
-        else "times are written as ISO 8601 text"
-        if pt.is_temporal(inner)
-        else f"{inner} is written as text"
+        "times are written as ISO 8601 text" if pt.is_temporal(inner) else f"{inner} is written as text"
     )
-    return CellKind(pa.string(), tuple(shape), conversion=conversion)
+    return CellKind(pa.string(), tuple(shape), conversion="" if is_text(inner) else conversion)
 
 
 def fits_names(names: Sequence[str], taken: Iterable[str]) -> list[str]:
@@ -203,10 +186,8 @@ def flattened(array: pa.Array) -> pa.Array:
     values = array.flatten()
     if not array.null_count:
         return values
-    size, valid = (
-        array.type.list_size,
-        np.repeat(array.is_valid().to_numpy(zero_copy_only=False), array.type.list_size),
-    )
+    size = array.type.list_size
+    valid = np.repeat(array.is_valid().to_numpy(zero_copy_only=False), size)
     places = np.cumsum(valid) - 1
     return values.take(pa.array(np.where(valid, places, 0), mask=~valid)) if size else values
 
@@ -244,11 +225,6 @@ def ascii_text(array: pa.Array) -> pa.Array:
     return pa.array(escaped, pa.string())
 
 
-def total_length(array: pa.Array) -> int:
-    """Return the bytes of all texts, which escapes make more."""
-    return pc.sum(pc.binary_length(array)).as_py() or 0
-
-
 @dataclass
 class Survey:
     """What a pass over a column has found: without it neither widths nor nulls can be declared."""
@@ -273,7 +249,9 @@ class Survey:
             self.longest = max(self.longest, pc.max(counts).as_py())
         if kind.is_text:
             self.width = max(self.width, pc.max(pc.binary_length(values)).as_py() or 0)
-            self.escaped |= is_text(raw.type) and total_length(raw) != total_length(values)
+            if is_text(raw.type):  # escapes make texts longer
+                before, after = (pc.sum(pc.binary_length(texts)).as_py() or 0 for texts in (raw, values))
+                self.escaped |= before != after
             self.blanks |= bool(pc.any(pc.match_substring_regex(values, r"[ \x00]$")).as_py())
         elif kind.is_integer and len(values) > values.null_count:
             low, high = pc.min_max(values).as_py().values()
@@ -494,7 +472,11 @@ def write_rows(
     columns: dict[str, Stored] = {}
     for i, field in enumerate(layout.old):
         values, counts = field.encode(batch.column(field.column.name))
-        columns[f"old{i}"] = values if counts is None else descriptors(heap, values, counts)
+        if counts is not None:  # the elements go to the end of the heap, and the row says where
+            places = heap.tell() + (np.cumsum(counts) - counts) * values.itemsize
+            heap.write(np.ascontiguousarray(values).view(np.uint8).data)
+            values = np.stack([counts, np.where(counts > 0, places, 0)], axis=1)
+        columns[f"old{i}"] = values
     columns |= {f"new{i}": f.encode(new[f.column.name]) for i, f in enumerate(layout.new)}
     at_once = max(1, BLOCK_BYTES // layout.row.itemsize)
     block = np.empty(min(at_once, batch.num_rows), layout.row)
@@ -505,13 +487,6 @@ def write_rows(
         written = block[:n].view(np.uint8)
         total.add(written)
         stream.write(written.data)
-
-
-def descriptors(heap: IO[bytes], values: Stored, counts: Stored) -> Stored:
-    """Put elements at the end of the heap; return the counts and places of the cells."""
-    places = heap.tell() + (np.cumsum(counts) - counts) * values.itemsize
-    heap.write(np.ascontiguousarray(values).view(np.uint8).data)
-    return np.stack([counts, np.where(counts > 0, places, 0)], axis=1)
 
 
 # The rest, and what makes times and coordinates of columns again, stands in COMMENT cards the way astropy writes them.
@@ -559,7 +534,11 @@ def meta_cards(
     if rest or any(e.has_meta for e in entries):
         if all(key != SERIALIZED for key, _, _ in rest):
             rest.append((SERIALIZED, {}, (f"- {SERIALIZED}: {{}}",)))
-        cards += yaml_cards(with_items(remove_entries(text, gone) if gone else text, rest))
+        lines = [BEGIN]
+        for line in with_items(remove_entries(text, gone) if gone else text, rest).split("\n"):
+            pieces = [line[i : i + PIECE] for i in range(0, max(1, len(line)), PIECE)]
+            lines += [*(f"{piece}\\" for piece in pieces[:-1]), pieces[-1]]
+        cards += verbatim_cards("COMMENT", [*lines, END])
     return cards
 
 
@@ -572,15 +551,14 @@ def item_cards(key: str, value: Any) -> Sequence[bytes] | None:
         return ()
     if key in PROSE_KEYS and isinstance(value, list):
         lines = without_provenance({HISTORY: value}).get(HISTORY, ())
-        return verbatim_cards(PROSE_KEYS[key], lines) if all(map(is_prose, lines)) else None
+        as_they_are = all(
+            isinstance(line, str) and line.isascii() and line.isprintable() and len(line) <= PROSE
+            for line in lines
+        )
+        return verbatim_cards(PROSE_KEYS[key], lines) if as_they_are else None
     if KEYWORD.fullmatch(key) and not STRUCTURAL.fullmatch(key) and is_plain(value):
         return value_cards(key, value)
     return None
-
-
-def is_prose(line: Any) -> bool:
-    """Say whether a card holds a line as it is."""
-    return isinstance(line, str) and line.isascii() and line.isprintable() and len(line) <= PROSE
 
 
 def is_plain(value: Any) -> bool:
@@ -588,12 +566,3 @@ def is_plain(value: Any) -> bool:
     if isinstance(value, str):
         return value.isascii() and value.isprintable() and value == value.rstrip()
     return isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value))
-
-
-def yaml_cards(text: str) -> Sequence[bytes]:
-    """Return YAML as COMMENT cards that astropy puts together again."""
-    lines = [BEGIN]
-    for line in text.split("\n"):
-        pieces = [line[i : i + PIECE] for i in range(0, max(1, len(line)), PIECE)]
-        lines += [*(f"{piece}\\" for piece in pieces[:-1]), pieces[-1]]
-    return verbatim_cards("COMMENT", [*lines, END])

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from astropy import units
@@ -97,7 +97,11 @@ def read_healpix(path: Path, *, column: str | None = None, frame: Frame | None =
         with warnings.catch_warnings(action="ignore"):
             # astropy warns of files that are cut; of other oddities, which change no value, too.
             warnings.filterwarnings("error", message="(?s).*(truncated|corrupted)", category=AstropyWarning)
-            with _opened(path) as stream, fits.open(stream, memmap=False) as hdus:
+            with open_bytes(path) as begin:
+                zipped = begin.read(2) == b"\x1f\x8b"
+            # Where it is damaged, astropy would leave a gzipped file open, or not notice the cut.
+            opened = io.BytesIO(gzip.decompress(path.read_bytes())) if zipped else open_bytes(path)
+            with opened as stream, fits.open(stream, memmap=False) as hdus:
                 return _map_in(path, hdus, column, frame)
     except FileNotFoundError as error:
         raise FormatError(
@@ -107,13 +111,6 @@ def read_healpix(path: Path, *, column: str | None = None, frame: Frame | None =
         raise DamagedFileError(
             f"{path}: got a file that cannot be read as a map ({error}); fetch it again"
         ) from error
-
-
-def _opened(path: Path) -> IO[bytes]:
-    """Open a file, gzipped or not: astropy would leave it open, or not notice the cut, where it is damaged."""
-    with open_bytes(path) as stream:
-        zipped = stream.read(2) == b"\x1f\x8b"
-    return io.BytesIO(gzip.decompress(path.read_bytes())) if zipped else open_bytes(path)
 
 
 def _map_in(path: Path, hdus: Any, column: str | None, frame: Frame | None) -> HealpixMap:

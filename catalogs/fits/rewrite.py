@@ -23,7 +23,7 @@ from catalogs.catalog.catalog import Annotation, NewValues, Partition, in_order,
 from catalogs.catalog.new_columns import NewColumn, Provenance, check_names
 from catalogs.errors import CatalogError, brief
 from catalogs.files import atomic_path
-from catalogs.fits.columns import MAX_FIELDS, MAX_ROW, FitsColumn, Table
+from catalogs.fits.columns import MAX_FIELDS, MAX_ROW, PLAIN, STORED, FitsColumn, Table
 from catalogs.fits.header import BLANK, OnesSum, Source, encoded, is_gzipped, read_hdus
 from catalogs.metadata.fits_cards import (
     empty_primary,
@@ -163,16 +163,9 @@ def merged(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 # Changed are NAXIS1, PCOUNT, TFIELDS, THEAP and the checksums; the new columns' cards stand after those of the last old
 # column, provenance at the end.  Where a column is dropped, its cards and its provenance are dropped too.
 
-FORMS = {
-    pa.bool_(): ("L", "u1", None),
-    pa.uint8(): ("B", "u1", "I3"),
-    pa.int16(): ("I", ">i2", "I6"),
-    pa.int32(): ("J", ">i4", "I11"),
-    pa.int64(): ("K", ">i8", "I20"),
-    pa.float32(): ("E", ">f4", "G13.6"),
-    pa.float64(): ("D", ">f8", "G22.15"),
-}
-"""Arrow type: TFORM code, how it is stored, TDISP."""
+DISPLAYS = {"L": None, "B": "I3", "I": "I6", "J": "I11", "K": "I20", "E": "G13.6", "D": "G22.15"}
+"""TDISP of what new columns are stored as."""
+FORMS = {PLAIN[code]: code for code in DISPLAYS}
 
 COLUMN_CARD = re.compile(
     rb"(?:TTYPE|TFORM|TUNIT|TNULL|TSCAL|TZERO|TDISP|TDIM|TBCOL|TUCD|TUTYP|TCOMM|TLMIN|TLMAX|TDMIN|TDMAX|TMIN|TMAX"
@@ -204,8 +197,8 @@ class NewField:
             raise CatalogError(
                 f"'{column.name}' is {column.datatype}; FITS columns are added as {known}, string"
             )
-        code, stored, display = FORMS[column.datatype]
-        return cls(column, code, np.dtype(stored), display)
+        code = FORMS[column.datatype]
+        return cls(column, code, STORED[code], DISPLAYS[code])
 
     def cards(self, n: int) -> Iterator[bytes]:
         """Yield the cards of the column as the n-th."""

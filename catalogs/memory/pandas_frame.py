@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -85,7 +86,10 @@ class PandasFrame:
             if (ready := arrow_ready(frame.iloc[:, i])) is not None:
                 plain.isetitem(i, ready.array)
         plain.columns = pd.Index([str(c) for c in frame.columns], dtype="str", name=text(frame.columns.name))
-        plain.index = index_ready(frame.index).set_names([text(name) for name in frame.index.names])
+        index = frame.index
+        if not isinstance(index, pd.MultiIndex) and (ready := arrow_ready(index.to_series())) is not None:
+            index = pd.Index(ready.array)
+        plain.index = index.set_names([text(name) for name in frame.index.names])
         plain.attrs = {}
         double = plain.columns[plain.columns.duplicated()]
         if len(double):
@@ -103,7 +107,11 @@ class PandasFrame:
     def attributes(self) -> tuple[dict[str, Any], list[str]]:
         """Return what JSON holds of the attributes, and words on the others."""
         own: dict[Any, Any] = {k: v for k, v in self.frame.attrs.items() if not is_provenance(k)}
-        kept = {k: v for k, v in own.items() if same_in_json({k: v})}
+        kept = {}
+        for k, v in own.items():
+            with suppress(TypeError, ValueError):
+                if repr(json.loads(json.dumps({k: v}))) == repr({k: v}):
+                    kept[k] = v
         left = [
             f"the attribute {k!r}, of type {type(v).__name__}, is left out, since JSON cannot hold it unchanged"
             for k, v in own.items()
@@ -159,14 +167,6 @@ def arrow_ready(series: pd.Series) -> pd.Series | None:
     return None
 
 
-def index_ready(index: pd.Index[Any]) -> pd.Index[Any]:
-    """Return an index that Arrow does not take as one that it does."""
-    if isinstance(index, pd.MultiIndex):
-        return index
-    ready = arrow_ready(index.to_series())
-    return index if ready is None else pd.Index(ready.array)
-
-
 def becomes(series: pd.Series) -> str | None:
     """Return what a column becomes in Parquet; None where pandas reads it as it was."""
     dtype = series.dtype
@@ -189,15 +189,6 @@ def with_readable_types(described: dict[str, Any], schema: pa.Schema) -> dict[st
         if column["numpy_type"] == "object" and pa.types.is_integer(schema.field(column["field_name"]).type):
             column["numpy_type"] = "Int64"
     return described
-
-
-def same_in_json(value: Any) -> bool:
-    """Say whether JSON gives a value back."""
-    try:
-        back = json.loads(json.dumps(value))
-        return repr(back) == repr(value)
-    except (TypeError, ValueError):
-        return False
 
 
 def is_text(name: object) -> bool:

@@ -250,19 +250,16 @@ def annotate_table(
     read, compute = with_user_bits(read, compute, replaced, columns)
     # Without any column there is nothing to count rows by.
     arrow_table = source.arrow(tuple(dict.fromkeys(read)) or source.names[:1])
-    values = computed(arrow_table, columns, lambda batch: compute(batch.select(list(read))), rows, threads)
+    batches = (as_batch(arrow_table.slice(start, rows)) for start in range(0, max(1, len(arrow_table)), rows))
+
+    def work(batch: pa.RecordBatch) -> NewValues:
+        return checked(columns, compute(batch.select(list(read))), batch.num_rows)
+
+    parts = list(in_order(batches, work, threads))
+    values = {c.name: np.concatenate([part[c.name] for part in parts]) for c in columns}
     entries = provenance_entries(recorded, (provenance or Provenance()).covering(columns), replaced)
     annotated: AnyTable = source.annotated(columns, values, replaced, entries)
     return annotated
-
-
-def computed(
-    table: pa.Table, columns: Sequence[NewColumn], compute: Compute, rows: int, threads: int
-) -> NewValues:
-    """Return the new columns of all rows."""
-    batches = (as_batch(table.slice(start, rows)) for start in range(0, max(1, len(table)), rows))
-    parts = list(in_order(batches, lambda batch: checked(columns, compute(batch), batch.num_rows), threads))
-    return {c.name: np.concatenate([values[c.name] for values in parts]) for c in columns}
 
 
 def as_batch(table: pa.Table) -> pa.RecordBatch:
@@ -356,7 +353,7 @@ class AstropyTable:
         pairs = {ASTROPY: "\n".join(get_yaml_from_table(described)), **self.provenance}
         pairs |= {
             # Where it is told and texts are null, astropy reads 'None'; where it is not, astropy refuses them.
-            ASTROPY_LENGTH + c.name: str(width(c.dtype))
+            ASTROPY_LENGTH + c.name: str(c.dtype.itemsize // (4 if c.dtype.kind == "U" else 1))
             for c in described.itercols()
             if c.dtype.kind in "SU" and not table[c.name].null_count
         }
@@ -388,11 +385,6 @@ class AstropyTable:
         return table
 
 
-def width(dtype: np.dtype[Any]) -> int:
-    """Return how many characters a text has room for."""
-    return dtype.itemsize // (4 if dtype.kind == "U" else 1)
-
-
 def as_read_back(column: AstropyColumn, stored: pa.Field, *, part: bool) -> str | None:
     """Return what `Table.read` makes of a column in Parquet, which may be part of another; None if what it was."""
     if np.any(np.ma.getmaskarray(column)):
@@ -404,7 +396,8 @@ def as_read_back(column: AstropyColumn, stored: pa.Field, *, part: bool) -> str 
         return f"astropy's Table.read returns it {kind}with NaN in place of masked values; {REMEDY}"
     if column.ndim > 2:
         return "astropy's Table.read returns it with its elements in one row"
-    if column.dtype.kind == "O" and not is_list(stored.type):
+    is_list = pa.types.is_list(stored.type) and not pa.types.is_nested(stored.type.value_type)
+    if column.dtype.kind == "O" and not is_list:
         return f"astropy's Table.read returns it as {stored.type}, or cannot read it"
     return None
 
@@ -425,11 +418,6 @@ def is_blank_filled(column: AstropyColumn) -> bool:
     """Say whether empty text stands for what is masked, as in FITS, whose file then gives the same."""
     texts = column.dtype.kind in "SU" and isinstance(column, MaskedColumn)
     return texts and column.fill_value in {"", b""}
-
-
-def is_list(datatype: pa.DataType) -> bool:
-    """Say whether cells are lists of plain values."""
-    return bool(pa.types.is_list(datatype) and not pa.types.is_nested(datatype.value_type))
 
 
 def flattened(array: pa.Array) -> pa.Array:

@@ -118,13 +118,8 @@ def decode(data: bytes, packed: tuple[int, ...] | None = None) -> Struct:
         return Struct(_struct(data, 0, 0, WHOLE, packed)[0])
 
 
-def outline(data: bytes, at: int = 0) -> dict[int, tuple[int, int]]:
-    """Return the type and value of a structure's integers; of other fields, type and place."""
-    return outline_and_end(data, at)[0]
-
-
-def outline_and_end(data: bytes, at: int = 0) -> tuple[dict[int, tuple[int, int]], int]:
-    """Return the outline of a structure, and where it ends."""
+def outline(data: bytes, at: int = 0) -> tuple[dict[int, tuple[int, int]], int]:
+    """Return the type and value of a structure's integers, of other fields type and place; and where it ends."""
     with _complete():
         fields, end = _struct(data, at, 0, OUTLINE)
     if end > len(data):
@@ -289,31 +284,25 @@ def put_value(out: bytearray, kind: int, value: Any) -> None:
         out += value
     elif kind == STRUCT:
         put_struct(out, value)
-    elif kind in {LIST, SET}:
-        put_items(out, value)
-    elif kind == MAP:
-        put_pairs(out, value)
+    elif kind in {LIST, SET, MAP}:
+        put_items(out, kind, value)
     elif value is not None:
         out += value
 
 
-def put_items(out: bytearray, items: Items) -> None:
-    """Append a list or a set."""
-    size = len(items.values)
-    out.append(min(size, SHORT_LIST) << 4 | items.of)
-    if size >= SHORT_LIST:
-        put_varint(out, size)
-    for value in items.values:
-        put_value(out, items.of, value)
-
-
-def put_pairs(out: bytearray, items: Items) -> None:
-    """Append a map."""
-    put_varint(out, len(items.values) // 2)
-    if items.values:
-        out.append(items.of)
+def put_items(out: bytearray, kind: int, items: Items) -> None:
+    """Append a list, a set, or a map, which has keys and values by turns."""
+    size, kinds = len(items.values), (items.of, items.of)
+    if kind == MAP:
+        put_varint(out, size // 2)
+        out += bytes([items.of] if size else [])
+        kinds = (items.of >> 4, items.of & 0x0F)
+    else:
+        out.append(min(size, SHORT_LIST) << 4 | items.of)
+        if size >= SHORT_LIST:
+            put_varint(out, size)
     for i, value in enumerate(items.values):
-        put_value(out, items.of & 0x0F if i % 2 else items.of >> 4, value)
+        put_value(out, kinds[i % 2], value)
 
 
 def put_struct(out: bytearray, struct: Struct) -> None:
@@ -437,29 +426,23 @@ def damaged(place: Path | RemoteFile, what: str) -> DamagedFileError:
 
 def chunks(path: Path, footer: Footer) -> Iterator[Chunk]:
     """Yield the column chunks; raise unless each lies between the magic and the footer."""
-    for group in footer.metadata.list(ROW_GROUPS):
-        for packed in group.list(COLUMNS):
-            yield checked_chunk(path, packed, footer.start)
-
-
-def checked_chunk(path: Path, packed: bytes, limit: int) -> Chunk:
-    """Return a column chunk; raise unless it lies between the magic and the footer."""
-    try:
-        chunk = Chunk.of(packed)
-    except (MalformedError, KeyError):
-        raise damaged(path, "its footer does not say in which bytes the columns are") from None
-    if chunk.elsewhere:
-        raise FormatError(f"{path} holds no columns, but points to other files; open those files instead")
-    if not chunk.column.get(VALUES):
-        return chunk  # For a chunk without values, the places that writers state have no meaning.
-    # Some writers say dictionary page 0 for none.
-    start = min((o for o in (chunk.column.get(DATA_PAGE), chunk.column.get(DICTIONARY_PAGE)) if o), default=0)
-    end = start + chunk.column.get(COMPRESSED, limit)
-    if start < len(MAGIC) or end > limit:
-        raise damaged(
-            path, f"its footer places a column in bytes {start} to {end}, which is outside of the data"
-        )
-    return chunk
+    for packed in (packed for group in footer.metadata.list(ROW_GROUPS) for packed in group.list(COLUMNS)):
+        try:
+            chunk = Chunk.of(packed)
+        except (MalformedError, KeyError):
+            raise damaged(path, "its footer does not say in which bytes the columns are") from None
+        if chunk.elsewhere:
+            raise FormatError(f"{path} holds no columns, but points to other files; open those files instead")
+        # Some writers say dictionary page 0 for none.
+        offsets = [o for o in (chunk.column.get(DATA_PAGE), chunk.column.get(DICTIONARY_PAGE)) if o]
+        start = min(offsets, default=0)
+        end = start + chunk.column.get(COMPRESSED, footer.start)
+        # For a chunk without values, the places that writers state have no meaning.
+        if chunk.column.get(VALUES) and (start < len(MAGIC) or end > footer.start):
+            raise damaged(
+                path, f"its footer places a column in bytes {start} to {end}, which is outside of the data"
+            )
+        yield chunk
 
 
 @dataclass(frozen=True)
@@ -473,8 +456,8 @@ class Chunk:
     @classmethod
     def of(cls, packed: bytes) -> Chunk:
         """Look into a chunk; MalformedError where fields are of other types than Parquet's."""
-        fields = outline(packed)
-        column = outline(packed, fields[METADATA][1])
+        fields, _ = outline(packed)
+        column, _ = outline(packed, fields[METADATA][1])
         return cls(integers(fields, CHUNK), integers(column, COLUMN), FILE_PATH in fields)
 
 
@@ -536,7 +519,15 @@ def merge(
     (root, *elements), (other, *more) = old.metadata.list(SCHEMA), schema.list(SCHEMA)
     root = root.replace(CHILDREN, I32, root.get(CHILDREN, 0) + other.get(CHILDREN, 0))
     metadata = old.metadata.replace(SCHEMA, LIST, Items(STRUCT, [root, *elements, *more]))
-    metadata = metadata.replace(ROW_GROUPS, LIST, Items(STRUCT, [joined_group(g, c) for g, c in groups]))
+    joined = []
+    for old_group, new in groups:
+        group = old_group.replace(COLUMNS, LIST, Items(STRUCT, old_group.list(COLUMNS) + list(new)))
+        for number, part in ((TOTAL_BYTES, UNCOMPRESSED), (TOTAL_COMPRESSED, COMPRESSED)):
+            if number in old_group.fields:
+                added = sum(chunk.get(METADATA).get(part, 0) for chunk in new)
+                group = group.replace(number, I64, old_group.get(number) + added)
+        joined.append(group)
+    metadata = metadata.replace(ROW_GROUPS, LIST, Items(STRUCT, joined))
     entries = Items(STRUCT, replaced(old.metadata.list(KEY_VALUES), changed))
     metadata = metadata.replace(KEY_VALUES, LIST, entries)
     # If the old columns state no order, no order can be stated for all, so there are none.
@@ -545,16 +536,6 @@ def merge(
         metadata = metadata.replace(COLUMN_ORDERS, LIST, Items(STRUCT, orders))
     data = encode(metadata)
     return data + len(data).to_bytes(4, "little") + MAGIC
-
-
-def joined_group(old: Struct, chunks: Sequence[Struct]) -> Struct:
-    """Return a row group with the new columns' chunks too."""
-    columns = [chunk.get(METADATA) for chunk in chunks]
-    group = old.replace(COLUMNS, LIST, Items(STRUCT, old.list(COLUMNS) + list(chunks)))
-    for number, part in ((TOTAL_BYTES, UNCOMPRESSED), (TOTAL_COMPRESSED, COMPRESSED)):
-        if number in old.fields:
-            group = group.replace(number, I64, old.get(number) + sum(c.get(part, 0) for c in columns))
-    return group
 
 
 def replaced(pairs: Sequence[Any], changed: Mapping[str, str | None]) -> list[Struct]:

@@ -257,15 +257,6 @@ def describe(place: Path | RemoteFile) -> tuple[pq.FileMetaData, pa.Schema, dict
     return metadata, schema, pairs | recorded_provenance(pairs)
 
 
-def check_counts(place: Path | RemoteFile, metadata: pq.FileMetaData) -> None:
-    """Raise CatalogError where a footer's number of rows is not that of its row groups: what plans by it goes wrong."""
-    counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-    if metadata.num_rows != sum(counts) or min(counts, default=0) < 0:
-        raise damaged(
-            place, f"its footer counts {metadata.num_rows:,} rows, and {sum(counts):,} in its row groups"
-        )
-
-
 @contextmanager
 def opened(
     place: Path | RemoteFile,
@@ -285,7 +276,15 @@ def opened(
                 source, read_dictionary=list(dictionaries), metadata=metadata, **options
             ) as file:
                 if metadata is None:
-                    check_counts(place, file.metadata)
+                    known = file.metadata
+                    counts = [known.row_group(i).num_rows for i in range(known.num_row_groups)]
+                    if (
+                        known.num_rows != sum(counts) or min(counts, default=0) < 0
+                    ):  # what plans by it goes wrong
+                        raise damaged(
+                            place,
+                            f"its footer counts {known.num_rows:,} rows, and {sum(counts):,} in its row groups",
+                        )
                 yield file
     except pa.ArrowNotImplementedError as error:
         raise FormatError(
@@ -431,7 +430,9 @@ class Union:
             datatype = known.column.datatype if empty else column.datatype
         else:
             datatype = common_type(known.column.datatype, column.datatype)
-        if datatype is None or is_reshaped(known.column, column):
+        shapes = {c.shape for c in (known.column, column) if c.shape}
+        reshaped = len(shapes) > 1 and known.column.datatype.equals(column.datatype)
+        if datatype is None or reshaped:
             raise FormatError(
                 f"{known.typed} and {place} cannot be read as one catalogue: '{column.name}' is {shown(known.column)} "
                 f"in the first and {shown(column)} in the second; write it with one type in all files, or {REMEDY}"
@@ -474,13 +475,6 @@ class Union:
             )
             for kind in self.kinds
         ]
-
-
-def is_reshaped(one: Column, other: Column) -> bool:
-    """Say whether two columns are of arrays that differ in shape though not in length."""
-    return bool(one.shape and other.shape and one.shape != other.shape) and one.datatype.equals(
-        other.datatype
-    )
 
 
 def shown(column: Column) -> str:
@@ -532,10 +526,17 @@ def open_files(root: Path, files: Sequence[Path]) -> Catalog:
 def opened_together(root: Path, keys: Sequence[str], files: Sequence[Path | RemoteFile]) -> Catalog:
     """Open files, which have those keys, as one catalogue."""
     union = Union()
-    rows_and_kinds = [add_file(union, place) for place in files]
+    rows_and_kinds = []
+    for place in files:
+        metadata, schema, pairs = describe(place)
+        kind = union.add(place, schema, pairs, empty=not metadata.num_rows)
+        rows_and_kinds.append((metadata.num_rows, kind))
     columns, views = union.columns(), union.views()
     constants = hive_constants(keys)
-    hive = hive_types(constants, {c.name for c in columns})
+    stored, hive = {c.name for c in columns}, dict[str, pa.DataType]()
+    for name, value in (pair for values in constants for pair in values.items() if pair[0] not in stored):
+        if isinstance(value, str) or name not in hive:
+            hive[name] = pa.string() if isinstance(value, str) else pa.int64()
     for place, (_, kind), folder_values in zip(files, rows_and_kinds, constants, strict=True):
         for name in views[kind][1].intersection(folder_values):
             raise FormatError(
@@ -558,22 +559,3 @@ def opened_together(root: Path, keys: Sequence[str], files: Sequence[Path | Remo
     )
     columns += tuple(Column(name, datatype) for name, datatype in hive.items())
     return Catalog(FORMAT, root, columns, partitions, union.pairs)
-
-
-def add_file(union: Union, place: Path | RemoteFile) -> tuple[int, int]:
-    """Add a file to a union; return the number of its rows, and of its kind."""
-    metadata, schema, pairs = describe(place)
-    return metadata.num_rows, union.add(place, schema, pairs, empty=not metadata.num_rows)
-
-
-def hive_types(constants: Sequence[Mapping[str, HiveValue]], stored: set[str]) -> dict[str, pa.DataType]:
-    """Return the columns that folders' names give, except those that the files have themselves."""
-    values: dict[str, list[HiveValue]] = {}
-    for folder_values in constants:
-        for name, value in folder_values.items():
-            values.setdefault(name, []).append(value)
-    return {
-        name: pa.string() if any(isinstance(v, str) for v in column_values) else pa.int64()
-        for name, column_values in values.items()
-        if name not in stored
-    }

@@ -8,19 +8,18 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 from os import SEEK_END
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from catalogs.arrays import text_array
-from catalogs.catalog.catalog import Column, in_order
+from catalogs.catalog.catalog import Column, NewValues, in_order
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import DamagedFileError
 from catalogs.files import Stamp, atomic_path, check_unchanged, open_bytes
@@ -68,7 +67,7 @@ from catalogs.parquet._footer import (
     key_values,
     merge,
     moved,
-    outline_and_end,
+    outline,
     parse_footer,
     read_chunks,
     read_footer,
@@ -93,7 +92,11 @@ def wrong_page(path: Path, expected: Stamp) -> str | None:
             for start, size, stated in pages(stream, *pages_extent(chunk.column)):
                 if stated is None:
                     break  # writers state it of all pages of a column or of none
-                if (found := crc(stream, start, size)) != stated:
+                stream.seek(start)
+                found, left = 0, size
+                while left and (piece := stream.read(min(left, SUMMED_AT_ONCE))):
+                    found, left = zlib.crc32(piece, found), left - len(piece)
+                if found != stated:
                     found_there = f"the page at byte {start:,} has the CRC {found:08x}"
                     return f"{path}: {found_there}, expected {stated:08x} by its header"
     return None
@@ -108,7 +111,7 @@ def pages(stream: IO[bytes], at: int, end: int) -> Iterator[tuple[int, int, int 
         for size in HEADERS:
             stream.seek(at)
             try:
-                fields, n_bytes = outline_and_end(stream.read(size))
+                fields, n_bytes = outline(stream.read(size))
                 break
             except MalformedError:
                 continue
@@ -120,15 +123,6 @@ def pages(stream: IO[bytes], at: int, end: int) -> Iterator[tuple[int, int, int 
         stated = fields[PAGE_CRC][1] & CRC if PAGE_CRC in fields else None
         yield at + n_bytes, size, stated
         at += n_bytes + size
-
-
-def crc(stream: IO[bytes], start: int, left: int) -> int:
-    """Return the checksum of a page's bytes."""
-    stream.seek(start)
-    value = 0
-    while left and (piece := stream.read(min(left, SUMMED_AT_ONCE))):
-        value, left = zlib.crc32(piece, value), left - len(piece)
-    return value
 
 
 # Columns that stay are copied without decoding, with their indexes and Bloom filters.  New columns are encoded in
@@ -149,72 +143,57 @@ class Piece:
     whole: bool
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """One column of a piece: its pages, and a footer's words on them as if they began a file."""
-
-    piece: Piece
-    number: int
-    pages: memoryview
-    chunk: Struct
-
-    def append(self, stream: IO[bytes]) -> Struct:
-        """Write the pages to the end of a stream; return the metadata of the chunk there."""
-        start = stream.seek(0, SEEK_END)
-        stream.write(self.pages)
-        return moved(self.chunk, start)
+Encoded = tuple[Piece, int, memoryview, Struct]
+"""A piece, the number of a column, its pages, and a footer's words on them as if they began a file."""
 
 
-@dataclass(frozen=True)
-class Chunks:
-    """Encodes column chunks."""
+def encoded(column: tuple[Piece, int, pa.ChunkedArray], path: Path, schema: pa.Schema, codec: str) -> Encoded:
+    """Return one column of a piece as it is stored."""
+    piece, number, values = column
+    own = pa.schema([schema.field(number)])
+    buffer, footer = file_of(path, own, pa.table([values], schema=own), codec, whole=piece.whole)
+    return piece, number, memoryview(buffer)[: footer.start], single_chunk(footer.metadata)
 
-    path: Path
-    schema: pa.Schema
-    compression: str
 
-    def encode(self, column: tuple[Piece, int, pa.ChunkedArray]) -> Encoded:
-        """Return one column of a piece as it is stored."""
-        piece, number, values = column
-        schema = pa.schema([self.schema.field(number)])
-        table = pa.table([values], schema=schema)
-        buffer, footer = self.file(schema, table, whole=piece.whole)
-        return Encoded(piece, number, memoryview(buffer)[: footer.start], single_chunk(footer.metadata))
-
-    def file(self, schema: pa.Schema, table: pa.Table | None, *, whole: bool) -> tuple[pa.Buffer, Footer]:
-        """Return a Parquet file of one row group, or of none, and its footer."""
-        sink = pa.BufferOutputStream()
-        with pq.ParquetWriter(
-            sink,
-            schema,
-            compression=self.compression,
-            # Probabilities rarely repeat: a dictionary would triple the time and save no space.
-            use_dictionary=[f.name for f in schema if not pt.is_floating(f.type)] if whole else False,
-            write_statistics=whole,
-            store_schema=False,
-        ) as writer:
-            if table is not None:
-                writer.write_table(table, row_group_size=max(table.num_rows, 1))
-        buffer = sink.getvalue()
-        return buffer, parse_footer(pa.BufferReader(buffer), self.path)
+def file_of(
+    path: Path, schema: pa.Schema, table: pa.Table | None, codec: str, *, whole: bool = True
+) -> tuple[pa.Buffer, Footer]:
+    """Return a Parquet file of one row group, or of none, and its footer."""
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        schema,
+        compression=codec,
+        # Probabilities rarely repeat: a dictionary would triple the time and save no space.
+        use_dictionary=[f.name for f in schema if not pt.is_floating(f.type)] if whole else False,
+        write_statistics=whole,
+        store_schema=False,
+    ) as writer:
+        if table is not None:
+            writer.write_table(table, row_group_size=max(table.num_rows, 1))
+    buffer = sink.getvalue()
+    return buffer, parse_footer(pa.BufferReader(buffer), path)
 
 
 def write_chunks(
-    encoded: Iterable[Encoded], stream: IO[bytes], n_groups: int, folder: Path
+    columns: Iterable[Encoded], stream: IO[bytes], n_groups: int, folder: Path
 ) -> list[list[Struct]]:
     """Write chunks to the end of a stream; return their metadata there for each row group."""
     written: list[list[Struct]] = [[] for _ in range(n_groups)]
-    for (group, whole), columns in groupby(encoded, lambda e: (e.piece.group, e.piece.whole)):
+    for (group, whole), of_group in groupby(columns, lambda column: (column[0].group, column[0].whole)):
         if whole:
-            written[group] = [column.append(stream) for column in columns]
+            for _, _, pages, chunk in of_group:
+                start = stream.seek(0, SEEK_END)
+                stream.write(pages)
+                written[group].append(moved(chunk, start))
             continue
         with ExitStack() as stack:
             joined: dict[int, JoinedPages] = {}
-            for column in columns:
-                if column.number not in joined:
+            for _, number, pages, chunk in of_group:
+                if number not in joined:
                     file = stack.enter_context(tempfile.TemporaryFile(dir=folder))
-                    joined[column.number] = JoinedPages(file, column.chunk)
-                joined[column.number].add(column)
+                    joined[number] = JoinedPages(file, chunk)
+                joined[number].add(pages, chunk.get(METADATA))
             written[group] = [joined[number].append(stream) for number in sorted(joined)]
     return written
 
@@ -229,11 +208,10 @@ class JoinedPages:
         default_factory=lambda: dict.fromkeys((VALUES, UNCOMPRESSED, COMPRESSED), 0)
     )
 
-    def add(self, encoded: Encoded) -> None:
+    def add(self, pages: memoryview, column: Struct) -> None:
         """Store the pages of a piece."""
-        column = encoded.chunk.get(METADATA)
         start = column.get(DATA_PAGE)
-        self.file.write(encoded.pages[start : start + column.get(COMPRESSED)])
+        self.file.write(pages[start : start + column.get(COMPRESSED)])
         self.sizes = {number: size + column.get(number) for number, size in self.sizes.items()}
 
     def append(self, stream: IO[bytes]) -> Struct:
@@ -276,7 +254,10 @@ def copy_columns(source: Path, stream: IO[bytes], footer: Footer, names: Collect
             groups = [
                 with_chunks(group, [group.list(COLUMNS)[i] for i in leaves], leaves) for group in groups
             ]
-    metadata = footer.metadata.replace(SCHEMA, LIST, kept_schema(elements, names))
+    kept = [parts for name, parts, _ in selected_columns(elements) if name in names]
+    root = elements[0].replace(CHILDREN, I32, len(kept))
+    schema = Items(STRUCT, [root, *(element for parts in kept for element in parts)])
+    metadata = footer.metadata.replace(SCHEMA, LIST, schema)
     metadata = metadata.replace(ROW_GROUPS, LIST, Items(STRUCT, groups))
     if COLUMN_ORDERS in metadata.fields:
         orders = [metadata.list(COLUMN_ORDERS)[i] for i in leaves]
@@ -306,13 +287,6 @@ def kept_leaves(elements: Sequence[Struct], names: Collection[str]) -> list[int]
             kept += range(at, at + leaves)
         at += leaves
     return kept
-
-
-def kept_schema(elements: Sequence[Struct], names: Collection[str]) -> Items:
-    """Return the schema of the named columns."""
-    columns = [parts for name, parts, _ in selected_columns(elements) if name in names]
-    root = elements[0].replace(CHILDREN, I32, len(columns))
-    return Items(STRUCT, [root, *(element for parts in columns for element in parts)])
 
 
 def end_of_kept(groups: Sequence[Struct], leaves: Sequence[int]) -> int | None:
@@ -456,8 +430,6 @@ LARGE_GROUP = 1 << 20
 PIECE_ROWS = 1 << 17
 """Rows of which pages of larger ones are made."""
 
-NewValues = Mapping[str, np.ndarray[Any, Any]]
-
 
 def append_columns(
     source: Path,
@@ -483,45 +455,37 @@ def append_columns(
     staying, dropped = [c for c in old if c.name in names], {c.name for c in old} - names
     changed = annotated_key_values(pairs, staying, columns, provenance, dropped=dropped)
     with atomic_path(out) as temporary, temporary.open("r+b") as stream:
-        chunks = Chunks(out, schema, codec(footer))
+        # The new columns are compressed as the file's first one is.
+        old_chunks = (c for group in footer.metadata.list(ROW_GROUPS) for c in group.list(COLUMNS))
+        codec = (
+            next((CODECS.get(Chunk.of(c).column.get(CODEC, 0)) for c in old_chunks), None) or FALLBACK_CODEC
+        )
         footer = copy_columns(source, stream, footer, names)
         pieces = pieces_of(footer.row_groups)
         parts = exactly(computed, [piece.n_rows for piece in pieces])
-        with closing(in_order(columns_of(pieces, parts, schema), chunks.encode, threads)) as encoded:
-            written = write_chunks(encoded, stream, len(footer.row_groups), out.parent)
-        stream.write(
-            merge(footer, chunks.file(chunks.schema, None, whole=True)[1].metadata, written, changed)
-        )
-
-
-def codec(footer: Footer) -> str:
-    """Return the compression of the file's first column, which the new ones share."""
-    chunk = next(
-        (Chunk.of(packed) for group in footer.metadata.list(ROW_GROUPS) for packed in group.list(COLUMNS)),
-        None,
-    )
-    return FALLBACK_CODEC if chunk is None else CODECS.get(chunk.column.get(CODEC, 0), FALLBACK_CODEC)
+        encode = partial(encoded, path=out, schema=schema, codec=codec)
+        with closing(in_order(columns_of(pieces, parts, schema), encode, threads)) as columns_in_order:
+            written = write_chunks(columns_in_order, stream, len(footer.row_groups), out.parent)
+        stream.write(merge(footer, file_of(out, schema, None, codec)[1].metadata, written, changed))
 
 
 def new_table(values: NewValues, columns: Sequence[NewColumn]) -> pa.Table:
     """Return new columns of some rows as Arrow."""
     schema = new_fields(columns)
-    return pa.table([arrow(values[f.name], f.type) for f in schema], schema=schema)
+    arrays = []
+    for f in schema:
+        new = values[f.name]
+        plain = new.astype(object) if new.dtype.kind == "T" else new
+        arrays.append(text_array(new) if new.dtype.kind == "U" else pa.array(plain, f.type))
+    return pa.table(arrays, schema=schema)
 
 
-def arrow(values: np.ndarray[Any, Any], datatype: pa.DataType) -> pa.Array:
-    """Return new values as Arrow; text of any NumPy kind."""
-    if values.dtype.kind == "U":
-        return text_array(values)
-    return pa.array(values.astype(object) if values.dtype.kind == "T" else values, datatype)
-
-
-def exactly(parts: Iterable[pa.Table], sizes: Sequence[int]) -> Iterator[tuple[int, Iterator[pa.Table]]]:
-    """Yield for each row group its size and the tables that make it up."""
+def exactly(parts: Iterable[pa.Table], sizes: Sequence[int]) -> Iterator[Iterator[pa.Table]]:
+    """Yield for each piece the tables that make it up."""
     source = iter(parts)
     left = [next(source)] if sum(sizes) else []
     for size in sizes:
-        yield size, pieces(size, left, source)
+        yield pieces(size, left, source)
     if (left and left[0].num_rows) or next(source, None) is not None:
         raise ValueError(f"compute returned more rows than the {sum(sizes)} of the file")
 
@@ -547,10 +511,10 @@ def pieces_of(row_groups: Sequence[int]) -> list[Piece]:
 
 
 def columns_of(
-    pieces: Sequence[Piece], parts: Iterable[tuple[int, Iterable[pa.Table]]], schema: pa.Schema
+    pieces: Sequence[Piece], parts: Iterable[Iterable[pa.Table]], schema: pa.Schema
 ) -> Iterator[tuple[Piece, int, pa.ChunkedArray]]:
     """Yield the columns of each piece, numbered."""
-    for piece, (_, tables_of_piece) in zip(pieces, parts, strict=True):
+    for piece, tables_of_piece in zip(pieces, parts, strict=True):
         table = pa.concat_tables([schema.empty_table(), *tables_of_piece])
         yield from ((piece, number, values) for number, values in enumerate(table.columns))
         del table
