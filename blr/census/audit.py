@@ -299,7 +299,10 @@ def _total_quantile(totals: _Totals, r: Vector, tail: float) -> Vector:
     sd = np.sqrt(V)
     with np.errstate(invalid="ignore", divide="ignore"):
         skewness = np.where(V > 0, K / (V * sd), 0.0)
-    quantile: Vector = mean @ W + sd * _pearson_quantile(tail, skewness)
+    size = np.maximum(np.abs(skewness), LEAST_SKEWNESS)
+    shape = 4 / size**2
+    standard = (gammaincinv(shape, np.where(skewness >= 0, tail, 1 - tail)) - shape) / np.sqrt(shape)
+    quantile: Vector = mean @ W + sd * np.where(skewness >= 0, standard, -standard)
     return quantile
 
 
@@ -332,12 +335,3 @@ def _with_unseen(a: Vector, b: Vector, strata: Strata, possible: Possible) -> _T
     sizes[taken, place], spread[taken, place] = grown, 1.0
     spread[:, ~open_] = 0.0
     return pa, pb, W, sizes, spread
-
-
-def _pearson_quantile(tail: float, skewness: Vector) -> Vector:
-    """Return the quantile of the Pearson distribution of type III with mean 0 and variance 1."""
-    size = np.maximum(np.abs(skewness), LEAST_SKEWNESS)
-    shape = 4 / size**2
-    standard = (gammaincinv(shape, np.where(skewness >= 0, tail, 1 - tail)) - shape) / np.sqrt(shape)
-    quantile: Vector = np.where(skewness >= 0, standard, -standard)
-    return quantile

@@ -9,7 +9,7 @@ Shapes: n labelled rows, N target rows, K classes, B bins, S draws.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -91,10 +91,13 @@ def bin_shares(labelled: LabelledRows, target: TargetRows, counted: Counted, pla
         alone = [
             (one.labelled, Counted(one.shares, one.assumes, counted.reason)) for one in counted.alternatives
         ]
-        return _pooled([bin_shares(rows, target, part, places) for rows, part in alone])
+        under_each = tuple(bin_shares(rows, target, part, places) for rows, part in alone)
+        draws = np.concatenate([one.draws for one in under_each])
+        return replace(under_each[0], draws=draws, alternatives=under_each)
     pi = counted.shares.mean
     expected = _Expected.of(labelled, target, counted)
-    fraction = _fractions(target, places)
+    weight = np.bincount(places.target, target.weight, minlength=places.n_bins)
+    fraction = weight / weight.sum()
     n_objects = fraction * target.n_objects
     p = expected.of_target(pi)
     chosen = np.random.default_rng(_SEED).permutation(len(counted.shares.draws))[:_DRAWS]
@@ -104,12 +107,6 @@ def bin_shares(labelled: LabelledRows, target: TargetRows, counted: Counted, pla
     draws /= np.maximum(draws.sum(axis=2, keepdims=True), 1e-300)
     n_labelled = np.bincount(places.labelled, minlength=places.n_bins)
     return BinShares(draws, n_objects, n_labelled, p, labelled, target, places)
-
-
-def _pooled(alternatives: Sequence[BinShares]) -> BinShares:
-    """Return the shares under several assumptions."""
-    draws = np.concatenate([one.draws for one in alternatives])
-    return replace(alternatives[0], draws=draws, alternatives=tuple(alternatives))
 
 
 def _drawn(
@@ -133,7 +130,8 @@ def _drawn(
         gain = fraction[:, None, None] * covariance @ np.linalg.inv(total)
         for s in np.flatnonzero(tau == t):
             difference = expected.difference(whole[s], places)
-            x = expected.bin_means(whole[s], places) + np.einsum("bij,bj->bi", shrink, difference)
+            means = _bin_means(expected.of_target(whole[s])[:, :-1], expected.target, places)
+            x = means + np.einsum("bij,bj->bi", shrink, difference)
             x += np.einsum("bij,bj->bi", root, rng.standard_normal(x.shape))
             draws[s] = x + np.einsum("bij,j->bi", gain, whole[s, :-1] - fraction @ x)
     return draws
@@ -171,17 +169,11 @@ class _Expected:
         )
 
     def _moved(self, p: Matrix, shares: Vector) -> Matrix:
-        if self.before is None:
-            return p
-        return moved(p, shares / self.before)
+        return p if self.before is None else moved(p, shares / self.before)
 
     def of_target(self, shares: Vector) -> Matrix:
         """Return the probabilities (N, K) of the target's rows."""
         return self._moved(self.p, shares)
-
-    def bin_means(self, shares: Vector, places: BinnedRows) -> Matrix:
-        """Return the mean probabilities (B, K - 1) in bins."""
-        return _bin_means(self.of_target(shares)[:, :-1], self.target, places)
 
     def _residuals(self, shares: Vector) -> tuple[Vector, Matrix]:
         """Return weights (n,), and class minus probability (n, K - 1)."""
@@ -219,11 +211,6 @@ def _spread(shares: Vector) -> Matrix:
     """Return the covariance (K - 1, K - 1) of the class of an object drawn at random."""
     s = shares[:-1]
     return np.asarray(np.diag(s) - np.outer(s, s) + _RIDGE * np.eye(len(s)))
-
-
-def _fractions(target: TargetRows, places: BinnedRows) -> Vector:
-    weight = np.bincount(places.target, target.weight, minlength=places.n_bins)
-    return np.asarray(weight / weight.sum())
 
 
 def _bin_means(values: Matrix, target: TargetRows, places: BinnedRows) -> Matrix:

@@ -139,7 +139,12 @@ def count_classes(
             f'got the assumption "{assumes}", expected "same", "shares", "features", or None to have tests choose; '
             "state one of them"
         )
-    lacking = _lacking(labelled, target)
+    lacking = lacking_labels(labelled)
+    if not lacking and len(target.weight) < FEWEST_ROWS:
+        lacking = (
+            f"got {len(target.weight)} classified objects, expected {FEWEST_ROWS} or more; look at all of "
+            "them and count by eye"
+        )
     if lacking:
         return Counted(None, assumes, lacking)
     if assumes == "features":
@@ -180,11 +185,17 @@ def _refusal(
     assumes: StatedAssumption | None,
 ) -> str:
     """Return in words why nothing can be said, where labelled rows count by `weight` (n,); '' where something can."""
-    if _differs(alike):
+    if alike.auc - _ONE_SIDED * alike.error > TOLD_APART:
         given = "" if assumes is None else f'"{assumes}" is contradicted: '
+        remedy = "Look at a sample of these: `blr audit draw`"
+        if propensity(labelled, target, labelled.weight).auc <= TOO_FAR:  # else that would be refused next
+            remedy = (
+                'Look at a sample of these, `blr audit draw`, or state [shift] assumes = "features" if the labelled '
+                "objects were only chosen differently by their features"
+            )
         return (
             f"{given}the labelled objects do not look like these, whatever share each class has ({_tries(alike)}), and "
-            f"cannot tell the counts. {_remedy_of_bias(labelled, target)}"
+            f"cannot tell the counts. {remedy}"
         )
     unlike, errors = novelty(labelled, target, weight)
     if assumes is not None or errors <= MOST_NOVELTY:
@@ -194,16 +205,6 @@ def _refusal(
         f"labels than {100 * EXPECTED:.0f} % of these are from each other ({errors:.1f} standard errors too many). "
         "They may be of a class that has no labels, or the labels are biased; label some of them (OUT_OF_DOMAIN) and "
         "train again, or audit the output"
-    )
-
-
-def _remedy_of_bias(labelled: LabelledRows, target: TargetRows) -> str:
-    """Return what to do where labelled rows do not look like the target; nothing that would be refused next."""
-    if propensity(labelled, target, labelled.weight).auc > TOO_FAR:
-        return "Look at a sample of these: `blr audit draw`"
-    return (
-        'Look at a sample of these, `blr audit draw`, or state [shift] assumes = "features" if the labelled objects '
-        "were only chosen differently by their features"
     )
 
 
@@ -270,27 +271,12 @@ def lacking_labels(labelled: LabelledRows) -> str:
     return ""
 
 
-def _lacking(labelled: LabelledRows, target: TargetRows) -> str:
-    if lacking := lacking_labels(labelled):
-        return lacking
-    if len(target.weight) < FEWEST_ROWS:
-        return (
-            f"got {len(target.weight)} classified objects, expected {FEWEST_ROWS} or more; look at all of "
-            "them and count by eye"
-        )
-    return ""
-
-
-def _differs(sets: Propensity) -> bool:
-    return sets.auc - _ONE_SIDED * sets.error > TOLD_APART
-
-
 def _if_same(
     labelled: LabelledRows, target: TargetRows, freed: ShareDraws, alike: Propensity, seen: str
 ) -> Counted:
     """Return the shares of a target like the labelled rows, unless the shares that are free to differ do so."""
     same = shares_if_same(labelled, target)
-    apart = np.abs(same.mean - freed.mean) / np.hypot(_spread(same), _spread(freed))
+    apart = np.abs(same.mean - freed.mean) / np.hypot(same.draws.std(axis=0), freed.draws.std(axis=0))
     k = int(apart.argmax())
     if apart[k] > _APART:
         return Counted(
@@ -319,10 +305,6 @@ def _if_features(labelled: LabelledRows, target: TargetRows) -> Counted:
     return Counted(
         shares, "features", f"{ASSUMPTIONS['features']}: stated by you; no test can check it", sets
     )
-
-
-def _spread(shares: ShareDraws) -> Vector:
-    return np.asarray(shares.draws.std(axis=0))
 
 
 def count_with_labels(
@@ -532,11 +514,17 @@ def means_test(labelled: LabelledRows, target: TargetRows, shares: Matrix) -> tu
     Σ V_k (π_k² / n_k + π_k / N) + μ' cov(π) μ.
     """
     freedom = float(labelled.class_rows.sum()) - labelled.n_classes
-    columns = _columns(labelled.X, target.X)
-    rotation = _components(columns, int(freedom / ROWS_A_COMPONENT))
-    P = rotation.shape[1]
-    if not P:
+    columns = np.hstack(standardised(labelled.X, target.X))
+    columns = columns - columns.mean(axis=0)
+    varies = columns.std(axis=0) > _SAME_COLUMN
+    columns = columns[:, varies] / columns.std(axis=0)[varies]
+    most = int(freedom / ROWS_A_COMPONENT)
+    if most < 1 or not columns.shape[1]:
         return None
+    # The first principal components.
+    value, direction = np.linalg.eigh(columns.T @ columns / len(columns))
+    P = min(most, int((value > _SAME_COLUMN * value[-1]).sum()))
+    rotation = direction[:, ::-1][:, :P]
     ours, theirs = columns[: len(labelled.y)], columns[len(labelled.y) :]
     pi, cov_pi = shares.mean(axis=0), np.cov(shares.T)
     m = target.mean(theirs)
@@ -548,24 +536,6 @@ def means_test(labelled: LabelledRows, target: TargetRows, shares: Matrix) -> tu
     miss = rotation.T @ (m - pi @ mean)
     statistic = float(miss @ np.linalg.solve(C, miss)) * (freedom - P + 1) / (freedom * P)
     return statistic, P, float(fdtrc(P, freedom - P + 1, statistic))
-
-
-def _columns(X: Matrix, other: Matrix) -> Matrix:
-    """Return standardised features of both sets (n + N, D), and which are missing, without constant columns."""
-    columns = np.hstack(standardised(X, other))
-    columns = columns - columns.mean(axis=0)
-    spread = columns.std(axis=0)
-    varies = spread > _SAME_COLUMN
-    return np.asarray(columns[:, varies] / spread[varies])
-
-
-def _components(columns: Matrix, most: int) -> Matrix:
-    """Return the directions (D, P) of the first principal components, at most so many."""
-    if most < 1 or not columns.shape[1]:
-        return np.empty((columns.shape[1], 0))
-    value, direction = np.linalg.eigh(columns.T @ columns / len(columns))
-    known = int((value > _SAME_COLUMN * value[-1]).sum())
-    return np.asarray(direction[:, ::-1][:, : min(most, known)])
 
 
 def _class_moments(columns: Matrix, labelled: LabelledRows) -> tuple[Matrix, Matrix]:

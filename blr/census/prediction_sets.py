@@ -85,13 +85,8 @@ def learn_sets(
         level,
         np.array(thresholds),
         np.array([int(of_k.sum()) for of_k in rows], dtype=np.intp),
-        np.array([_effective(w[of_k]) for of_k in rows]),
+        np.array([w[k].sum() ** 2 / (w[k] ** 2).sum() if k.any() else 0.0 for k in rows]),  # Kish
     )
-
-
-def _effective(w: Vector) -> float:
-    """Return what rows of such weights count as (Kish)."""
-    return float(w.sum() ** 2 / (w**2).sum()) if w.size else 0.0
 
 
 def _quantile(p: Vector, w: Vector, share: float) -> float:

@@ -172,28 +172,22 @@ def threshold_for(
 
     def first(thresholds: Vector) -> tuple[float, float, Selection] | None:
         """Return the first of them that has what is stated, the one tried before it, and its selection."""
-        before = float(thresholds[0])
-        for threshold in thresholds.tolist():
+        tried = (np.unique(thresholds) if up else np.unique(thresholds)[::-1]).tolist()
+        for before, threshold in zip([tried[0], *tried], tried, strict=False):
             found = _selected(labelled, target, k, shares, threshold, observed=observed, others=others)
             reached = found.completeness.mean() - (completeness or 0.0)
             if (found.purity.mean() - purity if purity is not None else reached) >= 0:
                 return threshold, before, found
-            before = threshold
         return None
 
     # Purity may fall again among the very last objects, where it rests on few rows: the first that reaches it.
-    coarse = first(_in_order(np.quantile(p, _STEPS), up=up))
+    coarse = first(np.quantile(p, _STEPS))
     if coarse is None:
         return None
     rows = np.clip(np.searchsorted(p, sorted(coarse[:2])), 0, len(p) - 1)
     places = np.linspace(float(rows[0]), float(rows[1]), _FINE).round().astype(np.intp)
-    threshold, _, found = first(_in_order(p[places], up=up)) or coarse
+    threshold, _, found = first(p[places]) or coarse
     return threshold, found
-
-
-def _in_order(thresholds: Vector, *, up: bool) -> Vector:
-    found = np.unique(thresholds)
-    return found if up else found[::-1]
 
 
 def learnt_threshold(

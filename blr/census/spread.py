@@ -99,21 +99,18 @@ def local_pivotal(probability: Vector, points: Matrix, rng: np.random.Generator)
     while len(undecided) > 1:
         i = undecided.any(rng)
         j = undecided.nearest(i)
-        p[i], p[j] = _duel(p[i], p[j], rng.random())
+        # One of both is decided, and each keeps its probability in expectation.
+        total, u = p[i] + p[j], rng.random()
+        if total < 1:
+            p[i], p[j] = (0.0, total) if u * total < p[j] else (total, 0.0)
+        else:
+            p[i], p[j] = (1.0, total - 1) if u * (2 - total) < 1 - p[j] else (total - 1, 1.0)
         for row in (i, j):
             if not _DECIDED < p[row] < 1 - _DECIDED:
                 undecided.remove(row)
     for row in undecided.rows:
         p[row] = float(rng.random() < p[row])
     return np.flatnonzero(p > 0.5)
-
-
-def _duel(a: float, b: float, u: float) -> tuple[float, float]:
-    """Return the probabilities of two rows, one of which is decided: each keeps its own in expectation."""
-    total = a + b
-    if total < 1:
-        return (0.0, total) if u * total < b else (total, 0.0)
-    return (1.0, total - 1) if u * (2 - total) < 1 - b else (total - 1, 1.0)
 
 
 class _Undecided:

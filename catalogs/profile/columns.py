@@ -85,21 +85,16 @@ def suspected_texts(profile: Profile, name: str) -> dict[str, int]:
     column = profile.columns[name]
     if not is_text(column.column.datatype) or is_position(column.column):
         return {}
-    if name not in profile.texts_found:
-        profile.texts_found[name] = _texts_among_numbers(profile, name)
-    return profile.texts_found[name]
-
-
-def _texts_among_numbers(profile: Profile, name: str) -> dict[str, int]:
+    if name in profile.texts_found:
+        return profile.texts_found[name]
     counts = Counter(text for text in stripped_texts(profile.sample[name]) if text)
     odd = {text: n for text, n in sorted(counts.items()) if _number(text) is None}
     numbers = counts.total() - sum(odd.values())
-    if len(profile.sample[name]) < profile.n_rows and not all(
-        map(column_names().sentinels.text.fullmatch, odd)
-    ):
-        return {}
+    complete = len(profile.sample[name]) >= profile.n_rows
+    usual = complete or all(map(column_names().sentinels.text.fullmatch, odd))
     few = 0 < len(odd) <= MOST_TEXTS and all(n >= FEWEST for n in odd.values())
-    return odd if few and numbers > sum(odd.values()) else {}
+    profile.texts_found[name] = odd if usual and few and numbers > sum(odd.values()) else {}
+    return profile.texts_found[name]
 
 
 def not_numbers(profile: Profile, name: str) -> str | None:
@@ -228,15 +223,14 @@ def shares_of_one(rows: Mapping[str, NDArray[np.float64]]) -> dict[str, str]:
             for_whole.setdefault((beginning, whole), []).append(name)
     shares: dict[str, str] = {}
     for (_, whole), names in for_whole.items():
-        if 2 <= len(names) <= MOST_ANSWERS and _sums_to(whole, [rows[name] for name in names]):
+        if not 2 <= len(names) <= MOST_ANSWERS:
+            continue
+        total = np.sum([rows[name] for name in names], axis=0)
+        known = total[np.isfinite(total)]
+        off = np.abs(known - whole)
+        if known.size >= FEWEST_ROWS and np.mean(off < CLOSE * whole) >= NEARLY_ALL:
             shares |= {name: next(n for n in names if n != name) for name in names}
     return shares
-
-
-def _sums_to(whole: float, columns: list[NDArray[np.float64]]) -> bool:
-    total = np.sum(columns, axis=0)
-    known = total[np.isfinite(total)]
-    return known.size >= FEWEST_ROWS and bool(np.mean(np.abs(known - whole) < CLOSE * whole) >= NEARLY_ALL)
 
 
 # What the rows of a catalogue show, in one pass of bounded memory: counts a column, and a sample of the rows.
@@ -416,7 +410,10 @@ def profile(
     if not columns:
         return Profile(catalog.n_rows, columns, {}, {})
     wanted = [*(c.name for c in single), *(name for name, elements in vectors.items() if elements)]
-    for whole in catalog.batches(wanted, max(1, min(_batch_rows(len(columns), catalog), left))):
+    # Fewer rows at a time of wide tables and of long texts: about four million values, or 32 MB of the file.
+    stored = sum(p.n_bytes for p in catalog.partitions) // max(1, sum(p.n_rows for p in catalog.partitions))
+    at_once = max(256, min(BATCH_ROWS, 4_000_000 // max(1, len(columns)), BATCH_BYTES // max(1, stored)))
+    for whole in catalog.batches(wanted, max(1, min(at_once, left))):
         batch = whole.slice(0, left)
         values = batch_values(batch, wanted)
         for name in wanted[len(single) :]:
@@ -440,12 +437,6 @@ def profile(
     return Profile(n, columns, sample, among, whole_rows.repeated)
 
 
-def _batch_rows(columns: int, catalog: Catalog) -> int:
-    """Return rows a batch, fewer of wide tables and of long texts: about four million values, or 32 MB of the file."""
-    stored = sum(p.n_bytes for p in catalog.partitions) // max(1, sum(p.n_rows for p in catalog.partitions))
-    return max(256, min(BATCH_ROWS, 4_000_000 // max(1, columns), BATCH_BYTES // max(1, stored)))
-
-
 class _Reservoir:
     """The rows with the smallest keys so far."""
 
@@ -460,7 +451,9 @@ class _Reservoir:
         chosen = np.sort(np.argpartition(joined, self.size)[: self.size]) if len(joined) > self.size else None
         self.keys = joined if chosen is None else joined[chosen]
         for name, column in values.items():
-            whole = _appended(self.parts.get(name), column)
+            parts = [*([self.parts[name]] if name in self.parts else []), column]
+            masked = any(map(np.ma.isMaskedArray, parts))
+            whole = (np.ma.concatenate if masked else np.concatenate)(parts)
             self.parts[name] = whole if chosen is None else whole[chosen]
 
     def rows(self, names: Sequence[str]) -> dict[str, Array]:
@@ -470,12 +463,3 @@ class _Reservoir:
             for name in names
             for part in [self.parts.get(name, np.empty(0))]
         }
-
-
-def _appended(part: Array | None, column: Array) -> Array:
-    if part is None:
-        return column
-    if np.ma.isMaskedArray(part) or np.ma.isMaskedArray(column):
-        joined: Array = np.ma.concatenate([part, column])  # type: ignore[no-untyped-call]
-        return joined
-    return np.concatenate([part, column])

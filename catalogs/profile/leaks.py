@@ -383,9 +383,8 @@ def _screened(columns: Sequence[Scaled], classes: Classes) -> float:
     X, kept = _complete(columns, classes)
     if len(X) < FEWEST_ROWS:
         return 0.0
-    d = len(columns)
     everything = [Scaled(c.name, x, c.scale, c.log) for c, x in zip(columns, X.T, strict=True)]
-    return _screened_together(everything, kept)[tuple(c.name for c in columns)] if d > 1 else 0.0
+    return _screened_together(everything, kept)[tuple(c.name for c in columns)]
 
 
 def _information(total: Floats, within: Floats, sets: NDArray[np.intp]) -> Floats:

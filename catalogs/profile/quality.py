@@ -151,7 +151,10 @@ def find_other_position(catalog: Catalog) -> OtherPosition | None:
         ):
             return OtherPosition("a vector", (column.name,), "its elements in two columns, in degrees")
     by_ucd = [
-        c.name for axis in ("lon", "lat") for c in catalog.columns if _said(c.ucd) == f"pos.galactic.{axis}"
+        c.name
+        for axis in ("lon", "lat")
+        for c in catalog.columns
+        if (c.ucd or "").lower().split(";")[0] == f"pos.galactic.{axis}"
     ]
     galactic = _galactic(catalog.names) or (tuple(by_ucd) if len(by_ucd) == len(OTHER_COORDINATES) else ())
     if galactic:
@@ -167,10 +170,6 @@ def goes_round(seen: Profile, name: str) -> bool:
         return True
     longitude = next((c for n, c in seen.columns.items() if n.lower() == "l"), None)
     return longitude is None or longitude.maximum > FAINTEST
-
-
-def _said(ucd: str | None) -> str:
-    return (ucd or "").lower().split(";")[0]
 
 
 def _sexagesimal(names: Collection[str]) -> tuple[str, ...]:
@@ -272,7 +271,15 @@ def _repeated(profile: Profile, name: str) -> list[Suspected]:
         candidates = {
             v: n for v, n in candidates.items() if v in column.marks and _stands_for_none(v, column)
         }
-    elsewhere = {v for v, n in candidates.items() if n < FEWEST and _marks_others(profile, name, v)}
+    # Numbers of nines that end the range of another column, and are repeated there.
+    elsewhere = {
+        v
+        for v, n in candidates.items()
+        if n < FEWEST
+        and v in column.marks
+        and NINES.fullmatch(f"{v:g}")
+        and any(other != name for other in profile.repeated_marks.get(v, ()))
+    }
     if max(candidates.values(), default=0) < FEWEST and not elsewhere:
         return []
     sample = profile.numbers(name)
@@ -314,13 +321,6 @@ def _why_a_mark(column: ColumnProfile, value: float, count: int, apart: float, m
         return "repeated, and no error is negative"
     spike = count > SPIKE * column.n and (nines or (famous and value == 0))
     return "many equal values at the end of the range" if spike else None
-
-
-def _marks_others(profile: Profile, name: str, value: float) -> bool:
-    """Say whether a number of nines ends the range of another column, and is repeated there."""
-    if NINES.fullmatch(f"{value:g}") is None or value not in profile.columns[name].marks:
-        return False
-    return any(other != name for other in profile.repeated_marks.get(value, ()))
 
 
 def _shifted(profile: Profile, name: str) -> list[Suspected]:
@@ -374,7 +374,8 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
         if isinstance(name, Element):
             continue
         word, ucd = name.lower(), (c.column.ucd or "").lower()
-        by_ucd, by_name = ucd.startswith("meta.id"), _names_an_object(word)
+        by_ucd = ucd.startswith("meta.id")
+        by_name = column_names().identifier.fits(word, word.replace("-", "_").split("_"))
         if is_real(c.column.datatype):
             if by_name and c.is_number and c.maximum > 2**53:
                 identifiers.append(
@@ -389,15 +390,8 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
         if not (by_ucd or by_name) and not_numbers(profile, name):
             continue  # measurements that differ in every row, below a row of units
         if unique:
-            rank = (
-                0
-                if "meta.main" in ucd
-                else 1
-                if by_ucd or by_name
-                else 3
-                if is_text(c.column.datatype)
-                else 4
-            )
+            otherwise = 1 if by_ucd or by_name else 3 if is_text(c.column.datatype) else 4
+            rank = 0 if "meta.main" in ucd else otherwise
             identifiers.append((rank, place, name, "different in every row"))
         else:
             identifiers += [(rank, place, name, why) for rank, why in _with_repeats(c)]
@@ -454,10 +448,6 @@ def _names_repeats(column: ColumnProfile) -> bool:
         and distinct.estimate > MOST_CODES
         and known <= MOST_REPEATS * distinct.estimate
     )
-
-
-def _names_an_object(word: str) -> bool:
-    return column_names().identifier.fits(word, word.replace("-", "_").split("_"))
 
 
 def bookkeeping(profile: Profile, name: str) -> bool:

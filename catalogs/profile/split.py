@@ -40,13 +40,8 @@ class SplitSummary:
     healpix_order: int | None  # of the pixels; None where the split is not by place
 
 
-def held_out(columns: Sequence[Array], fraction: float) -> NDArray[np.bool_]:
-    """Return which rows (N,) are held out, about `fraction` of the different values in the columns, each (N,)."""
-    return held_out_keys(name_keys(columns), fraction)
-
-
 def held_out_keys(keys: NDArray[np.uint64], fraction: float) -> NDArray[np.bool_]:
-    """Return which rows (N,) are held out, of their `name_keys` (N,)."""
+    """Return which rows (N,) are held out, about `fraction` of the different ones of their `name_keys` (N,)."""
     return np.asarray(keys < np.uint64(int(fraction * 2**64)))
 
 
@@ -62,12 +57,9 @@ def name_keys(columns: Sequence[Array]) -> NDArray[np.uint64]:
         else np.array(["\x1f".join(row) for row in zip(*texts, strict=True)], object)
     )
     values, inverse, _ = unique_texts(joined)
-    keys = np.fromiter((_hash(value) for value in values), dtype=np.uint64, count=len(values))
+    hashes = (blake2b(value.encode(), digest_size=8, key=_SALT).digest() for value in values)
+    keys = np.frombuffer(b"".join(hashes), dtype=">u8").astype(np.uint64)
     return np.asarray(keys[inverse])
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8, key=_SALT).digest(), "big")
 
 
 def _canonical(column: Array) -> Array:

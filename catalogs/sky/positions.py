@@ -139,27 +139,11 @@ PositionUnit = Literal["deg", "rad", "sexagesimal", "hours"]
 """Hours: right ascensions in decimal hours, 15 degrees each, beside declinations in degrees, as HyperLEDA has them."""
 
 UNITS: dict[str, PositionUnit] = {
-    "deg": "deg",
-    "degs": "deg",
-    "degree": "deg",
-    "degrees": "deg",
-    "rad": "rad",
-    "radian": "rad",
-    "radians": "rad",
-    "hms": "sexagesimal",
-    "dms": "sexagesimal",
-    '"h:m:s"': "sexagesimal",
-    '"d:m:s"': "sexagesimal",
-    "h:m:s": "sexagesimal",
-    "d:m:s": "sexagesimal",
-    "hh:mm:ss": "sexagesimal",
-    "dd:mm:ss": "sexagesimal",
-    "sexagesimal": "sexagesimal",
-    "h": "hours",
-    "hr": "hours",
-    "hour": "hours",
-    "hours": "hours",
-    "hourangle": "hours",
+    **dict.fromkeys(("deg", "degs", "degree", "degrees"), "deg"),
+    **dict.fromkeys(("rad", "radian", "radians"), "rad"),
+    **dict.fromkeys(("hms", "dms", "h:m:s", "d:m:s", '"h:m:s"', '"d:m:s"'), "sexagesimal"),
+    **dict.fromkeys(("hh:mm:ss", "dd:mm:ss", "sexagesimal"), "sexagesimal"),
+    **dict.fromkeys(("h", "hr", "hour", "hours", "hourangle"), "hours"),
 }
 """What catalogues write, in small letters."""
 
@@ -204,29 +188,22 @@ def position_unit(
     if not word:
         return "deg"
     known = UNITS.get(word) or UNITS.get(re.sub(r"\{.*\}", "", word).strip())
-    if known is None:
-        known = by_astropy(word)
     if known is None or known == "sexagesimal":
-        import astropy  # noqa: PLC0415 -- see `by_astropy`
+        import astropy  # noqa: PLC0415 -- slow to import, and most units are among those above
 
+        parsed = astropy.units.Unit(word, parse_strict="silent")
+        if known is None and (parsed == astropy.units.deg or parsed == astropy.units.rad):  # noqa: PLR1714 -- equal units differ in hash
+            return "deg" if parsed == astropy.units.deg else "rad"
         # Stating degrees for values in arcseconds would give other positions, so the remedy is to convert.
         remedy = (
             "convert both columns to degrees"
-            if str(astropy.units.Unit(word, parse_strict="silent").physical_type) in {"angle", "time"}
+            if str(parsed.physical_type) in {"angle", "time"}
             else f'state it: position_unit = "deg" (or "rad") under {table}'
         )
         raise CatalogError(
             f"got a position in the unit '{text}', expected degrees, radians, sexagesimal text, or hours; {remedy}"
         )
     return known
-
-
-def by_astropy(word: str) -> PositionUnit | None:
-    """Return the unit that astropy reads, where it is degrees or radians."""
-    import astropy  # noqa: PLC0415 -- slow to import, and most units are among those above
-
-    parsed = astropy.units.Unit(word, parse_strict="silent")
-    return "deg" if parsed == astropy.units.deg else "rad" if parsed == astropy.units.rad else None
 
 
 def unit_of_position(
@@ -367,7 +344,8 @@ def find_position_columns(catalog: Catalog) -> tuple[str, str] | None:
     ra = ranked(catalog, "pos.eq.ra", column_names().positions.right_ascension)
     dec = ranked(catalog, "pos.eq.dec", column_names().positions.declination)
     for name in ra:
-        same_kind = [d for d in dec if _is_number(catalog, d) == _is_number(catalog, name)]
+        texts = is_text(catalog.column(name).datatype)
+        same_kind = [d for d in dec if is_text(catalog.column(d).datatype) == texts]
         if same_kind:
             return name, same_kind[0]
     return _behind_a_prefix(catalog)
@@ -388,10 +366,6 @@ def _behind_a_prefix(catalog: Catalog) -> tuple[str, str] | None:
         if match["word"].lower() in called.right_ascension and other is not None and not is_offset:
             return name, other
     return None
-
-
-def _is_number(catalog: Catalog, name: str) -> bool:
-    return not is_text(catalog.column(name).datatype)
 
 
 def is_position(column: Column) -> bool:

@@ -21,7 +21,7 @@ from catalogs.fits.rewrite import NewField
 from catalogs.metadata.astropy_header import arrow_array
 from catalogs.profile.columns import not_numbers, profile, uneven_presence
 from catalogs.profile.leaks import Classes, sorted_texts
-from catalogs.profile.split import held_out
+from catalogs.profile.split import held_out_keys, name_keys
 from flows.draft.inspection import inspect_file
 from flows.labels.reader import LabelledRows
 
@@ -53,7 +53,7 @@ def peak(work: Callable[[], object]) -> int:
         pytest.param(lambda t: Classes.of(t, np.random.default_rng(0)), id="classes"),
         pytest.param(sorted_texts, id="column of texts"),
         pytest.param(lambda t: uneven_presence({"x": np.ones(len(t))}, t), id="presence"),
-        pytest.param(lambda t: held_out([t], 0.2), id="held-out rows"),
+        pytest.param(lambda t: held_out_keys(name_keys([t]), 0.2), id="held-out rows"),
         pytest.param(lambda t: LabelledRows("t")({"t": t}), id="labelled rows"),
     ],
 )

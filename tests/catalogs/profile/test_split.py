@@ -7,7 +7,11 @@ import pytest
 from astropy import units
 from astropy_healpix import HEALPix
 
-from catalogs.profile.split import FINEST_ORDER, healpix_pixels, held_out, held_out_keys, split_by_pixels
+from catalogs.profile.split import FINEST_ORDER, healpix_pixels, held_out_keys, name_keys, split_by_pixels
+
+
+def held_out(columns: list[np.ndarray], fraction: float) -> np.ndarray:
+    return held_out_keys(name_keys(columns), fraction)
 
 
 def test_the_share_is_that_asked_for_and_the_rows_are_these_for_ever() -> None:
