@@ -316,7 +316,7 @@ def test_a_column_that_one_class_has_alone_cannot_be_compared(tmp_path: Path) ->
 
 def test_a_class_of_five_rows_trains_though_none_is_held_out(tmp_path: Path) -> None:
     names = np.array([f"G{i}" for i in range(200)])
-    held_out = split.held_out([names.astype(object)], 0.2)
+    held_out = split.held_out_keys(split.name_keys([names.astype(object)]), 0.2)
     kind = np.where(RNG.random(200) < 0.5, "a", "b").astype("U4")
     kind[np.flatnonzero(~held_out)[:5]] = "rare"
     start = started(tmp_path, {"name": names, "x": RNG.normal(size=200), "kind": kind}, "kind")
