@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen
-from typing import Any
 
 import psutil
 
@@ -25,7 +24,6 @@ from tests.e2e.running import Prefect, wait_for
 
 FINAL = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
 WHOLE = frozenset({"finished", "tidying up"})
-Json = dict[str, Any]
 Show = Callable[[Line], Line]
 
 

@@ -152,19 +152,6 @@ def test_nothing_but_damaged_files_is_a_failure(capsys: pytest.CaptureFixture[st
     assert not Path("out").exists()
 
 
-def test_a_column_of_texts_names_the_file_and_a_text(
-    trained: Path, tmp_path: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
-) -> None:
-    columns = make.survey(50)
-    columns["bmag"] = np.full(50, "bright")
-    path = make.parquet(tmp_path / "words.parquet", columns)
-    command = ["classify", str(path), "--store", str(trained / "models"), "--model", "morphology"]
-    assert run([*command, "--out", str(tmp_path / "out"), "--direct", "-q"]) == 1
-    said = capsys.readouterr().err
-    assert "words.parquet: feature" in said
-    assert "'bright'" in said
-
-
 @pytest.fixture
 def sky(tmp_path: Path, make: SimpleNamespace) -> Path:
     """Return a table of HATS with the survey's columns."""

@@ -281,25 +281,6 @@ def test_a_store_that_does_not_answer_meanwhile_delays_nothing(
 
 
 @pytest.mark.usefixtures("work", "s3")
-def test_a_copy_that_is_not_what_its_record_says_is_not_sent(
-    keys: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked, seen = [], Output.is_in
-    monkeypatch.setattr(
-        Output,
-        "is_in",
-        lambda self, path, **named: (
-            not looked.append(path) and path.suffix != ".tmp" and seen(self, path, **named)
-        ),
-    )
-    run(steps=one_after_the_other(looked))
-    manifest, _ = published()
-    assert any(path.suffix == ".tmp" for path in looked)
-    assert not any(key.startswith(INCOMING) for key in keys)
-    assert f"{manifest['files']}/p0.parquet" in keys
-
-
-@pytest.mark.usefixtures("work", "s3")
 def test_another_machine_goes_on_from_what_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
     run()
     before, files = published()

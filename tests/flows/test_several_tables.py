@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from astropy.io import fits, votable
-from astropy.io.votable.tree import Resource, VOTableFile
+from astropy.io import fits
 from astropy.table import Table
 
 from catalogs.errors import CatalogError
@@ -85,17 +84,6 @@ def test_of_two_that_have_them_one_is_named(as_fits: Path) -> None:
     assert done.summary.n_rows == 40
     with fits.open(as_fits / "out" / "three.fits") as hdus:
         assert ["blr_flags" in h.columns.names for h in hdus[1:]] == [False, False, True]
-
-
-def test_votable(tmp_path: Path) -> None:
-    resource = Resource()
-    document = VOTableFile()
-    document.resources.append(resource)
-    for table in (stars(5), galaxies(200, 1)):
-        resource.tables.append(votable.from_table(table).get_first_table())
-    document.to_xml(str(tmp_path / "two.vot"))
-    told = train(specification(tmp_path, "two.vot"), tmp_path / "models", dry_run=True)
-    assert told.training.n_read == 200
 
 
 def test_inspect_and_init_take_the_name(as_fits: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -249,24 +248,3 @@ def test_partitions_know_no_other_rows(trained: Path, make: SimpleNamespace) -> 
         specification = parse_specification(f"{make.specification}\n{addition}\n", source="spec.toml")
         with pytest.raises(UsageError, match=f"{key}.*all rows"):
             partition_classifier(model=MODEL, store=trained / "models", specification=specification)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_one_line_for_lsdb(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stored model in LSDB: the columns that `blr classify` writes, known before any work."""
-    lsdb = pytest.importorskip("lsdb", reason="lsdb is not installed: pip install galaxyblr[hats]")
-    logging.getLogger("lsdb").setLevel(logging.ERROR)
-    monkeypatch.setenv("TQDM_DISABLE", "1")
-    frame = pd.read_parquet(trained / "survey.parquet")
-    rng = np.random.default_rng(1)
-    frame["ra"], frame["dec"] = rng.uniform(0, 360, len(frame)), rng.uniform(-60, 60, len(frame))
-    catalog = lsdb.from_dataframe(frame, ra_column="ra", dec_column="dec", partition_rows=100)
-    store = trained / "models"
-    mapped = catalog.map_partitions(partition_classifier(model="morphology", store=store))
-    expected = classify_table(frame, model="morphology", store=store).set_index("name")
-    new = [name for name in expected.columns if name.startswith("blr_")]
-    assert [name for name in mapped.columns if name.startswith("blr_")] == new
-    found = mapped.compute().set_index("name").loc[expected.index]
-    assert len(catalog.get_healpix_pixels()) > 1
-    for name in new:
-        np.testing.assert_array_equal(found[name].to_numpy(), expected[name].to_numpy(), err_msg=name)

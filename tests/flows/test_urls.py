@@ -108,20 +108,6 @@ def test_the_same_as_the_files_here(survey: Survey, web: Web) -> None:
     assert {*here} == {frozenset(PARTS), frozenset(PARTS[:1]), frozenset(PARTS[:2])}
 
 
-def test_folders_that_are_columns(survey: Survey, web: Web) -> None:
-    for field in ("field=1", "field=2"):
-        survey.write(f"{field}/a b.parquet", int(field[-1]))
-    for name in PARTS:
-        (web.folder / "release" / name).unlink()
-    told = survey.classify(survey.url)
-    classify([str(web.folder / "release")], model="morphology", store="models", out="here")
-    assert set(told.files) == {"field=1/a b.parquet", "field=2/a b.parquet"}
-    assert output_bytes(survey.out) == output_bytes(Path("here"))
-    web.asked.clear()
-    assert survey.classify(survey.url).status == "nothing to do"
-    assert web.bodies() == []
-
-
 def test_only_what_is_new_or_changed_is_fetched(survey: Survey, web: Web) -> None:
     assert why(survey.reprocess()) == dict.fromkeys(PARTS, "new")
     before = output_bytes(survey.out)

@@ -85,9 +85,3 @@ def season(table: pa.Table, seed: int, *, noise: float | None = None) -> pa.Tabl
     return table.set_column(
         table.schema.get_field_index("ra"), table.schema.field("ra"), pa.array(np.clip(ra, 0, 359.9999))
     )
-
-
-def deeper(table: pa.Table, field: int, magnitudes: float = 1.0) -> pa.Table:
-    """Return the galaxies without a field's faint ones: what a shallower release had."""
-    faint = (field_of(table) == field) & (table["bmag"].to_numpy(zero_copy_only=False) > 15.5 - magnitudes)
-    return table.filter(pa.array(~faint))

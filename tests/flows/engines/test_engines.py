@@ -56,10 +56,6 @@ def test_threads_add_to_the_same_bits() -> None:
         ThreadEngine(1).reduce(len, [], add=sum)
 
 
-def test_threads_map() -> None:
-    assert sorted(ThreadEngine(3).map(len, ["a", "bb", ""])) == [("", 0), ("a", 1), ("bb", 2)]
-
-
 @pytest.mark.parametrize(
     ("text", "choice"),
     [

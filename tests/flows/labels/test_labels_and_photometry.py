@@ -16,7 +16,6 @@ from catalogs.sky.photometry import asinh_magnitude
 from flows.errors import SpecificationError, TrainingError
 from flows.features.reader import training_reader
 from flows.labels.source import LabelSource
-from flows.models.store import Store
 from flows.reports.data import label_words, missing_words, quality_remarks
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather, with_learned_photometry
@@ -149,16 +148,6 @@ def test_names_of_label_tables_that_clash_are_refused_before_any_other_row_is_lo
     write(made / "labels.parquet", {"id": ids, "ra": columns["ra"], "dec": far, "kind": kinds})
     with pytest.raises(TrainingError, match=r"catalog\.weight"):
         train(made / "spec.toml", made / "models")
-
-
-def test_excluded_labels(made: Path) -> None:
-    columns = survey()
-    columns["kind"][:20] = "?"
-    write(made / "survey.parquet", columns)
-    found = gathered(made, '[label]\ncolumn = "kind"\nexclude = ["?"]\n')
-    assert found.classes == ("Late", "early")
-    assert len(found.rows.target) == 280
-    assert found.sample.unknown_labels == {"?": 20}
 
 
 def test_labels_joined_by_identifier_with_conflicts(made: Path) -> None:
@@ -363,25 +352,6 @@ def test_a_flux_without_unit_has_to_be_stated(made: Path) -> None:
         with_learned_photometry(spec, [catalogs.open(made / "survey.parquet")])
 
 
-def test_a_model_of_fluxes_reads_another_unit(made: Path) -> None:
-    (made / "spec.toml").write_text(HEAD + '[label]\ncolumn = "kind"\n' + FLUX)
-    told = train(made / "spec.toml", made / "models")
-    model = Store(made / "models").load(told.model)
-    assert model.specification.photometry["mag"].softening == pytest.approx(0.3e-9)
-    columns, factor = survey(), 10 ** ((31.4 - 22.5) / 2.5)
-    columns |= {"flux": columns["flux"] * factor, "flux_ivar": columns["flux_ivar"] / factor**2}
-    write(made / "target.parquet", columns, flux="nJy")
-    for name in ("survey", "target"):
-        classify(
-            [made / f"{name}.parquet"], model=told.model, out=made / f"out-{name}", store=made / "models"
-        )
-    one, two = (
-        pq.read_table(made / f"out-{n}" / f"{n}.parquet")["blr_p_early"].to_numpy()
-        for n in ("survey", "target")
-    )
-    assert np.allclose(one, two, atol=1e-5)
-
-
 def test_a_model_of_magnitudes_refuses_fluxes(made: Path) -> None:
     write(made / "survey.parquet", survey(), x="mag")
     (made / "spec.toml").write_text(HEAD + '[label]\ncolumn = "kind"\n' + TAIL)
@@ -424,20 +394,6 @@ def test_not_detected_is_not_missing(made: Path) -> None:
     assert found.X[:10, 0].tolist() == [3.0] * 10
     assert found.X[:, 1].tolist() == [1.0] * 10 + [0.0] * 290
     assert np.array_equal(found.missing[:, 0], (np.arange(300) >= 10) & (np.arange(300) < 20))
-
-
-def test_a_blank_can_mean_not_detected(made: Path) -> None:
-    columns = survey()
-    columns["x"][:10], columns["x"][10:20] = np.nan, -99.0
-    write(made / "survey.parquet", columns)
-    states = 'not_detected = { x = "blank" }\nsentinels = { x = -99.0 }\n'
-    features = '[label]\ncolumn = "kind"\n' + TAIL + 'unseen = "x_not_detected"\n'
-    catalog = catalogs.open(made / "survey.parquet")
-    reader = training_reader(parse_specification(HEAD + states + features, source="x"))
-    found = reader.evaluate(next(catalog.batches(catalog.names)))
-    assert found.X[:, 1].tolist() == [1.0] * 10 + [0.0] * 290, "the sentinel says not observed"
-    assert np.array_equal(found.missing[:, 0], np.arange(300) < 20)
-    assert np.array_equal(found.not_detected, np.arange(300) < 10)
 
 
 def test_three_reasons_for_no_value_are_kept_apart(made: Path) -> None:

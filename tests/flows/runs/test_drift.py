@@ -80,15 +80,6 @@ def test_batches_add_up_in_any_order(reference: dict[str, Any]) -> None:
     np.testing.assert_allclose(one.total, whole.total, rtol=1e-12)
 
 
-def test_ties_share_a_bin() -> None:
-    X = np.repeat([[1.0], [2.0]], [900, 100], axis=0)
-    reference = distribution(X, np.zeros_like(X, dtype=bool), ("a",))
-    told = drift(feature_counts(X, np.zeros_like(X, dtype=bool), reference, ("a",)), reference, ("a",))
-    assert told["a"].index == 0
-    turned = drift(feature_counts(3 - X, np.zeros_like(X, dtype=bool), reference, ("a",)), reference, ("a",))
-    assert drifted(turned) == ["a"]
-
-
 def test_a_rare_mark_that_vanishes_or_spreads_is_drift() -> None:
     """Three galaxies in a hundred have the mark: in tenths of the rows it was in one bin with all others."""
     rng = np.random.default_rng(7)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import json
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 import pytest
-from pydantic import ValidationError
 
 from blr.basis.kinds import BASES
-from flows.documents import from_document, to_document
-from flows.specification.specification import Basis, Specification, canonical_json, specification_hash
+from flows.specification.specification import Basis, Specification, specification_hash
 from flows.specification.toml_file import load_specification, parse_specification, specification_toml
 
 TEXT = """
@@ -87,12 +83,6 @@ def test_the_hash_is_the_same_in_another_process() -> None:
     assert told.stdout.strip() == specification_hash(parsed())
 
 
-def test_canonical_json_is_plain_ascii() -> None:
-    text = canonical_json(parsed(TEXT.replace('"m"', '"m"').replace("hubble", "hubblé")))
-    assert text.isascii()
-    assert json.loads(text)["label"]["column"] == "hubblé"
-
-
 def test_toml_there_and_back_keeps_the_order_of_classes() -> None:
     specification = parsed(
         TEXT + '[[candidate]]\nfeatures = ["axis"]\nbasis = { kind = "rbf", centres = 7 }\n'
@@ -100,28 +90,6 @@ def test_toml_there_and_back_keeps_the_order_of_classes() -> None:
     again = parsed(specification_toml(specification))
     assert again == specification
     assert list(again.label.classes) == ["early", "late"]
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A value of which a specification is a part, as in a staging folder."""
-
-    specification: Specification
-
-
-def test_json_there_and_back_in_a_staging_folder() -> None:
-    text = json.dumps(to_document(Kept(parsed())))
-    assert from_document(Kept, json.loads(text), source="kept").specification == parsed()
-
-
-def test_json_there_and_back_as_prefect_does_it() -> None:
-    specification = parsed()
-    assert Specification.model_validate(specification.model_dump(mode="json")) == specification
-
-
-def test_a_specification_does_not_change() -> None:
-    with pytest.raises(ValidationError, match="frozen"):
-        parsed().seed = 3
 
 
 BASIS_KINDS = [get_args(t.model_fields["kind"].annotation)[0] for t in get_args(get_args(Basis)[0])]
