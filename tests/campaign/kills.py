@@ -12,11 +12,10 @@ import statistics
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from flows.runs.lock import LOCK
 from tests.campaign.harm import Harm, finished, harm_of_rerun, harm_of_stop, phase
@@ -31,28 +30,20 @@ UNTOLD = ("Traceback", "This is an error in blr")
 
 @dataclass(frozen=True)
 class Bench:
-    """Where runs are tried: a process that forks them, and files for what they say.
-
-    `options` are added to each command line; `settings` are values of our modules' names.
-    """
+    """Where runs are tried: a process that forks them, and files for what they say."""
 
     zygote: Zygote
     logs: Path
     lengths: dict[str, tuple[float, int]] = field(default_factory=dict)
-    options: tuple[str, ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def run(self, scenario: Scenario, out: Path, *, step: int = 0, number: int = signal.SIGKILL) -> int:
         """Run undisturbed, or until a step that brings a signal; return the exit status."""
-        arguments = [*scenario.arguments(out), *self.options]
-        return self.zygote.run(
-            arguments, cwd=scenario.folder, log=self.log, step=step, number=number, settings=self.settings
-        )
+        arguments = scenario.arguments(out)
+        return self.zygote.run(arguments, cwd=scenario.folder, log=self.log, step=step, number=number)
 
     def start(self, scenario: Scenario, out: Path) -> int:
         """Start a run; return its process."""
-        arguments = [*scenario.arguments(out), *self.options]
-        return self.zygote.start(arguments, cwd=scenario.folder, log=self.log, settings=self.settings)
+        return self.zygote.start(scenario.arguments(out), cwd=scenario.folder, log=self.log)
 
     @property
     def log(self) -> Path:

@@ -12,12 +12,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from tests.e2e.running import clean_environment, end
@@ -26,10 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 WORK = (
     "flows.classification.steps",
-    "flows.classification.steps",
     "flows.cli.app",
-    "flows.engines._dask",
-    "flows.training.steps",
 )
 """What the runs import: here once for all of them."""
 CHANGES = frozenset(
@@ -52,14 +48,10 @@ class Zygote:
         log: Path,
         step: int = 0,
         number: int = signal.SIGKILL,
-        settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> int:
-        """Run `blr` with these arguments; return its process, which sends itself a signal at a step, if one is told.
-
-        `settings` are values of our modules' names, as `flows.classification._plan.ROWS_A_TASK`.
-        """
+        """Run `blr` with these arguments; return its process, which sends itself a signal at a step, if one is told."""
         told = {"arguments": arguments, "cwd": str(cwd), "log": str(log), "step": step, "number": number}
-        return int(self._ask(told | {"settings": dict(settings)}))
+        return int(self._ask(told))
 
     def wait(self) -> int:
         """Return the exit status of the child, negative for a signal, once it has ended."""
@@ -137,9 +129,6 @@ def _child(told: dict[str, Any]) -> None:
     errors = os.open(log.with_suffix(".err"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for descriptor, number in ((quiet, 0), (output, 1), (errors, 2)):
         os.dup2(descriptor, number)
-    for name, value in told["settings"].items():
-        module, _, constant = name.rpartition(".")
-        setattr(import_module(module), constant, value)
     steps = _Steps(told["step"], told["number"])
     status = run(told["arguments"])
     steps.stop()

@@ -133,22 +133,6 @@ def test_a_blank_separated_table_through_the_flow(store: Path, tmp_path: Path) -
     assert copy_name("t.dat", None, source) == "t.ecsv"
 
 
-def test_a_user_keeps_bits_through_the_flow(store: Path, tmp_path: Path) -> None:
-    source = write(store, "parquet")
-    classified(store, source, tmp_path / "one", "")
-    table = pq.read_table(tmp_path / "one" / "t.parquet")
-    place = table.column_names.index("blr_flags")
-    users = (np.arange(120) % 256).astype(np.int64) << 16
-    flags = (table["blr_flags"].to_numpy() | users).astype(np.int32)
-    pq.write_table(
-        table.set_column(place, table.schema.field(place), pa.array(flags)), tmp_path / "t.parquet"
-    )
-    classified(store, tmp_path / "t.parquet", tmp_path / "two", "")
-    again = pq.read_table(tmp_path / "two" / "t.parquet")
-    assert again.column_names == table.column_names
-    assert np.array_equal(again["blr_flags"].to_numpy(), flags)
-
-
 @pytest.mark.parametrize("mode", ["slim", "annotated"])
 def test_hats_through_the_flow(store: Path, tmp_path: Path, mode: str) -> None:
     root = write_collection(tmp_path / "collection")
