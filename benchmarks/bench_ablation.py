@@ -43,9 +43,9 @@ from blr.candidates.choice import choose
 from blr.classifier import Classifier
 from flows.draft.specification import starting_specification
 from flows.models.store import Store
+from flows.requests import TrainRequest
 from flows.tables import classify_table
 from flows.training import steps as training
-from flows.training.request import TrainRequest
 
 HERE = Path(__file__).resolve().parent
 RUNS, PAGE = HERE / "results-ablation" / "runs.jsonl", HERE / "ABLATION.md"

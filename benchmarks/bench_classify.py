@@ -26,8 +26,8 @@ from astropy.table import Table
 from turns import Cost, cost_of, in_turns, tell
 from two_types import MODEL, model_of, types_of
 
-from flows.classification.request import ClassifyRequest
 from flows.classification.steps import classify
+from flows.requests import ClassifyRequest
 
 ROWS, ROUNDS = 10_000_000, 3
 COLUMNS = 20

@@ -44,9 +44,9 @@ from threadpoolctl import threadpool_limits
 import catalogs
 from blr.calibration import brier_score, calibration_error, log_loss
 from flows.draft.specification import starting_specification
+from flows.requests import TrainRequest
 from flows.tables import classify_table
 from flows.training import steps as training
-from flows.training.request import TrainRequest
 from flows.version import code_version
 
 HERE = Path(__file__).resolve().parent

@@ -42,10 +42,10 @@ from blr.candidates.rows import TrainingSet
 from blr.posterior.repair import by_chains
 from blr.threads import single_threaded_blas
 from flows.draft.specification import starting_specification
+from flows.requests import TrainRequest
 from flows.training import steps as training
 from flows.training._staging import StagedDescription, read_described, staged_training
 from flows.training._target import read_target
-from flows.training.request import TrainRequest
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results-verdicts" / "runs.jsonl"

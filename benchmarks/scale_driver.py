@@ -21,10 +21,9 @@ from typing import Any
 
 from benchmarks.scale_plan import SPECIFICATION, catalogue, scheduler_here
 from flows.classification import _plan
-from flows.classification.request import ClassifyRequest
 from flows.classification.steps import classify
 from flows.engines import _dask
-from flows.training.request import TrainRequest
+from flows.requests import ClassifyRequest, TrainRequest
 from flows.training.steps import train
 
 __all__ = ["driven"]

@@ -26,12 +26,11 @@ import pyarrow.parquet as pq
 from distributed.protocol import serialize_bytes
 
 from flows.classification import _plan
-from flows.classification.request import ClassifyRequest
 from flows.classification.steps import classify
 from flows.engines._dask import DaskEngine
 from flows.engines.engine import EngineChoice
+from flows.requests import ClassifyRequest, TrainRequest
 from flows.runs.manifest import MANIFEST, Manifest
-from flows.training.request import TrainRequest
 from flows.training.steps import train
 
 __all__ = ["SPECIFICATION", "catalogue", "planned", "scheduler_here"]

@@ -11,7 +11,6 @@ from prefect.context import FlowRunContext
 
 from flows.classification import steps as classification
 from flows.classification.execution import Steps, annotate_each, group_name, here
-from flows.classification.request import ClassifyRequest
 from flows.inputs.source import check_parameters
 from flows.models.store import Store
 from flows.orchestration.run_page import (
@@ -23,6 +22,7 @@ from flows.orchestration.run_page import (
     started_name,
     task_name,
 )
+from flows.requests import ClassifyRequest
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import folder_here
 from flows.runs.results import ClassificationResult

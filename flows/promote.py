@@ -18,7 +18,6 @@ from pydantic import Field
 from flows.classification.release_changes import in_release
 from flows.models.promotion import Comparison, PromotionResult, RejectedPromotion, compare, reject
 from flows.models.promotion import promote as put_in_place
-from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from flows.orchestration.run_page import (
     answer_of,
@@ -33,6 +32,7 @@ from flows.orchestration.run_page import (
 )
 from flows.reports.report_table import ReportTable
 from flows.reports.tables import comparison_tables, literal, to_markdown
+from flows.requests import PromoteRequest
 
 NOBODY = "not named (a run of Prefect)"
 """Who decided, where a run was started without a name: the user of the worker's process did not."""

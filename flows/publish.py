@@ -25,14 +25,14 @@ from flows.release import record
 from flows.release.check import Checked, check_table
 from flows.release.draft import draft
 from flows.release.record import ReleaseState
-from flows.release.request import (
+from flows.reports.tables import literal, to_markdown
+from flows.requests import (
     DraftRequest,
     ProposeRequest,
     PublishRequest,
     ReleaseRequest,
     SignRequest,
 )
-from flows.reports.tables import literal, to_markdown
 
 
 class SignOff(RunInput):

@@ -8,10 +8,10 @@ from __future__ import annotations
 from prefect.context import FlowRunContext
 
 from flows.classification import steps as reprocessing
-from flows.classification.request import ReprocessRequest
 from flows.classify import STEPS
 from flows.models.store import Store
 from flows.orchestration.run_page import flow_of, keep_run, run_logged, started_name
+from flows.requests import ReprocessRequest
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import folder_here
 from flows.runs.results import ReleaseResult

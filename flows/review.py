@@ -9,8 +9,8 @@ from prefect.context import FlowRunContext
 
 from flows.classification.explanation import feature_space
 from flows.orchestration.run_page import completed, flow_of, run_logged
+from flows.requests import ReviewRequest
 from flows.reviews import selection as reviewing
-from flows.reviews.request import ReviewRequest
 from flows.reviews.selection import ReviewResult
 
 

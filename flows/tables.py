@@ -27,7 +27,6 @@ from catalogs.catalog.new_columns import NewColumn
 from catalogs.expressions.expression import expression_name, parse
 from catalogs.memory.pandas_frame import FrameCompute
 from catalogs.memory.tables import FILE_NAME, in_memory
-from flows.classification.request import ClassifyRequest
 from flows.classification.scoring import Scorer, annotation_settings, provenance, scorer_for, settled
 from flows.classification.steps import classify
 from flows.errors import ModelError, UsageError
@@ -36,10 +35,10 @@ from flows.inputs.source import LocalSource
 from flows.models.description import ModelDescription
 from flows.models.model import Model, read_model, read_tree, write_tree
 from flows.models.store import REPORT_FILE, Store, StoredModel
+from flows.requests import ClassifyRequest, TrainRequest
 from flows.runs.results import ClassificationResult
 from flows.specification.specification import Candidate, Specification
 from flows.specification.toml_file import parse_specification, read_specification, specification_toml
-from flows.training.request import TrainRequest
 from flows.training.steps import plan, train
 
 __all__ = [

@@ -48,7 +48,6 @@ from flows.classification._class_shares import (
     row_thresholds,
 )
 from flows.classification._tally import CensusRows, joined, read_census_rows, rows_a_file, write_census_rows
-from flows.classification.request import CensusRequest
 from flows.classification.scoring import annotation_settings, scorer_for
 from flows.documents import read_document, write_document
 from flows.errors import ModelError, OutputFolderError, SpecificationError, UsageError
@@ -56,12 +55,15 @@ from flows.models.model import Model
 from flows.models.row_files import UnseenRows
 from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
+from flows.requests import CensusRequest
 from flows.runs.lock import exclusive
 from flows.runs.manifest import SUMMARY, Manifest, Output, SelectedColumn, annotated_manifest, without_margins
 from flows.runs.release_store import output_folder
 from flows.runs.results import CensusAsked, CensusResult, Summary
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
+
+__all__ = ["table_census", "take_census"]
 
 # The questions of a specification to the census.
 

@@ -31,7 +31,6 @@ from catalogs.formats import TableChoice
 from catalogs.sky.positions import positions, survey_links
 from flows.classification._class_shares import with_shares
 from flows.classification._tally import object_columns
-from flows.classification.request import ExplainRequest
 from flows.classification.scoring import Scorer, annotation_settings, settled
 from flows.errors import ModelError, UsageError
 from flows.features.reader import FeatureBatch
@@ -49,6 +48,7 @@ from flows.reports.catalogue_page import (
     LikeObject,
     RaisedFlag,
 )
+from flows.requests import ExplainRequest
 from flows.runs.manifest import Manifest, annotated_manifest, identifier_column
 from flows.runs.release_store import output_folder
 from flows.runs.results import DoubtfulObject

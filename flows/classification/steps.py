@@ -23,7 +23,6 @@ from flows.classification._plan import (
 from flows.classification._tally import summarise
 from flows.classification.census_taking import census_asked
 from flows.classification.execution import DIRECT, Steps, execute
-from flows.classification.request import ClassifyRequest, ReprocessRequest
 from flows.classification.scoring import Scorer, check_copies, settled
 from flows.engines.engine import EngineChoice
 from flows.inputs.opening import first_rows, opened
@@ -39,6 +38,7 @@ from flows.inputs.source import (
 )
 from flows.models.model import Model
 from flows.models.store import Store
+from flows.requests import ClassifyRequest, ReprocessRequest
 from flows.runs.manifest import Manifest
 from flows.runs.references import OutputFolder, check_scheduler
 from flows.runs.release_store import Staging, output_folder, published_at

@@ -13,6 +13,7 @@ from flows.cli._printing import files_words, plain_table, print_tables, say, sho
 from flows.reports.report_table import ReportTable
 
 if TYPE_CHECKING:
+    from flows.requests import AuditEstimateRequest
     from flows.reviews.audit_draw import (
         Audit,
         AuditDraw,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
         AuditedSelection,
         AuditedSets,
     )
-    from flows.reviews.request import AuditEstimateRequest
 
 
 def run_audit_estimate(request: AuditEstimateRequest, *, dry_run: bool, json: bool) -> None:

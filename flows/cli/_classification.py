@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from flows.classification.request import ClassifyRequest, ExplainRequest, ReprocessRequest
 from flows.cli._printing import (
     capital,
     files_words,
@@ -28,7 +27,7 @@ from flows.cli._printing import (
     show,
     shown_progress,
 )
-from flows.reviews.request import ReviewRequest
+from flows.requests import ClassifyRequest, ExplainRequest, ReprocessRequest, ReviewRequest
 from flows.runs.results import ClassificationResult, ReleaseResult
 
 if TYPE_CHECKING:

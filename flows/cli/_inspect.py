@@ -22,10 +22,10 @@ from flows.draft.inspection import (
     StartedSpecification,
     inspect_file,
 )
-from flows.draft.request import InitRequest, InspectRequest
 from flows.errors import OutputFolderError
 from flows.inputs.opening import opened_together
 from flows.inputs.source import RemoteSource, check_no_secret, resolve_one
+from flows.requests import InitRequest, InspectRequest
 
 MOST_CLASSES = 12
 """Classes that a line names."""

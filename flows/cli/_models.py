@@ -25,7 +25,6 @@ from flows.errors import UsageError
 from flows.models import promotion
 from flows.models.description import ModelDescription, TrainingPlan, TrainingResult
 from flows.models.promotion import DecidedPromotion, RejectedPromotion, UndonePromotion
-from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from flows.orchestration.settings import connect
 from flows.reports.answers import answer_lines, training_answers
@@ -42,7 +41,7 @@ from flows.reports.tables import (
     review_table,
     split_words,
 )
-from flows.training.request import TrainRequest
+from flows.requests import PromoteRequest, TrainRequest
 
 if TYPE_CHECKING:
     from flows.demo.steps import Classify, Train

@@ -29,15 +29,15 @@ VERBS = {
         "Classify the galaxies of OpenNGC: catalogues, two models, reports, annotated copies.",
         "out prefect json quiet",
     ),
-    "train": ("_models.run_train", "training.TrainRequest", "dry_run prefect json quiet verbose"),
+    "train": ("_models.run_train", "TrainRequest", "dry_run prefect json quiet verbose"),
     "classify": (
         "_classification.run_classify",
-        "classification.ClassifyRequest",
+        "ClassifyRequest",
         "dry_run prefect json quiet",
     ),
     "reprocess": (
         "_classification.run_reprocess",
-        "classification.ReprocessRequest",
+        "ReprocessRequest",
         "dry_run prefect json quiet",
     ),
     "status": (
@@ -45,26 +45,26 @@ VERBS = {
         "List the files of a release: which are current, stale or quarantined, since when and why.",
         "folder json",
     ),
-    "review": ("_classification.run_review", "reviews.ReviewRequest", "dry_run prefect json"),
-    "explain": ("_classification.run_explain", "classification.ExplainRequest", "json"),
+    "review": ("_classification.run_review", "ReviewRequest", "dry_run prefect json"),
+    "explain": ("_classification.run_explain", "ExplainRequest", "json"),
     "audit draw": (
         "reviews.audit_draw.draw_audit then _audit.show_drawn",
-        "reviews.AuditDrawRequest",
+        "AuditDrawRequest",
         "dry_run json",
     ),
-    "audit estimate": ("_audit.run_audit_estimate", "reviews.AuditEstimateRequest", "dry_run json"),
+    "audit estimate": ("_audit.run_audit_estimate", "AuditEstimateRequest", "dry_run json"),
     "map": (
         "classification.sky_maps.make_map then _classification.show_map",
-        "classification.MapRequest",
+        "MapRequest",
         "dry_run json",
     ),
     "census": (
         "classification.census_taking.take_census then _classification.show_census",
-        "classification.CensusRequest",
+        "CensusRequest",
         "dry_run json",
     ),
-    "inspect": ("_inspect.run_inspect", "draft.InspectRequest", "json"),
-    "init": ("_inspect.run_init", "draft.InitRequest", "json"),
+    "inspect": ("_inspect.run_inspect", "InspectRequest", "json"),
+    "init": ("_inspect.run_init", "InitRequest", "json"),
     "models list": (
         "_list.run_list",
         "List the models of a store, the champion of each name marked.",
@@ -75,19 +75,19 @@ VERBS = {
         "Show a model: its candidates, how good it is, where it came from.",
         "reference store json",
     ),
-    "models promote": ("_models.run_promote", "models.PromoteRequest", "if_better reject undo dry_run json"),
-    "release draft": ("release.draft.draft then _release.show_state", "release.DraftRequest", "json"),
-    "release check": ("_release.run_check", "release.ReleaseRequest", "json"),
-    "release sign": ("release.record.sign then _release.show_state", "release.SignRequest", "json"),
-    "release publish": ("release.record.publish then _release.show_state", "release.PublishRequest", "json"),
+    "models promote": ("_models.run_promote", "PromoteRequest", "if_better reject undo dry_run json"),
+    "release draft": ("release.draft.draft then _release.show_state", "DraftRequest", "json"),
+    "release check": ("_release.run_check", "ReleaseRequest", "json"),
+    "release sign": ("release.record.sign then _release.show_state", "SignRequest", "json"),
+    "release publish": ("release.record.publish then _release.show_state", "PublishRequest", "json"),
     "release rollback": (
         "release.record.rollback then _release.show_state",
-        "release.RollbackRequest",
+        "RollbackRequest",
         "json",
     ),
-    "release patch": ("release.draft.patch then _release.show_state", "release.PatchRequest", "json"),
-    "release verify": ("_release.run_verify", "release.VerifyRequest", "json"),
-    "release replay": ("_release.run_replay", "release.ReplayRequest", "json"),
+    "release patch": ("release.draft.patch then _release.show_state", "PatchRequest", "json"),
+    "release verify": ("_release.run_verify", "VerifyRequest", "json"),
+    "release replay": ("_release.run_replay", "ReplayRequest", "json"),
     "serve": (
         "_serve.run_serve",
         "Run the deployments of this folder at their times, with a server and its pages, until Ctrl-C.",
@@ -121,12 +121,12 @@ GROUPS = {
 def verb(app: typer.Typer, name: str, run: str, kind: str, options: str = "") -> None:
     """Register a command, which makes a request of what is typed, and calls a function with it and with the options.
 
-    `kind` names a request of a folder of `flows`, such as "training.TrainRequest", whose docstring is the command's
+    `kind` names a request of a folder of `flows`, such as "TrainRequest", whose docstring is the command's
     help; of a command without a request it is the help.  `options` are names of `Options`.  `run` names a function of
     `flows.cli`, such as "_models.run_train"; or work of `flows` on the request, then what shows people its result.
     Their modules are imported when the command runs.
     """
-    request = None if " " in kind else _named(f"flows.{kind.replace('.', '.request.')}")
+    request = None if " " in kind else _named(f"flows.requests.{kind}")
     typed, own = [] if request is None else list(_typed_fields(request)), options.split()
 
     def command(**values: Any) -> None:

@@ -36,22 +36,20 @@ from catalogs.catalog.catalog import Column
 from catalogs.errors import CatalogError
 from catalogs.files import atomic_path, atomic_write_text
 from flows.classification import steps as classification
-from flows.classification.request import ClassifyRequest
 from flows.documents import write_document
 from flows.models.description import ModelDescription, Review
 from flows.models.store import SkillSummary
 from flows.release.draft import draft
 from flows.release.record import check
-from flows.release.request import DraftRequest, ReleaseRequest
 from flows.reports.answers import training_answers
 from flows.reports.counts import census_words
 from flows.reports.data import TrainReport
 from flows.reports.html import write_report
+from flows.requests import ClassifyRequest, DraftRequest, ReleaseRequest, TrainRequest
 from flows.runs.progress import tell
 from flows.runs.references import OutputFolder, check_output
 from flows.runs.results import ClassificationResult, Counts
 from flows.training import steps as training
-from flows.training.request import TrainRequest
 
 __all__ = [
     "ATTRIBUTION",

@@ -19,7 +19,6 @@ from typing import Literal
 
 from flows.errors import ModelError, UsageError
 from flows.models.model import Model
-from flows.models.request import PromoteRequest
 from flows.models.row_files import ClassChange, JudgedRows, compare_classes, compare_losses
 from flows.models.store import (
     REPORT_FILE,
@@ -33,6 +32,7 @@ from flows.models.store import (
     standing_vetoes,
     veto_words,
 )
+from flows.requests import PromoteRequest
 from flows.runs.lock import exclusive
 from flows.runs.references import ModelReference
 from flows.runs.results import SampledChange

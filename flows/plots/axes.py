@@ -18,6 +18,34 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+__all__ = [
+    "CLASSES",
+    "DARK",
+    "GRID",
+    "INK",
+    "MUTED",
+    "SURFACE",
+    "Floats",
+    "ReadableFeature",
+    "SvgAxes",
+    "circles",
+    "class_colour",
+    "label_axes",
+    "legend",
+    "new_axes",
+    "new_panels",
+    "path",
+    "percent_ticks",
+    "plain_ticks",
+    "png",
+    "readable_feature",
+    "rescaled_ticks",
+    "shortened",
+    "svg",
+    "text_mark",
+    "text_width",
+]
+
 SURFACE: Final = "#ffffff"
 INK: Final = "#1f2430"
 MUTED: Final = "#5c6370"

@@ -18,7 +18,6 @@ from blr.threads import single_threaded_blas
 from catalogs.errors import CatalogError
 from catalogs.files import atomic_path, atomic_write_text, flush_to_disk
 from catalogs.formats import TableChoice, annotated_table
-from flows.classification.request import ReprocessRequest
 from flows.classification.scoring import Scorer
 from flows.classification.steps import reprocess
 from flows.documents import utc_now, write_document
@@ -48,7 +47,7 @@ from flows.release.record import (
     write_checks,
 )
 from flows.release.replay import mismatches, settings_of
-from flows.release.request import DraftRequest, PatchRequest
+from flows.requests import DraftRequest, PatchRequest, ReprocessRequest
 from flows.runs.manifest import Manifest, file_sha256
 from flows.runs.references import check_inside
 from flows.runs.results import Transition

@@ -33,7 +33,7 @@ from catalogs.remote.urls import shown, url_of
 from flows.documents import from_document, read_document, to_document, utc_now, write_document
 from flows.errors import DocumentError, OutputFolderError, UsageError
 from flows.models.row_files import ROWS_FILE
-from flows.release import request as requests
+from flows import requests
 from flows.release._contract import (
     CONTRACT,
     DATA,

@@ -34,6 +34,7 @@ from flows.labels.reader import (
     plain_number,
     require_exact,
 )
+from flows.requests import AuditDrawRequest
 from flows.reviews._lists import (
     AUDIT_LIST,
     Bins,
@@ -46,7 +47,6 @@ from flows.reviews._lists import (
     object_tables,
     write_list,
 )
-from flows.reviews.request import AuditDrawRequest
 from flows.runs.lock import exclusive
 from flows.runs.manifest import Manifest, annotated_manifest
 from flows.runs.release_store import output_folder

@@ -21,6 +21,7 @@ from blr.census.results import Census, ClassCensus, SelectionQuality
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError, UsageError
 from flows.labels.reader import list_hash
+from flows.requests import AuditEstimateRequest
 from flows.reviews._lists import audit_title
 from flows.reviews.audit_draw import (
     AUDIT,
@@ -41,7 +42,6 @@ from flows.reviews.audit_draw import (
     read_answers,
     selections_of,
 )
-from flows.reviews.request import AuditEstimateRequest
 from flows.runs.lock import exclusive
 from flows.runs.manifest import SUMMARY, Manifest
 from flows.runs.release_store import output_folder

@@ -18,6 +18,7 @@ from blr.decisions import WORTH_A_LOOK
 from blr.explanation import MOST_COMPARED, relative
 from catalogs.errors import ColumnNotFoundError
 from catalogs.expressions.expression import Expression, parse
+from flows.requests import ReviewRequest
 from flows.reviews._lists import (
     OUTLIERS,
     REVIEW,
@@ -31,7 +32,6 @@ from flows.reviews._lists import (
     object_tables,
     write_list,
 )
-from flows.reviews.request import ReviewRequest
 from flows.runs.manifest import annotated_manifest, read_labelled_names
 from flows.runs.release_store import output_folder
 

@@ -75,6 +75,7 @@ from flows.reports.data import (
 from flows.reports.html import write_report
 from flows.reports.report_table import class_words
 from flows.reports.tables import model_card
+from flows.requests import TrainRequest
 from flows.runs.lock import exclusive
 from flows.runs.progress import begin_piece, stop_points, tell
 from flows.runs.references import ModelReference, check_scheduler
@@ -101,7 +102,6 @@ from flows.training._target import (
     read_target,
     version_content,
 )
-from flows.training.request import TrainRequest
 from flows.version import code_version
 
 COST = (3.0, 0.15, 3.8e-5, 3.9e-6)

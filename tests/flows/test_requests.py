@@ -11,18 +11,24 @@ import pytest
 import typer
 from prefect.utilities.callables import parameter_schema
 
-from flows.classification.request import ClassifyRequest, ExplainRequest, MapRequest, ReprocessRequest
 from flows.classify import classify
 from flows.cli.app import application
-from flows.draft.request import InitRequest, InspectRequest
-from flows.models.request import PromoteRequest
 from flows.promote import promote
 from flows.reprocess import reprocess
+from flows.requests import (
+    ClassifyRequest,
+    ExplainRequest,
+    InitRequest,
+    InspectRequest,
+    MapRequest,
+    PromoteRequest,
+    ReprocessRequest,
+    ReviewRequest,
+    TrainRequest,
+)
 from flows.review import review
-from flows.reviews.request import ReviewRequest
 from flows.runs.parameters import request_fields
 from flows.train import train
-from flows.training.request import TrainRequest
 
 FLOWS = {
     "train": (TrainRequest, train),

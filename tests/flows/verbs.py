@@ -8,14 +8,11 @@ from typing import Any
 
 from flows.classification import steps as classification
 from flows.classification import steps as reprocessing
-from flows.classification.request import ClassifyRequest, ReprocessRequest
 from flows.models import promotion
-from flows.models.request import PromoteRequest
+from flows.requests import ClassifyRequest, PromoteRequest, ReprocessRequest, ReviewRequest, TrainRequest
 from flows.reviews import selection
 from flows.reviews._lists import COLUMNS
-from flows.reviews.request import ReviewRequest
 from flows.training import steps as training
-from flows.training.request import TrainRequest
 
 __all__ = ["classify", "listed", "promote", "reprocess", "review", "train"]
 

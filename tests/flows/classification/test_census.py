@@ -18,12 +18,12 @@ from flows.classification._tally import (
     read_census_rows,
 )
 from flows.classification.census_taking import table_census, take_census
-from flows.classification.request import CensusRequest
 from flows.cli.app import run
 from flows.documents import read_document
 from flows.errors import OutputFolderError, SpecificationError
 from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
+from flows.requests import CensusRequest
 from flows.runs.manifest import Manifest
 from flows.runs.results import Summary
 from tests.flows.verbs import classify, reprocess

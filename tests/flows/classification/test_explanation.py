@@ -16,7 +16,6 @@ from scipy.special import expit
 
 import catalogs
 from flows.classification.explanation import explain
-from flows.classification.request import ExplainRequest
 from flows.cli.app import run
 from flows.documents import to_document
 from flows.errors import ModelError, UsageError
@@ -24,6 +23,7 @@ from flows.inputs.opening import find_object, read_object
 from flows.models.row_files import ROWS_FILE, LabelledObjects, write_rows
 from flows.models.store import Store
 from flows.reports.catalogue_page import explanation_page, explanation_sentences, logit_sentence
+from flows.requests import ExplainRequest
 from flows.runs.manifest import Manifest
 from flows.tables import classify_table
 from tests.flows.verbs import classify

@@ -18,11 +18,11 @@ from astropy.table import Table
 import catalogs
 from catalogs.errors import CatalogError, ExpressionError, OutputExistsError
 from catalogs.fits.healpix import HealpixColumn, centres, nested_pixels, read_healpix, write_healpix
-from flows.classification.request import MapRequest
 from flows.classification.sky_maps import make_map
 from flows.cli._schemas import schema_of
 from flows.cli.app import run as cli
 from flows.errors import UsageError
+from flows.requests import MapRequest
 from flows.runs.manifest import ObjectColumns
 from flows.runs.results import MapResult
 from tests.flows.conftest import survey

@@ -14,9 +14,9 @@ import catalogs
 from flows.draft._columns import _gain, telling
 from flows.draft.inspection import StartedSpecification
 from flows.draft.specification import starting_specification
+from flows.requests import TrainRequest
 from flows.tables import classify_table
 from flows.training import steps
-from flows.training.request import TrainRequest
 
 N = 400
 

@@ -16,9 +16,9 @@ from catalogs.profile.columns import uneven_presence
 from flows.cli._inspect import run_inspect
 from flows.draft._bands import band_and_kind, colours, kinds
 from flows.draft.inspection import StartedSpecification, inspect_catalog, starting_classes
-from flows.draft.request import InspectRequest
 from flows.draft.specification import starting_specification
 from flows.errors import TrainingError
+from flows.requests import InspectRequest
 from tests.flows.starting import gathered
 from tests.flows.verbs import train
 

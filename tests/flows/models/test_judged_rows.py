@@ -11,10 +11,10 @@ import pytest
 
 from blr.calibration import paired_gain
 from flows.models.promotion import compare
-from flows.models.request import PromoteRequest
 from flows.models.row_files import JudgedRows, compare_classes, compare_losses, write_rows
 from flows.models.store import Store
 from flows.reports.tables import comparison_tables
+from flows.requests import PromoteRequest
 from tests.flows.models.test_promotion import challenger, store
 from tests.flows.verbs import promote
 

@@ -15,9 +15,9 @@ import catalogs
 from flows.classification.release_changes import in_release
 from flows.errors import ModelError, UsageError
 from flows.models.promotion import compare, reject, undo
-from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from flows.reports.tables import comparison_tables
+from flows.requests import PromoteRequest
 from tests.flows.verbs import classify, promote
 
 VERSION = "0123456789ab"

@@ -17,12 +17,12 @@ from flows.cli._list import run_list, show_models
 from flows.cli._models import show_trained
 from flows.documents import from_document, to_document
 from flows.models.promotion import compare
-from flows.models.request import PromoteRequest
 from flows.models.store import ModelListing, SkillSummary, Store, skill_words
 from flows.reports import tables
 from flows.reports.data import TrainReport
 from flows.reports.html import render_report
 from flows.reports.tables import comparison_tables, model_card
+from flows.requests import PromoteRequest
 from tests.flows.verbs import train
 
 

@@ -12,8 +12,8 @@ from blr.classifier import Classifier
 from catalogs.profile.split import held_out_keys, name_keys
 from flows.models.model import read_tree
 from flows.models.store import Store
+from flows.requests import TrainRequest
 from flows.training import steps
-from flows.training.request import TrainRequest
 
 SPECIFICATION = """
 name = "steps"
