@@ -18,6 +18,18 @@ from scipy.special import ndtri, stdtrit
 
 from blr.arrays import Matrix, Vector, require_finite
 
+__all__ = [
+    "CalibrationLine",
+    "ReliabilityCurve",
+    "brier_score",
+    "calibration_error",
+    "calibration_line",
+    "log_loss",
+    "log_losses",
+    "reliability_curve",
+    "share_interval",
+]
+
 Bins = NDArray[np.intp]
 _ROUNDING = 1e-9
 """How far beyond 0 and 1 the rounding of a quadrature's sum may bring a probability: 4e-16 were seen."""

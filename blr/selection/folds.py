@@ -19,6 +19,13 @@ from blr.posterior.laplace import posterior_at
 from blr.posterior.variational import refine
 from blr.threads import single_threaded_blas
 
+__all__ = [
+    "Predict",
+    "assign_folds",
+    "fold_probabilities",
+    "fold_probability",
+]
+
 Predict = Callable[[Posterior, NDArray[np.intp]], NDArray[np.float64]]
 """What a posterior says of rows, by their numbers (n,): probabilities (n, K), or several of them (n, ..., K)."""
 

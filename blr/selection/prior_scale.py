@@ -19,6 +19,13 @@ from blr.selection.evidence import as_groups, at_highest_evidence
 from blr.sums import Rows
 from blr.threads import single_threaded_blas
 
+__all__ = [
+    "SCALES",
+    "ScaleFit",
+    "fit_scales",
+    "log_hyperprior",
+]
+
 # Integration over the prior's scale: a few fits, each weighted by its evidence and a hyperprior.
 #
 # The prior is N(0, s²) for every weight but the intercept's.  With few labels, or separable classes, the evidence

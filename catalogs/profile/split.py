@@ -16,6 +16,19 @@ from numpy.typing import NDArray
 
 from catalogs.arrays import unique_texts
 
+__all__ = [
+    "FINEST_ORDER",
+    "HEALPIX_ORDER",
+    "HealpixSplit",
+    "SplitSummary",
+    "healpix_keys",
+    "healpix_pixels",
+    "held_out_keys",
+    "name_keys",
+    "split_by_pixels",
+    "with_neighbouring_pixels",
+]
+
 HEALPIX_ORDER = 5
 """Pixels of 1.8 degrees: neighbours on the sky, which share calibration and environment, fall on one side."""
 
