@@ -30,10 +30,10 @@ from catalogs.errors import CatalogError
 from catalogs.files import atomic_path, atomic_write_text, check_links, flush_to_disk, sweep
 from catalogs.remote.remote_file import ObjectStore
 from catalogs.remote.urls import shown, url_of
+from flows import requests
 from flows.documents import from_document, read_document, to_document, utc_now, write_document
 from flows.errors import DocumentError, OutputFolderError, UsageError
 from flows.models.row_files import ROWS_FILE
-from flows import requests
 from flows.release._contract import (
     CONTRACT,
     DATA,
