@@ -58,7 +58,7 @@ def run_init(request: InitRequest, *, json: bool) -> None:
     beside = folder / COLUMNS_FILE
     columns = beside if columns is None and beside.exists() else columns
     names = column_names() if columns is None else with_names_of(columns)
-    source = resolve_one(request.file, key="FILE")
+    source = resolve_one(request.file)
     url = source.url if isinstance(source, RemoteSource) else None
     check_no_secret(
         [request.file],

@@ -222,7 +222,7 @@ def inspect_file(
 
     `label` is the column of the class that leaks are looked for; `table` is meant of several in a file.
     """
-    source = resolve_one(file, key="FILE")
+    source = resolve_one(file)
     if isinstance(source, LocalSource) and source.path.exists() and is_model_file(source.path):
         # Most files that are inspected are no models.
         from flows.models.model import read_model  # noqa: PLC0415

@@ -319,10 +319,10 @@ def resolve_sources(patterns: Sequence[str], folder: Path, *, key: str) -> tuple
     )
 
 
-def resolve_one(name: str | Path, *, key: str) -> Source:
+def resolve_one(name: str | Path) -> Source:
     """Return the one catalogue that a name means: a pattern's files are one, and are listed when it is opened."""
     if isinstance(name, str) and is_remote(name):
-        (source,) = resolve_sources([name], Path(), key=key)
+        (source,) = resolve_sources([name], Path(), key="FILE")
         return source
     path = Path(name)
     return LocalSource(path, "pattern") if is_pattern(path) else LocalSource.at(path)

@@ -158,9 +158,9 @@ class Model:
         return {**tree, "digest": digest(tree)}
 
     @classmethod
-    def from_tree(cls, tree: Tree, *, source: str = "the model") -> Model:
-        """Return the model in a tree that `to_tree` made; `source` names the tree in an error."""
-        columns = tree["columns"].items()
+    def from_tree(cls, tree: Tree) -> Model:
+        """Return the model in a tree that `to_tree` made."""
+        columns, source = tree["columns"].items(), "the model"
         model = cls(
             name=check_name(tree["name"]),
             version=check_version(tree["version"]),

@@ -1,10 +1,10 @@
 """`make campaign`: whatever can happen to a run, done to it, and what harm came of it; exit status 1 where any did.
 
     python -m tests.campaign [--kills 100] [--runs 200] [--faults 10000] [--seed 1] [--ledger benchmarks/HARM.md]
-                             [--only kills faults prefect soak mutations]
+                             [--only kills faults soak mutations]
 
-Each kill of `--kills` is done at a random time and, another run, at a random step; under Prefect, where a run takes
-many seconds to start, a fifth as many.  What becomes of runs whose workers are killed: `tests/flows/test_cluster.py`.
+Each kill of `--kills` is done at a random time and, another run, at a random step.  What becomes of runs whose workers
+are killed: `tests/flows/test_cluster.py`.
 `mutations` damages small files by seed; a kind of damage, as `--only parquet-flip --seed 17`, is tried with that seed
 alone, or with `--faults` seeds from it on.  The ledger keeps the lines of parts that were not tried this time.
 """
@@ -26,10 +26,9 @@ from tests.campaign.kills import Bench, at_steps, at_times, whole_programs
 from tests.campaign.material import Scenario, make_scenarios
 from tests.campaign.mutations import FAULTS, KINDS, trials
 from tests.campaign.tally import Line, harmed, table, write_ledger
-from tests.campaign.under_prefect import under_prefect
 from tests.campaign.zygote import zygote
 
-PARTS = ("kills", "faults", "prefect", "soak", "mutations")
+PARTS = ("kills", "faults", "soak", "mutations")
 
 
 def kills(bench: Bench, scenarios: list[Scenario], times: int, rng: random.Random) -> list[Line]:
@@ -88,7 +87,7 @@ def main() -> int:
     good = True
     with tempfile.TemporaryDirectory(prefix="blr-campaign-") as name:
         folder, rng = Path(name), random.Random(told.seed)  # noqa: S311 - of moments, not of secrets
-        if {"kills", "faults", "prefect"} & {*told.only}:
+        if {"kills", "faults"} & {*told.only}:
             scenarios = make_scenarios(folder / "survey")
             (folder / "logs").mkdir()
             with zygote() as forks:
@@ -96,7 +95,6 @@ def main() -> int:
                 parts: dict[str, Callable[[], list[Line]]] = {
                     "kills": lambda: kills(bench, scenarios, told.kills, rng),
                     "faults": lambda: faults(bench, scenarios, told.kills, rng),
-                    "prefect": lambda: under_prefect(scenarios, told.kills, rng, folder, _shown),
                 }
                 for part in (part for part in parts if part in told.only):
                     lines += parts[part]()

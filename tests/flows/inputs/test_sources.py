@@ -45,8 +45,8 @@ def test_the_kinds(release: Path) -> None:
     )
     assert isinstance(sources[-1], RemoteSource)
     assert "word" not in repr(sources[-1])
-    assert resolve_one(str(release / "*.fits"), key="FILE") == LocalSource(release / "*.fits", "pattern")
-    assert resolve_one(release / "none.fits", key="FILE") == LocalSource(release / "none.fits")
+    assert resolve_one(str(release / "*.fits")) == LocalSource(release / "*.fits", "pattern")
+    assert resolve_one(release / "none.fits") == LocalSource(release / "none.fits")
 
 
 def test_files_that_are_left_out_are_not_opened(release: Path) -> None:
