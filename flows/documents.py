@@ -36,10 +36,7 @@ T = TypeVar("T", bound=Dataclass)
 def to_document(value: Dataclass) -> dict[str, JsonValue]:
     """Return the JSON object of a value, without the fields that hold their default.
 
-    Raises
-    ------
-    pydantic_core.PydanticSerializationError
-        If a field holds what JSON has no form for: a bug of ours.
+    PydanticSerializationError if a field holds what JSON has no form for: a bug of ours.
     """
     return {
         field.name: _to_json(held)
@@ -76,10 +73,7 @@ def from_document(kind: type[T], document: Mapping[str, Any], *, source: str) ->
 
     `source` says in errors where the object comes from, for example the path of its file.
 
-    Raises
-    ------
-    DocumentError
-        If a key without a default is missing, or a value has the wrong type.
+    DocumentError if a key without a default is missing, or a value has the wrong type.
     """
     try:
         value: T = _adapter(kind).validate_python(document)
@@ -91,10 +85,7 @@ def from_document(kind: type[T], document: Mapping[str, Any], *, source: str) ->
 def from_json(kind: type[T], text: str, *, source: str) -> T:
     """Return the value that a JSON text describes, as `from_document` does; in a third of the time.
 
-    Raises
-    ------
-    DocumentError
-        If the text is not JSON, or as for `from_document`.
+    DocumentError if the text is not JSON, or as for `from_document`.
     """
     try:
         value: T = _adapter(kind).validate_json(text)
@@ -123,12 +114,8 @@ def json_schema(kind: Any) -> dict[str, Any]:
 def write_document(path: Path, value: Dataclass) -> None:
     """Write the JSON object of a value; the file is written whole or not at all.
 
-    Raises
-    ------
-    ValueError
-        If a number is NaN or infinite, which JSON cannot hold.
-    pydantic_core.PydanticSerializationError
-        As for `to_document`.
+    ValueError if a number is NaN or infinite, which JSON cannot hold; PydanticSerializationError as for
+    `to_document`.
     """
     atomic_write_text(path, json.dumps(to_document(value), indent=1, allow_nan=False) + "\n")
 
@@ -136,12 +123,8 @@ def write_document(path: Path, value: Dataclass) -> None:
 def read_document(kind: type[T], path: Path) -> T:
     """Return the value in a file that `write_document` wrote, in this version or another.
 
-    Raises
-    ------
-    DocumentError
-        If the file is not JSON, or does not describe a value of the type (see `from_document`).
-    OSError
-        If the file cannot be read.
+    DocumentError if the file is not JSON, or does not describe a value of the type (see `from_document`); OSError
+    if the file cannot be read.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

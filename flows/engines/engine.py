@@ -54,22 +54,15 @@ class Engine(Protocol):
         Items are taken as there is room for them.  An error that `work` raises ends the iteration.  Where the caller
         stops early, work that has begun is finished, and no other begins.
 
-        Raises
-        ------
-        EngineError
-            If the workers or their scheduler cannot be reached, or differ from this process.
+        EngineError if the workers or their scheduler cannot be reached, or differ from this process.
         """
         ...
 
     def reduce(self, work: Callable[[T], R], items: Iterable[T], *, add: Callable[[Sequence[R]], R]) -> R:
         """Return the sum of the results, added by `add` in a `Tree`: the same bits whoever does the work.
 
-        Raises
-        ------
-        EngineError
-            As for `map`; and where an item's workers were killed each time.
-        ValueError
-            If there is no item.
+        EngineError as for `map`, and where an item's workers were killed each time; ValueError if there is no
+        item.
         """
         ...
 
@@ -173,10 +166,7 @@ def in_order(
     `name` is what an error calls an item.  Where the caller closes the iterator early, work that has begun is
     finished, and no other begins.
 
-    Raises
-    ------
-    EngineError
-        If the workers of an item were killed each time; and as `Engine.map` does.
+    EngineError if the workers of an item were killed each time; and as `Engine.map` does.
     """
     waiting: dict[int, R] = {}
     following = 0
@@ -211,10 +201,7 @@ class EngineChoice:
     def parse(cls, text: str, *, key: str, base: Path = Path()) -> EngineChoice:
         """Return the engine that a text names; a scheduler file may be relative to `base`.
 
-        Raises
-        ------
-        UsageError
-            If the text names none; `key` says where the text stands.
+        UsageError if the text names none; `key` says where the text stands.
         """
         if text == "threads":
             return THREADS_HERE
@@ -257,10 +244,7 @@ class EngineChoice:
 
         `threads` is for the threads of this process.
 
-        Raises
-        ------
-        EngineError
-            If workers are asked for, and the package `distributed` is not installed.
+        EngineError if workers are asked for, and the package `distributed` is not installed.
         """
         if self.is_here:
             yield ThreadEngine(threads)

@@ -330,12 +330,8 @@ def listed_name(name: str, mark: str) -> str | None:
 def read_reviews(paths: Sequence[Path], identifier: str | None, label: Label) -> Reviews:
     """Return what tables of answers say; a table joins by the column `identifier`.
 
-    Raises
-    ------
-    SpecificationError
-        If a table has no column of identifiers or of answers, or no weights where they are asked for.
-    TrainingError
-        If identifiers were rounded, or a weight is no positive number.
+    SpecificationError if a table has no column of identifiers or of answers, or no weights where they are asked
+    for; TrainingError if identifiers were rounded, or a weight is no positive number.
     """
     answers: dict[str, list[str]] = {}
     weights: dict[str, list[float]] = {}

@@ -289,10 +289,7 @@ CACHE_KILOBYTES = 65_536
 def new_label_file(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a new file, quickly: if the process ends before the file is complete, nobody reads it.
 
-    Raises
-    ------
-    StorageError
-        If there is no room on the disk, or the file cannot be made.
+    StorageError if there is no room on the disk, or the file cannot be made.
     """
     try:
         with closing(sqlite3.connect(_address(path, "nolock=1"), uri=True, isolation_level=None)) as con:

@@ -43,10 +43,7 @@ def _read(
 ) -> list[Array] | None:
     """Return columns of the rows that the column `of` marks; None where the first one, or the file, is not there.
 
-    Raises
-    ------
-    ModelError
-        If the file cannot be read, or is not of so many classes and features.
+    ModelError if the file cannot be read, or is not of so many classes and features.
     """
     path = folder / ROWS_FILE
     if not path.exists():

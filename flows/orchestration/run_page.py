@@ -352,10 +352,7 @@ def encode_value(value: Any) -> dict[str, Any]:
 def decode_value(document: dict[str, Any]) -> Any:
     """Return the value of `encode_value`; any other JSON object as it is.
 
-    Raises
-    ------
-    FlowError
-        If the type is not one of ours.
+    FlowError if the type is not one of ours.
     """
     if document.keys() != {KIND, DOCUMENT}:
         return document
@@ -412,10 +409,7 @@ PAGES = "BLR_PAGES"
 def page_of(path: Path) -> str:
     """Return the address of a file: that of the team's web server for files below its folder, else a file's own.
 
-    Raises
-    ------
-    UsageError
-        If `BLR_PAGES` is set, and is not FOLDER=URL.
+    UsageError if `BLR_PAGES` is set, and is not FOLDER=URL.
     """
     setting = os.environ.get(PAGES, "")
     if setting:

@@ -316,10 +316,8 @@ def review(request: ReviewRequest, *, space: Space | None = None, dry_run: bool 
     listed besides.  Without, the `top` flagged objects, the least certain first, then `draw` of all that are
     classified, in proportion to their mutual information.  Objects that the model was trained on are in no list.
 
-    Raises
-    ------
-    UsageError
-        If the folder has no annotated catalogues, a list has answers already, or the options exclude each other.
+    UsageError if the folder has no annotated catalogues, a list has answers already, or the options exclude each
+    other.
     """
     request.check()
     with output_folder(request.out, key="out", publish=not dry_run) as folder:

@@ -104,10 +104,7 @@ EDGES = Parameter(
 def request_fields(request: type) -> Iterator[tuple[inspect.Parameter, Parameter]]:
     """Yield the fields of a request as parameters of a function, in their order, each with its description.
 
-    Raises
-    ------
-    TypeError
-        If a field has no `Parameter`: a bug of ours.
+    TypeError if a field has no `Parameter`: a bug of ours.
     """
     for field in fields(request):
         annotated: Any = field.type

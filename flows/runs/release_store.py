@@ -321,14 +321,9 @@ def output_folder(
     For a URL, it is a local folder with the release that is published there.  At the end of the block, the content of
     the folder is published, unless `publish` is False or the block raises an error.
 
-    Raises
-    ------
-    UsageError
-        If a path or a URL leads out of the configured roots, or releases cannot be published at the URL.
-    CatalogError
-        If the store does not answer.
-    OutputFolderError
-        If another run has published there meanwhile, or uses the local folder.
+    UsageError if a path or a URL leads out of the configured roots, or releases cannot be published at the URL;
+    CatalogError if the store does not answer; OutputFolderError if another run has published there meanwhile, or
+    uses the local folder.
     """
     url = url_of(out)
     if url is None:
