@@ -33,6 +33,7 @@ from blr.predictive.mixture import (
     mixed,
     rows_beyond,
     spread,
+    widest_contrast,
     with_rows,
 )
 
@@ -144,10 +145,7 @@ class Classifier:
         most = int(np.clip(_LIMIT_WORK // len(classes), _LEAST_ROWS, _LIMIT_ROWS))
         some = slice(None, None, -(-len(X) // most))
         filled = moments.impute(X[some], missing[some])
-        # The standard deviation of a logit is the same whatever the nodes.
-        blocks = range(0, len(filled), _BLOCK)
-        parts = [model._predict(filled[i : i + _BLOCK], _FEWEST_NODES).logit_std for i in blocks]
-        return replace(model, logit_std_limit=float(np.quantile(np.concatenate(parts), _DOMAIN_QUANTILE)))
+        return replace(model, logit_std_limit=float(np.quantile(model._logit_std(filled), _DOMAIN_QUANTILE)))
 
     def score(
         self,
@@ -272,6 +270,17 @@ class Classifier:
         most = most_nodes or (_FEW_NODES if len(self.members) > _MANY_MEMBERS else None)
         # What becomes of it are columns of float32.
         return member.posterior.prediction(Phi, shift=self.log_prior_shift, single=True, most_nodes=most)
+
+    def _logit_std(self, X: Matrix) -> Vector:
+        """Return the largest sd (N,) of a contrast of the mixture's logits at features X (N, F)."""
+        N, K = len(X), len(self.classes)
+        mean, second = np.zeros((N, K)), np.zeros((N, K, K))
+        for member, Phi in self._designs(X):
+            outputs, V = member.moments(Phi, single=True)
+            a = outputs @ member.loads.T
+            mean += member.weight * a
+            second += member.weight * (member.loads @ V @ member.loads.T + a[:, :, None] * a[:, None, :])
+        return widest_contrast(second - mean[:, :, None] * mean[:, None, :])
 
     def _integrated(
         self, base: Prediction, X: Matrix, missing: Mask, where: Mask, errors: Matrix | None = None

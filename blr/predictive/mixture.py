@@ -84,12 +84,14 @@ class Prediction:
     @property
     def logit_std(self) -> Vector:
         """Sd of the logit (K = 2), or the largest sd of a pair's contrast (K > 2), (N,)."""
-        V = self.covariance
-        if V.ndim == 1:
-            return np.sqrt(V)
-        d = np.einsum("nkk->nk", V)
-        contrasts = d[:, :, None] + d[:, None, :] - 2 * V
-        return np.sqrt(np.maximum(contrasts.max(axis=(1, 2)), 0.0))
+        return np.sqrt(self.covariance) if self.covariance.ndim == 1 else widest_contrast(self.covariance)
+
+
+def widest_contrast(V: Matrix) -> Vector:
+    """Return the largest sd (N,) of a difference of two activations with covariances V (N, K, K)."""
+    d = np.einsum("nkk->nk", V)
+    contrasts = d[:, :, None] + d[:, None, :] - 2 * V
+    return np.sqrt(np.maximum(contrasts.max(axis=(1, 2)), 0.0))
 
 
 def predicted(
