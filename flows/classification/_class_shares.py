@@ -29,7 +29,7 @@ from flows.models.model import Model
 from flows.models.row_files import UnseenRows
 from flows.runs.manifest import SelectedColumn
 from flows.runs.results import ShiftRecord
-from flows.specification.specification import CensusTable, Shift, Specification
+from flows.specification.specification import CensusTable, Flags, Shift, Specification
 
 Floats = NDArray[np.float64]
 Asked = str | Mapping[str, float]
@@ -204,6 +204,17 @@ def of_features(model: Model, by: str, *, key: str) -> Expression:
     return expression
 
 
+def check_asked(model: Model, flags: Flags) -> None:
+    """Raise SpecificationError where a purity or completeness is asked for of a class that the model does not know."""
+    for key, stated in (("purity", flags.purity), ("completeness", flags.completeness)):
+        unknown = [name for name in stated if name not in model.classes]
+        if unknown:
+            raise SpecificationError(
+                f"flags.{key}: got the class '{unknown[0]}', expected one of {', '.join(model.classes)}; correct "
+                "the name"
+            )
+
+
 def census_table(model: Model, wanted: Specification) -> CensusTable:
     """Return the bins that are wanted, by default those that the model was trained with."""
     return wanted.census if wanted.census.by else model.specification.census
@@ -266,10 +277,11 @@ def selections_of(model: Model, specification: Specification) -> tuple[SelectedC
     asked = specification.census if output.selected == "bins" else None
     if asked is not None:
         of_features(model, asked.by or "", key="census.by")
+    check_asked(model, flags)
     chosen = []
     for what, by_class in (("purity", flags.purity), ("completeness", flags.completeness)):
         for name, value in by_class.items():
-            k = _place(model, what, name)
+            k = model.classes.index(name)
             found = _learnt(model.folder, model.features, k, name, at, what, value, asked)
             if found is None:
                 raise UsageError(
@@ -278,15 +290,6 @@ def selections_of(model: Model, specification: Specification) -> tuple[SelectedC
                 )
             chosen.append(SelectedClass(k, selected_column(name, output.prefix).name, *found))
     return tuple(sorted(chosen, key=lambda one: one.k))
-
-
-def _place(model: Model, what: str, name: str) -> int:
-    """Return the place of a class that `flags.purity` or `flags.completeness` names."""
-    if name not in model.classes:
-        raise UsageError(
-            f"flags.{what}: got the class '{name}', expected one of {', '.join(model.classes)}; correct the name"
-        )
-    return model.classes.index(name)
 
 
 @lru_cache(maxsize=4)

@@ -43,6 +43,7 @@ from flows.classification._class_shares import (
     Bins,
     bin_values,
     census_table,
+    check_asked,
     known_labels,
     of_features,
     row_thresholds,
@@ -50,7 +51,7 @@ from flows.classification._class_shares import (
 from flows.classification._tally import CensusRows, joined, read_census_rows, rows_a_file, write_census_rows
 from flows.classification.scoring import annotation_settings, scorer_for
 from flows.documents import read_document, write_document
-from flows.errors import ModelError, OutputFolderError, SpecificationError, UsageError
+from flows.errors import ModelError, OutputFolderError, UsageError
 from flows.models.model import Model
 from flows.models.row_files import UnseenRows
 from flows.models.store import Store
@@ -74,18 +75,11 @@ Selected = Mapping[str, SelectedColumn]
 
 def census_asked(model: Model, wanted: Specification) -> CensusAsked:
     """Return the questions to a census with a model; SpecificationError for a class that it does not know."""
-    purity, completeness = wanted.flags.purity, wanted.flags.completeness
-    for key, stated in (("purity", purity), ("completeness", completeness)):
-        unknown = [name for name in stated if name not in model.classes]
-        if unknown:
-            raise SpecificationError(
-                f"flags.{key}: got the class '{unknown[0]}', expected one of {', '.join(model.classes)}; correct "
-                "the name"
-            )
+    check_asked(model, wanted.flags)
     asked = CensusAsked(
         assumes=wanted.shift.assumes or model.specification.shift.assumes,
-        purity=dict(purity),
-        completeness=dict(completeness),
+        purity=dict(wanted.flags.purity),
+        completeness=dict(wanted.flags.completeness),
     )
     table = census_table(model, wanted)
     if table.by is None:

@@ -537,7 +537,10 @@ def _dated(bad: Sequence[Problem], before: Manifest | None) -> dict[str, Problem
 
 def _result(model: Model, plan: Plan) -> ReleaseResult:
     """Return what there is to say of the folder before any work; a summary of many files is in the manifest."""
-    before, stale = None if plan.before is None else plan.before.totals, _stale(plan)
+    before = None if plan.before is None else plan.before.totals
+    # Copies of earlier states of files that cannot be annotated, or not yet.
+    troubled = (*(q.name for q in plan.quarantined), *plan.deferred)
+    stale = [o for name in troubled if (o := plan.still_good(name)) is not None]
     standing = [*(job.finished for job in plan.jobs if job.finished), *plan.kept, *stale]
     summary = None
     if standing and before is not None and plan.nothing_to_do and len(standing) > MOST_SHOWN:
@@ -568,9 +571,3 @@ def _result(model: Model, plan: Plan) -> ReleaseResult:
         summary=summary,
         before=None if plan.before is None else plan.before.reference,
     )
-
-
-def _stale(plan: Plan) -> list[Output]:
-    """Return the copies of earlier states of files that cannot be annotated, or not yet."""
-    troubled = (*(q.name for q in plan.quarantined), *plan.deferred)
-    return [o for name in troubled if (o := plan.still_good(name)) is not None]

@@ -356,29 +356,18 @@ MOST_FILES = 20
 
 
 def in_release(request: PromoteRequest, champion: Model, challenger: Model) -> SampledChange | None:
-    """Return what a challenger would change in the last release; None where no release is found.
+    """Return what a challenger would change in the last release; None where none is found, or none of it is read.
 
-    That is in the folder which the request names, or in the specification's if that has a release of the name.
+    That is in the folder which the request names, or in the specification's if that has a release of the name.  The
+    first rows of up to twenty files, spread over the release, are read from the inputs, as a release would be made.
+    Inputs at URLs, and those that have gone, are left out.  UsageError if the named folder has no manifest.
     """
     folder = request.release
     if folder is None:
-        usual = Path(champion.specification.output.folder)
-        manifest = Manifest.read(usual)
-        folder = usual if manifest is not None and manifest.model_name == champion.name else None
-    return None if folder is None else sampled_change(champion, challenger, folder)
-
-
-def sampled_change(champion: Model, challenger: Model, folder: Path) -> SampledChange | None:
-    """Return what the challenger would change in the release in a folder; None where its inputs cannot be read.
-
-    The first rows of up to twenty files, spread over the release, are read from the inputs, as a release would be made.
-    Inputs at URLs, and those that have gone, are left out.
-
-    Raises
-    ------
-    UsageError
-        If the folder has no manifest.
-    """
+        folder = Path(champion.specification.output.folder)
+        known = Manifest.read(folder)
+        if known is None or known.model_name != champion.name:
+            return None
     manifest = annotated_manifest(check_inside(folder, key="release"))
     n_files = len(manifest.outputs)
     spread = np.linspace(0, n_files - 1, min(n_files, MOST_FILES)).round().astype(int)
