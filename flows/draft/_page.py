@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from blr.candidates.candidate import HELD_OUT, HELD_OUT_FROM, default_candidates
 from catalogs.catalog.catalog import Catalog, Element
@@ -30,12 +29,6 @@ from flows.draft._exclusions import Reason, same_question, vector_name
 from flows.draft.inspection import PositionSummary, StartingClasses
 from flows.specification.specification import Candidate, Output
 from flows.specification.toml_file import toml_text
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_value, value))}]"
-    return json.dumps(value)
 
 
 def toml_mark(value: float | str) -> str:
@@ -276,24 +269,19 @@ class Page:
 
     def _sentinels(self) -> Iterator[str]:
         marks = {n: suspected_sentinels(self.seen, n) for n in self.seen.columns if n != self.label}
-        sentinels = {name: sentinels for name, sentinels in marks.items() if sentinels}
         texts = {n: suspected_texts(self.seen, n) for n in self.seen.columns if n != self.label}
-        texts = {name: some for name, some in texts.items() if some}
-        named = [n for n in {**sentinels, **texts} if not isinstance(n, Element)]
-        if not sentinels and not texts:
+        marked = dict.fromkeys(n for found in (marks, texts) for n, some in found.items() if some)
+        if not marked:
             return
         yield ""
         yield "[catalog.sentinels]  # numbers that look like 'no value'"
-        whole = {e.vector for e in sentinels if isinstance(e, Element)}
-        for vector in sorted(whole):
-            elements = {
-                e: some for e, some in sentinels.items() if isinstance(e, Element) and e.vector == vector
-            }
-            marked = [s for some in elements.values() for s in some]
-            values = ", ".join(map(toml_mark, sorted({s.value for s in marked}, key=str)))
-            yield f"{toml_text(vector)} = [{values}]  # {sum(s.count for s in marked):,} elements"
-        for name in named:
-            some, those = sentinels.get(name, []), texts.get(name, {})
+        for vector in sorted({e.vector for e in marked if isinstance(e, Element) and marks[e]}):
+            elements = (e for e in marked if isinstance(e, Element) and e.vector == vector)
+            those_of = [s for e in elements for s in marks[e]]
+            values = ", ".join(map(toml_mark, sorted({s.value for s in those_of}, key=str)))
+            yield f"{toml_text(vector)} = [{values}]  # {sum(s.count for s in those_of):,} elements"
+        for name in (n for n in marked if not isinstance(n, Element)):
+            some, those = marks[name], texts[name]
             values = ", ".join([*map(toml_text, those), *(toml_mark(s.value) for s in some)])
             rows = "; ".join(f"{n:,} rows" for n in those.values())
             why = [f"{rows}: a text among numbers"] if those else []
@@ -415,8 +403,8 @@ class Page:
         n_features, n_classes = len(self.chosen.features), len(self.classes.kept)
         for candidate in map(Candidate.stated, default_candidates(self._rows(), n_features, n_classes)):
             yield "[[candidate]]"
-            basis = candidate.basis.model_dump(exclude_defaults=True)
-            yield f"basis = {{ {', '.join(f'{key} = {_value(value)}' for key, value in basis.items())} }}"
+            basis = candidate.basis.model_dump(exclude_defaults=True, mode="json")
+            yield f"basis = {{ {', '.join(f'{key} = {json.dumps(value)}' for key, value in basis.items())} }}"
             if candidate.transform != "none":
                 yield f"transform = {toml_text(candidate.transform)}"
             if candidate.prior_probability != 1.0:
