@@ -62,7 +62,6 @@ MOST_NUMBERS = 2**24
 """Most numbers of a design matrix that is kept between the steps of a training; larger ones are computed again."""
 SIZES = ("degree", "centres", "knots", "frequencies", "trees")
 """Options that say how large a basis is."""
-_TINY = np.finfo(float).tiny
 
 Step = Callable[[], None]
 

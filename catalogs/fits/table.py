@@ -566,14 +566,6 @@ class Tiles:
         return np.frombuffer(raw, np.uint8)
 
 
-def unzipped(packed: bytes, size: int) -> bytes | None:
-    """Return up to one byte more than expected; None where the bytes cannot be decompressed."""
-    try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(packed, size + 1)
-    except zlib.error:
-        return None
-
-
 def riced(packed: bytes, n: int, width: int) -> bytes | None:
     """Return n integers: for astropy, which knows Rice for images only, they are an image of one tile."""
     cards: dict[str, Any] = {

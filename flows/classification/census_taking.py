@@ -99,9 +99,6 @@ def binned(
 #
 # Labelled rows and rows of the target are kept with their features, so that any such expression can be used later.
 
-Floats = NDArray[np.float64]
-Places = NDArray[np.intp]
-
 THRESHOLDS = (0.5, 0.8, 0.95)
 """Probabilities at which purity and completeness of every class are given."""
 REASON = (

@@ -15,13 +15,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import JsonValue
 
 from catalogs.arrays import batch_values, numbers_or_texts, words_of
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError, ColumnNotFoundError, ExpressionError, nearest
 from catalogs.expressions.expression import Expression, parse
-from catalogs.profile.columns import Distribution
 from catalogs.sky.photometry import (
     ZERO_POINT,
     State,
@@ -419,8 +417,3 @@ class DerivedColumns:
                     own = {n: ours[n] for n in flux.names}
                     scales[name] = error_scale(name, key, self._parsed[text], ours, units[name], own)
         return replace(self, units=units, error_scales=scales, limits=limits)
-
-
-Mask = NDArray[np.bool_]
-Tree = dict[str, JsonValue]
-Reference = Mapping[str, "Distribution"]

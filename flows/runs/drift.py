@@ -17,14 +17,12 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import JsonValue
 
 from catalogs.profile.columns import Distribution
 from flows.runs.results import FeatureCounts, FeatureDrift
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Tree = dict[str, JsonValue]
 Reference = Mapping[str, "Distribution"]
 
 BINS = 10
