@@ -68,8 +68,8 @@ bench: .venv/.blr-bench ## our times beside those of others: benchmarks/RESULTS.
 studies: .venv/.blr-bench ## log losses, censuses, audits, sets and reviews beside those of others (each goes on where it ended)
 	@for study in labels census audit sets review; do echo "== $$study"; $(BIN)/python "benchmarks/bench_$$study.py" || exit 1; done
 
-campaign: dev ## runs killed, cut off, crowded, files damaged: the harm done (make campaign KILLS=100 RUNS=200 FAULTS=10000 ONLY="kills faults" SEED=1; hours)
-	$(BIN)/python -m tests.campaign $(if $(KILLS),--kills $(KILLS)) $(if $(RUNS),--runs $(RUNS)) $(if $(FAULTS),--faults $(FAULTS)) \
+campaign: dev ## runs killed, cut off, crowded, files damaged: the harm done (make campaign KILLS=100 FAULTS=10000 ONLY="kills faults" SEED=1; hours)
+	$(BIN)/python -m tests.campaign $(if $(KILLS),--kills $(KILLS)) $(if $(FAULTS),--faults $(FAULTS)) \
 	  $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) $(if $(LEDGER),--ledger $(LEDGER))
 
 # Spelling and sentences first, since they take seconds.  A warning fails: a link that leads nowhere, a name that is not there.

@@ -1,7 +1,7 @@
 """`make campaign`: whatever can happen to a run, done to it, and what harm came of it; exit status 1 where any did.
 
-    python -m tests.campaign [--kills 100] [--runs 200] [--faults 10000] [--seed 1] [--ledger benchmarks/HARM.md]
-                             [--only kills faults soak mutations]
+    python -m tests.campaign [--kills 100] [--faults 10000] [--seed 1] [--ledger benchmarks/HARM.md]
+                             [--only kills faults mutations]
 
 Each kill of `--kills` is done at a random time and, another run, at a random step.  What becomes of runs whose workers
 are killed: `tests/flows/test_cluster.py`.
@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.campaign import soak
 from tests.campaign.faults import full_disk, read_only, told_to_stop, two_at_once
 from tests.campaign.kills import Bench, at_steps, at_times, whole_programs
 from tests.campaign.material import Scenario, make_scenarios
@@ -28,7 +27,7 @@ from tests.campaign.mutations import FAULTS, KINDS, trials
 from tests.campaign.tally import Line, harmed, table, write_ledger
 from tests.campaign.zygote import zygote
 
-PARTS = ("kills", "faults", "soak", "mutations")
+PARTS = ("kills", "faults", "mutations")
 
 
 def kills(bench: Bench, scenarios: list[Scenario], times: int, rng: random.Random) -> list[Line]:
@@ -76,7 +75,6 @@ def main() -> int:
     """Do what is asked for; print counts, and one table of all at the end."""
     asked = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
     asked.add_argument("--kills", type=int, default=100)
-    asked.add_argument("--runs", type=int, default=soak.RUNS)
     asked.add_argument("--faults", type=int)
     asked.add_argument("--only", nargs="+", choices=(*PARTS, *KINDS), default=PARTS)
     asked.add_argument("--seed", type=int, default=1)
@@ -84,7 +82,6 @@ def main() -> int:
     told = asked.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started ends too
     lines: list[Line] = []
-    good = True
     with tempfile.TemporaryDirectory(prefix="blr-campaign-") as name:
         folder, rng = Path(name), random.Random(told.seed)  # noqa: S311 - of moments, not of secrets
         if {"kills", "faults"} & {*told.only}:
@@ -98,8 +95,6 @@ def main() -> int:
                 }
                 for part in (part for part in parts if part in told.only):
                     lines += parts[part]()
-        if "soak" in told.only:
-            good &= soak.passes(folder / "soak", told.runs)
         kinds = [*KINDS] if "mutations" in told.only else [kind for kind in told.only if kind in KINDS]
         if kinds:
             times = told.faults or (FAULTS if "mutations" in told.only else len(kinds))
@@ -109,7 +104,7 @@ def main() -> int:
         print(table(lines))
     if told.ledger:
         write_ledger(told.ledger, lines, told.seed)
-    good &= not (lines and harmed(lines))
+    good = not (lines and harmed(lines))
     print("no harm" if good else "HARM WAS DONE")
     return 0 if good else 1
 

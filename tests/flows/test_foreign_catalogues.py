@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import decimal
 import time
 import tomllib
 import warnings
@@ -81,17 +80,6 @@ def test_numbers_written_otherwise_are_said_to_be(tmp_path: Path, write: Callabl
     )
 
 
-def test_decimals_of_databases_are_numbers(tmp_path: Path) -> None:
-    columns = galaxies()
-    plain = started(tmp_path / "plain.parquet", columns)
-    decimals = columns | {b: pa.array([decimal.Decimal(f"{x:.4f}") for x in columns[b]]) for b in "ugr"}
-    decimals["id"] = pa.array([decimal.Decimal(int(x)) for x in columns["id"]], pa.decimal128(38, 0))
-    start = started(tmp_path / "plain.parquet", decimals)
-    assert start == plain
-    batch = next(catalogs.open(tmp_path / "plain.parquet").batches(["id"]))
-    assert catalogs.arrays.batch_values(batch, ["id"])["id"].tolist() == columns["id"].tolist()
-
-
 def test_columns_that_tell_only_together_are_features(tmp_path: Path) -> None:
     """Without a name that says magnitude, each column tells next to nothing, and their difference a third."""
     columns = galaxies()
@@ -145,14 +133,6 @@ def test_codes_below_those_that_count_are_no_class_and_case_of_the_first_letter_
     found = starting_classes({"Ell": 50, "ell": 40, "Sa": 60, "SA": 70, "SAb": 30})
     assert {c.name: c.spellings for c in found.kept}["Ell"] == ("Ell", "ell")
     assert len(found.kept) == 4
-
-
-@pytest.mark.parametrize("names", [("coord_ra", "coord_dec"), ("objra", "objdec"), ("ifura", "ifudec")])
-def test_places_as_rubin_and_manga_call_them(tmp_path: Path, names: tuple[str, ...]) -> None:
-    columns = galaxies()
-    columns |= dict(zip(names, (columns.pop("ra"), columns.pop("dec")), strict=True))
-    written = tomllib.loads(started(tmp_path / "x.parquet", columns).text)
-    assert (written["catalog"]["ra"], written["catalog"]["dec"]) == names
 
 
 def test_hours_are_suspected_or_read(tmp_path: Path) -> None:

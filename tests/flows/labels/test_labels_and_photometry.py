@@ -352,23 +352,6 @@ def test_a_flux_without_unit_has_to_be_stated(made: Path) -> None:
         with_learned_photometry(spec, [catalogs.open(made / "survey.parquet")])
 
 
-def test_a_model_of_magnitudes_refuses_fluxes(made: Path) -> None:
-    write(made / "survey.parquet", survey(), x="mag")
-    (made / "spec.toml").write_text(HEAD + '[label]\ncolumn = "kind"\n' + TAIL)
-    told = train(made / "spec.toml", made / "models")
-    write(made / "target.parquet", survey(), x="nanomaggy")
-    with pytest.raises(CatalogError, match="got column 'x' in 'nanomaggy', expected 'mag'"):
-        classify([made / "target.parquet"], model=told.model, out=made / "out", store=made / "models")
-    columns = survey()
-    columns["x"] = columns["x"] * 1000
-    write(made / "milli.parquet", columns, x="mmag")
-    classify([made / "milli.parquet"], model=told.model, out=made / "out-milli", store=made / "models")
-    classify([made / "survey.parquet"], model=told.model, out=made / "out", store=made / "models")
-    one = pq.read_table(made / "out" / "survey.parquet")["blr_p_early"].to_numpy()
-    two = pq.read_table(made / "out-milli" / "milli.parquet")["blr_p_early"].to_numpy()
-    assert np.allclose(one, two, atol=1e-6)
-
-
 def test_not_detected_is_not_missing(made: Path) -> None:
     columns = survey()
     columns["x"][:10], columns["x"][10:20] = 99.0, -99.0
