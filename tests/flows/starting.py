@@ -1,19 +1,41 @@
-"""The rows that a specification of `blr init` trains on, and a property of every such specification."""
+"""First specifications of made catalogues, the rows that they train on, and a property of each."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 import catalogs
 from blr.candidates.candidate import HELD_OUT_FROM
+from flows.draft.inspection import StartedSpecification
+from flows.draft.specification import starting_specification
 from flows.specification.specification import Specification
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather, with_learned_photometry
 from flows.training._rows import TrainingRows
 
-__all__ = ["gathered"]
+__all__ = ["gathered", "start_of", "started"]
+
+
+def start_of(path: Path, label: str = "kind") -> StartedSpecification:
+    """Return the first specification of a catalogue, which is to lie beside it."""
+    return starting_specification(catalogs.open(path), label, folder=path.parent)
+
+
+def started(
+    folder: Path, columns: Mapping[str, Any], label: str = "kind", **units: str | None
+) -> StartedSpecification:
+    """Return the first specification of the catalogue `x.parquet` with these columns, some with units."""
+    table = pa.table(dict(columns))
+    said = {name: {"unit": unit} for name, unit in units.items() if unit is not None}
+    fields = [f.with_metadata(said[f.name]) if f.name in said else f for f in table.schema]
+    pq.write_table(table.cast(pa.schema(fields)), folder / "x.parquet")
+    return start_of(folder / "x.parquet", label)
 
 
 def gathered(text: str, path: Path) -> TrainingRows:

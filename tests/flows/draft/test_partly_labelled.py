@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from astropy.table import Table
 
-import catalogs
 from flows.draft.inspection import StartedSpecification
-from flows.draft.specification import starting_specification
 from flows.models.model import read_model
+from tests.flows.starting import start_of
 from tests.flows.verbs import train
 
 
@@ -25,7 +24,7 @@ def partly_labelled(folder: Path, *, labelled: int, unlabelled: int, mark: str =
     kind[labelled:] = mark
     columns = {"objid": np.arange(n) + 7_000_000, "g_r": rng.normal(0.5 + 0.3 * red, 0.2), "kind": kind}
     Table({**columns, "size": rng.lognormal(0.2 * red, 0.3)}).write(folder / "field.csv")
-    return starting_specification(catalogs.open(folder / "field.csv"), "kind", folder=folder)
+    return start_of(folder / "field.csv")
 
 
 @pytest.mark.parametrize("mark", ["", "?", "unknown"])

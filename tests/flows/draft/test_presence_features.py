@@ -7,16 +7,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-import catalogs
 from flows.draft._columns import _gain, telling
-from flows.draft.inspection import StartedSpecification
-from flows.draft.specification import starting_specification
 from flows.requests import TrainRequest
 from flows.tables import classify_table
 from flows.training import steps
+from tests.flows.starting import started
 
 N = 400
 
@@ -34,11 +31,6 @@ def survey(seed: int, *, tells: bool) -> dict[str, Any]:
         | columns
         | {"kind": np.where(galaxy, "galaxy", "star")}
     )
-
-
-def started(folder: Path, columns: dict[str, Any]) -> StartedSpecification:
-    pq.write_table(pa.table(columns), folder / "x.parquet")
-    return starting_specification(catalogs.open(folder / "x.parquet"), "kind", folder=folder)
 
 
 def test_values_missing_together_get_one_feature(tmp_path: Path) -> None:

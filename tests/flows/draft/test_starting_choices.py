@@ -16,16 +16,15 @@ from catalogs.profile.columns import uneven_presence
 from flows.cli._inspect import run_inspect
 from flows.draft._bands import band_and_kind, colours, kinds
 from flows.draft.inspection import StartedSpecification, inspect_catalog, starting_classes
-from flows.draft.specification import starting_specification
 from flows.errors import TrainingError
 from flows.requests import InspectRequest
-from tests.flows.starting import gathered
+from tests.flows.starting import gathered, start_of
 from tests.flows.verbs import train
 
 
 def started(path: Path, label: str) -> StartedSpecification:
     """Return the start, after its labelled rows could be gathered as a training does."""
-    start = starting_specification(catalogs.open(path), label, folder=path.parent)
+    start = start_of(path, label)
     gathered(start.text, path)
     return start
 
@@ -244,7 +243,7 @@ def test_a_dirty_csv_trains_or_is_refused(tmp_path: Path) -> None:
         lines.append(f'G{i % 390};{value};{i % 7};;1.5;"a; b";{half};2020-01-{1 + i % 28:02d}')
     (tmp_path / "dirty.csv").write_text("\n".join(lines) + "\n")
     with pytest.raises(TrainingError, match=r"--label: got 'constant' with the labels '1\.5'"):
-        starting_specification(catalogs.open(tmp_path / "dirty.csv"), "constant", folder=tmp_path)
+        start_of(tmp_path / "dirty.csv", "constant")
     lines = [f"{line};{k}" for line, k in zip(lines, ["kind", *kind], strict=True)]
     (tmp_path / "dirty.csv").write_text("\n".join(lines) + "\n")
     start = started(tmp_path / "dirty.csv", "kind")
@@ -281,7 +280,7 @@ def test_nothing_to_learn_from_is_refused(tmp_path: Path) -> None:
     kind = np.repeat(["a", "b"], 100)
     Table({"name": [f"G{i}" for i in range(200)], "kind": kind}).write(tmp_path / "t.fits")
     with pytest.raises(TrainingError, match=r"got no column of .* that could be a feature"):
-        starting_specification(catalogs.open(tmp_path / "t.fits"), "kind", folder=tmp_path)
+        start_of(tmp_path / "t.fits")
 
 
 def test_a_joint_leak_that_no_name_betrays(tmp_path: Path) -> None:
@@ -420,7 +419,7 @@ def test_many_whole_numbers_may_be_votes(
     rows = [text for text, n in labels.items() for _ in range(n)]
     x = np.arange(len(rows)) ** 0.5
     Table({"object": np.arange(len(rows)), "x": x, "n_smooth": rows}).write(tmp_path / "votes.fits")
-    start = starting_specification(catalogs.open(tmp_path / "votes.fits"), "n_smooth", folder=tmp_path)
+    start = start_of(tmp_path / "votes.fits", "n_smooth")
     hint = (
         "# The labels are whole numbers from 0 to 17. If they count votes, they are no classes: [label.votes]"
     )

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 
-import catalogs
 from catalogs.catalog.catalog import Column
 from catalogs.errors import brief
 from catalogs.expressions.expression import parse
@@ -21,21 +19,14 @@ from catalogs.profile.quality import about_a_colour, about_a_magnitude
 from flows.cli.app import run
 from flows.draft._columns import quick_loss
 from flows.draft._exclusions import error_of, is_dust, is_flag, is_of_the_observation, is_score, is_type
-from flows.draft.inspection import StartedSpecification
-from flows.draft.specification import starting_specification
 from flows.errors import TrainingError
 from flows.labels.reader import LabelReader, check_classes
 from flows.specification.catalog import Label
-from tests.flows.starting import gathered
+from tests.flows.starting import gathered, started
 
 N = 600
 RNG = np.random.default_rng(12)
 FLOAT = pa.float64()
-
-
-def started(path: Path, columns: dict[str, Any], label: str) -> StartedSpecification:
-    pq.write_table(pa.table(columns), path / "x.parquet")
-    return starting_specification(catalogs.open(path / "x.parquet"), label, folder=path)
 
 
 def pulsars(n: int) -> dict[str, Any]:
@@ -73,7 +64,7 @@ def test_strong_columns_are_suspects_and_kept(tmp_path: Path, n: int) -> None:
 def test_weak_columns_are_kept(tmp_path: Path) -> None:
     kind = np.repeat(["a", "b"], N // 2)
     columns = {f"x{i}": RNG.normal(size=N) for i in range(40)} | {"y": RNG.normal(size=N) + (kind == "a")}
-    start = started(tmp_path, columns | {"kind": kind}, "kind")
+    start = started(tmp_path, columns | {"kind": kind})
     assert len(start.features) == 41
     assert not start.left_out
 
@@ -81,7 +72,7 @@ def test_weak_columns_are_kept(tmp_path: Path) -> None:
 def test_features_beyond_what_a_training_carries_are_listed(tmp_path: Path) -> None:
     kind = np.array([f"class {k % 8}" for k in range(N)])
     columns = {f"x{i}": RNG.normal(size=N) for i in range(104)} | {"y": RNG.normal(size=N) + np.arange(N) % 8}
-    start = started(tmp_path, columns | {"kind": kind}, "kind")
+    start = started(tmp_path, columns | {"kind": kind})
     assert len(start.features) == 100
     assert "y" in start.features
     assert "Left out: 5 of 105 columns (beyond the limit 5)" in start.text
@@ -123,7 +114,7 @@ def test_features_are_no_worse_than_all_numeric_columns(tmp_path: Path, name: st
     frame = data.data.iloc[chosen].rename(columns=lambda column: column.replace(" ", "_"))
     columns = {column: frame[column].to_numpy() for column in frame}
     labels = np.array([f"class {k}" for k in data.target.iloc[chosen]])
-    start = started(tmp_path, columns | {"kind": labels}, "kind")
+    start = started(tmp_path, columns | {"kind": labels})
     features = [np.asarray(parse(text).evaluate(columns), dtype=float) for text in start.features.values()]
     ours = quick_loss(features, labels.astype(object))
     theirs = quick_loss([x.astype(float) for x in columns.values() if np.ptp(x)], labels.astype(object))
@@ -134,7 +125,7 @@ def test_what_is_left_out_is_printed_first(tmp_path: Path, capsys: pytest.Captur
     kind = np.array(["star"] * 90 + ["galaxy"] * 107 + ["odd"] + ["star?"] * 2)
     columns = {"id": np.arange(200), "ra": RNG.uniform(0, 360, 200), "dec": RNG.uniform(-9, 9, 200)}
     columns |= {"x": RNG.normal(size=200), "flag": RNG.integers(0, 2, 200), "kind": kind}
-    text = started(tmp_path, columns, "kind").text.splitlines()
+    text = started(tmp_path, columns).text.splitlines()
     kinds = "places on the sky 2, names of objects 1, flags and codes 1"
     expected = [
         "Left out: 1 label with 1 of 200 labelled rows ('odd' 1)",
@@ -246,7 +237,7 @@ def test_colours_of_the_catalogue_are_features_as_they_are(tmp_path: Path) -> No
     kind = np.repeat(["a", "b"], N // 2)
     blue, red = MAGNITUDE + RNG.normal(1, 0.3, N), MAGNITUDE + RNG.normal(0, 0.1, N)
     columns = {"phot_bp_mean_mag": blue, "phot_rp_mean_mag": red, "g_rp": RNG.normal(1, 0.5, N)}
-    start = started(tmp_path, columns | {"kind": kind}, "kind")
+    start = started(tmp_path, columns | {"kind": kind})
     assert start.features["g_rp"] == "g_rp"
     assert not any("g_rp" in text and "-" in text for text in start.features.values())
 
@@ -278,7 +269,7 @@ def test_counts_of_few_rows_are_no_names(tmp_path: Path) -> None:
     kind = np.repeat(["a", "b"], 50)
     columns = {"counts": RNG.permutation(5000)[:100], "TIC": RNG.integers(10**6, 10**9, 100), "kind": kind}
     columns |= {"teff": 4000 + RNG.permutation(3000)[:100], "x": RNG.normal(size=100)}
-    start = started(tmp_path, columns, "kind")
+    start = started(tmp_path, columns)
     assert set(start.left_out) == {"TIC"}
 
 
@@ -295,19 +286,14 @@ def test_angles_that_are_no_places_are_features(tmp_path: Path) -> None:
         "incl": RNG.uniform(0, 90, N),
         "duration": RNG.uniform(1, 9, N),
     }
-    table = pa.table(columns | {"kind": kind})
-    units = {"incl": {"unit": "deg"}, "duration": {"unit": "h"}}
-    fields = [f.with_metadata(units[f.name]) if f.name in units else f for f in table.schema]
-    pq.write_table(table.cast(pa.schema(fields)), tmp_path / "x.parquet")
-    start = starting_specification(catalogs.open(tmp_path / "x.parquet"), "kind", folder=tmp_path)
-    assert not start.left_out
+    assert not started(tmp_path, columns | {"kind": kind}, incl="deg", duration="h").left_out
 
 
 def test_a_column_that_one_class_has_alone_cannot_be_compared(tmp_path: Path) -> None:
     kind = np.repeat(["a", "b", "c"], 200)
     alone = np.where(kind == "a", RNG.normal(size=600), np.nan)
     two = np.where(kind == "c", np.nan, RNG.normal(size=600))
-    start = started(tmp_path, {"alone": alone, "two": two, "x": RNG.normal(size=600), "kind": kind}, "kind")
+    start = started(tmp_path, {"alone": alone, "two": two, "x": RNG.normal(size=600), "kind": kind})
     assert start.left_out["alone"].startswith(
         "no two classes to compare; measured for 100% of class 'a' and 0% of"
     )
@@ -319,7 +305,7 @@ def test_a_class_of_five_rows_trains_though_none_is_held_out(tmp_path: Path) -> 
     held_out = split.held_out_keys(split.name_keys([names.astype(object)]), 0.2)
     kind = np.where(RNG.random(200) < 0.5, "a", "b").astype("U4")
     kind[np.flatnonzero(~held_out)[:5]] = "rare"
-    start = started(tmp_path, {"name": names, "x": RNG.normal(size=200), "kind": kind}, "kind")
+    start = started(tmp_path, {"name": names, "x": RNG.normal(size=200), "kind": kind})
     assert start.classes["rare"] == 5
     rows = gathered(start.text, tmp_path / "x.parquet")
     assert len(set(rows.target[~rows.held_out])) == 3
@@ -335,7 +321,7 @@ def test_what_to_do_is_readable_beside_long_texts(tmp_path: Path) -> None:
     with pytest.raises(
         TrainingError, match=r"write the specification by hand|join these labels to it"
     ) as failure:
-        started(tmp_path, columns, "kind")
+        started(tmp_path, columns)
     assert len(str(failure.value)) < 900
     with pytest.raises(TrainingError, match="choose the column of the class") as failure:
         started(tmp_path, columns, "note")
@@ -353,7 +339,7 @@ def test_errors_with_marks_for_not_measured_are_errors(tmp_path: Path) -> None:
     error = RNG.lognormal(1.2, 0.4, N)
     error[RNG.permutation(N)[:6]] = -1
     columns = {"SII_FLUX": RNG.lognormal(3, 1, N), "SII_FLUX_ERR": error, "kind": kind}
-    start = started(tmp_path, columns, "kind")
+    start = started(tmp_path, columns)
     assert start.left_out == {"SII_FLUX_ERR": "an error of SII_FLUX, not a measurement"}
     assert '"SII_FLUX_ERR" = [-1.0]  # -1: 6 rows, repeated, and no error is negative' in start.text
 
@@ -373,4 +359,4 @@ def test_a_column_that_is_the_same_but_where_none_is_known_gives_no_warning(tmp_
     rare = np.where(RNG.random(N) < 0.2, 0.1, np.nan)
     columns = {"spix": np.where(np.isnan(rare), np.nan, RNG.normal(size=N)), "e_spix": rare}
     columns |= {"ra": RNG.uniform(0, 360, N), "dec": RNG.uniform(-9, 9, N), "mag_r": MAGNITUDE}
-    assert started(tmp_path, columns | {"kind": kind}, "kind").left_out["e_spix"] == "the same in every row"
+    assert started(tmp_path, columns | {"kind": kind}).left_out["e_spix"] == "the same in every row"

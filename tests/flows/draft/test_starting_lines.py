@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-import catalogs
-from flows.draft.specification import starting_specification
+from tests.flows.starting import started
 
 N = 300
 RNG = np.random.default_rng(8)
@@ -31,8 +28,7 @@ def test_lines_make_ratios(tmp_path: Path, names: tuple[str, ...]) -> None:
     ]
     columns = dict(zip(names, lines, strict=True)) | {"kind": np.repeat(["a", "b"], N // 2)}
     columns[names[4]][:3] = -1.5
-    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
-    start = starting_specification(catalogs.open(tmp_path / "x.parquet"), "kind", folder=tmp_path)
+    start = started(tmp_path, columns)
     b, o3, a, n2, s1, s2 = names
     assert start.features == {
         "log_nii_h_alpha": f"log10({n2} / {a})",

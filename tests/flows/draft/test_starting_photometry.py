@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import catalogs
@@ -17,9 +16,8 @@ from catalogs.catalog.catalog import Column
 from catalogs.profile.quality import about_an_error, about_the_distance, about_the_observation, is_magnitude
 from flows.draft._bands import band_and_kind, kinds
 from flows.draft.inspection import StartedSpecification, inspect_catalog
-from flows.draft.specification import starting_specification
 from flows.errors import TrainingError
-from tests.flows.starting import gathered
+from tests.flows import starting
 
 N = 900
 STEPS = {
@@ -42,11 +40,11 @@ def survey(bands: str = "ugriz") -> dict[str, Any]:
     return {"rng": rng, "late": late, "magnitudes": magnitudes, "id": np.arange(N) + 10**15}
 
 
-def started(path: Path, s: dict[str, Any], columns: dict[str, Any]) -> StartedSpecification:
-    pq.write_table(
-        pa.table({"id": s["id"], "type": np.where(s["late"], "S", "E"), **columns}), path / "x.parquet"
-    )
-    return starting_specification(catalogs.open(path / "x.parquet"), "type", folder=path)
+def started(
+    folder: Path, s: dict[str, Any], columns: dict[str, Any], **units: str | None
+) -> StartedSpecification:
+    labelled = {"id": s["id"], "type": np.where(s["late"], "S", "E"), **columns}
+    return starting.started(folder, labelled, "type", **units)
 
 
 def noise(s: dict[str, Any], band: str) -> Any:
@@ -98,10 +96,7 @@ def test_one_magnitude_does_not_keep_fluxes_of_many_bands_from_making_colours(
     columns = {f"{b.upper()}_FLUX": 10 ** (0.4 * (23.9 - m[b])) for b in m}
     columns |= {f"{b.upper()}_PSFFLUX": 10 ** (0.4 * (23.5 - m[b] + s["rng"].normal(0, 0.2, N))) for b in m}
     columns["GAIA_PHOT_G_MEAN_MAG"] = np.where(s["rng"].random(N) < 0.8, 0.0, m["g"])
-    table = pa.table({"id": s["id"], "type": np.where(s["late"], "S", "E"), **columns})
-    fields = [f.with_metadata({"unit": unit}) if unit and "FLUX" in f.name else f for f in table.schema]
-    pq.write_table(table.cast(pa.schema(fields)), tmp_path / "x.parquet")
-    start = starting_specification(catalogs.open(tmp_path / "x.parquet"), "type", folder=tmp_path)
+    start = started(tmp_path, s, columns, **{name: unit for name in columns if "FLUX" in name})
     first = "mag_u - mag_g" if unit else "log10(U_FLUX / G_FLUX)"
     extended = "mag_r - mag_r_psfflux" if unit else "log10(R_FLUX / R_PSFFLUX)"
     assert {first, extended} <= set(start.features.values())
@@ -126,14 +121,8 @@ def test_fluxes_below_zero_have_magnitudes_and_their_errors_are_no_features(tmp_
         flux = np.where(s["late"] & (s["rng"].random(N) < 0.2), -0.01, flux)
         columns[f"FLUX_{b.upper()}"] = flux
         columns[f"IVAR_{b.upper()}"] = s["rng"].uniform(1e3, 1e4, N)  # as no error that its flux gives away
-    fields = [pa.field("id", pa.int64()), pa.field("type", pa.string())]
-    fields += [
-        pa.field(n, pa.float64(), metadata={"unit": "nanomaggy" if n.startswith("F") else "1/nanomaggy^2"})
-        for n in columns
-    ]
-    table = pa.table([s["id"], np.where(s["late"], "S", "E"), *columns.values()], schema=pa.schema(fields))
-    pq.write_table(table, tmp_path / "x.parquet")
-    start = starting_specification(catalogs.open(tmp_path / "x.parquet"), "type", folder=tmp_path)
+    units = {n: "nanomaggy" if n.startswith("F") else "1/nanomaggy^2" for n in columns}
+    start = started(tmp_path, s, columns, **units)
     assert set(start.features) == {"mag_g_mag_r", "mag_r_mag_z", "mag_r"}
     assert start.left_out["IVAR_R"] == "the error of FLUX_R, under [photometry]"
     assert 'inverse_variance = "IVAR_R"' in start.text
@@ -294,7 +283,7 @@ def test_a_catalogue_whose_numbers_cannot_be_read_begins_with_nothing_else(
     odd = [] if write else [",,,mag,mag", "-,-,-,------,------"]
     (tmp_path / "x.csv").write_text("\n".join(["id,type,qual,g,r", *odd, *rows]) + "\n")
     with pytest.raises(TrainingError, match=told):
-        starting_specification(catalogs.open(tmp_path / "x.csv"), "type", folder=tmp_path)
+        starting.start_of(tmp_path / "x.csv", "type")
 
 
 def test_labels_without_measurements_are_to_be_joined(tmp_path: Path) -> None:
@@ -304,7 +293,7 @@ def test_labels_without_measurements_are_to_be_joined(tmp_path: Path) -> None:
     with pytest.raises(
         TrainingError, match=r"join these labels to it by table = \{ \.\.\. \} under \[label\]"
     ):
-        starting_specification(catalogs.open(tmp_path / "x.csv"), "type", folder=tmp_path)
+        starting.start_of(tmp_path / "x.csv", "type")
 
 
 def test_apparent_photometry_goes_before_absolute(tmp_path: Path) -> None:
@@ -373,7 +362,7 @@ def test_marks_from_which_the_extinction_was_taken_are_ranges(tmp_path: Path, ma
         c for c in inspect_catalog(catalogs.open(tmp_path / "x.parquet")).columns if c.name == "mag_g"
     )
     assert [(f.value, f.count) for f in told.sentinels] == [(text, 40)]
-    rows = gathered(start.text, tmp_path / "x.parquet")
+    rows = starting.gathered(start.text, tmp_path / "x.parquet")
     assert np.count_nonzero(rows.missing.any(axis=1)) == 40
 
 

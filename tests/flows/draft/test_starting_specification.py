@@ -10,17 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import catalogs
 from blr.candidates.candidate import default_candidates
 from flows.cli.app import run
 from flows.documents import to_document
 from flows.draft.inspection import inspect_file
-from flows.draft.specification import starting_specification
 from flows.errors import TrainingError, UsageError
 from flows.reports.answers import training_answers
 from flows.reports.data import TrainReport
 from flows.specification.specification import Candidate, Specification
 from flows.specification.toml_file import parse_specification, read_specification
+from tests.flows.starting import start_of
 from tests.flows.verbs import train
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -103,7 +102,7 @@ def test_the_complement_of_a_vote_fraction_and_the_number_of_votes_are_no_featur
     smooth = rng.binomial(n, 1 / (1 + np.exp(-2 * x))) / n
     votes = {"x": x, "n": n, "smooth": smooth, "disk": 1 - smooth, "again": smooth}
     pq.write_table(pa.table(votes), tmp_path / "votes.parquet")
-    start = starting_specification(catalogs.open(tmp_path / "votes.parquet"), "smooth", folder=tmp_path)
+    start = start_of(tmp_path / "votes.parquet", "smooth")
     assert set(start.features) == {"x"}
     assert start.left_out["disk"] == "leak: it is 1 - smooth, to rounding: the label in other numbers"
     assert start.left_out["n"] == "the number of votes of which smooth is a fraction"
@@ -132,7 +131,7 @@ def test_unknown_label(made: Path) -> None:
     with pytest.raises(UsageError, match=r"--label: got 'kin', expected a column of .*; did you mean 'kind'"):
         inspect_file(made, label="kin")
     with pytest.raises(TrainingError, match=r"--label: got 'objid' with the labels .* expected at least two"):
-        starting_specification(catalogs.open(made), "objid", folder=made.parent)
+        start_of(made, "objid")
 
 
 @pytest.mark.usefixtures("few_draws")
@@ -192,7 +191,7 @@ def test_labels_that_are_scarce(unknown: str, tmp_path: Path) -> None:
 def parsed(n: int, folder: Path) -> Specification:
     """Return what `blr init` writes of a survey of so many rows."""
     pq.write_table(survey(n), folder / f"survey{n}.parquet")
-    text = starting_specification(catalogs.open(folder / f"survey{n}.parquet"), "kind", folder=folder).text
+    text = start_of(folder / f"survey{n}.parquet").text
     return parse_specification(text, source="init", base_folder=str(folder))
 
 
@@ -220,7 +219,7 @@ def test_init_trains_on_real_catalogues(name: str, tmp_path: Path, monkeypatch: 
     # Relative paths in a specification start at its folder: link the catalogue beside it.
     monkeypatch.chdir(tmp_path)
     (tmp_path / path.name).symlink_to(path)
-    start = starting_specification(catalogs.open(tmp_path / path.name), label, folder=tmp_path)
+    start = start_of(tmp_path / path.name, label)
     assert left_out <= set(start.left_out)
     # Of OpenNGC's 28 types a person keeps eight: more take a minute.
     gone = tuple(f"{json.dumps(name)} = [" for name in [*start.classes][8:])
@@ -237,7 +236,7 @@ def test_init_trains_on_real_catalogues(name: str, tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("key", ["columns", "expressions"])
 def test_the_hint_for_another_surveys_file_is_a_key_that_is_taken(made: Path, key: str) -> None:
-    text = starting_specification(catalogs.open(made), "kind", folder=made.parent).text
+    text = start_of(made).text
     hint = f'# {key} = {{ "answer" = "..." }}'
     assert hint in text
     told = text.replace("# [target]", "[target]").replace(hint, f"{key} = {{ answer = 'B' }}")

@@ -19,7 +19,7 @@ from flows.draft._bands import kinds
 from flows.draft.inspection import StartedSpecification, inspect_catalog
 from flows.draft.specification import starting_specification
 from flows.errors import TrainingError, UsageError
-from tests.flows.starting import gathered
+from tests.flows.starting import gathered, start_of
 
 N = 600
 
@@ -48,7 +48,7 @@ def started(
         pq.write_table(pa.table(columns), path)
     else:
         Table(columns).write(path)
-    start = starting_specification(catalogs.open(path), label, folder=path.parent)
+    start = start_of(path, label)
     gathered(start.text, path)
     return start, tomllib.loads(start.text)
 
@@ -168,9 +168,8 @@ def test_sixty_labels_are_enough_and_none_are_not(tmp_path: Path) -> None:
     start, _ = started(tmp_path / "sixty.parquet", columns)
     assert set(start.classes) == {"E", "S"}
     pq.write_table(pa.table(columns).slice(0, 0), tmp_path / "none.parquet")
-    empty = catalogs.open(tmp_path / "none.parquet")
     with pytest.raises(TrainingError, match="has no rows"):
-        starting_specification(empty, "type", folder=tmp_path)
+        start_of(tmp_path / "none.parquet", "type")
 
 
 def test_repeated_names_of_objects_are_names(tmp_path: Path) -> None:
@@ -216,8 +215,7 @@ def test_known_texts_among_the_numbers_of_a_large_file_are_no_values(tmp_path: P
         other = "odd" if i == N * times - 1 else f"{g['mags'][k, 2]:.3f}"
         rows.append(f"{i}|{j_m}|{g['mags'][k, 3]:.3f}|{other}|{g['type'][k]}")
     (tmp_path / "xsc.txt").write_text("id|j_m|k_m|other|type\n" + "\n".join(rows) + "\n")
-    catalog = catalogs.open(tmp_path / "xsc.txt")
-    start = starting_specification(catalog, "type", folder=tmp_path)
+    start = start_of(tmp_path / "xsc.txt", "type")
     assert next(iter(start.features.values())) == "j_m - k_m"
     assert tomllib.loads(start.text)["catalog"]["sentinels"] == {"j_m": ["\\N"]}
     assert start.left_out["other"] == "text: 19,999 of 20,000 texts are numbers, but not 'odd'"

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from astropy.io import fits
 
-import catalogs
 from catalogs.expressions.expression import parse
-from flows.draft.specification import starting_specification
 from flows.features.columns import error_scale
+from tests.flows.starting import start_of
 
 N, BANDS = 300, 5
 
@@ -31,7 +30,7 @@ def test_inverse_variances_of_a_vector_of_fluxes(tmp_path: Path, unit: str | Non
         fits.Column("KIND", "2A", array=np.where(flux[:, 0] > np.median(flux[:, 0]), "A", "B")),
     ]
     fits.BinTableHDU.from_columns(columns).writeto(tmp_path / "x.fits")
-    start = starting_specification(catalogs.open(tmp_path / "x.fits"), "KIND", folder=tmp_path)
+    start = start_of(tmp_path / "x.fits", "KIND")
     bands = tomllib.loads(start.text)["photometry"]
     assert bands == {
         f"mag_{k}": {"flux": f"FLUX[{k}]", "inverse_variance": f"FLUX_IVAR[{k}]"} for k in range(BANDS)

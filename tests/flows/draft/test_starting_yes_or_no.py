@@ -11,10 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import catalogs
 from flows.draft.inspection import StartedSpecification
-from flows.draft.specification import starting_specification
-from tests.flows.starting import gathered
+from tests.flows import starting
 
 N = 400
 RNG = np.random.default_rng(5)
@@ -24,8 +22,7 @@ DUST = RNG.random(N) < np.where(KIND == "spiral", 0.6, 0.1)
 
 def started(path: Path, columns: dict[str, Any]) -> StartedSpecification:
     table = {"name": [f"NGC {i}" for i in range(N)], "x": RNG.normal(size=N), "kind": KIND}
-    pq.write_table(pa.table(table | columns), path / "x.parquet")
-    return starting_specification(catalogs.open(path / "x.parquet"), "kind", folder=path)
+    return starting.started(path, table | columns)
 
 
 @pytest.mark.parametrize("values", [DUST, DUST.astype(int), np.where(DUST, 1, 2)])
@@ -37,7 +34,7 @@ def test_yes_and_no_is_a_feature(tmp_path: Path, values: np.ndarray) -> None:
 
 
 def spread(text: str, folder: Path, feature: str) -> float:
-    rows = gathered(text, folder / "x.parquet")
+    rows = starting.gathered(text, folder / "x.parquet")
     return float(rows.X[:, [*tomllib.loads(text)["features"]].index(feature)].std())
 
 
@@ -57,8 +54,7 @@ def test_a_description_may_say_that_it_is_a_flag(tmp_path: Path) -> None:
     columns = {"x": RNG.normal(size=N), "noisy": RNG.random(N) < 0.3, "kind": KIND}
     schema = pa.schema([("x", pa.float64()), field, ("kind", pa.string())])
     pq.write_table(pa.table(columns, schema=schema), tmp_path / "x.parquet")
-    start = starting_specification(catalogs.open(tmp_path / "x.parquet"), "kind", folder=tmp_path)
-    assert "noisy" in start.left_out
+    assert "noisy" in starting.start_of(tmp_path / "x.parquet").left_out
 
 
 @pytest.mark.parametrize("yes", ["T", "PSF"])
@@ -79,7 +75,7 @@ def test_rows_that_are_there_twice_are_told(tmp_path: Path) -> None:
     columns = {"x": RNG.normal(size=N), "y": RNG.normal(size=N), "kind": KIND}
     table = pa.table(columns)
     pq.write_table(pa.concat_tables([table, table.slice(0, 25)]), tmp_path / "x.parquet")
-    start = starting_specification(catalogs.open(tmp_path / "x.parquet"), "kind", folder=tmp_path)
+    start = starting.start_of(tmp_path / "x.parquet")
     told = "25 of 425 rows repeat another row in every column: remove them, or they count twice"
     assert told in start.summary
     assert f"\n# {told}\n" in start.text
