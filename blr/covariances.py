@@ -217,11 +217,8 @@ def _packed_covariances(
 def _transformed_whitened(
     Phi: NDArray[np.floating], *, inverse_cholesky: NDArray[np.floating], C: int, transform: Matrix | None
 ) -> Matrix:
-    return _transformed(_whitened_covariances(Phi, inverse_cholesky, C), transform)
-
-
-def _transformed(V: Matrix, T: Matrix | None) -> Matrix:
-    return V if T is None else T @ V @ T.T
+    V = _whitened_covariances(Phi, inverse_cholesky, C)
+    return V if transform is None else transform @ V @ transform.T
 
 
 def _whitened_covariances(
@@ -270,11 +267,6 @@ def _row_products(X: NDArray[np.float32], Y: NDArray[np.float32]) -> NDArray[np.
     return np.asarray((X * Y) @ np.ones(X.shape[1], X.dtype))
 
 
-def squared_lengths(Phi: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return |φ|² of each row, (n,)."""
-    return _row_products(Phi, Phi)
-
-
 @dataclass(frozen=True, eq=False)
 class OutputMoments:
     """The moments of C activations of weights (C M,) in order c M + m, as a function of rows Phi."""
@@ -317,7 +309,7 @@ class OutputMoments:
         if reach < _SHORT:
             return self._exact(Phi)
         rows = Phi.astype(np.float32)
-        far = ~(squared_lengths(rows) <= np.float32(reach**2))  # also where single precision overflows
+        far = ~(_row_products(rows, rows) <= np.float32(reach**2))  # also where single precision overflows
         if not far.any():
             return self._rough(rows)
         V = np.empty((len(Phi), 1, 1))

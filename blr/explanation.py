@@ -77,14 +77,16 @@ def contributions(
     row = classifier.moments.impute(x[None], missing[None], limits=classifier.support)[0]
     present = np.flatnonzero(~missing)
     rng = np.random.default_rng(seed)
-    coalitions, share = _coalitions(len(present), rng)
+    P = len(present)
+    coalitions, share = _all_coalitions(P) if P <= _MOST_EXACT else _drawn_coalitions(P, rng)
     Z = np.tile(row, (len(coalitions), 1))
     Z[:, present] = np.where(coalitions, row[present], classifier.moments.mean[present])
-    start, end = _ends(coalitions)
     # One row each: the reference's logit, the row's own, and the contributions.
-    combine = np.zeros((len(present) + 2, len(Z)))
-    combine[0, start], combine[1, end], combine[2:] = 1.0, 1.0, share
-    sign = _contrast(K, of, against)
+    size = coalitions.sum(axis=1)
+    combine = np.zeros((P + 2, len(Z)))
+    combine[0, size.argmin()], combine[1, size.argmax()], combine[2:] = 1.0, 1.0, share
+    sign = np.zeros(K)
+    sign[of], sign[against] = 1.0, -1.0
     members, weights = classifier.members, _weights(classifier)
     parts = [_combined(m.continuations(Z, classifier.support), combine, sign) for m in members]
     means = [part(m.posterior.mean[None])[0] for part, m in zip(parts, members, strict=True)]
@@ -151,12 +153,8 @@ def _checked_row(classifier: Classifier, x: ArrayLike, missing: ArrayLike) -> tu
     return as_vector(np.where(absent, 0.0, np.asarray(x, dtype=np.float64)), "x"), absent
 
 
-def _coalitions(P: int, rng: np.random.Generator) -> tuple[Mask, Matrix]:
-    """Return which features take the row's value (C, P), and the share of each in the contributions (P, C)."""
-    return _all_coalitions(P) if P <= _MOST_EXACT else _drawn_coalitions(P, rng)
-
-
 def _all_coalitions(P: int) -> tuple[Mask, Matrix]:
+    """Return which features take the row's value (C, P), and the share of each in the contributions (P, C)."""
     sets = [frozenset(s) for size in range(P + 1) for s in combinations(range(P), size)]
     place = {s: i for i, s in enumerate(sets)}
     inside, share = np.zeros((len(sets), P), dtype=bool), np.zeros((P, len(sets)))
@@ -185,21 +183,9 @@ def _drawn_coalitions(P: int, rng: np.random.Generator) -> tuple[Mask, Matrix]:
     return inside, share
 
 
-def _ends(coalitions: Mask) -> tuple[int, int]:
-    """Return where nothing and where everything is taken from the row."""
-    size = coalitions.sum(axis=1)
-    return int(size.argmin()), int(size.argmax())
-
-
 def _weights(classifier: Classifier) -> Vector:
     weights = np.array([m.weight for m in classifier.members])
     return weights / weights.sum()
-
-
-def _contrast(K: int, of: int, against: int) -> Vector:
-    sign = np.zeros(K)
-    sign[of], sign[against] = 1.0, -1.0
-    return sign
 
 
 def _combined(
@@ -256,8 +242,11 @@ def nearest_rows(
     shared = np.isfinite(difference)
     compared = shared.sum(axis=1)
     distance = np.full(len(rows), np.inf)
-    for pattern, index in _patterns(shared):
+    # An array without rows has no pattern.
+    patterns, which = np.unique(shared, axis=0, return_inverse=True) if len(shared) else (shared, compared)
+    for i, pattern in enumerate(patterns):
         if pattern.any():
+            index = np.flatnonzero(which.ravel() == i)
             L = np.linalg.cholesky(classifier.moments.covariance[np.ix_(pattern, pattern)])
             z = np.linalg.solve(L, difference[np.ix_(index, pattern)].T)
             distance[index] = np.sqrt(np.mean(z**2, axis=0) / 2)
@@ -265,14 +254,6 @@ def nearest_rows(
     order = np.lexsort((distance, few))
     order = order[np.isfinite(distance[order])][:n]
     return order, distance[order], compared[order]
-
-
-def _patterns(shared: NDArray[np.bool_]) -> list[tuple[NDArray[np.bool_], NDArray[np.intp]]]:
-    """Return the patterns of shared features (F,), each with its rows."""
-    if not len(shared):
-        return []
-    patterns, which = np.unique(shared, axis=0, return_inverse=True)
-    return [(pattern, np.flatnonzero(which.ravel() == i)) for i, pattern in enumerate(patterns)]
 
 
 # How unlike all labelled rows a row is: whether there are more rows like it than labelled ones.

@@ -266,23 +266,20 @@ def estimate_label_noise(
         common = _estimated(NoiseDensity(problem, recorded, everyone, *intercepts, *shape), _STARTS)
         if annotator is None:
             return common
-        who = _as_annotator(annotator, len(recorded))
+        who = np.asarray(annotator)
+        if who.shape != recorded.shape or who.dtype.kind not in "iu" or who.min() < 0:
+            raise ValueError(
+                f"annotator must be {len(recorded)} integers from 0, one for each row, got {who.dtype} of shape "
+                f"{who.shape}; number the annotators, as numpy.unique(names, return_inverse=True) does"
+            )
         ones = np.ones((int(who.max()) + 1, 1))
         worth = ones * WORTH * common.rate, ones * WORTH * (1 - common.rate)
         noise = _estimated(
-            NoiseDensity(problem, recorded, who, *intercepts, *worth), (common.rate,), by_annotator=True
+            NoiseDensity(problem, recorded, who.astype(np.intp), *intercepts, *worth),
+            (common.rate,),
+            by_annotator=True,
         )
     return replace(noise, common=common)
-
-
-def _as_annotator(annotator: ArrayLike, n: int) -> NDArray[np.intp]:
-    who = np.asarray(annotator)
-    if who.shape != (n,) or who.dtype.kind not in "iu" or who.min() < 0:
-        raise ValueError(
-            f"annotator must be {n} integers from 0, one for each row, got {who.dtype} of shape {who.shape}; "
-            "number the annotators, as numpy.unique(names, return_inverse=True) does"
-        )
-    return who.astype(np.intp)
 
 
 def _best(search: NoiseDensity, start: Vector) -> tuple[Vector, float, bool]:
