@@ -267,9 +267,9 @@ def estimate_label_noise(
         if annotator is None:
             return common
         who = np.asarray(annotator)
-        if who.shape != recorded.shape or who.dtype.kind not in "iu" or who.min() < 0:
+        if who.shape != everyone.shape or who.dtype.kind not in "iu" or who.min() < 0:
             raise ValueError(
-                f"annotator must be {len(recorded)} integers from 0, one for each row, got {who.dtype} of shape "
+                f"annotator must be {len(everyone)} integers from 0, one for each row, got {who.dtype} of shape "
                 f"{who.shape}; number the annotators, as numpy.unique(names, return_inverse=True) does"
             )
         ones = np.ones((int(who.max()) + 1, 1))

@@ -61,25 +61,6 @@ def test_complete_rows_are_the_posteriors_own_prediction(trained: tuple) -> None
     np.testing.assert_allclose(scores.probability.sum(axis=1), 1, atol=1e-9)
 
 
-def test_missing_features_are_integrated_out(trained: tuple) -> None:
-    """Against plain Monte Carlo over the conditional distribution of what is missing."""
-    c, X, _ = trained
-    rng = np.random.default_rng(2)
-    pattern = np.array([False, True, True])
-    rows = X[:20]
-    scores = c.score(rows, np.broadcast_to(pattern, rows.shape))
-    B, L = c.moments.conditional(pattern)
-    total = np.zeros((20, len(c.classes)))
-    for _ in range(400):
-        drawn = rows.copy()
-        mean = c.moments.mean[pattern] + (rows[:, ~pattern] - c.moments.mean[~pattern]) @ B.T
-        drawn[:, pattern] = mean + rng.standard_normal((20, 2)) @ L.T
-        total += c.members[0].posterior.prediction(c.members[0].design(drawn)).probability
-    np.testing.assert_allclose(scores.probability, total / 400, atol=0.05)
-    assert np.abs(scores.probability - total / 400).mean() < 0.01
-    assert (scores.flags & Flag.MISSING_INPUT).all()
-
-
 def test_missing_features_and_errors_are_integrated_as_by_many_nodes_and_the_members_own_predictions(
     trained: tuple,
 ) -> None:
@@ -134,14 +115,6 @@ def test_what_a_missing_cell_holds_does_not_matter(trained: tuple) -> None:
     assert np.array_equal(scores[0].probability, scores[1].probability)
 
 
-def test_a_row_is_scored_alike_whatever_its_neighbours(trained: tuple) -> None:
-    c, X, missing = trained
-    order = np.random.default_rng(3).permutation(N)
-    whole, shuffled = c.score(X, missing), c.score(X[order], missing[order])
-    np.testing.assert_allclose(whole.probability[order], shuffled.probability, atol=1e-12)
-    assert (whole.flags[order] == shuffled.flags).mean() > 0.999  # a threshold may lie within a rounding
-
-
 @pytest.mark.parametrize("kind", ["polynomial", "rbf"])
 @pytest.mark.parametrize("direction", range(F))
 def test_rows_thirty_sd_away_are_out_of_domain(kind: str, direction: int) -> None:
@@ -152,18 +125,6 @@ def test_rows_thirty_sd_away_are_out_of_domain(kind: str, direction: int) -> Non
     assert (c.score(far, np.zeros_like(missing)).flags & Flag.OUT_OF_DOMAIN > 0).all()
     near = c.score(X, missing).flags & Flag.OUT_OF_DOMAIN > 0
     assert near.mean() < 0.01
-
-
-def test_a_class_left_out_of_training_is_out_of_domain() -> None:
-    rng = np.random.default_rng(4)
-    X, missing, y = training_set(2)
-    unseen = 0.3 * rng.standard_normal((200, F)) + np.array([-4.0, 4.0, 0.0])
-    for kind in ("polynomial", "rbf"):
-        c = Classifier.build(
-            [member(kind, X, y, 2)], X, np.zeros_like(missing), features="abc", classes=BINARY
-        )
-        flags = c.score(unseen, np.zeros(unseen.shape, dtype=bool)).flags
-        assert (flags & Flag.OUT_OF_DOMAIN > 0).mean() > 0.95
 
 
 def test_an_average_is_the_mixture_of_its_members() -> None:
@@ -203,23 +164,6 @@ def test_errors_blur_and_are_flagged_where_they_move_the_probability(trained: tu
     assert np.array_equal(blurred.flags & Flag.UNCERTAIN_INPUT > 0, moved)
     assert 0.1 < moved.mean() < 1
     assert entropy(blurred.probability).mean() > entropy(exact.probability).mean()
-
-
-def test_class_counts_vary_as_draws_of_the_weights_say(trained: tuple) -> None:
-    c, X, _ = trained
-    scores = c.score(X, np.zeros((N, F), dtype=bool))
-    np.testing.assert_allclose(scores.count_draws.sum(axis=1), N, rtol=1e-9)
-    q, Phi = c.members[0].posterior, c.members[0].design(X)
-    K = len(c.classes)
-    drawn = q.sample(300, np.random.default_rng(5))
-    if K == 2:
-        second = 1 / (1 + np.exp(-Phi @ drawn.T))
-        counts = np.stack([(1 - second).sum(axis=0), second.sum(axis=0)], axis=1)
-    else:
-        activation = np.einsum("nm,skm->snk", Phi, drawn.reshape(300, K, -1))
-        p = np.exp(activation - activation.max(axis=2, keepdims=True))
-        counts = (p / p.sum(axis=2, keepdims=True)).sum(axis=1)
-    np.testing.assert_allclose(scores.count_draws.std(axis=0), counts.std(axis=0), rtol=0.35)
 
 
 def test_class_counts_of_separable_classes_vary_as_draws_say() -> None:

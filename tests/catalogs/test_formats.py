@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from astropy import units as u
-from astropy.coordinates import SkyCoord
 from astropy.table import MaskedColumn, QTable, Table
 
 import catalogs
@@ -58,22 +56,6 @@ def test_content_tells_the_format(tmp_path: Path, kind: str, suffix: str) -> Non
     assert catalog.format == kind
     assert rows_of(catalog) == EXPECTED
     assert rows_of(catalogs.open(str(path))) == EXPECTED
-
-
-@pytest.mark.parametrize("kind", WRITERS)
-def test_every_format_is_annotated_through_the_same_call(tmp_path: Path, kind: str) -> None:
-    catalog = catalogs.open(written(kind, tmp_path / ("a" + SUFFIXES[kind])))
-    (out,) = catalogs.annotate(catalog, tmp_path / "out", COLUMNS, computing(4), read=["row"], rows=3)
-    again = catalogs.open(out)
-    assert (again.format, out.name) == (kind, catalog.path.name)
-    assert again.names == catalog.names + tuple(c.name for c in COLUMNS)
-    assert rows_of(again) == EXPECTED
-    classes = pa.Table.from_batches(again.batches(["blr_class"]))["blr_class"].to_pylist()
-    assert [c or "" for c in classes] == ["early", "late", "", "early"]
-    if kind != "csv":
-        assert again.columns[: len(catalog.columns)] == catalog.columns
-        for new, found in zip(COLUMNS, again.columns[len(catalog.columns) :], strict=True):
-            assert (found.ucd, found.unit, found.description) == (new.ucd, new.unit, new.description)
 
 
 @pytest.mark.parametrize("kind", WRITERS)
@@ -194,51 +176,6 @@ def test_tables_in_memory_that_are_no_catalogue(table: pa.Table | pd.DataFrame) 
         catalogs.open(table)
 
 
-def test_pandas_in_memory() -> None:
-    """A frame is a catalogue like any other, until nothing uses it; the same frame has the same hash."""
-    frame = pd.DataFrame(TABLE)
-    catalog = catalogs.open(frame)
-    assert rows_of(catalog) == EXPECTED
-    assert catalog.content_hash() == catalogs.open(frame.copy()).content_hash()
-    folder = catalog.partitions[0].path.parent
-    assert folder.exists()
-    del catalog
-    gc.collect()
-    assert not folder.exists()
-
-
-def test_astropy_in_memory(tmp_path: Path) -> None:
-    """Units, UCDs, masks, vectors and coordinates of an astropy table; its copy is a Parquet file."""
-    table = QTable(
-        {
-            "row": MaskedColumn([0, 2**60 + 1, 2], mask=[0, 0, 1]),
-            "flux": [1.5, 2.5, 3.5] * u.Jy,
-            "v": np.arange(6, dtype=">f4").reshape(3, 2),
-            "s": MaskedColumn(["a", "b", "c"], mask=[1, 0, 0]),
-            "raw": np.array([b"x", b"y", b"z"]),
-            "c": SkyCoord([1, 2, 3] * u.deg, [4, 5, 6] * u.deg),
-        }
-    )
-    table["v"].info.description, table["v"].info.meta = "two", {"ucd": "phot.flux"}
-    catalog = catalogs.open(table)
-    assert (catalog.column("flux").unit, catalog.column("c.ra").unit) == ("Jy", "deg")
-    assert (catalog.column("v").ucd, catalog.column("v").description, catalog.column("v").shape) == (
-        "phot.flux",
-        "two",
-        (2,),
-    )
-    rows = pa.Table.from_batches(catalog.batches(["row", "v", "s", "raw", "c.dec"])).to_pylist()
-    assert rows[0] == {"row": 0, "v": [0, 1], "s": None, "raw": "x", "c.dec": 4}
-    assert rows[1]["row"] == 2**60 + 1
-    assert rows[2]["row"] is None
-    new = {
-        c.name: v[:3] for c in COLUMNS for v in [computing(3)(pa.record_batch({"row": [0, 1, 2]}))[c.name]]
-    }
-    (out,) = catalogs.annotate(catalog, tmp_path, COLUMNS, lambda _: new, read=["flux"])
-    assert out.name == "table.parquet"
-    assert catalogs.open(out).column("flux").unit == "Jy"
-
-
 def test_what_a_table_in_memory_loses_is_said(tmp_path: Path) -> None:
     """Complex numbers, alone, in vectors and in lists, and bytes that are no text; of the columns that are kept."""
     lists = np.empty(3, dtype=object)
@@ -348,32 +285,11 @@ def test_what_is_of_no_known_format_can_be_converted(tmp_path: Path) -> None:
         catalogs.open(tmp_path / "x.h5")
 
 
-SEXTRACTOR = """#   1 NUMBER                 Running object number
-#   2 MAG_AUTO               Kron-like elliptical aperture magnitude                    [mag]
-         1  20.5000
-         2  21.5000
-"""
-
-
 BLANKS = """# NUMBER MAG_AUTO ra
 # 3D-HST, zero point 25
   1  20.5000  150.1
   2  21.5000  150.2
 """
-
-
-@pytest.mark.parametrize("kind", ["ascii.sextractor", "ascii.ipac", "ascii"])
-def test_tables_that_had_to_be_converted_are_read(tmp_path: Path, kind: str) -> None:
-    """Whatever their name is."""
-    path = tmp_path / "test.cat.txt"
-    if kind == "ascii.ipac":
-        Table({"NUMBER": [1, 2], "MAG_AUTO": [20.5, 21.5]}).write(path, format=kind)
-    else:
-        path.write_text(BLANKS if kind == "ascii" else SEXTRACTOR)
-    catalog = catalogs.open(path)
-    assert (catalog.format, catalog.names[:2]) == ("ascii", ("NUMBER", "MAG_AUTO"))
-    (batch,) = catalog.batches(["MAG_AUTO"])
-    assert batch["MAG_AUTO"].to_pylist() == [20.5, 21.5]
 
 
 @pytest.mark.parametrize("kind", WRITERS)

@@ -126,25 +126,6 @@ def test_a_text_longer_than_promised_is_refused_before_all_get_its_room() -> Non
     assert peak(write) < BOUND
 
 
-def test_to_fits_with_one_long_text(tmp_path: Path) -> None:
-    """FITS gives all texts one width: fewer rows are written at a time."""
-    n = 3000
-    pq.write_table(pa.table({"i": range(n), "note": texts(n).tolist()}), tmp_path / "t.parquet")
-    new = [NewColumn("blr_p", pa.float32(), "stat.probability")]
-
-    def compute(batch: pa.RecordBatch) -> dict[str, Any]:
-        return {"blr_p": np.zeros(batch.num_rows, np.float32)}
-
-    def convert() -> None:
-        opened = catalogs.open(tmp_path / "t.parquet")
-        catalogs.annotate(opened, tmp_path / "out", new, compute, read=["i"], form="fits", threads=1)
-
-    assert peak(convert) < 100e6  # the copy takes 150 MB
-    copy = catalogs.open(tmp_path / "out" / "t.fits")
-    (long,) = (t for b in copy.batches(["note"], 64) for t in b.column("note").to_pylist() if len(t) > 6)
-    assert long == "x" * LONG
-
-
 def test_long_texts_are_encoded_as_short_ones() -> None:
     words = ["", "a", "bc" * LONG_TEXT, None, "d"]
     array = pa.array(["skipped", *words])[1:].fill_null("")

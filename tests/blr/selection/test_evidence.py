@@ -61,18 +61,6 @@ def test_of_many_classes_no_grid_point_is_better(dense: Twin) -> None:
     assert max(evidence(Phi, t, "softmax", best + d) for d in (-0.05, 0.05, -1.0, 1.0)) < q.log_evidence
 
 
-def test_mackays_fixed_point_stops_short(dense: Twin) -> None:
-    """Without the term in the third derivatives: lower evidence."""
-    Phi, t = dense.binary(0, N=60, M=6, scale=0.8)
-    q = fit_evidence(Phi, t, intercept_variance=_VARIANCE)
-    alpha = 1.0
-    for _ in range(200):
-        p = fit(Phi, t, GaussianPrior(np.zeros(6), np.r_[_VARIANCE, np.full(5, 1 / alpha)]))
-        gamma = 5 - alpha * np.trace(np.linalg.inv(p.precision)[1:, 1:])
-        alpha = gamma / np.sum(p.mean[1:] ** 2)
-    assert evidence(Phi, t, "logistic", np.log(alpha)) < q.log_evidence - 1e-4
-
-
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
 def test_groups_have_their_own_precision(dense: Twin, likelihood: str) -> None:
     Phi, t = case(dense, likelihood)
@@ -89,16 +77,6 @@ def test_groups_have_their_own_precision(dense: Twin, likelihood: str) -> None:
         up, down = (evidence(Phi, t, likelihood, x + s * h * d) for s in (1, -1))
         assert up <= q.log_evidence + 1e-8
         assert down <= q.log_evidence + 1e-8
-
-
-def test_noise_is_switched_off_and_signal_kept(dense: Twin) -> None:
-    rng = np.random.default_rng(0)
-    Phi, t = dense.binary(0, N=400, M=3, scale=1.5)
-    wide = np.column_stack([Phi, rng.standard_normal((400, 6))])
-    q = fit_evidence(wide, t, groups=np.array([0, 0, 0, 1, 1, 1, 1, 1, 1]))
-    signal, noise = alphas(q)[[0, -1]]
-    assert noise > signal + 2
-    assert np.abs(q.mean[3:]).max() < 0.1
 
 
 def test_without_an_intercept(dense: Twin) -> None:
@@ -129,15 +107,6 @@ def test_rows_classes_weights_and_threads_do_not_matter(dense: Twin, likelihood:
     assert weighted.log_evidence == pytest.approx(twice.log_evidence, abs=1e-7)
     runs = [fit_evidence(Phi, t, likelihood, threads=n) for n in (1, 3)]
     assert np.array_equal(runs[0].mean, runs[1].mean)
-
-
-def test_two_class_softmax_is_the_logistic_with_the_matching_prior(dense: Twin) -> None:
-    """Each class's variance is half the logit's."""
-    Phi, t = dense.binary(0)
-    logistic = fit_evidence(Phi, t, intercept_variance=2 * _VARIANCE)
-    softmax = fit_evidence(Phi, np.column_stack([1 - t, t]), "softmax", intercept_variance=_VARIANCE)
-    assert softmax.log_evidence == pytest.approx(logistic.log_evidence, abs=1e-7)
-    assert alphas(softmax) == pytest.approx(alphas(logistic) + np.log(2), abs=1e-3)
 
 
 def test_large_data_start_on_part_of_the_rows_and_end_the_same(
@@ -190,15 +159,6 @@ def test_hard_inputs_give_a_result(dense: Twin, likelihood: str) -> None:
         assert q.converged, q.status
         assert np.isfinite(q.log_evidence)
         assert np.all(np.isfinite(q.predict_proba(matrix)))
-
-
-def test_pure_noise_shrinks_to_the_intercept(dense: Twin) -> None:
-    Phi, _ = dense.binary(0, N=500, M=6)
-    t = (np.random.default_rng(3).random(500) < 0.3).astype(float)
-    q = fit_evidence(Phi, t)
-    intercept = fit(Phi[:, :1], t, GaussianPrior(0.0, 1e4))
-    assert q.log_evidence > intercept.log_evidence - 0.01
-    assert q.effective_parameters < 4
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from catalogs.catalog.new_columns import NewColumn, Provenance, check_names, safe_name, standard_columns
+from catalogs.catalog.new_columns import NewColumn, check_names, safe_name, standard_columns
 from catalogs.errors import CatalogError, NameClashError
 
 TWO = standard_columns(["early", "late"])
@@ -81,21 +81,3 @@ def test_new_names_clash_with_old_ones_in_any_case() -> None:
     with pytest.raises(NameClashError, match="two new columns are called 'A'"):
         check_names([], [NewColumn("a", pa.int32()), NewColumn("A", pa.int32())])
     check_names(["ra", "blr_classes"], TWO)
-
-
-def test_provenance_as_prose_and_as_metadata() -> None:
-    provenance = Provenance(
-        {"model": "morphology@1f", "prior": "0.5, 0.5"}, {3: ("OUT", "unlike"), 0: ("LOW", "near half")}
-    )
-    assert provenance.history() == (
-        "blr model = morphology@1f",
-        "blr prior = 0.5, 0.5",
-        "blr flag bit 0 (1) LOW: near half",
-        "blr flag bit 3 (8) OUT: unlike",
-    )
-    assert provenance.metadata() == {
-        "blr.model": "morphology@1f",
-        "blr.prior": "0.5, 0.5",
-        "blr.flag.0": "LOW: near half",
-        "blr.flag.3": "OUT: unlike",
-    }

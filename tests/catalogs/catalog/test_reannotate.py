@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from astropy import units as u
 from astropy.io import fits as astropy_fits
-from astropy.table import QTable, Table
+from astropy.table import QTable
 
 import catalogs
 from catalogs.catalog.catalog import check_columns, levels
@@ -153,57 +152,6 @@ def test_a_foreign_column_of_our_name_is_a_clash(tmp_path: Path, name: str) -> N
     first = annotated(source, tmp_path / "one")
     with pytest.raises(NameClashError, match="'row' already"):
         check_columns(catalogs.open(first), [*TWO, NewColumn("row", pa.int64())])
-
-
-def test_columns_in_the_middle_are_found_and_taken_out_of_fits(tmp_path: Path) -> None:
-    """Another program has put a column behind ours: it gets another number and keeps its cards."""
-    first = annotated(write(tmp_path / "in", "fits"), tmp_path / "one")
-    theirs = Table.read(first, hdu=1)
-    theirs["theirs"] = np.arange(N, dtype=np.int16)
-    theirs["theirs"].unit = "Jy"
-    for card in ("CHECKSUM", "DATASUM"):  # astropy would write the old ones
-        theirs.meta.pop(card, None)
-    edited = tmp_path / "edited.fits"
-    theirs.write(edited)
-    again = annotated(edited, tmp_path / "two", THREE, "m@2")
-    with astropy_fits.open(again, checksum=True) as hdus:
-        assert hdus[1]._checksum_valid
-        names = hdus[1].columns.names
-        assert names == ["row", "x", "v", "ra", "theirs", *(c.name for c in THREE)]
-        assert hdus[1].header["TUNIT5"] == "Jy"
-        assert hdus[1].data["theirs"].tolist() == list(range(N))
-        assert [len(v) for v in hdus[1].data["v"]] == [i % 4 for i in range(N)]
-        assert str(hdus[1].header["HISTORY"]).count("blr model = ") == 1
-
-
-@pytest.mark.parametrize("index", [False, True])
-def test_columns_in_the_middle_are_taken_out_of_parquet(tmp_path: Path, index: bool) -> None:  # noqa: FBT001
-    """The chunks that stay are moved together with their indexes and filters, undecoded."""
-    first = annotated(write(tmp_path / "in", "parquet"), tmp_path / "one")
-    theirs = pq.read_table(first)
-    order = ["row", *(c.name for c in TWO), "theirs"]
-    order += [n for n in theirs.column_names if n not in order]
-    theirs = theirs.append_column("theirs", pa.array(np.arange(N) % 7, pa.int16())).select(order)
-    pq.write_table(
-        theirs,
-        tmp_path / "edited.parquet",
-        row_group_size=70,
-        data_page_size=64,
-        write_page_index=index,
-        bloom_filter_options={"theirs": {"ndv": 100}} if index else None,
-    )
-    again = annotated(tmp_path / "edited.parquet", tmp_path / "two", THREE, "m@2")
-    found = pq.read_table(again)
-    kept = [n for n in order if n not in {c.name for c in TWO}]
-    assert found.column_names == [*kept, *(c.name for c in THREE)]
-    assert same_table(found.select(kept), theirs.select(kept))
-    assert same_table(
-        pq.read_table(again, columns=["row"], filters=[("theirs", "==", 6)]),
-        theirs.filter(pa.compute.equal(theirs["theirs"], 6)).select(["row"]),
-    )
-    chunk = pq.read_metadata(again).row_group(1).column(kept.index("theirs"))
-    assert chunk.has_offset_index == chunk.has_column_index == index
-    assert again.stat().st_size < (tmp_path / "edited.parquet").stat().st_size + 30_000
 
 
 @pytest.mark.parametrize("name", FORMATS)

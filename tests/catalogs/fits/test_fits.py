@@ -31,22 +31,6 @@ def test_numbers_are_exact(tmp_path: Path, code: str) -> None:
     assert table["x"].to_numpy().tobytes() == values.tobytes()
 
 
-@pytest.mark.parametrize("code", NUMBERS)
-def test_vectors_are_lists_of_fixed_size(tmp_path: Path, code: str) -> None:
-    values = np.stack([NUMBERS[code][0]] * 6, axis=1)
-    path = write(
-        tmp_path / "t.fits", column("x", f"6{code}", values), column("y", f"6{code}", values, dim="(3,2)")
-    )
-    table = read(path)
-    assert table.schema.types == [pa.list_(NUMBERS[code][1], 6)] * 2
-    assert [c.shape for c in fits.open(path).columns] == [(6,), (2, 3)]
-    for name in "xy":
-        cells = np.concatenate(
-            [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in table[name].chunks]
-        )
-        assert cells.tobytes() == values.tobytes()
-
-
 UNSIGNED = {
     "B": (-(2**7), np.array([-128, 127, 0, 1, 2, 3, 4], np.int8)),
     "I": (2**15, np.array([0, 65535, 1, 2, 3, 4, 32768], np.uint16)),
@@ -77,21 +61,6 @@ def test_other_scalings_are_float64(tmp_path: Path, code: str) -> None:
 def test_scaled_floats_are_float64(tmp_path: Path) -> None:
     path = patched(write(tmp_path / "t.fits", column("x", "E", np.arange(N, dtype=np.float32))), TSCAL1=0.1)
     assert read(path)["x"].to_pylist() == [0.1 * i for i in range(N)]
-
-
-@pytest.mark.parametrize(
-    ("code", "zero"), [("B", 0), ("I", 0), ("J", 0), ("K", 0), ("I", 32768), ("K", 2**63)]
-)
-def test_tnull_is_null_and_nan_stays_nan(tmp_path: Path, code: str, zero: int) -> None:
-    stored = np.array([5, 99, 7, 99, 8, 9, 10], NUMBERS[code][0].dtype)
-    cards = {"TNULL1": 99} | ({"TZERO1": zero} if zero else {})
-    path = patched(
-        write(tmp_path / "t.fits", column("x", code, stored), column("y", "E", [np.nan] * N)), **cards
-    )
-    table = read(path)
-    assert table["x"].to_pylist() == [v + zero if v != 99 else None for v in stored.tolist()]
-    assert fits.open(path).column("x").null == 99 + zero
-    assert table["y"].null_count == 0
 
 
 def test_truth_values_and_their_nulls(tmp_path: Path) -> None:
@@ -156,18 +125,6 @@ VARIABLE = {
     "D": [[], [], [], [], [], [], [0.1, 0.2]],
     "L": [[True, False], [], [True], [False], [], [True], [True]],
 }
-
-
-@pytest.mark.parametrize("heap", "PQ")
-@pytest.mark.parametrize("code", VARIABLE)
-def test_cells_of_variable_length(tmp_path: Path, heap: str, code: str) -> None:
-    values = np.empty(N, object)
-    values[:] = [np.array(v, NUMBERS[code][0].dtype if code in NUMBERS else bool) for v in VARIABLE[code]]
-    path = write(tmp_path / "t.fits", column("i", "J", np.arange(N)), column("x", f"{heap}{code}()", values))
-    assert read(path)["x"].to_pylist() == VARIABLE[code]
-    assert fits.open(path).column("x").datatype == pa.list_(
-        NUMBERS[code][1] if code in NUMBERS else pa.bool_()
-    )
 
 
 def test_texts_and_bits_of_variable_length(tmp_path: Path) -> None:

@@ -11,14 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from astropy.io import fits as astropy_fits
-from astropy.table import Table
-from astropy.units import UnitsWarning
 
 from catalogs.catalog.catalog import Annotation
 from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
 from catalogs.errors import CatalogError, DamagedFileError
 from catalogs.fits import table as fits
-from catalogs.metadata.fits_cards import integer_card, text_cards
 from catalogs.writing import annotate
 
 N = 11
@@ -166,18 +163,6 @@ def test_checksums_are_added_where_there_were_none(tmp_path: Path) -> None:
         assert hdus[1]._checksum_valid == hdus[1]._datasum_valid == 1
 
 
-def test_astropy_pandas_and_fitsio_read_the_copy(tmp_path: Path) -> None:
-    out = annotated(make(tmp_path / "in.fits"))
-    with pytest.warns(UnitsWarning, match="nanomaggy"):  # of the input: it passes through
-        table = Table.read(out, hdu="CATALOG")
-    assert list(table["blr_class"][:3].filled("none")) == ["early", "late-type", "none"]  # empty is masked
-    assert "blr_flags" in "".join(table.pformat(max_width=-1))
-    table.remove_columns(["bits", "flux", "vla", "cplx"])
-    assert table.to_pandas()["blr_model"].tolist() == values_of(COLUMNS[-1], N).tolist()
-    rows = fitsio.read(out, ext="CATALOG", columns=["row", "blr_p_max"])
-    assert rows["row"].tolist() == list(range(N))
-
-
 def test_a_file_of_fitsio_is_copied_bit_for_bit(tmp_path: Path) -> None:
     rows = np.zeros(N, [("row", "i4"), ("u", "u4"), ("f", "f4", (2, 3)), ("s", "S5", 2)])
     rows["row"], rows["u"], rows["s"] = np.arange(N), 2**32 - 1, b"word"
@@ -229,22 +214,6 @@ def test_a_file_that_changes_after_it_was_opened(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_gap_before_the_heap_stays(tmp_path: Path) -> None:
-    source = Path(astropy_fits.__file__).parent / "tests" / "data" / "theap-gap.fits"
-    if not source.exists():
-        pytest.skip(f"this astropy comes without {source.name}")
-    columns = (NewColumn("blr_x", pa.int16()),)
-
-    def compute(batch: pa.RecordBatch) -> dict[str, Any]:
-        return {"blr_x": np.zeros(batch.num_rows, np.int16)}
-
-    (out,) = annotate(fits.open(source), tmp_path, columns, compute, read=["i"], rows=100)
-    with astropy_fits.open(source) as old, astropy_fits.open(out, checksum=True) as new:
-        assert new[1].header["THEAP"] == old[1].header["THEAP"] + 2 * 500
-        assert all(np.array_equal(a, b) for a, b in zip(old[1].data["arr"], new[1].data["arr"], strict=True))
-        assert new[1]._checksum_valid
-
-
 def test_stray_cards_of_columns_that_are_not_there_do_not_befall_the_new_ones(tmp_path: Path) -> None:
     table = astropy_fits.BinTableHDU.from_columns([astropy_fits.Column("row", "J", array=np.arange(N))])
     content_cards = {"TSCAL2": 7.0, "TNULL3": 1, "TUNIT9": "far away"}
@@ -261,35 +230,6 @@ def test_stray_cards_of_columns_that_are_not_there_do_not_befall_the_new_ones(tm
         assert "TUNIT9" in hdus[1].header
         assert "TNULL3" not in hdus[1].header
         assert "blr removed the stray card: TSCAL2" in str(hdus[1].header["HISTORY"])
-
-
-def test_unusual_order_of_the_column_cards(tmp_path: Path) -> None:
-    """All TTYPE first, then comments, then all TFORM in reverse, as hand-made writers leave them."""
-    path = tmp_path / "in.fits"
-    cards = [*text_cards("XTENSION", "BINTABLE")]
-    counts = {"BITPIX": 8, "NAXIS": 2, "NAXIS1": 6, "NAXIS2": 2, "PCOUNT": 0, "GCOUNT": 1, "TFIELDS": 2}
-    cards += [integer_card(keyword, value) for keyword, value in counts.items()]
-    cards += [
-        *text_cards("TTYPE1", "row"),
-        *text_cards("TTYPE2", "b"),
-        b"COMMENT what follows is odd".ljust(80),
-    ]
-    cards += [
-        *text_cards("TFORM2", "1I"),
-        *text_cards("EXTNAME", "ODD"),
-        *text_cards("TFORM1", "1J"),
-        b" " * 80,
-    ]
-    primary = astropy_fits.PrimaryHDU().header.tostring().encode()
-    body = np.array([(0, 5), (1, 6)], ">i4, >i2").tobytes()
-    path.write_bytes(primary + (b"".join(cards) + b"END").ljust(2880) + body.ljust(2880, b"\0"))
-    with astropy_fits.open(
-        annotated(path, rows=1, provenance=Provenance({"model": "m"})), checksum=True
-    ) as hdus:
-        assert hdus[1].data["b"].tolist() == [5, 6]
-        assert hdus[1]._checksum_valid
-        keys = list(hdus[1].header)
-        assert keys.index("TFORM1") < keys.index("TTYPE3") < keys.index("HISTORY")
 
 
 def test_a_file_without_its_last_padding(tmp_path: Path) -> None:

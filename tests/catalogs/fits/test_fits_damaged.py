@@ -158,24 +158,6 @@ def test_a_heap_that_begins_elsewhere(path: Path) -> None:
         fits.open(path)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "is empty"),
-        (
-            b"PAR1 and so on",
-            r"is not FITS: it begins with b'PAR1 and ', expected .*; open it in .* fetch it again, or correct its name",
-        ),
-        (b"SIMPLE  = and nothing more", "no END among its 0 cards"),
-        (b"SIMPLE  =".ljust(80) * 1000, "no END among its 1,000 cards, up to byte 80,000"),
-    ],
-)
-def test_what_is_not_fits(tmp_path: Path, content: bytes, message: str) -> None:
-    (tmp_path / "t.fits").write_bytes(content)
-    with pytest.raises(FormatError, match=message):
-        fits.open(tmp_path / "t.fits")
-
-
 def test_a_header_without_end_is_not_read_for_ever(tmp_path: Path) -> None:
     with (tmp_path / "t.fits").open("wb") as stream:
         stream.write(b"SIMPLE  =".ljust(80))

@@ -6,14 +6,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from astropy.io import fits as astropy_fits
 from astropy.table import Table
 
 import catalogs
 from catalogs.catalog.new_columns import NewColumn
 from catalogs.fits.create import fits_names
 from catalogs.writing import Written
-from tests.catalogs.other_readers import FITSVERIFY, NO_FITSVERIFY, problems_by_fitsverify
 
 SHORT = (NewColumn("blr_mark", pa.int32()),)
 LONG = (
@@ -21,7 +19,6 @@ LONG = (
         "blr_long", pa.int32(), description="a long-winded description " * 9 + "of https://example.org"
     ),
 )
-LONGER = (NewColumn("blr_longer", pa.int32(), description="another " * 30),)
 
 
 def copied(path: Path, out: Path, columns: tuple[NewColumn, ...], **options: Any) -> Written:
@@ -49,33 +46,3 @@ def test_a_column_without_a_name_gets_one(tmp_path: Path) -> None:
 def test_no_two_columns_get_one_name() -> None:
     assert fits_names(["", " ", "col2", "x"], ["col1", "blr"]) == ["col1_", "col2_", "col2", "x"]
     assert fits_names(["é", "\\xe9", "a\tb", "ok "], []) == ["\\xe9_", "\\xe9", "a b", "ok"]
-
-
-def long_string_cards(path: Path) -> list[str]:
-    return [str(card).strip() for card in astropy_fits.getheader(path, 1).cards["LONGSTRN*"]]
-
-
-@pytest.mark.parametrize("form", ["fits", None])
-def test_long_cards_are_announced_once(tmp_path: Path, form: str | None) -> None:
-    """In a file that we make, in a copy, and in the copy of a copy; not where no card is long."""
-    path = tmp_path / "t.fits"
-    Table({"row": np.arange(3)}).write(path)
-    if form:
-        path = tmp_path / "t.csv"
-        path.write_text("row,x\n1,2\n3,4\n")
-    (short,) = copied(path, tmp_path / "0", SHORT, form=form)
-    (first,) = copied(path, tmp_path / "1", LONG, form=form)
-    (second,) = copied(first, tmp_path / "2", LONGER)
-    announced = "LONGSTRN= 'OGIP 1.0'           / The OGIP Long String Convention may be used"
-    assert [long_string_cards(p) for p in (short, first, second)] == [[], [announced], [announced]]
-    for place, columns in ((first, LONG), (second, LONG + LONGER)):
-        cat = catalogs.open(place)
-        assert [cat.column(c.name).description for c in columns] == [
-            str(c.description).strip() for c in columns
-        ]
-    if FITSVERIFY is None:
-        pytest.skip(NO_FITSVERIFY)
-    assert problems_by_fitsverify([short, first, second]) == []
-    bare = tmp_path / "bare.fits"
-    bare.write_bytes(first.read_bytes().replace(announced.ljust(80).encode(), b"COMMENT".ljust(80)))
-    assert any("LONGSTRN" in problem for problem in problems_by_fitsverify([bare]))

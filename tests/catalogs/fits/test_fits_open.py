@@ -13,26 +13,6 @@ from catalogs.fits import table as fits
 from tests.catalogs.fits_samples import N, column, patched, read, write
 
 
-def test_metadata(tmp_path: Path) -> None:
-    long = (
-        "a description that does not fit into one card and so goes on by the CONTINUE convention: it's long"
-    )
-    path = write(
-        tmp_path / "t.fits",
-        column("flux", "E", np.zeros(N), unit="nanomaggy"),
-        column("id", "K", np.arange(N)),
-        column("v", "E", np.zeros(N)),
-        cards={"TUCD1": "phot.flux;em.opt.r", "TCOMM1": long, "TTYPE2": ("id", "source identifier"),
-               "TTYPE3": ("v", "label for field   3")},
-    )  # fmt: skip
-    cat = fits.open(path)
-    flux, identifier, v = cat.columns
-    assert (flux.unit, flux.ucd, flux.description) == ("nanomaggy", "phot.flux;em.opt.r", long)
-    assert (identifier.description, v.description, v.unit) == ("source identifier", None, None)
-    assert (cat.format, cat.n_rows, cat.metadata) == ("fits", N, {"hdu": "1", "extname": "OBJECTS"})
-    assert cat.partitions[0].key == "t.fits"
-
-
 def several(path: Path, *names: str) -> Path:
     hdus = [astropy_fits.PrimaryHDU(), astropy_fits.ImageHDU(np.zeros((3, 3)), name="IMAGE")]
     hdus += [

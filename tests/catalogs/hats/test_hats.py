@@ -73,18 +73,6 @@ def real(request: pytest.FixtureRequest) -> Path:
     return path
 
 
-def test_a_collection_is_its_primary_table_and_its_margins(collection: Path) -> None:
-    """Margins are partitions, and no rows."""
-    cat = catalogs.open(collection)
-    assert (cat.format, cat.n_rows, len(cat.partitions)) == ("hats", N, len(PIXELS) + len(MARGIN))
-    assert [p.counted for p in cat.partitions] == [True] * len(PIXELS) + [False] * len(MARGIN)
-    assert cat.partitions[0].key == "collection/stars/dataset/Norder=1/Dir=0/Npix=44.parquet"
-    assert sum(p.n_rows for p in cat.partitions if not p.counted) == sum(map(len, MARGIN.values()))
-    assert rows(cat)["id"].to_pylist() == [2**60 + i for i in range(N)]
-    assert cat.column("ra").unit == "deg"
-    assert (cat.metadata["hats_col_ra"], cat.metadata["survey"]) == ("ra", "tests")
-
-
 @pytest.mark.parametrize(
     "name", ["collection.properties", "stars/properties", "stars/hats.properties", "stars"]
 )
@@ -149,25 +137,6 @@ def test_schemas_and_footers_are_those_of_the_files(collection: Path, tmp_path: 
         assert schema.names[-len(COLUMNS) :] == [c.name for c in COLUMNS]
         assert schema.field("blr_p_early").metadata[b"ucd"] == b"stat.probability;src.class"
         assert schema.metadata[b"blr.model"] == b"m@1"
-
-
-def test_properties_name_the_model_and_keep_all_else(collection: Path, tmp_path: Path) -> None:
-    new = annotated(hats.open(collection), tmp_path / "out")
-    for name in (
-        "stars/properties",
-        "stars/hats.properties",
-        "stars_7200arcs/properties",
-        "collection.properties",
-    ):
-        before, after = ((root / name).read_text().splitlines() for root in (collection, new))
-        changed = {"hats_estsize", "hats_cols_default"}
-        kept = [line for line in before if line.partition("=")[0] not in changed]
-        assert [line for line in after if line in kept] == kept
-        assert {"blr.model=m@1", "blr.model_id=7"} <= set(after)
-    properties = Properties.parse((new / "stars" / "properties").read_text())
-    assert properties.get("hats_cols_default").split() == ["ra", "dec", "mag", *(c.name for c in COLUMNS)]
-    stored = sum(p.stat().st_size for p in (new / "stars").rglob("*") if p.is_file() and "prop" not in p.name)
-    assert int(properties.get("hats_estsize")) == stored // 1024
 
 
 def test_partition_by_partition_and_finish_give_the_same(collection: Path, tmp_path: Path) -> None:

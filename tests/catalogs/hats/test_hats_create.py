@@ -12,7 +12,7 @@ import pytest
 
 import catalogs
 from catalogs.fits.healpix import centres
-from catalogs.hats import INDEX, write_hats
+from catalogs.hats import write_hats
 
 PIXELS = np.array([700, 3, 255, 256, 9])
 
@@ -24,18 +24,6 @@ def made(folder: Path) -> Path:
     table = pa.table([ra, dec, PIXELS.astype(float)], schema=pa.schema(fields))
     write_hats(folder / "map", table, PIXELS, order=3, extra={"blr.map": "a test"})
     return folder / "map"
-
-
-def test_we_read_it(tmp_path: Path) -> None:
-    catalogue = catalogs.open(made(tmp_path))
-    assert (catalogue.format, catalogue.n_rows) == ("hats", 5)
-    assert catalogue.column("density").unit == "deg-2"
-    assert [p.key for p in catalogue.partitions] == [
-        f"map/dataset/Norder=0/Dir=0/Npix={pixel}.parquet" for pixel in sorted(set(PIXELS >> 6))
-    ]
-    rows = pa.Table.from_batches(list(catalogue.batches(catalogue.names)))
-    np.testing.assert_array_equal(rows[INDEX], np.sort(PIXELS) << 52)
-    np.testing.assert_array_equal(rows["density"], np.sort(PIXELS))
 
 
 def test_the_metadata_hold_all_row_groups(tmp_path: Path) -> None:

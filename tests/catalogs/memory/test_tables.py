@@ -16,7 +16,6 @@ from astropy.coordinates import SkyCoord
 from astropy.io import fits as astropy_fits
 from astropy.table import Column, MaskedColumn, QTable, Table
 from astropy.time import Time
-from astropy.utils.masked import Masked
 
 import catalogs
 from catalogs.catalog.new_columns import NewColumn, Provenance
@@ -66,35 +65,6 @@ def with_header() -> Table:
         "TWICE": [1, 2],
     }
     return table
-
-
-def test_header_cards_are_cards_again_in_fits(tmp_path: Path) -> None:
-    """In order, texts of any length, numbers and truth values; what cards cannot say astropy reads from COMMENT."""
-    written = annotated(with_header(), tmp_path, form="fits")
-    assert written.warnings == ()
-    with astropy_fits.open(written[0], checksum=True) as hdus:
-        header = hdus[1].header
-        assert hdus[1]._checksum_valid
-        cards = ["TELESCOP", "EXPTIME", "NEXP", "GOOD", "OBSERVER", "DATE-OBS"]
-        assert [k for k in header if k in cards] == cards
-        assert [header[k] for k in ("TELESCOP", "EXPTIME", "NEXP", "GOOD", "OBSERVER")] == [
-            with_header().meta[k] for k in ("TELESCOP", "EXPTIME", "NEXP", "GOOD", "OBSERVER")
-        ]
-        assert type(header["NEXP"]) is int
-        assert header["GOOD"] is True
-        assert header["TTYPE1"] == "row"
-        assert list(header["COMMENT"])[:2] == ["first", "  indented"]
-        assert list(header["HISTORY"])[:2] == ["reduced", "calibrated"]
-    back = Table.read(written[0])
-    assert back["sky"].frame.name == "fk5"
-    assert back.meta["seeing"] == 0.8
-    assert back.meta["sites"] == {"name": "Paranal", "height": [2635, "m"]}
-    assert back.meta["epoch"] == Time("2026-01-01")
-    for key in ("pair", "note", "lines", "TWICE"):
-        assert back.meta[key] == with_header().meta[key]
-    assert np.isnan(back.meta["AIRMASS"])
-    assert back.meta["comments"] == ["first", "  indented"]
-    assert catalogs.open(written[0]).metadata["blr.model"] == "m@1"
 
 
 def test_what_others_wrote_to_parquet_goes_to_fits_too(tmp_path: Path) -> None:
@@ -164,25 +134,6 @@ def test_files_that_others_write_of_annotated_tables_are_known_as_annotated(
     )
     found = catalogs.open(other)
     assert (found.metadata["blr.model"], found.metadata["blr.previous.model"]) == ("o@1", "m@1")
-
-
-def test_readers_that_drop_provenance_leave_whole_annotations_that_are_known(tmp_path: Path) -> None:
-    """Astropy gives a table none of Parquet's metadata but its own; the columns, side by side and in order, tell."""
-    columns = catalogs.standard_columns(["early", "late"])
-
-    def scored(batch: pa.RecordBatch) -> Mapping[str, Any]:
-        n = batch.num_rows
-        texts = {c.name: np.full(n, "late") for c in columns if c.datatype == pa.string()}
-        return {
-            c.name: np.ones(n, c.datatype.to_pandas_dtype()) for c in columns if c.name not in texts
-        } | texts
-
-    table = Table({"row": np.arange(N)})
-    (once,) = catalogs.annotate(catalogs.open(table), tmp_path, columns, scored, read=["row"])
-    for read in (Table.read, pd.read_parquet):
-        again = catalogs.annotate_table(read(once), columns, scored, read=["row"])
-        names = getattr(again, "colnames", None) or list(again.columns)
-        assert names == ["row", *(c.name for c in columns)]
 
 
 @pytest.mark.parametrize(
@@ -313,33 +264,6 @@ def test_a_table_read_from_fits_is_as_the_file(tmp_path: Path) -> None:
         in written.warnings[1]
     )
     assert Table.read(written[0])["kind"].tolist() == ["E", "", "Sc"]
-
-
-def test_masked_times_and_quantities_come_back_masked(tmp_path: Path) -> None:
-    """To us, and to others than astropy, what is masked is null; the masks are columns, which astropy wants."""
-    time = Time([2460000.0, 2460001.5, 2460003.0], format="jd")
-    time[1] = np.ma.masked
-    table = QTable({"row": [0.0, 1, 2], "t": time, "flux": Masked([1.0, 99, 3] * u.Jy, mask=[0, 1, 0])})
-    cat = catalogs.open(table)
-    assert cat.names == ("row", "t.jd1", "t.jd1.mask", "t.jd2", "t.jd2.mask", "flux", "flux.mask")
-    found = pa.Table.from_batches(cat.batches(["flux", "t.jd1"])).to_pydict()
-    assert found["flux"] == [1, None, 3]
-    assert found["t.jd1"][1] is None
-    written = annotated(table, tmp_path)
-    assert written.warnings == ()
-    assert pq.read_table(written[0])["flux"].to_pylist() == [1, None, 3]
-    back = QTable.read(written[0])
-    for name in ("t", "flux"):
-        assert [str(cell).split() for cell in back[name]] == [str(cell).split() for cell in table[name]]
-        assert back[name].mask.tolist() == [False, True, False]
-    seen = []
-
-    def look(batch: pa.RecordBatch) -> Mapping[str, Any]:
-        seen.append(batch["flux"].to_pylist())
-        return mark(batch)
-
-    catalogs.annotate_table(table, MARK, look, read=["flux"])
-    assert seen == [[1, None, 3]]
 
 
 def test_names_and_categories_of_an_index_are_changed_in_the_file_only() -> None:

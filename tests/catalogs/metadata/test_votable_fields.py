@@ -19,37 +19,6 @@ from catalogs.metadata.votable_fields import (
 )
 
 PLAIN = '<VOTABLE><RESOURCE><TABLE name="t"><FIELD name="a" datatype="int"/>\n<DATA/></TABLE></RESOURCE></VOTABLE>'
-LAYOUTS = {
-    "self-closing": PLAIN,
-    "with content": PLAIN.replace('"int"/>', '"int"><DESCRIPTION>x</DESCRIPTION></FIELD>'),
-    "prefixed": PLAIN.replace("</", "</v:")
-    .replace("<V", "<v:V")
-    .replace("<R", "<v:R")
-    .replace("<T", "<v:T")
-    .replace("<F", "<v:F")
-    .replace("<D", "<v:D"),
-    "comment behind": PLAIN.replace("\n<DATA/>", "<!-- > --><DATA/>"),
-    "nothing behind": PLAIN.replace("\n<DATA/>", ""),
-    "a sign in an attribute": PLAIN.replace('name="a"', 'name="a" ID="x>y"'),
-    "non-ASCII before": PLAIN.replace('name="t"', 'name="é×"'),
-    "a second table": PLAIN.replace(
-        "</RESOURCE>", '<TABLE><FIELD name="other" datatype="int"/></TABLE></RESOURCE>'
-    ),
-    "a group": PLAIN.replace("<DATA/>", '<GROUP><PARAM name="p" datatype="int" value="1"/></GROUP><DATA/>'),
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_fields_are_added_behind_the_last(layout: str) -> None:
-    """The new text without the addition is the old text, and reads back."""
-    xml = LAYOUTS[layout]
-    new = add_fields(xml, [Field("b", "float", unit="mag")])
-    assert [f.name for f in read_fields(new)] == ["a", "b"]
-    prefix = "v:" if layout == "prefixed" else ""
-    added = "\n" + Field("b", "float", unit="mag").xml(prefix)
-    assert new.count(added) == 1
-    assert new.replace(added, "") == xml
-    assert new.index(added) < new.index("</v:TABLE>" if prefix else "</TABLE>")
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn"]), max_size=8)

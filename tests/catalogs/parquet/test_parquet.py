@@ -21,29 +21,10 @@ from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.metadata.votable_fields import Field, new_votable
 from catalogs.parquet import dataset as parquet
-from tests.catalogs.parquet_samples import N, rich_table, write_rich
+from tests.catalogs.parquet_samples import N, write_rich
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.exists(), reason="the shared catalogues are not here")
-
-
-def decoded(table: pa.Table) -> pa.Table:
-    """Return a table without dictionaries, as batches have it."""
-    columns = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns]
-    return pa.table(columns, names=table.column_names)
-
-
-@pytest.mark.parametrize("rows", [1, 7, 300, 301, 999, 1000, 5000])
-def test_batches_are_of_exactly_so_many_rows(tmp_path: Path, rows: int) -> None:
-    """Whatever the row groups, batches have `rows` rows, and together they are the table."""
-    n = 40 if rows == 1 else N
-    catalog = parquet.open(write_rich(tmp_path / "a.parquet", n))
-    batches = list(catalog.batches(catalog.names, rows))
-    assert [b.num_rows for b in batches] == [rows] * (n // rows) + [n % rows] * (n % rows > 0)
-    got, expected = pa.Table.from_batches(batches), decoded(rich_table(n))
-    assert got.schema == expected.schema
-    assert got.drop("x").equals(expected.drop("x"))
-    np.testing.assert_array_equal(got["x"], expected["x"])
 
 
 def test_only_the_columns_asked_for_in_the_order_asked(tmp_path: Path) -> None:
@@ -51,19 +32,6 @@ def test_only_the_columns_asked_for_in_the_order_asked(tmp_path: Path) -> None:
     batch = next(partition.batches(["vector", "row"]))
     assert batch.schema.names == ["vector", "row"]
     assert next(partition.batches([])).num_rows == N
-
-
-def test_catalog(tmp_path: Path) -> None:
-    """Columns have the types that batches have, vectors their shape, Arrow's field metadata is read."""
-    catalog = parquet.open(write_rich(tmp_path / "a.parquet"))
-    assert (catalog.format, catalog.n_rows, catalog.path) == ("parquet", N, tmp_path / "a.parquet")
-    assert catalog.metadata == {"survey": "tests", "unicode": "é"}
-    x = catalog.column("x")
-    assert (x.unit, x.ucd, x.description) == ("mag", "phot.mag", "a magnitude")
-    assert catalog.column("type").datatype == pa.string()
-    assert catalog.column("vector").shape == (3,)
-    batch = next(catalog.partitions[0].batches(catalog.names))
-    assert [c.datatype for c in catalog.columns] == list(batch.schema.types)
 
 
 def test_a_table_number_is_refused(tmp_path: Path) -> None:
@@ -124,20 +92,6 @@ def test_a_file_compressed_as_a_whole_is_not_left_out_in_silence(tmp_path: Path)
     (tmp_path / "b.parquet.gz").write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
     with pytest.raises(FormatError, match=r"b\.parquet\.gz is compressed as a whole.*decompress the file"):
         parquet.open(tmp_path)
-
-
-def test_hive_folders_are_columns(tmp_path: Path) -> None:
-    """Values in folders' names become columns, as pandas wrote them."""
-    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0], "field": [7, 8, 7], "band": ["g", "r é", None]})
-    frame.to_parquet(tmp_path / "h", partition_cols=["field", "band"])
-    catalog = parquet.open(tmp_path / "h")
-    assert catalog.column("field").datatype == pa.int64()
-    rows = pa.Table.from_batches(catalog.batches(["x", "field", "band"])).to_pylist()
-    assert sorted(rows, key=lambda r: r["x"]) == [
-        {"x": 1.0, "field": 7, "band": "g"},
-        {"x": 2.0, "field": 8, "band": "r é"},
-        {"x": 3.0, "field": 7, "band": None},
-    ]
 
 
 def test_columns_called_the_same_are_refused(tmp_path: Path) -> None:

@@ -8,17 +8,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from astropy import units as u
 from astropy.io import votable
-from astropy.table import QTable, Table
-from astropy.time import Time
+from astropy.table import Table
 
-from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import DamagedFileError
-from catalogs.metadata.votable_fields import Field, new_votable
 from catalogs.parquet import dataset as parquet
 from catalogs.parquet import writer as parquet_writer
 from catalogs.parquet._footer import read_footer
@@ -131,19 +127,6 @@ def test_large_row_groups_are_made_of_pieces(
     assert few["row"].to_pylist() == np.flatnonzero(values_of(COLUMNS[4], N) > 4.99).tolist()
 
 
-@pytest.mark.parametrize("sizes", [[], [0], [0, 3, 0, 0, 2, 0]])
-def test_row_groups_without_rows(tmp_path: Path, sizes: list[Any]) -> None:
-    path, n = tmp_path / "a.parquet", sum(sizes)
-    with pq.ParquetWriter(path, rich_table(0).schema) as writer:
-        for size, start in zip(sizes, np.cumsum([0, *sizes]), strict=False):
-            writer.write_table(rich_table(n).slice(start, size))
-    out = annotated(path, tmp_path / "out", n=max(n, 1))
-    table = pq.read_table(out)
-    assert table["row"].to_pylist() == list(range(n))
-    assert table["blr_model"].to_pylist() == values_of(COLUMNS[-1], max(n, 1))[:n].tolist()
-    assert pq.ParquetFile(out).num_row_groups == len(sizes)
-
-
 def test_a_damaged_input_leaves_no_output(tmp_path: Path) -> None:
     """Damage in a column that is read is found by its page's checksum."""
     path = write_rich(tmp_path / "a.parquet")
@@ -154,24 +137,6 @@ def test_a_damaged_input_leaves_no_output(tmp_path: Path) -> None:
     with pytest.raises(DamagedFileError, match="has the CRC"):
         annotated(path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("only", ["IVOA.VOTable-Parquet.content", "table_meta_yaml", "ARROW:schema"])
-def test_each_convention_suffices(tmp_path: Path, only: str) -> None:
-    """Each of the three tells the whole story by itself."""
-    out = annotated(write_rich(tmp_path / "a.parquet"), tmp_path / "out")
-    table = pq.read_table(out)
-    if only != "ARROW:schema":
-        fields = [f.remove_metadata() for f in table.schema]
-        pair = {only: table.schema.metadata[only.encode()]}
-        table = table.cast(pa.schema(fields)).replace_schema_metadata(pair)
-    else:
-        table = table.replace_schema_metadata({})
-    pq.write_table(table, tmp_path / "one.parquet")
-    catalog = parquet.open(tmp_path / "one.parquet")
-    assert catalog.column("x").unit == "mag"
-    assert catalog.column("blr_flags").ucd == "meta.code.qual;src.class"
-    assert catalog.column("blr_model").description == "id of the model that made this row"
 
 
 def test_the_votable_is_one_that_astropy_reads(tmp_path: Path) -> None:
@@ -187,37 +152,6 @@ def test_the_votable_is_one_that_astropy_reads(tmp_path: Path) -> None:
     assert (by_name["x"].unit, by_name["x"].datatype) == (u.mag, "float")
     assert (by_name["vector"].datatype, by_name["vector"].arraysize) == ("double", "3")
     assert by_name["blr_p_early"].ucd == "stat.probability;src.class"
-
-
-def test_an_old_votable_is_added_to(tmp_path: Path) -> None:
-    """What a VOParquet file says beyond its fields stays to the letter."""
-    xml = new_votable([Field("row", "long", description="a > b & c")]).replace(
-        "</TABLE>", '<GROUP name="g"><FIELDref ref="r"/></GROUP><!-- kept --></TABLE>'
-    )
-    table = rich_table(5).select(["row", "x"]).replace_schema_metadata({"IVOA.VOTable-Parquet.content": xml})
-    pq.write_table(table, tmp_path / "a.parquet")
-    new = pq.read_metadata(annotated(tmp_path / "a.parquet", tmp_path / "out", n=5)).metadata
-    content = new[b"IVOA.VOTable-Parquet.content"].decode()
-    before, after = xml.split("</FIELD>")
-    assert content.startswith(before + "</FIELD>")
-    assert content.endswith(after)
-    assert content.count("<FIELD ") == 1 + len(COLUMNS)
-
-
-def test_astropy_reads_what_it_wrote_and_we_annotated(tmp_path: Path) -> None:
-    """Units, mixins (Time), descriptions and string lengths survive; new columns have theirs."""
-    table = QTable({"row": np.arange(4), "x": [1.0, 2, 3, 4] * u.Jy, "name": ["a", "bb", "c", "d"]})
-    table["t"] = Time([51544.0] * 4, format="mjd")
-    table["x"].info.description = "a flux"
-    table.write(tmp_path / "a.parquet")
-    out = annotated(tmp_path / "a.parquet", tmp_path / "out", n=4)
-    read = QTable.read(out)
-    assert (read["x"].unit, read["x"].info.description) == (u.Jy, "a flux")
-    assert isinstance(read["t"], Time)
-    assert read["name"].tolist() == ["a", "bb", "c", "d"]
-    assert read["blr_p_early"].info.description == "moderated probability of class early"
-    assert read["blr_p_early"].info.meta == {"ucd": "stat.probability;src.class"}
-    assert read["blr_class"].tolist() == ["early", "late", "", "early"]
 
 
 def test_astropy_reads_voparquet(tmp_path: Path) -> None:
@@ -241,42 +175,6 @@ def test_pandas_index_and_metadata_stay(tmp_path: Path) -> None:
     assert read.index.tolist() == ["a", "b"]
     assert read["blr_class"].tolist() == ["early", "late"]
     pd.testing.assert_frame_equal(read[["row", "x"]], frame)
-
-
-def test_folders_keep_their_layout(tmp_path: Path) -> None:
-    """Every file of a hive-partitioned folder is annotated at its place, without its folders' columns."""
-    frame = pd.DataFrame({"row": [0, 1, 2], "x": [1.0, 2.0, 3.0], "field": [7, 8, 7]})
-    frame.to_parquet(tmp_path / "h", partition_cols=["field"])
-    done = []
-    files = annotate(
-        parquet.open(tmp_path / "h"),
-        tmp_path / "out",
-        COLUMNS,
-        computing(3),
-        read=["row", "field"],
-        progress=done.append,
-    )
-    assert [f.parent.name for f in files] == ["field=7", "field=8"]
-    assert sum(done) == 3
-    read = pd.read_parquet(tmp_path / "out").sort_values("row")
-    assert read["field"].astype(int).tolist() == [7, 8, 7]
-    assert "field" not in pq.ParquetFile(files[0]).schema_arrow.names
-    assert read["blr_class"].tolist() == ["early", "late", ""]
-
-
-def test_text_of_any_kind(tmp_path: Path) -> None:
-    """Objects, fixed-width and variable-width NumPy text are all written."""
-    path = write_rich(tmp_path / "a.parquet", 3)
-    words = ["E", "S0 é", ""]
-    columns = tuple(NewColumn(n, pa.string()) for n in ("o", "u", "t"))
-    arrays = {
-        "o": np.array(words, object),
-        "u": np.array(words),
-        "t": np.array(words, np.dtypes.StringDType()),
-    }
-    (out,) = annotate(parquet.open(path), tmp_path / "out", columns, lambda _: arrays, read=["row"])
-    table = pq.read_table(out)
-    assert all(table[n].to_pylist() == words for n in arrays)
 
 
 def test_no_new_column(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 import catalogs
 from catalogs import hats
 from catalogs.errors import FormatError
-from catalogs.metadata.votable_fields import Field, new_votable
 from catalogs.parquet import dataset as parquet
 from catalogs.profile.quality import quality
 from tests.catalogs.hats_samples import write_collection
@@ -67,19 +66,6 @@ def test_the_rows_are_those_of_a_slow_twin(tmp_path: Path) -> None:
     assert only_absent == [{"seeing": v} for v in ([None] * 3, [None], [0.7, 0.8], [None])]
 
 
-def test_copies_keep_each_files_own_columns(tmp_path: Path) -> None:
-    """Annotated, and annotated again: every file has its own columns, of its own types, in its own order."""
-    source = write_all(tmp_path / "in", drifted())
-    for step in ("one", "two"):
-        files = catalogs.annotate(catalogs.open(source), tmp_path / step, NEW, half, read=["mag", "seeing"])
-        for path, table in zip(files, drifted(), strict=True):
-            copy = pq.read_table(path)
-            assert copy.drop_columns(["blr_p"]).cast(table.schema).equals(table)
-            assert [f.type for f in copy.schema][:-1] == [f.type for f in table.schema]
-            assert copy["blr_p"].to_pylist() == [0.5] * len(table)
-        source = tmp_path / step
-
-
 def test_a_copy_in_another_format_has_all_columns(tmp_path: Path) -> None:
     catalog = catalogs.open(write_all(tmp_path / "in", drifted()))
     for form in ("parquet", "fits"):
@@ -99,33 +85,6 @@ def test_the_report_counts_the_files(tmp_path: Path) -> None:
 def refused(folder: Path, tables: list[pa.Table], message: str) -> None:
     with pytest.raises(FormatError, match=message):
         parquet.open(write_all(folder, tables))
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "said"),
-    [
-        (pa.array([1.5]), pa.array(["1.5"]), "is double in the first and string in the second"),
-        (pa.array([True]), pa.array([1]), "is bool in the first and int64 in the second"),
-        (
-            pa.array([0], pa.timestamp("us")),
-            pa.array([0], pa.timestamp("us", "UTC")),
-            r"is timestamp\[us\] in the first and timestamp\[us, tz=UTC\] in the second",
-        ),
-    ],
-)
-def test_what_would_mean_something_else_is_refused(
-    tmp_path: Path,
-    one: pa.BooleanArray | pa.DoubleArray | pa.TimestampArray,
-    other: pa.Int64Array | pa.StringArray | pa.TimestampArray,
-    said: str,
-) -> None:
-    """The file that gave the type is named, though others lie between."""
-    tables = [pa.table({"x": pa.nulls(1)}), *(pa.table({"x": x}) for x in (one, one, other))]
-    refused(
-        tmp_path / "in",
-        tables,
-        rf"1\.parquet and .*3\.parquet cannot be read as one catalogue: 'x' {said}; write it",
-    )
 
 
 def test_values_that_no_type_holds_are_refused_when_they_come(tmp_path: Path) -> None:
@@ -217,21 +176,6 @@ def test_a_folder_that_gives_a_column_that_others_store_is_refused(tmp_path: Pat
         FormatError, match=r"band=r/a\.parquet is in a folder 'band=r' and has no column 'band'"
     ):
         parquet.open(tmp_path)
-
-
-def test_many_files_share_what_is_known_of_them(tmp_path: Path) -> None:
-    """A VOTable that differs in each file, as those with a date do, is read; what a file lacks is kept once."""
-    for i in range(60):
-        columns = {"x": [1.0], "y": [2.0]} if i % 3 else {"x": [1.0]}
-        vo = new_votable([Field(name, "double", unit="mag", description=str(i)) for name in columns])
-        table = pa.table(columns).replace_schema_metadata(
-            {"made": str(i), "IVOA.VOTable-Parquet.content": vo}
-        )
-        pq.write_table(table, tmp_path / f"{i:02}.parquet")
-    catalog = parquet.open(tmp_path)
-    assert (catalog.column("y").absent, catalog.column("x").absent) == (20, 0)
-    assert (catalog.column("y").unit, catalog.column("x").description) == ("mag", "0")
-    assert catalog.metadata["made"] == "0"
 
 
 def test_a_margin_with_other_columns(tmp_path: Path) -> None:

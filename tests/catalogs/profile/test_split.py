@@ -47,18 +47,6 @@ def test_masked_and_several_columns() -> None:
     assert len(held_out([field, number], 0.5)) == 3
 
 
-def test_pixels_are_those_of_the_standard() -> None:
-    """The twelve base pixels' centres, Gorski et al. (2005), section 4."""
-    lon = np.array([45, 135, 225, 315, 0, 90, 180, 270, 45, 135, 225, 315], dtype=float)
-    lat = np.repeat(np.degrees(np.arcsin([2 / 3, 0, -2 / 3])), 4)
-    assert healpix_pixels(lon, lat, order=0).tolist() == list(range(12))
-    assert healpix_pixels(np.array([np.nan, 10.0, 10.0]), np.array([0.0, np.nan, 91.0])).tolist() == [
-        -1,
-        -1,
-        -1,
-    ]
-
-
 def clumps(n_fields: int, seed: int = 0) -> np.ndarray:
     """Return the finest pixels of rows in fields of a degree, most rows in a few of them."""
     rng = np.random.default_rng(seed)
@@ -77,22 +65,6 @@ def test_pixels_of_order_5_are_split_as_they_always_were() -> None:
     found = split_by_pixels(healpix_pixels(lon, lat, order=FINEST_ORDER), 0.2)
     assert (found.order, found.fits) == (5, True)
     assert np.array_equal(held_out_keys(found.keys, 0.2), held_out([healpix_pixels(lon, lat)], 0.2))
-
-
-@pytest.mark.parametrize("n_fields", [3, 6, 12])
-def test_the_order_is_chosen_by_which_the_share_comes_out(n_fields: int) -> None:
-    pixels = np.concatenate([clumps(n_fields, seed) for seed in range(2)])
-    found = split_by_pixels(pixels, 0.2)
-    assert found.fits
-    assert 0.15 <= held_out_keys(found.keys, 0.2).mean() <= 0.25
-    assert all(abs(share - 0.2) > 0.05 for order, share in found.shares.items() if order < found.order)
-    coarse = pixels >> 2 * (FINEST_ORDER - found.order)
-    assert len(np.unique(found.keys)) == len(np.unique(coarse))
-    order = np.random.default_rng(1).permutation(len(pixels))
-    again = split_by_pixels(pixels[order], 0.2)
-    assert (again.order, np.array_equal(again.keys, found.keys[order])) == (found.order, True)
-    given = split_by_pixels(pixels[:50], 0.2, order=found.order)
-    assert np.array_equal(given.keys, found.keys[:50])
 
 
 def test_one_place_cannot_be_split() -> None:

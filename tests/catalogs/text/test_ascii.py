@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import shutil
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from astropy.io import ascii as astropy_ascii
-from astropy.table import Table
 
 import catalogs
 from catalogs.catalog.catalog import Catalog
-from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
+from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.errors import DamagedFileError, FormatError
 from catalogs.text import ascii as ascii_read
 
@@ -61,38 +58,6 @@ def annotated(cat: Catalog, out: Path, **options: Any) -> Catalog:
     return catalogs.open(copy)
 
 
-@pytest.mark.parametrize("name", READ)
-def test_as_astropy_reads_it_and_its_copy(tmp_path: Path, name: str) -> None:
-    if not (EXAMPLES / name).exists():
-        pytest.skip("this astropy has no such file")
-    options = dict(READ[name])
-    if "readme" in options:
-        options["readme"] = str(EXAMPLES / options["readme"])
-    cat = catalogs.open(EXAMPLES / name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        expected = astropy_ascii.read(str(EXAMPLES / name), guess=False, **options)
-    assert (cat.format, cat.n_rows, cat.names) == ("ascii", len(expected), tuple(expected.colnames))
-    for column in expected.itercols():
-        if cat.column(column.name).datatype != pa.string():
-            got = pa.Table.from_batches(cat.batches([column.name]))[column.name].to_pylist()
-            assert [g if g is not None else "--" for g in got] == [
-                v if v is not None else "--" for v in column.tolist()
-            ], column.name
-        assert cat.column(column.name).unit == (str(column.unit or "") or None)
-    copy = annotated(cat, tmp_path)
-    assert (copy.format, copy.path.suffix) == ("ecsv", ".ecsv")
-    again = rows_of(copy)
-    assert again.pop("blr_p") == [i / 8 for i in range(cat.n_rows)]
-    old = {n: [v or None if isinstance(v, str) else v for v in values] for n, values in rows_of(cat).items()}
-    assert {n: [v or None if isinstance(v, str) else v for v in vs] for n, vs in again.items()} == old
-    assert [(c.unit, c.description) for c in copy.columns[:-1]] == [
-        (c.unit, c.description) for c in cat.columns
-    ]
-    assert copy.metadata["blr.model"] == "m-1"
-    assert Table.read(copy.path).meta.keys() >= expected.meta.keys(), "keywords and comments stay"
-
-
 def test_names_of_a_comment_quoted_words_and_codes_with_a_zero_in_front(tmp_path: Path) -> None:
     path = tmp_path / "t.dat"
     path.write_text(BLANKS)
@@ -122,39 +87,6 @@ def test_gzip_other_formats_slim_copies_and_annotating_again(tmp_path: Path) -> 
     assert annotated(cat, tmp_path / "c", mode="slim", keep=("name", "ra")).names == ("name", "ra", "blr_p")
     for form in ("fits", "parquet"):
         assert annotated(cat, tmp_path / form, form=form).names == first.names
-
-
-def test_columns_that_an_earlier_copy_brought_are_replaced(tmp_path: Path) -> None:
-    """Blank-separated text of an annotated catalogue, as other programs write it."""
-    own = standard_columns(["a", "b"])
-    cells = {c.name: ["a", "b"] if pa.types.is_string(c.datatype) else [0, 1] for c in own}
-    Table({"x": [1.5, 2.5], **cells}).write(tmp_path / "t.dat", format="ascii.basic")
-    cat = catalogs.open(tmp_path / "t.dat")
-
-    def again(_: pa.RecordBatch) -> dict[str, Any]:
-        words = {c.name: np.array(["a"] * 2) for c in own}
-        return {
-            c.name: words[c.name]
-            if pa.types.is_string(c.datatype)
-            else np.zeros(2, c.datatype.to_pandas_dtype())
-            for c in own
-        }
-
-    (copy,) = catalogs.annotate(cat, tmp_path / "out", own, again, read=["x"])
-    assert catalogs.open(copy).names == cat.names
-
-
-def test_a_folder_of_tables_beside_their_readme(tmp_path: Path) -> None:
-    for name in ("ReadMe", "lhs2065.dat", "lp944-20.dat"):
-        shutil.copy(EXAMPLES / "cds" / "multi" / name, tmp_path / name)
-    cat = catalogs.open(tmp_path)
-    assert ([p.key for p in cat.partitions], cat.n_rows) == (["lhs2065.dat", "lp944-20.dat"], 36)
-    files = catalogs.annotate(cat, tmp_path / "out", NEW, compute, read=["Lambda"])
-    assert [f.name for f in files] == ["lhs2065.ecsv", "lp944-20.ecsv"]
-    with pytest.raises(
-        FormatError, match=r"describes tables but holds no rows; open one of the tables instead: vb8\.dat"
-    ):
-        catalogs.open(tmp_path / "ReadMe")
 
 
 REFUSED = {

@@ -67,32 +67,6 @@ def test_again_is_as_if_it_had_not_been(tmp_path: Path, name: str, columns: Sequ
     assert other.read_bytes() == annotated(source, tmp_path / "fresh", TWO, shift=1).read_bytes()
 
 
-def test_users_keep_their_bits_through_pandas(tmp_path: Path) -> None:
-    first = annotated(write(tmp_path / "in" / "t.csv"), tmp_path / "one")
-    frame = pd.read_csv(first, comment="#")
-    theirs = (np.arange(N) * 21) << 16
-    frame["blr_flags"] |= theirs
-    frame["remark"] = "mine"
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    again = pd.read_csv(annotated(tmp_path / "t.csv", tmp_path / "two", THREE, shift=3))
-    assert list(again) == ["row", "x", "remark", *(c.name for c in THREE)]
-    assert again["blr_flags"].tolist() == ((np.arange(N) + 3) | theirs).tolist()
-
-
-def test_annotations_side_by_side_are_told_apart(tmp_path: Path) -> None:
-    """By their prefixes; the last is the latest, and a conversion says whose the columns are."""
-    gz = standard_columns(["smooth", "featured"], "gz_")
-    both = annotated(annotated(write(tmp_path / "in" / "t.csv"), tmp_path / "one"), tmp_path / "two", gz)
-    told = levels(catalogs.open(both).metadata)
-    assert [level["columns"].split(", ") for level in told] == [[c.name for c in gz], [c.name for c in TWO]]
-    again = annotated(both, tmp_path / "three", THREE)
-    assert catalogs.open(again).names == ("row", "x", *(c.name for c in gz), *(c.name for c in THREE))
-    fits = annotated(both, tmp_path / "fits", THREE, form="fits")
-    assert catalogs.open(fits).names == catalogs.open(again).names
-    told = levels(catalogs.open(fits).metadata)
-    assert [level["columns"].split(", ")[0] for level in told] == ["blr_class", "gz_class"]
-
-
 def frame_of(path: Path) -> pd.DataFrame:
     return pd.read_csv(path, comment="#", sep=None, engine="python")
 

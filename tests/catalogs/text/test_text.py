@@ -6,7 +6,6 @@ import bz2
 import csv
 import gzip
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from astropy import units as u
-from astropy.coordinates import SkyCoord
-from astropy.table import MaskedColumn, QTable, Table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,11 +21,10 @@ from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.formats import open_catalog
 from catalogs.text import _records as text_records
-from catalogs.text import sniff as text_types
 from catalogs.text import table as text
 from catalogs.text.sniff import is_delimited_text
 from catalogs.writing import annotate
-from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, values_of
+from tests.catalogs.parquet_samples import COLUMNS, computing
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.exists(), reason="the shared catalogues are not here")
@@ -231,24 +226,6 @@ def test_latin1(tmp_path: Path) -> None:
     assert out.read_bytes().startswith("row,é,blr_class".encode("latin-1"))
 
 
-def test_pandas_reads_the_copy(tmp_path: Path) -> None:
-    """All standard columns come back, each number the same to the last bit."""
-    n = 50
-    pd.DataFrame({"row": range(n), "x": np.linspace(0, 1, n)}).to_csv(tmp_path / "a.csv", index=False)
-    (out,) = annotate(
-        text.open(tmp_path / "a.csv"), tmp_path / "out", COLUMNS, computing(n), read=["row"], rows=7
-    )
-    read = pd.read_csv(
-        out, keep_default_na=False, na_values={c.name: [""] for c in COLUMNS if c.name != "blr_class"}
-    )
-    for column in COLUMNS:
-        expected = values_of(column, n)
-        got = read[column.name].to_numpy()
-        np.testing.assert_array_equal(
-            got.astype(expected.dtype) if expected.dtype.kind != "U" else got, expected
-        )
-
-
 FAULTS = {
     "row,x\n0,1\n1\n": (DamagedFileError, "Expected 2 columns, got 1"),
     "row,x\n0,1,2\n": (DamagedFileError, "Expected 2 columns, got 3"),
@@ -334,76 +311,6 @@ def test_what_is_no_table_is_not_sniffed(tmp_path: Path, content: bytes) -> None
     assert not is_delimited_text(tmp_path, b"")
 
 
-def ecsv_table() -> Any:
-    table = QTable(
-        {
-            "row": [0, 1, 2],
-            "masked": MaskedColumn([1, 2, 2**60 + 1], mask=[0, 1, 0]),
-            "x": [1.5, np.nan, -1e300] * u.Jy,
-            "s": MaskedColumn(["a b", "", 'c"d'], mask=[0, 1, 0]),
-            "v": np.arange(6).reshape(3, 2),
-            "b": [True, False, True],
-            "f": np.array([1.5, 2.5, 3.5], np.float32),
-            "c": SkyCoord([1, 2, 3] * u.deg, [3, 4, 5] * u.deg),
-        },
-        meta={"survey": "x", "comments": ["one"]},
-    )
-    table["row"].info.description = "number: 'of' the row"
-    return table
-
-
-@pytest.mark.parametrize("delimiter", [" ", ","])
-def test_ecsv(tmp_path: Path, delimiter: str) -> None:
-    """Types, units, nulls, vectors and descriptions as astropy wrote them."""
-    ecsv_table().write(tmp_path / "a.ecsv", delimiter=delimiter)
-    catalog = text.open(tmp_path / "a.ecsv")
-    assert (catalog.format, catalog.n_rows) == ("ecsv", 3)
-    assert catalog.column("x").unit == "Jy"
-    assert catalog.column("row").description == "number: 'of' the row"
-    assert catalog.column("v").shape == (2,)
-    table = table_of(tmp_path / "a.ecsv")
-    assert str(table.schema.field("f").type) == "float"
-    assert table["masked"].to_pylist() == [1, None, 2**60 + 1]
-    assert table["v"].to_pylist() == [[0, 1], [2, 3], [4, 5]]
-    assert table["s"].to_pylist() == ["a b", "", 'c"d']
-    assert table["b"].to_pylist() == [True, False, True]
-    assert table["c.ra"].to_pylist() == [1.0, 2.0, 3.0]
-    np.testing.assert_array_equal(table["x"], [1.5, np.nan, -1e300])
-
-
-@pytest.mark.parametrize("delimiter", [" ", ","])
-@pytest.mark.parametrize("meta", [True, False])
-def test_astropy_reads_the_annotated_ecsv(tmp_path: Path, delimiter: str, *, meta: bool) -> None:
-    """Old columns, mixins and metadata as before; new columns with type, UCD and description; provenance."""
-    old = ecsv_table() if meta else Table({"row": [0, 1, 2]})
-    old.write(tmp_path / "a.ecsv", delimiter=delimiter, format="ascii.ecsv")
-    (out,) = annotate(
-        text.open(tmp_path / "a.ecsv"),
-        tmp_path / "out",
-        COLUMNS,
-        computing(3),
-        read=["row"],
-        provenance=PROVENANCE,
-    )
-    new = QTable.read(out)
-    for name in old.colnames:
-        if name == "c":
-            assert isinstance(new["c"], SkyCoord)
-        else:
-            assert repr(new[name]) == repr(QTable.read(tmp_path / "a.ecsv")[name])
-    for column in COLUMNS:
-        got = new[column.name]
-        np.testing.assert_array_equal(
-            np.ma.filled(got, "" if got.dtype.kind == "U" else None), values_of(column, 3)
-        )
-        assert got.info.description == column.description
-        assert got.info.meta["ucd"] == column.ucd
-    assert new["blr_p_max"].dtype == np.float32
-    assert new.meta["blr.model"] == "morphology@3f2a"
-    assert {k: v for k, v in new.meta.items() if not k.startswith("blr.")} == old.meta
-    assert text.open(out).column("blr_p_max").ucd == "stat.probability"
-
-
 @pytest.mark.parametrize("kind", DIALECTS)
 @pytest.mark.parametrize("keep", [["x"], ["row", "s"], ["s"]])
 def test_slim(tmp_path: Path, kind: str, keep: list[str]) -> None:
@@ -442,21 +349,6 @@ def test_real_catalogues(name: str) -> None:
     for column in frame.columns:
         if frame[column].dtype.kind in "if" and table.schema.field(column).type in {pa.int64(), pa.float64()}:
             np.testing.assert_allclose(table[column].to_pandas(), frame[column], rtol=1e-15)
-
-
-def test_an_index_without_a_name_and_a_comma_at_each_line_end_are_columns(tmp_path: Path) -> None:
-    """Pandas writes the one, spreadsheets the other."""
-    path = tmp_path / "index.csv"
-    pd.DataFrame({"mag": [1.5, 2.5], "row": [0, 1]}).to_csv(path)
-    assert table_of(path).to_pydict() == {"": [0, 1], "mag": [1.5, 2.5], "row": [0, 1]}
-    (out,) = annotate(text.open(path), tmp_path / "out", COLUMNS, computing(2), read=["row"])
-    pd.testing.assert_frame_equal(
-        pd.read_csv(out, index_col=0)[["mag", "row"]], pd.read_csv(path, index_col=0)
-    )
-    trailing = written(tmp_path / "trailing.csv", "mag,row,\n1.5,0,\n2.5,1,\n")
-    assert table_of(trailing).to_pydict() == {"mag": [1.5, 2.5], "row": [0, 1], "": [None, None]}
-    (out,) = annotate(text.open(trailing), tmp_path / "out", COLUMNS, computing(2), read=["row"])
-    assert out.read_text().startswith("mag,row,,blr_")
 
 
 GAIA = """\
@@ -500,47 +392,6 @@ def test_a_quotation_that_is_never_closed_is_found_at_once(tmp_path: Path) -> No
     path = written(tmp_path / "a.csv", "row,note,x\n" + rows)
     with pytest.raises(DamagedFileError, match=r"begins '1,.five arcmin,2.5' is never closed"):
         text.open(path)
-
-
-@given(
-    st.lists(
-        st.one_of(st.none(), st.floats(), st.sampled_from([2.0**53, 2.0**53 - 1, -(2.0**53), 1e300])),
-        max_size=5,
-    )
-)
-def test_numbers_that_float64_may_have_rounded_are_told(numbers: Any) -> None:
-    column = pa.chunked_array([pa.array(numbers, pa.float64())])
-    finite = [abs(x) for x in numbers if x is not None and np.isfinite(x)]
-    assert text_types.may_be_whole(column) == (max(finite, default=0) >= 2**53)
-
-
-def test_comments_that_may_be_rows_are_counted(tmp_path: Path) -> None:
-    """A first field that begins with # makes a comment of its row, unless it is quoted."""
-    rows = ["a,1", "#b,2", "# some words", '"#c",3', "#d,4,5", "e,6"]
-    catalog = text.open(written(tmp_path / "a.csv", "# x,y\nname,v\n" + "\n".join(rows) + "\n"))
-    assert catalog.n_rows == 3
-    assert text.commented_out(catalog) == "1 line begins with # and may be rows, but are taken for comments"
-    plain = text.open(written(tmp_path / "b.csv", "name,v\na,1\n# words\n"))
-    assert text.commented_out(plain) == ""
-    written(tmp_path / "c.csv", "name,v\na,1\n#b,2\n")
-    together = open_catalog(tmp_path)
-    assert text.commented_out(together).startswith("2 lines begin"), "of all files"
-    (last,) = (p for p in together.partitions if p.key == "b.csv")
-    assert text.commented_out(replace(together, partitions=(last,))) == "", "of this one"
-
-
-def test_fields_of_blanks_are_empty_and_the_lines_are_kept(tmp_path: Path) -> None:
-    """HyperLEDA pads its columns for people: one blank field made a column of magnitudes text."""
-    lines = ["name | t    | bt   ", "a    |  4.0 | 15.3 ", "b    |      |      ", "c    | -1.5 | 14.25"]
-    (tmp_path / "x.txt").write_text("\n".join(lines) + "\n")
-    catalog = open_catalog(tmp_path / "x.txt")
-    assert [str(c.datatype) for c in catalog.columns] == ["string", "double", "double"]
-    (batch,) = catalog.batches(["t", "bt"])
-    assert batch.column("t").to_pylist() == [4.0, None, -1.5]
-    new = [NewColumn("blr_p", pa.float64(), "stat.probability")]
-    (out,) = annotate(catalog, tmp_path / "out", new, lambda _: {"blr_p": np.arange(3.0)}, read=["t"])
-    written = [line for line in out.read_text().splitlines() if not line.startswith("#")]
-    assert [line.startswith(old.rstrip()) for line, old in zip(written, lines, strict=True)] == [True] * 4
 
 
 @pytest.mark.parametrize("start", ["a,b\n1,", 'a,b\n1,"'], ids=["line", "quotation"])

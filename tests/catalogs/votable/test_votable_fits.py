@@ -17,8 +17,6 @@ from astropy.table import MaskedColumn, Table
 import catalogs
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.fits import table as fits
-from catalogs.writing import annotate
-from tests.catalogs.parquet_samples import COLUMNS, computing
 
 N = 300
 
@@ -71,23 +69,6 @@ def document(data: bytes, fields: dict[str, str] = FIELDS, attributes: str = "")
 
 def values(catalog: catalogs.Catalog, name: str) -> list[object]:
     return pa.chunked_array([b.column(0) for b in catalog.batches([name], 64)]).to_pylist()
-
-
-def test_the_rows_are_those_of_the_fits_file(tmp_path: Path) -> None:
-    path = tmp_path / "t.vot"
-    path.write_bytes(document(fits_bytes()))
-    (tmp_path / "t.fits").write_bytes(fits_bytes())
-    found, other = catalogs.open(path), fits.open(tmp_path / "t.fits")
-    assert (found.names, found.n_rows) == (other.names, N)
-    for name in FIELDS:
-        assert values(found, name) == values(other, name), name
-    (out,) = annotate(found, tmp_path / "out", COLUMNS, computing(N), read=["row"])
-    old, new = survey(), Table.read(out, format="votable")
-    for name in ("row", "x", "good", "flux", "u"):
-        assert np.array_equal(np.asarray(new[name]), np.asarray(old[name])), name
-    assert np.array_equal(new["n"].mask, old["n"].mask)
-    expected = computing(N)(pa.record_batch({"row": np.arange(N)}))["blr_p_late"]
-    assert np.array_equal(np.ma.filled(new["blr_p_late"], np.nan), expected, equal_nan=True)
 
 
 @pytest.mark.skipif(shutil.which("stilts") is None, reason="stilts is not installed (Debian: stilts)")

@@ -1,17 +1,11 @@
 """What a VOTable's document says beside its rows is in the copy as it was; what is no VOTable is called what it is."""
 
-import io
 import re
-import shutil
-import subprocess
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from astropy.io.votable import parse
-from astropy.io.votable.tree import VOTableFile
 
 import catalogs
 from catalogs.catalog.new_columns import NewColumn
@@ -97,62 +91,6 @@ def test_fields_params_and_descriptions_come_back_as_they_were(tmp_path: Path, v
         assert "blr: " not in text
 
 
-def test_prefixes_and_encodings_do_not_matter(tmp_path: Path) -> None:
-    """The copy is UTF-8 without prefixes, whatever the document was."""
-    text = document().replace("xmlns=", "xmlns:vo=").replace("any-line", "any-Zeile-über-σ")
-    text = re.sub(r"<(/?)([A-Z])", r"<\1vo:\2", text).replace(
-        'version="1.0"', 'version="1.0" encoding="utf-16"'
-    )
-    (tmp_path / "t.vot").write_text(text, encoding="utf-16")
-    copied = annotated(tmp_path / "t.vot", tmp_path / "out").read_text(encoding="utf-8")
-    assert elements(copied, "PARAM")[1] == HISTORY
-    assert "any-Zeile-über-σ" in elements(copied, "FIELD")[1]
-
-
-@pytest.mark.skipif(shutil.which("stilts") is None, reason="there is no stilts; apt-get install stilts")
-def test_what_stilts_makes_of_an_annotated_fits_file_is_annotated(tmp_path: Path) -> None:
-    """Its PARAM of the HISTORY cards, of which we write several, stays as STILTS wrote it."""
-    (tmp_path / "t.csv").write_text("row,x\n1,2.5\n2,3.5\n3,4.5\n")
-    cat = catalogs.open(tmp_path / "t.csv")
-    (fits,) = catalogs.annotate(cat, tmp_path / "fits", MARK, compute, read=["row"], form="fits")
-    path, copy = tmp_path / "t.vot", tmp_path / "out" / "t.vot"
-    subprocess.run(["stilts", "tcopy", f"{fits}#1", path], check=True, timeout=300)
-    text = path.read_text(encoding="utf-8")
-    assert re.search(r'arraysize="\d+x\d+" datatype="char" name="HISTORY"', text)
-    old = catalogs.open(path)
-    assert old.names == ("row", "x", "blr_mark")
-    second = (NewColumn("second", pa.int32()),)
-    (copied,) = catalogs.annotate(
-        old, copy.parent, second, lambda b: {"second": compute(b)["blr_mark"]}, read=["row"]
-    )
-    after, before = (
-        elements(re.sub(r">\s+<", "><", t), "PARAM") for t in (copied.read_text(encoding="utf-8"), text)
-    )
-    assert after == before
-    (rows,) = catalogs.open(copied).batches(["row", "x", "second"])
-    assert rows.to_pydict() == {"row": [1, 2, 3], "x": [2.5, 3.5, 4.5], "second": [1, 2, 3]}
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("<html><body>VOTABLE not found</body></html>", r"a web page \(HTML\) and not a VOTable.*<html>"),
-        ("<!DOCTYPE html>\n<HTML><head><meta charset='utf-8'><br>", r"a web page \(HTML\)"),
-        ('<?xml version="1.0"?><Error>VOTABLE: no such table</Error>', "XML of another kind.*<Error>"),
-        ('<soap:Envelope xmlns:soap="x"><VOTABLE/></soap:Envelope>', "XML of another kind.*<Envelope>"),
-        ('{"message": "no such table"}', "begins with .*message.*not XML"),
-    ],
-)
-def test_a_file_of_another_kind_is_called_what_it_is(tmp_path: Path, content: str, message: str) -> None:
-    """It is not damaged, and to fetch it again would not help."""
-    path = tmp_path / "t.vot"
-    path.write_text(content)
-    with pytest.raises(FormatError, match=message) as raised:
-        catalogs.open(path)
-    assert not isinstance(raised.value, DamagedFileError)
-    assert "again" not in str(raised.value)
-
-
 def test_fields_of_arrays_of_texts_are_refused_by_name(tmp_path: Path) -> None:
     """Astropy reads no such fields; the file is not damaged, and another program can change it."""
     path = tmp_path / "t.vot"
@@ -162,17 +100,3 @@ def test_fields_of_arrays_of_texts_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"'area' of arrays of texts.*4x2") as raised:
         catalogs.open(path)
     assert not isinstance(raised.value, DamagedFileError)
-
-
-def test_astropy_reads_the_copy_without_the_odd_params(tmp_path: Path) -> None:
-    """Our other reader sees the same fields and groups."""
-    path, files = tmp_path / "t.vot", list[VOTableFile]()
-    path.write_text(document().replace(PARAMS[0], "").replace(PARAMS[4], ""), encoding="utf-8")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for place in (path, annotated(path, tmp_path / "out")):
-            files.append(parse(io.BytesIO(place.read_bytes()), verify="ignore"))
-    old, new = (next(file.iter_tables()) for file in files)
-    assert [str(f.unit) for f in old.fields] == [str(f.unit) for f in new.fields][:-1]
-    assert [p.value for p in old.params] == [p.value for p in new.params]
-    assert [e.ref for g in new.groups for e in g.entries if hasattr(e, "get_ref")] == ["v", "query"]

@@ -101,26 +101,6 @@ def annotated(path: Path, out: Path, **options: Any) -> Path:
     return written
 
 
-@pytest.mark.parametrize("serialisation", ["binary", "binary2", "tabledata"])
-def test_new_values_stand_in_their_rows(tmp_path: Path, serialisation: str) -> None:
-    """Whatever the batches; astropy reads the old values as before, and the number of rows is told."""
-    path = tmp_path / "t.vot"
-    data = document(list(cells()), ' nrows="12"')
-    written = data if serialisation == "tabledata" else by_astropy(data, serialisation)
-    path.write_bytes(written)
-    _, old = parsed(by_astropy(written, "binary2"))
-    out = annotated(path, tmp_path / "out")
-    _, new = parsed(out.read_bytes())
-    for name in old.array.dtype.names:
-        assert str(new.array[name].tolist()) == str(old.array[name].tolist())  # masked ones are None
-    assert new.array["p"].tolist() == list(range(N))
-    assert new.array["class"].tolist() == [f"é{i}" for i in range(N)]
-    assert re.findall(rb'nrows="(\d+)"', out.read_bytes()) == [b"12"]
-    slim = annotated(path, tmp_path / "slim", mode="slim", keep=("f3", "f1"))
-    assert votable.open(slim).names == ("f1", "f3", "p", "class")
-    assert str(parsed(slim.read_bytes())[1].array["f3"].tolist()) == str(old.array["f3"].tolist())
-
-
 def test_text_that_is_not_ascii_becomes_unicode(tmp_path: Path) -> None:
     """In TABLEDATA many a `char` holds it, which BINARY2 cannot."""
     path = tmp_path / "t.vot"

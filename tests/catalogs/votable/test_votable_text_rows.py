@@ -1,6 +1,5 @@
 """TABLEDATA as we write it, for fields of one bit: the values are those that were read, to us and to astropy."""
 
-import io
 import shutil
 import subprocess
 import warnings
@@ -14,30 +13,11 @@ from astropy.table import MaskedColumn, Table
 
 import catalogs
 from catalogs.catalog.new_columns import NewColumn
-from catalogs.files import stamp
-from catalogs.votable import table as votable
-from catalogs.votable.table import Content, write
-from tests.catalogs.votable_samples import N, cells, document, lists, our_values, parsed, slow_values
 
 pytestmark = pytest.mark.filterwarnings("ignore::astropy.io.votable.exceptions.VOWarning")
 
 NEW = (NewColumn("blr_p", pa.float32()), NewColumn("blr_class", pa.string()))
 STILTS = shutil.which("stilts")
-
-
-def test_all_types_are_the_same_values_again(tmp_path: Path) -> None:
-    """Every type, alone, with a null value, in arrays and lists of it."""
-    path, again = tmp_path / "t.vot", tmp_path / "again.vot"
-    path.write_bytes(document([*cells(), *lists()]))
-    read = votable.document(path, stamp(path))
-    (table,), (rows,) = read.file.iter_tables(), read.rows
-    stream = io.BytesIO()
-    contents = {table: Content(N, rows.blocks(range(len(table.fields))), as_text=True)}
-    write(read.file, stream, contents, read.originals)
-    again.write_bytes(stream.getvalue())
-    assert b"<TABLEDATA>" in stream.getvalue()
-    assert our_values(again) == our_values(path)
-    assert slow_values(parsed(again.read_bytes())[1]) == slow_values(parsed(path.read_bytes())[1])
 
 
 def compute(batch: pa.RecordBatch) -> dict[str, np.ndarray]:
@@ -92,36 +72,3 @@ def test_stilts_reads_the_copy_of_a_document_with_single_bits(tmp_path: Path, se
         "2,true,2,a < b",
         f"3,false,{'3' if serialisation == 'binary' else ''},a < b",
     ], done.stderr
-
-
-@pytest.mark.parametrize("serialisation", ["tabledata", "binary2"])
-def test_floats_equal_to_a_null_that_is_nan_are_null(tmp_path: Path, serialisation: str) -> None:
-    """NaN is unequal to itself; it was read as a number from fields that declare it as their null value."""
-    path = tmp_path / "t.vot"
-    fields = [
-        ('<FIELD datatype="int"/>', [str(i) for i in range(N)]),
-        ('<FIELD datatype="float"><VALUES null="NaN"/></FIELD>', ["1.5", "NaN", ""] * 4),
-        (
-            '<FIELD datatype="double" arraysize="2"><VALUES null="NaN"/></FIELD>',
-            ["1 NaN", "NaN NaN", "2 3"] * 4,
-        ),
-        ('<FIELD datatype="double"><VALUES null="-99.9"/></FIELD>', ["1", "-99.9", "-99.90"] * 4),
-    ]
-    path.write_bytes(document(fields))
-    if serialisation == "binary2":
-        mark = (NewColumn("blr_mark", pa.int32()),)
-        (path,) = catalogs.annotate(
-            catalogs.open(path),
-            tmp_path / "out",
-            mark,
-            lambda b: {"blr_mark": b["f0"].to_numpy()},
-            read=["f0"],
-        )
-    rows = pa.Table.from_batches(list(catalogs.open(path).batches(["f1", "f2", "f3"])))
-    assert rows["f1"].to_pylist() == [1.5, None, None] * 4
-    assert rows["f2"].to_pylist() == [[1, None], [None, None], [2, 3]] * 4
-    assert rows["f3"].to_pylist() == [1, None, None] * 4
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        (table,) = astropy_votable.parse(str(path)).iter_tables()
-    assert np.ma.getmaskarray(table.array["f1"]).tolist()[2] is True

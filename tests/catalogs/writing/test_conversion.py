@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits as astropy_fits
 from astropy.io.votable import from_table
-from astropy.io.votable.tree import Info, Link, Param, Resource, TimeSys
+from astropy.io.votable.tree import Info, Link, Resource, TimeSys
 from astropy.table import Table
 
 import catalogs
@@ -26,7 +26,7 @@ from catalogs.parquet import dataset as parquet
 from catalogs.writing import Written, annotate, bounded_rows, converted_key
 from tests.catalogs.hats_samples import N as N_HATS
 from tests.catalogs.hats_samples import write_collection
-from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, rich_table, write_rich
+from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, write_rich
 
 N = 300
 MARK = (NewColumn("blr_mark", pa.int32(), "meta.code"),)
@@ -60,51 +60,6 @@ def marked(table: pa.Table, folder: Path, **options: Any) -> Written:
 
 def rows(cat: Catalog) -> dict[str, list[Any]]:
     return pa.Table.from_batches(list(cat.batches(cat.names))).to_pydict()
-
-
-def test_parquet_to_fits_keeps_what_fits_can_hold(tmp_path: Path) -> None:
-    """Also batches that do not fit the rows, 64-bit ids with nulls, and lists in the heap."""
-    (out,) = converted(write_rich(tmp_path / "a.parquet", N), tmp_path / "out", "fits", rows=64)
-    assert out.name == "a.fits"
-    old, new = rich_table(N).to_pydict(), rows(fits.open(out))
-    for name in ("row", "id", "x", "vector", "good", "u8"):
-        assert repr(new[name]) == repr(old[name]), name
-    assert new["list"] == [v or [] for v in old["list"]]
-    with astropy_fits.open(out, checksum=True) as hdus:
-        assert hdus[1]._checksum_valid
-        assert hdus[1].columns["x"].unit == "mag"
-        assert hdus[1].data["u8"].tolist() == old["u8"]
-        assert "survey = tests" in hdus[1].header["COMMENT"]
-    assert fits.open(out).metadata["blr.model"] == PROVENANCE.entries["model"]
-
-
-def test_what_fits_cannot_hold_is_said(tmp_path: Path) -> None:
-    written = converted(write_rich(tmp_path / "a.parquet", N), tmp_path / "out", "fits")
-    assert written.warnings == (
-        "'type': nulls become empty text",
-        "'price': decimal numbers are rounded to float64",
-        "'time': times are written as ISO 8601 text",
-        "'nested': struct<a: int64, b: list<element: double>> is written as JSON text",
-        "'list': null lists become empty ones",
-    )
-    new = rows(fits.open(written[0]))
-    assert new["time"][1] == "2026-01-01T00:00:01.000000Z"
-    assert new["nested"][2] == '{"a": 2, "b": [1.0, 1.0]}'
-    assert new["price"][1] == 0.25
-
-
-def test_there_and_back_again(tmp_path: Path) -> None:
-    """Parquet to FITS to Parquet: the values that FITS has, units, descriptions, and no second set of columns."""
-    source = write_rich(tmp_path / "a.parquet", N)
-    (there,) = converted(source, tmp_path / "there", "fits")
-    back = converted(there, tmp_path / "back", "parquet")
-    assert back.warnings == ()
-    cat = parquet.open(back[0])
-    assert cat.names == (*rich_table(0).column_names, *(c.name for c in COLUMNS))
-    assert repr(rows(cat)) == repr(rows(fits.open(there)))
-    x = cat.column("x")
-    assert (x.unit, x.ucd, x.description) == ("mag", "phot.mag", "a magnitude")
-    assert cat.metadata["fits.header"].startswith("XTENSION= 'BINTABLE'")
 
 
 def write_fits(path: Path) -> Path:
@@ -154,36 +109,6 @@ def test_a_votables_complex_numbers_are_said_to_become_pairs(tmp_path: Path, for
     pairwise = pa.Table.from_batches(catalogs.open(written[0]).batches(["z"]))["z"]
     assert pairwise.to_pylist() == [[1, 2], [0, 3]]
     assert annotate(cat, tmp_path / "same", MARK, mark, read=["row"]).warnings == ()
-
-
-def test_fits_to_parquet_keeps_values_shapes_and_headers(tmp_path: Path) -> None:
-    path = write_fits(tmp_path / "a.fits")
-    written = annotate(
-        catalogs.open(path), tmp_path / "out", MARK, mark, read=["row"], form="parquet", rows=2
-    )
-    assert written.warnings == (
-        "the other HDUs (2 ('IMAGE')) are left out",
-        "'scaled': TSCAL and TZERO are applied, values become float64",
-        "'bits': bits become lists of true and false",
-        "'c': each complex number becomes a pair of its real and imaginary parts",
-    )
-    table = pq.read_table(written[0])
-    assert table["scaled"].to_pylist() == [10.0, 10.5, 11.0, 11.5, 12.0]
-    assert table["matrix"].to_pylist()[1] == [6.0, 7.0, 8.0, 9.0, 10.0, 11.0]
-    assert parquet.open(written[0]).column("matrix").shape == (2, 3)
-    assert table["names"].to_pylist()[0] == ["ab", "cd"]
-    assert table["null"].to_pylist() == [1, None, 3, None, 5]
-    assert table["u"].to_pylist() == [0, 1, 2**15, 2**16 - 1, 7]
-    assert table["c"].to_pylist()[1] == [1.0, 2.0]
-    assert b"TELESCOP= 'VISTA" in table.schema.metadata[b"fits.header"]
-    assert table.schema.field("null").metadata[b"unit"] == b"nanomaggy"
-    (again,) = annotate(parquet.open(written[0]), tmp_path / "again", MARK, mark, read=["row"], form="fits")
-    before, after = rows(catalogs.open(path)), rows(fits.open(again))
-    assert {k: after[k] for k in before} == before
-    assert fits.open(again).column("matrix").shape == (2, 3)
-    with astropy_fits.open(again) as hdus:
-        assert hdus[1].data["matrix"].shape == (5, 2, 3)
-        assert hdus[1].data["names"].tolist() == [["ab", "cd"]] * 5
 
 
 @pytest.mark.parametrize(
@@ -358,43 +283,6 @@ def test_astropy_reads_what_we_made(tmp_path: Path) -> None:
     assert table["x"].unit == "mag"
     (back,) = converted(out, tmp_path / "back", "parquet")
     assert Table.read(back)["x"].unit == "mag"
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("a.csv", "row,x\n1,2\n", ()),
-        ("a.csv", "# of a survey\nrow,x\n1,2\n", ("comments are left out",)),
-        ("a.csv", "row,x\n1,2\n# end\n3,4\n", ("comments are left out",)),
-    ],
-)
-def test_comments_are_said_to_be_left_out_where_there_are_some(
-    tmp_path: Path, name: str, text: str, said: tuple[str, ...]
-) -> None:
-    (tmp_path / name).write_text(text)
-    cat = catalogs.open(tmp_path / name)
-    assert annotate(cat, tmp_path / "out", MARK, mark, read=["row"], form="fits").warnings == said
-
-
-@pytest.mark.parametrize("form", ["ascii.ecsv", "votable"])
-@pytest.mark.parametrize("more", [False, True])
-def test_what_is_beside_the_rows_is_said_to_be_left_out_where_there_is_some(
-    tmp_path: Path, form: str, *, more: bool
-) -> None:
-    path = tmp_path / f"a.{form.removeprefix('ascii.')}"
-    table = Table({"row": [0, 1], "x": [1.5, 2.5]})
-    if form == "votable":
-        document = from_table(table)
-        if more:
-            document.resources[0].params.append(
-                Param(document, name="epoch", datatype="double", value="2000")
-            )
-        document.to_xml(str(path))
-    else:
-        table.meta = {"survey": "deep"} if more else {}
-        table.write(path, format=form)
-    written = annotate(catalogs.open(path), tmp_path / "out", MARK, mark, read=["row"], form="parquet")
-    assert any("left out" in sentence for sentence in written.warnings) is more
 
 
 def test_every_kind_of_element_beside_a_votables_rows_is_said_to_be_left_out(tmp_path: Path) -> None:
