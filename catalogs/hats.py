@@ -437,9 +437,12 @@ def open_without(root: Path, left_out: Collection[str]) -> Catalog:
     tables = tables_of(root)
     union = Union()
     parts = [part for t in tables for part in described(t, union, left_out)]
-    if not parts:
-        path, schema, pairs = described_without_rows(tables[0])
-        union.add(path, schema, pairs)
+    if not parts:  # a table without rows is described by a file without any
+        described_by = (tables[0].dataset / name for name in (COMMON, MERGED))
+        path = next((path for path in described_by if path.is_file()), None)
+        if path is None:
+            raise FormatError(f"{tables[0].root} holds no Parquet file; expected some in {tables[0].dataset}")
+        union.add(path, *describe(path)[1:])
     columns, views = union.columns(), union.views()
     partitions = tuple(replace(p, types=views[kind][0], absent=views[kind][1]) for p, kind in parts)
     if not left_out:
@@ -495,15 +498,6 @@ def described(
             counted = not (table.properties.get("dataproduct_type") == MARGIN or path.name == THUMBNAIL)
             kind = union.add(path, schema, pairs, empty=not metadata.num_rows)
             yield ParquetPartition(path, key, metadata.num_rows, counted=counted), kind
-
-
-def described_without_rows(table: Table) -> tuple[Path, pa.Schema, dict[str, str]]:
-    """Return a file without rows that describes a table without any, its schema and key-value pairs."""
-    for path in (table.dataset / name for name in (COMMON, MERGED)):
-        if path.is_file():
-            _, schema, pairs = describe(path)
-            return path, schema, pairs
-    raise FormatError(f"{table.root} holds no Parquet file; expected some in {table.dataset}")
 
 
 def check_rows(tables: Sequence[Table], partitions: Sequence[ParquetPartition]) -> None:

@@ -120,9 +120,10 @@ def check_room(cat: Catalog, out: Path, columns: Sequence[NewColumn], old: OldCo
     except StorageError as error:
         if old.only is not None:
             raise
+        slim = sum(p.n_rows for p in cat.partitions) * (SLIM_BYTES + row_bytes(columns))
+        share = min(1.0, slim / needed_bytes(cat, columns, old))
         raise StorageError(
-            f"{error}; or ask for slim copies (mode 'slim': id, position and the new columns, some "
-            f"{slim_share(cat, columns, old):.0%} of that)"
+            f"{error}; or ask for slim copies (mode 'slim': id, position and the new columns, some {share:.0%} of that)"
         ) from error
 
 
@@ -140,13 +141,6 @@ def row_bytes(columns: Sequence[Column | NewColumn]) -> int:
     return sum(
         cell_bytes(c.datatype, (isinstance(c, NewColumn) and c.width) or UNSIZED_TEXT) for c in columns
     )
-
-
-def slim_share(cat: Catalog, columns: Sequence[NewColumn], old: OldColumns) -> float:
-    """Return the share of the whole copies' size that slim ones take, with an id and a position."""
-    n_rows = sum(p.n_rows for p in cat.partitions)
-    slim = n_rows * (SLIM_BYTES + row_bytes(columns))
-    return min(1.0, slim / needed_bytes(cat, columns, old))
 
 
 def make_folder(folder: Path) -> None:
@@ -246,23 +240,15 @@ class Converting:
 
         whole = replace(annotation, read=needed, compute=compute, rows=rows)
         texts = self.beside()
+        everything = (out, self.columns, new, computed_batches(self.source, whole))
         if self.form == "parquet":
             parquet_create.create(
-                out,
-                self.columns,
-                new,
-                computed_batches(self.source, whole),
-                provenance=annotation.provenance,
-                metadata=texts,
-                dropped=self.old.replaced,
+                *everything, provenance=annotation.provenance, metadata=texts, dropped=self.old.replaced
             )
             return
         if self.form == "ecsv":
             text.create(
-                out,
-                self.columns,
-                new,
-                computed_batches(self.source, whole),
+                *everything,
                 provenance=annotation.provenance,
                 header=texts.get(ASTROPY),
                 dropped=[c.name for c in self.catalog.columns if not self.old.stays(c.name)],
@@ -273,7 +259,10 @@ class Converting:
         # Each text takes the space of the longest, which is known only after the pass over the rows.
         rows = max(1, min(rows, BATCH_BYTES // layout.row.itemsize))
         computed = computed_batches(self.source, replace(whole, rows=rows))
-        remarks = [*self.remarks(texts), *self.history(texts, annotation.provenance)]
+        # The provenance of this and of earlier annotations, the latest last.
+        annotations = levels(provenance_entries(texts, annotation.provenance, self.old.replaced))
+        history = [card for level in reversed(annotations) for card in block_cards(level)]
+        remarks = [*self.remarks(texts), *history]
         name = texts.get("extname") or SUFFIX.sub("", out.name)
         summed = not self.source.verified()[1]
         fits_create.create(out, layout, computed, name=name, remarks=remarks, summed=summed)
@@ -296,12 +285,13 @@ class Converting:
         for name, survey in surveys.items():
             for what in losses(kinds[name], survey):
                 self.tell(f"'{name}': {what}")
-        return tuple(
-            fits_create.FitsField(
-                with_unit(c), name, settled(kinds[c.name], surveys[c.name], c.null), surveys[c.name]
-            )
-            for c, name in zip(self.columns, self.fits_names(new), strict=True)
-        )
+        fields = []
+        for c, name in zip(self.columns, self.fits_names(new), strict=True):
+            # Durations have the unit of their numbers.
+            stated = replace(c, unit=c.datatype.unit) if pt.is_duration(c.datatype) else c
+            kind = settled(kinds[c.name], surveys[c.name], c.null)
+            fields.append(fits_create.FitsField(stated, name, kind, surveys[c.name]))
+        return tuple(fields)
 
     def fits_names(self, new: Sequence[NewColumn]) -> Sequence[str]:
         """Return the old columns' names as FITS has them; tell which are others."""
@@ -327,19 +317,9 @@ class Converting:
                 cards += comment_cards([f"{key} = {value}"])
         return cards
 
-    def history(self, texts: Mapping[str, str], provenance: Provenance) -> list[bytes]:
-        """Return the provenance of this and of earlier annotations as HISTORY cards, the latest last."""
-        annotations = levels(provenance_entries(texts, provenance, self.old.replaced))
-        return [card for level in reversed(annotations) for card in block_cards(level)]
-
 
 Copyable = Partition | Converting
 """A file of which an annotated copy can be made: its `path`, the copy's `key`, and how it is written."""
-
-
-def with_unit(column: Column) -> Column:
-    """Return a column, one of durations with the unit of its numbers."""
-    return replace(column, unit=column.datatype.unit) if pt.is_duration(column.datatype) else column
 
 
 def bounded_rows(columns: Sequence[Column]) -> int:
@@ -426,13 +406,14 @@ def annotate(
     staying = tuple(name for name in cat.names if old.stays(name))
     check_room(cat, out, columns, OldColumns(only=staying) if form == "fits" else old)
     read, compute = with_user_bits(read, compute, old.replaced, columns)
+    usable_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     annotation = Annotation(
         columns,
         lambda batch: checked(columns, compute(batch), batch.num_rows),
         read,
         (provenance or Provenance()).covering(columns),
         rows,
-        threads or _usable_cpus(),
+        threads or usable_cpus,
         progress,
     )
     with destination(cat, out) as folder:
@@ -472,8 +453,3 @@ def finish(
         return ()
     recorded = (provenance or Provenance()).covering(columns)
     return cat.whole.finish(folder, columns, recorded, old_columns(cat, columns, mode, keep))
-
-
-def _usable_cpus() -> int:
-    """Return how many processors this process may use, which on a shared machine are not all of them."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -558,7 +558,9 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...], *, hats: bool)
     """Return the root and the files of a path on a file system."""
     url = str(filesystem.unstrip_protocol(path))
     plain, query, _ = path.partition("?") if is_web(url) else (path, "", "")
-    wild = wild_at(plain, url)
+    # The first wild card of a pattern; a host's [::1] is none.
+    start = max(0, plain.find("/", plain.find("://") + 3)) if is_web(url) else 0
+    wild = min((at for c in "*[" if (at := plain.find(c, start)) >= 0), default=None)
     folder = plain.endswith("/") or (
         not is_web(url) and filesystem.isdir(path)
     )  # Spark calls folders x.parquet
@@ -582,7 +584,13 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...], *, hats: bool)
                     "open the Parquet files below its folder dataset, without its margins"
                 )
             return inside(root, [Place(filesystem, p, key_below(p, root)) for p in paths], "hats")
-        paths = [p for p in paths if p.lower().endswith(suffixes) and is_data(key_below(p, root))]
+        # What begins with . or _, in any part of its path, are other things.
+        paths = [
+            p
+            for p in paths
+            if p.lower().endswith(suffixes)
+            and not any(part.startswith((".", "_")) for part in PurePosixPath(key_below(p, root)).parts)
+        ]
     else:
         root = plain[:wild].rpartition("/")[0]
         from fsspec.utils import glob_translate  # noqa: PLC0415 -- see `local_path`
@@ -605,12 +613,6 @@ def inside(root: str, places: Sequence[Place], kind: str) -> Listing:
     return Listing(root, tuple(sorted(places, key=lambda place: place.key)), kind)
 
 
-def wild_at(path: str, url: str) -> int | None:
-    """Return where in a path a pattern's first wild card is, None where it has none; a host's [::1] is no such."""
-    start = path.find("/", path.find("://") + 3) if is_web(url) else 0
-    return min((at for c in "*[" if (at := path.find(c, max(0, start))) >= 0), default=None)
-
-
 def below(filesystem: Any, folder: str, depth: int) -> Iterator[str]:
     """Yield the files of a folder, at most so deep; what a page of the web links elsewhere does not count.
 
@@ -625,11 +627,6 @@ def below(filesystem: Any, folder: str, depth: int) -> Iterator[str]:
             yield name
         elif depth > 1:
             yield from below(filesystem, name if is_web(folder) else name.rstrip("/"), depth - 1)
-
-
-def is_data(key: str) -> bool:
-    """Say whether no part of a file's path begins with . or _, as those of other things do."""
-    return not any(part.startswith((".", "_")) for part in PurePosixPath(key).parts)
 
 
 def require_inside(place: Place) -> None:
