@@ -11,9 +11,7 @@ import pytest
 from blr.arrays import Matrix, Vector
 from blr.basis.kinds import fit_basis
 from blr.boundary import decision_boundary
-from blr.gaussian import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
-from blr.posterior.laplace import fit
 from blr.predictive.binary import binary_exact
 from blr.predictive.softmax import softmax_exact
 
@@ -159,25 +157,6 @@ def test_the_level_of_one_class_of_three() -> None:
         curves = decision_boundary(q, basis, 0.7, kind=kind, of=2, extent=EXTENT, resolution=60)
         p = probabilities(q, basis, np.concatenate(curves), method=method)
         np.testing.assert_allclose(p[:, 2], 0.7, atol=1e-6 if kind == "plugin" else 1e-4)
-
-
-@pytest.mark.parametrize("kind", ["linear", "rbf"])
-def test_with_real_posteriors(kind: str) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(200, 2)) * [1.0, 1e-3] + [3.0, 7.0]
-    t = (X[:, 0] - 3 + rng.normal(size=200) > 0).astype(int)
-    basis = fit_basis(kind, X, rng=rng, centres=8) if kind == "rbf" else fit_basis(kind, X)
-    q = fit(basis(X), t, GaussianPrior.isotropic(basis.n_functions))
-    for moderated in (False, True):
-        curves = (
-            decision_boundary(q, basis, 0.6, kind="moderated", resolution=50)
-            if moderated
-            else decision_boundary(q, basis, 0.6, resolution=50)
-        )
-        p = probabilities(q, basis, np.concatenate(curves), method="exact" if moderated else "plugin")
-        np.testing.assert_allclose(p, 0.6, atol=1e-6)
-    drawn = decision_boundary(q, basis, kind="sampled", rng=rng, n_samples=3, resolution=30)
-    assert len(drawn) == 3
 
 
 def test_the_sampled_boundary_knows_softmax_and_links(linear: Any) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import entropy as scipy_entropy
 
-from blr.arrays import Vector
+from blr.arrays import Matrix, Vector
 from blr.decisions import (
     FLAG_MEANINGS,
     REJECTED,
@@ -131,6 +131,14 @@ def test_more_decisions_than_classes() -> None:
         decide([[0.9, 0.1]], [[0, np.inf], [1, 0]])
     with pytest.raises(ValueError, match=r"p has shape \(2,\); expected \(N, K\)"):
         decide([0.9, 0.1], cost)
+
+
+def slow_curve(confidence: list[float], wrong: list[bool]) -> Matrix:
+    points = []
+    for c in sorted(set(confidence), reverse=True):
+        kept = [w for q, w in zip(confidence, wrong, strict=True) if q >= c]
+        points.append((len(kept) / len(wrong), sum(kept) / len(kept), c))
+    return np.array(points).T
 
 
 def slow_errors_caught(

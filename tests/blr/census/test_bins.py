@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from blr.census.bins import BinnedRows, bin_selection, bin_shares, bin_threshold, joined_selection
+from blr.census.bins import BinnedRows, bin_selection, bin_shares, joined_selection
 from blr.census.counts import Counted, count_classes
 from blr.census.shares import LabelledRows, TargetRows
 
@@ -70,32 +70,6 @@ def test_a_bin_without_labels_is_what_the_model_expects_and_wider() -> None:
     expected = shares.probability[places.target == 2].mean(axis=0)
     np.testing.assert_allclose(shares.draws[:, 2].mean(axis=0), expected, atol=0.05)
     assert shares.draws[:, 2, 1].std() > other.draws[:, 2, 1].std()
-
-
-def test_selections_in_a_bin_hold_the_truth_and_thresholds_reach_what_is_stated() -> None:
-    held = []
-    for seed in range(12):
-        labelled, target, counted, places, truth = case(seed, blind=False, share=0.4)
-        shares = bin_shares(labelled, target, counted, places)
-        for b in range(BINS):
-            found = bin_selection(shares, b, 1, 0.5)
-            inside = places.target == b
-            chosen = inside & (target.probability[:, 1] >= 0.5)
-            assert found.n_selected == chosen.sum()
-            for draws, real in (
-                (found.purity, truth[chosen].mean()),
-                (found.completeness, chosen[inside & (truth == 1)].mean()),
-            ):
-                low, high = found.interval(draws)
-                held.append(low <= real <= high)
-    assert np.mean(held) > 0.85
-    threshold, pure = bin_threshold(shares, 2, 1, purity=0.9)
-    assert pure.purity.mean() >= 0.9
-    assert bin_threshold(shares, 0, 1, purity=0.9999) is None
-    lower, complete = bin_threshold(shares, 2, 1, completeness=0.95)
-    assert complete.completeness.mean() >= 0.95
-    assert lower > 0
-    assert threshold > 0
 
 
 def test_selections_of_all_bins_are_joined() -> None:

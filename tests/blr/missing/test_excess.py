@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import blr
-from blr.classifier import Classifier, Member
 from blr.missing.moments import FeatureMoments, excess_spread
 
 N, F = 4000, 3
@@ -71,25 +70,6 @@ def test_moments_are_stored_with_their_spread() -> None:
     assert FeatureMoments.from_dict(moments.to_dict()).spread is None
     narrow = replace(moments, spread=np.full(F, 0.5))
     assert np.array_equal(FeatureMoments.from_dict(narrow.to_dict()).spread, np.full(F, 0.5))
-
-
-def test_probabilities_are_calibrated_where_most_training_rows_lack_a_feature() -> None:
-    """The logits of rows without it are as steep as their classes are; integrated over all of it, too flat."""
-    X, missing = rows(6, lacking=0.7)
-    rng = np.random.default_rng(7)
-    y = rng.random(N) < 1 / (1 + np.exp(-(X[:, 0] + 2.5 * X[:, 1])))
-    filled = FeatureMoments.estimate(X, missing).impute(X, missing)
-    basis = blr.fit_basis("linear", filled)
-    member = Member(basis, blr.fit_evidence(basis(filled), y, threads=1), tuple(range(F)))
-    ours = Classifier.build([member], X, missing, features="abc", classes=("a", "b"))
-    whole = replace(ours, moments=replace(ours.moments, spread=None))
-    new, _ = rows(8, lacking=0.0)
-    t = rng.random(N) < 1 / (1 + np.exp(-(new[:, 0] + 2.5 * new[:, 1])))
-    lacking = np.zeros((N, F), dtype=bool)
-    lacking[:, 1] = True
-    slopes = [slope(c.score(new, lacking).probability[:, 1], t) for c in (ours, whole)]
-    assert abs(slopes[0] - 1) < 0.12
-    assert slopes[1] > slopes[0] + 0.2
 
 
 def slope(p: np.ndarray, t: np.ndarray) -> float:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import expit
 from scipy.stats import multivariate_normal
 
 from blr.arrays import Matrix, Vector
-from blr.basis.kinds import fit_basis
 from blr.missing import patterns as kept
 from blr.missing.moments import FeatureMoments, uninformed
 from blr.missing.patterns import missing_patterns
@@ -87,17 +84,6 @@ def test_no_change_of_the_moments_is_likelier() -> None:
             unit = np.zeros((4, 4))
             unit[f, g] = unit[g, f] = 1
             assert abs(slope(0, unit)) < 1e-4
-
-
-def test_truth_is_found_where_dropping_rows_would_not_find_it() -> None:
-    """Feature 1 is missing where feature 0 is large: at random given what is seen, not completely at random."""
-    X = galaxies(20_000)
-    missing = np.zeros(X.shape, dtype=bool)
-    missing[:, 1] = X[:, 0] > 0.2
-    moments = FeatureMoments.estimate(X, missing)
-    np.testing.assert_allclose(moments.mean, MEAN, atol=0.06)
-    np.testing.assert_allclose(moments.covariance, COVARIANCE, atol=0.08)
-    assert X[~missing[:, 1], 1].mean() < MEAN[1] - 0.3
 
 
 def test_weights_are_copies() -> None:
@@ -248,42 +234,6 @@ def test_errors_of_what_is_present_move_what_is_missing(pattern: np.ndarray) -> 
     expected[:, *np.ix_(pattern, pattern)] += L @ L.T
     np.testing.assert_allclose(mean, moments.impute(X, np.tile(pattern, (3, 1))), atol=1e-12)
     np.testing.assert_allclose(covariance, expected, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("kind", "options"), [("polynomial", {"degree": 2}), ("rbf", {"centres": 30, "width": 1.5})]
-)
-@pytest.mark.parametrize(
-    ("pattern", "tolerance"),
-    [
-        ([True, False, False, False], 0.003),
-        ([True, False, True, False], 0.01),
-        ([True, True, False, True], 0.02),
-    ],
-)
-def test_probabilities_through_curved_bases_match_monte_carlo(
-    kind: str, options: dict[str, Any], pattern: list[bool], tolerance: float
-) -> None:
-    """Logits that vary by 2 to 4 over the training set; 32 nodes against 100 000 antithetic draws a row."""
-    rng = np.random.default_rng(4)
-    X, pattern = galaxies(300), np.array(pattern)
-    basis = fit_basis(kind, X, rng=rng, **options)
-    w = rng.normal(size=basis.n_functions)
-    w *= 3 / (basis(X)[:, 1:] @ w[1:]).std()
-    w[0] -= np.mean(basis(X) @ w)
-    moments = FeatureMoments.estimate(X, np.zeros(X.shape, dtype=bool))
-    rows = galaxies(8, seed=9)
-    nodes, weight = moments.nodes(rows, pattern, 32)
-    found = sum(wt * expit(basis(x) @ w) for wt, x in zip(weight, nodes, strict=True))
-    B, L = moments.conditional(pattern)
-    z = rng.standard_normal((50_000, pattern.sum()))
-    z = np.vstack([z, -z])
-    errors = []
-    for row, p in zip(rows, found, strict=True):
-        draws = np.tile(row, (len(z), 1))
-        draws[:, pattern] = moments.mean[pattern] + B @ (row - moments.mean)[~pattern] + z @ L.T
-        errors.append(p - expit(basis(draws) @ w).mean())
-    assert np.sqrt(np.mean(np.square(errors))) < tolerance
 
 
 @settings(max_examples=60)

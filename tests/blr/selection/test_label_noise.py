@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import blr
 from blr.arrays import Matrix
 from blr.fitting.problem import pose
-from blr.likelihood.targets import even_confusion, most_likely_class
+from blr.likelihood.targets import most_likely_class
 from blr.selection.label_noise import LabelNoise, NoiseDensity, estimate_label_noise
 
 
@@ -46,35 +45,6 @@ def test_the_gradient_is_that_of_the_density(K: int, A: int) -> None:
         step = np.where(np.arange(len(x)) == i, 1e-4, 0.0)
         numeric = (density.density(x + step) - density.density(x - step)) / 2e-4
         assert gradient[i] == pytest.approx(numeric, rel=1e-4, abs=1e-4)
-
-
-@pytest.mark.long
-def test_estimated_rates_are_as_good_as_known_ones() -> None:
-    """20 % of one class wrong: the fit with rates that were found is within 0.01 nats of the one that knows them."""
-    lost = []
-    for seed in range(6):
-        Phi, label, truth = simulated(seed, n=3500)
-        train, test = slice(0, 800), slice(800, None)
-
-        def loss(
-            confusion: Any,
-            Phi: np.ndarray = Phi,
-            label: str = label,
-            truth: Any = truth,
-            train: Any = train,
-            test: Any = test,
-        ) -> Any:
-            q = blr.refine(blr.fit_evidence(Phi[train], label[train], classes=(0, 1), confusion=confusion))
-            p = np.asarray(q.predict_proba(Phi[test]))
-            return -np.log(np.where(truth[test] == 1, p, 1 - p)).mean()
-
-        found = estimate_label_noise(Phi[train], label[train], classes=(0, 1))
-        assert found.converged
-        known = loss(even_confusion([0.0, 0.2]))
-        lost.append([loss(found.confusion) - known, loss(None) - known])
-    estimated, ignored = np.mean(lost, axis=0)
-    assert estimated < 0.01
-    assert ignored > 0.03
 
 
 def covered(rate: Any, seeds: Any, n: int) -> Any:

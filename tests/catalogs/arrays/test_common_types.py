@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-from itertools import product
+from itertools import combinations_with_replacement, product
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,26 @@ def same(before: Any, after: Any) -> bool:
     if isinstance(before, list):
         return len(before) == len(after) and all(map(same, before, after))
     return bool(before == after)
+
+
+def test_integers_and_floats_by_their_ranges() -> None:
+    """The type is the narrowest that holds both ranges, found by trying all: the slow obvious way."""
+    for one, other in combinations_with_replacement(NUMBERS, 2):
+        ends = [v for t in (one, other) for v in extremes(t)]
+        whole = pa.types.is_integer(one) and pa.types.is_integer(other)
+        fitting = [t for t in NUMBERS if pa.types.is_integer(t) == whole and all(holds(t, v) for v in ends)]
+        if fitting:
+            common = common_type(one, other)
+            assert common in fitting
+            assert common.bit_width == min(t.bit_width for t in fitting)
+
+
+def extremes(datatype: pa.DataType) -> list[Any]:
+    """Return the ends of a type's range and, of floats, its smallest step at one."""
+    numpy = datatype.to_pandas_dtype()
+    if pa.types.is_integer(datatype):
+        return [int(np.iinfo(numpy).min), int(np.iinfo(numpy).max)]
+    return [float(np.finfo(numpy).max), float(1 + np.finfo(numpy).eps)]
 
 
 def holds(datatype: pa.DataType, value: float) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from astropy import units as u
 from astropy.io import fits as astropy_fits
@@ -152,6 +153,36 @@ def test_a_foreign_column_of_our_name_is_a_clash(tmp_path: Path, name: str) -> N
     first = annotated(source, tmp_path / "one")
     with pytest.raises(NameClashError, match="'row' already"):
         check_columns(catalogs.open(first), [*TWO, NewColumn("row", pa.int64())])
+
+
+@pytest.mark.parametrize("index", [False, True])
+def test_columns_in_the_middle_are_taken_out_of_parquet(tmp_path: Path, index: bool) -> None:  # noqa: FBT001
+    """The chunks that stay are moved together with their indexes and filters, undecoded."""
+    first = annotated(write(tmp_path / "in", "parquet"), tmp_path / "one")
+    theirs = pq.read_table(first)
+    order = ["row", *(c.name for c in TWO), "theirs"]
+    order += [n for n in theirs.column_names if n not in order]
+    theirs = theirs.append_column("theirs", pa.array(np.arange(N) % 7, pa.int16())).select(order)
+    pq.write_table(
+        theirs,
+        tmp_path / "edited.parquet",
+        row_group_size=70,
+        data_page_size=64,
+        write_page_index=index,
+        bloom_filter_options={"theirs": {"ndv": 100}} if index else None,
+    )
+    again = annotated(tmp_path / "edited.parquet", tmp_path / "two", THREE, "m@2")
+    found = pq.read_table(again)
+    kept = [n for n in order if n not in {c.name for c in TWO}]
+    assert found.column_names == [*kept, *(c.name for c in THREE)]
+    assert same_table(found.select(kept), theirs.select(kept))
+    assert same_table(
+        pq.read_table(again, columns=["row"], filters=[("theirs", "==", 6)]),
+        theirs.filter(pa.compute.equal(theirs["theirs"], 6)).select(["row"]),
+    )
+    chunk = pq.read_metadata(again).row_group(1).column(kept.index("theirs"))
+    assert chunk.has_offset_index == chunk.has_column_index == index
+    assert again.stat().st_size < (tmp_path / "edited.parquet").stat().st_size + 30_000
 
 
 @pytest.mark.parametrize("name", FORMATS)

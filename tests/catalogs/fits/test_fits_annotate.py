@@ -16,6 +16,7 @@ from catalogs.catalog.catalog import Annotation
 from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
 from catalogs.errors import CatalogError, DamagedFileError
 from catalogs.fits import table as fits
+from catalogs.metadata.fits_cards import integer_card, text_cards
 from catalogs.writing import annotate
 
 N = 11
@@ -230,6 +231,35 @@ def test_stray_cards_of_columns_that_are_not_there_do_not_befall_the_new_ones(tm
         assert "TUNIT9" in hdus[1].header
         assert "TNULL3" not in hdus[1].header
         assert "blr removed the stray card: TSCAL2" in str(hdus[1].header["HISTORY"])
+
+
+def test_unusual_order_of_the_column_cards(tmp_path: Path) -> None:
+    """All TTYPE first, then comments, then all TFORM in reverse, as hand-made writers leave them."""
+    path = tmp_path / "in.fits"
+    cards = [*text_cards("XTENSION", "BINTABLE")]
+    counts = {"BITPIX": 8, "NAXIS": 2, "NAXIS1": 6, "NAXIS2": 2, "PCOUNT": 0, "GCOUNT": 1, "TFIELDS": 2}
+    cards += [integer_card(keyword, value) for keyword, value in counts.items()]
+    cards += [
+        *text_cards("TTYPE1", "row"),
+        *text_cards("TTYPE2", "b"),
+        b"COMMENT what follows is odd".ljust(80),
+    ]
+    cards += [
+        *text_cards("TFORM2", "1I"),
+        *text_cards("EXTNAME", "ODD"),
+        *text_cards("TFORM1", "1J"),
+        b" " * 80,
+    ]
+    primary = astropy_fits.PrimaryHDU().header.tostring().encode()
+    body = np.array([(0, 5), (1, 6)], ">i4, >i2").tobytes()
+    path.write_bytes(primary + (b"".join(cards) + b"END").ljust(2880) + body.ljust(2880, b"\0"))
+    with astropy_fits.open(
+        annotated(path, rows=1, provenance=Provenance({"model": "m"})), checksum=True
+    ) as hdus:
+        assert hdus[1].data["b"].tolist() == [5, 6]
+        assert hdus[1]._checksum_valid
+        keys = list(hdus[1].header)
+        assert keys.index("TFORM1") < keys.index("TTYPE3") < keys.index("HISTORY")
 
 
 def test_a_file_without_its_last_padding(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.files import stamp
 from catalogs.fits import table as fits
 from catalogs.fits.header import open_source, read_hdus
+from catalogs.writing import annotate
 
 N = 500
 MARK = (NewColumn("blr_mark", pa.int32()),)
@@ -149,6 +150,27 @@ def test_parts_are_all_rows_in_their_order(tmp_path: Path, monkeypatch: pytest.M
         batches = [batch for part in parts for batch in part.batches(cat.names, 150)]
         assert pa.Table.from_batches(batches).equals(rows(plain))
         assert made == [1]
+
+
+def test_annotated_copies_are_plain(tmp_path: Path) -> None:
+    """As if the plain table had been annotated, but for the order of cards."""
+    plain = make(tmp_path / "t.fits")
+    packed = pack(plain, tmp_path / "p.fits", ALGORITHMS["gzip sorted"], 300)
+
+    def compute(batch: pa.RecordBatch) -> dict[str, Any]:
+        return {"blr_mark": np.ones(batch.num_rows, np.int32)}
+
+    outs = [
+        annotate(fits.open(p, 1), tmp_path / "out", MARK, compute, read=["row"])[0] for p in (plain, packed)
+    ]
+    with astropy_fits.open(outs[0]) as a, astropy_fits.open(outs[1], checksum=True) as b:
+        assert [h.name for h in b] == ["PRIMARY", "DATA", "LAST"]
+        assert b[1]._checksum_valid
+        cards = [
+            {(c.keyword, str(c.value)) for c in h[1].header.cards if c.keyword != "CHECKSUM"} for h in (a, b)
+        ]
+        assert cards[0] == cards[1]
+        assert a[1].data.tobytes() == b[1].data.tobytes()
 
 
 @pytest.mark.skipif(shutil.which("fpack") is None, reason="fpack is not installed (Debian: libcfitsio-bin)")

@@ -11,6 +11,7 @@ import pytest
 from astropy import units
 from astropy.coordinates import SkyCoord
 from astropy.io import fits
+from astropy.table import Table
 from astropy_healpix import HEALPix
 
 import catalogs
@@ -177,6 +178,19 @@ def ours(path: Path) -> tuple[np.ndarray, np.ndarray]:
     ]
     write_healpix(path, pixels, columns, order=3, history=["made for a test"])
     return pixels, values
+
+
+def test_others_read_our_maps(tmp_path: Path) -> None:
+    pixels, values = ours(tmp_path / "map.fits")
+    table = Table.read(tmp_path / "map.fits")
+    assert table.meta["ORDERING"] == "NESTED"
+    assert (table.meta["NSIDE"], table.meta["INDXSCHM"]) == (8, "EXPLICIT")
+    assert str(table["DENSITY"].unit) == "1 / deg2"
+    np.testing.assert_array_equal(table["PIXEL"], pixels)
+    sky = read_healpix(tmp_path / "map.fits", column="DENSITY")
+    np.testing.assert_array_equal(sky.at(*centres(pixels, 3)), values * 4)
+    with fits.open(tmp_path / "map.fits", checksum=True) as hdus:
+        assert hdus[1].header["HISTORY"][0] == "made for a test"
 
 
 @pytest.mark.skipif(FITSVERIFY is None, reason=NO_FITSVERIFY)

@@ -1,5 +1,6 @@
 """Tables in memory get new columns and stay what they are: every kind of column, and all that is beside them."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,15 +8,44 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from astropy.table import Table
+from astropy import units as u
+from astropy.coordinates import SkyCoord
+from astropy.table import MaskedColumn, QTable, Table
 
 import catalogs
 from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
 from catalogs.errors import ColumnNotFoundError, FormatError, NameClashError
-from tests.catalogs.memory_samples import PANDAS, N
-from tests.catalogs.memory_trips import NEW, compute, first_name
+from tests.catalogs.memory_samples import ASTROPY, BIG, PANDAS, N
+from tests.catalogs.memory_trips import NEW, compute, first_name, same_column
 
 PROVENANCE = Provenance({"model": "m@1"}, {0: ("LOW_CONFIDENCE", "near one half")})
+
+
+@pytest.mark.parametrize("label", ASTROPY)
+def test_an_astropy_table_keeps_all_it_has(label: str) -> None:
+    table = ASTROPY[label]
+    before = copy.deepcopy(table.meta)
+    new = catalogs.annotate_table(table, NEW, compute, read=["row"], provenance=PROVENANCE)
+    assert type(new) is type(table)
+    assert new.colnames == [*table.colnames, "blr_p", "blr_class"]
+    assert all(same_column(table[name], new[name]) for name in table.colnames)
+    assert [getattr(new[n], "fill_value", None) for n in table.colnames] == [
+        getattr(table[n], "fill_value", None) for n in table.colnames
+    ]
+    history = new.meta["HISTORY"][len(before.get("HISTORY", ())) :]
+    assert history == [
+        "blr model = m@1",
+        "blr columns = blr_p, blr_class",
+        "blr flag bit 0 (1) LOW_CONFIDENCE: near one half",
+    ]
+    rest = {**new.meta, "HISTORY": before.get("HISTORY")}
+    assert repr({k: v for k, v in rest.items() if v is not None}) == repr(dict(before))
+    assert repr(table.meta) == repr(before), "the table itself stays as it is"
+    assert (new.primary_key, len(new.indices)) == (table.primary_key, len(table.indices))
+    assert new.groups.indices.tolist() == table.groups.indices.tolist()
+    assert new["blr_p"].info.meta == {"ucd": "stat.probability"}
+    assert new["blr_p"].info.description == "a share"
+    assert new["blr_p"].tolist() == table["row"].tolist()
 
 
 @pytest.mark.parametrize("label", PANDAS)
@@ -41,6 +71,35 @@ def test_columns_of_one_name_stay_where_they_are_not_read() -> None:
     assert new["a"].to_numpy().tolist() == [[1, 3]] * N
     with pytest.raises(FormatError, match="several columns 'a'"):
         catalogs.open(frame)
+
+
+def test_what_is_read_is_what_a_catalogue_has() -> None:
+    """Masks are nulls, coordinates their parts, the index is a column; in batches, whatever their number of threads."""
+    table = QTable(
+        {
+            "mag": MaskedColumn([BIG, 2, 3], mask=[0, 1, 0]),
+            "sky": SkyCoord([1, 2, 3] * u.deg, [4, 5, 6] * u.deg),
+            "kind": ["a", "b", "c"],
+        }
+    )
+    seen: list[dict[str, Any]] = []
+
+    def look(batch: pa.RecordBatch) -> Mapping[str, Any]:
+        seen.extend(batch.to_pylist())
+        return compute(batch)
+
+    for rows, threads in ((2, 1), (1, 3), (100, 1)):
+        seen.clear()
+        new = catalogs.annotate_table(
+            table, NEW, look, read=["sky.ra", "mag", "kind"], rows=rows, threads=threads
+        )
+        twin = pa.Table.from_batches(catalogs.open(table).batches(["sky.ra", "mag", "kind"])).to_pylist()
+        assert sorted(seen, key=lambda row: row["sky.ra"]) == twin
+        assert new["blr_p"].tolist() == [1, 2, 3]
+    frame = pd.DataFrame({"k": pd.Categorical(["x", "y"])}, index=pd.Index([7, 8], name="row"))
+    seen.clear()
+    catalogs.annotate_table(frame, NEW, look, read=["row", "k"])
+    assert seen == [{"row": 7, "k": "x"}, {"row": 8, "k": "y"}]
 
 
 KINDS = {

@@ -67,6 +67,35 @@ def with_header() -> Table:
     return table
 
 
+def test_header_cards_are_cards_again_in_fits(tmp_path: Path) -> None:
+    """In order, texts of any length, numbers and truth values; what cards cannot say astropy reads from COMMENT."""
+    written = annotated(with_header(), tmp_path, form="fits")
+    assert written.warnings == ()
+    with astropy_fits.open(written[0], checksum=True) as hdus:
+        header = hdus[1].header
+        assert hdus[1]._checksum_valid
+        cards = ["TELESCOP", "EXPTIME", "NEXP", "GOOD", "OBSERVER", "DATE-OBS"]
+        assert [k for k in header if k in cards] == cards
+        assert [header[k] for k in ("TELESCOP", "EXPTIME", "NEXP", "GOOD", "OBSERVER")] == [
+            with_header().meta[k] for k in ("TELESCOP", "EXPTIME", "NEXP", "GOOD", "OBSERVER")
+        ]
+        assert type(header["NEXP"]) is int
+        assert header["GOOD"] is True
+        assert header["TTYPE1"] == "row"
+        assert list(header["COMMENT"])[:2] == ["first", "  indented"]
+        assert list(header["HISTORY"])[:2] == ["reduced", "calibrated"]
+    back = Table.read(written[0])
+    assert back["sky"].frame.name == "fk5"
+    assert back.meta["seeing"] == 0.8
+    assert back.meta["sites"] == {"name": "Paranal", "height": [2635, "m"]}
+    assert back.meta["epoch"] == Time("2026-01-01")
+    for key in ("pair", "note", "lines", "TWICE"):
+        assert back.meta[key] == with_header().meta[key]
+    assert np.isnan(back.meta["AIRMASS"])
+    assert back.meta["comments"] == ["first", "  indented"]
+    assert catalogs.open(written[0]).metadata["blr.model"] == "m@1"
+
+
 def test_what_others_wrote_to_parquet_goes_to_fits_too(tmp_path: Path) -> None:
     """The `meta` of astropy's files and the `attrs` of pandas'; both were left out without a word."""
     table = with_header()

@@ -27,6 +27,12 @@ DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.exists(), reason="the shared catalogues are not here")
 
 
+def decoded(table: pa.Table) -> pa.Table:
+    """Return a table without dictionaries, as batches have it."""
+    columns = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns]
+    return pa.table(columns, names=table.column_names)
+
+
 def test_only_the_columns_asked_for_in_the_order_asked(tmp_path: Path) -> None:
     partition = parquet.open(write_rich(tmp_path / "a.parquet")).partitions[0]
     batch = next(partition.batches(["vector", "row"]))
@@ -92,6 +98,20 @@ def test_a_file_compressed_as_a_whole_is_not_left_out_in_silence(tmp_path: Path)
     (tmp_path / "b.parquet.gz").write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
     with pytest.raises(FormatError, match=r"b\.parquet\.gz is compressed as a whole.*decompress the file"):
         parquet.open(tmp_path)
+
+
+def test_hive_folders_are_columns(tmp_path: Path) -> None:
+    """Values in folders' names become columns, as pandas wrote them."""
+    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0], "field": [7, 8, 7], "band": ["g", "r é", None]})
+    frame.to_parquet(tmp_path / "h", partition_cols=["field", "band"])
+    catalog = parquet.open(tmp_path / "h")
+    assert catalog.column("field").datatype == pa.int64()
+    rows = pa.Table.from_batches(catalog.batches(["x", "field", "band"])).to_pylist()
+    assert sorted(rows, key=lambda r: r["x"]) == [
+        {"x": 1.0, "field": 7, "band": "g"},
+        {"x": 2.0, "field": 8, "band": "r é"},
+        {"x": 3.0, "field": 7, "band": None},
+    ]
 
 
 def test_columns_called_the_same_are_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from astropy.io import ascii as astropy_ascii
+from astropy.table import Table
 
 import catalogs
 from catalogs.catalog.catalog import Catalog
@@ -56,6 +58,38 @@ def annotated(cat: Catalog, out: Path, **options: Any) -> Catalog:
     provenance = Provenance(entries={"model": "m-1"})
     (copy,) = catalogs.annotate(cat, out, NEW, compute, read=[cat.names[0]], provenance=provenance, **options)
     return catalogs.open(copy)
+
+
+@pytest.mark.parametrize("name", READ)
+def test_as_astropy_reads_it_and_its_copy(tmp_path: Path, name: str) -> None:
+    if not (EXAMPLES / name).exists():
+        pytest.skip("this astropy has no such file")
+    options = dict(READ[name])
+    if "readme" in options:
+        options["readme"] = str(EXAMPLES / options["readme"])
+    cat = catalogs.open(EXAMPLES / name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = astropy_ascii.read(str(EXAMPLES / name), guess=False, **options)
+    assert (cat.format, cat.n_rows, cat.names) == ("ascii", len(expected), tuple(expected.colnames))
+    for column in expected.itercols():
+        if cat.column(column.name).datatype != pa.string():
+            got = pa.Table.from_batches(cat.batches([column.name]))[column.name].to_pylist()
+            assert [g if g is not None else "--" for g in got] == [
+                v if v is not None else "--" for v in column.tolist()
+            ], column.name
+        assert cat.column(column.name).unit == (str(column.unit or "") or None)
+    copy = annotated(cat, tmp_path)
+    assert (copy.format, copy.path.suffix) == ("ecsv", ".ecsv")
+    again = rows_of(copy)
+    assert again.pop("blr_p") == [i / 8 for i in range(cat.n_rows)]
+    old = {n: [v or None if isinstance(v, str) else v for v in values] for n, values in rows_of(cat).items()}
+    assert {n: [v or None if isinstance(v, str) else v for v in vs] for n, vs in again.items()} == old
+    assert [(c.unit, c.description) for c in copy.columns[:-1]] == [
+        (c.unit, c.description) for c in cat.columns
+    ]
+    assert copy.metadata["blr.model"] == "m-1"
+    assert Table.read(copy.path).meta.keys() >= expected.meta.keys(), "keywords and comments stay"
 
 
 def test_names_of_a_comment_quoted_words_and_codes_with_a_zero_in_front(tmp_path: Path) -> None:

@@ -67,6 +67,18 @@ def test_again_is_as_if_it_had_not_been(tmp_path: Path, name: str, columns: Sequ
     assert other.read_bytes() == annotated(source, tmp_path / "fresh", TWO, shift=1).read_bytes()
 
 
+def test_users_keep_their_bits_through_pandas(tmp_path: Path) -> None:
+    first = annotated(write(tmp_path / "in" / "t.csv"), tmp_path / "one")
+    frame = pd.read_csv(first, comment="#")
+    theirs = (np.arange(N) * 21) << 16
+    frame["blr_flags"] |= theirs
+    frame["remark"] = "mine"
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    again = pd.read_csv(annotated(tmp_path / "t.csv", tmp_path / "two", THREE, shift=3))
+    assert list(again) == ["row", "x", "remark", *(c.name for c in THREE)]
+    assert again["blr_flags"].tolist() == ((np.arange(N) + 3) | theirs).tolist()
+
+
 def frame_of(path: Path) -> pd.DataFrame:
     return pd.read_csv(path, comment="#", sep=None, engine="python")
 

@@ -13,6 +13,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from astropy import units as u
+from astropy.coordinates import SkyCoord
+from astropy.table import MaskedColumn, QTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +24,7 @@ from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.formats import open_catalog
 from catalogs.text import _records as text_records
+from catalogs.text import sniff as text_types
 from catalogs.text import table as text
 from catalogs.text.sniff import is_delimited_text
 from catalogs.writing import annotate
@@ -311,6 +315,24 @@ def test_what_is_no_table_is_not_sniffed(tmp_path: Path, content: bytes) -> None
     assert not is_delimited_text(tmp_path, b"")
 
 
+def ecsv_table() -> Any:
+    table = QTable(
+        {
+            "row": [0, 1, 2],
+            "masked": MaskedColumn([1, 2, 2**60 + 1], mask=[0, 1, 0]),
+            "x": [1.5, np.nan, -1e300] * u.Jy,
+            "s": MaskedColumn(["a b", "", 'c"d'], mask=[0, 1, 0]),
+            "v": np.arange(6).reshape(3, 2),
+            "b": [True, False, True],
+            "f": np.array([1.5, 2.5, 3.5], np.float32),
+            "c": SkyCoord([1, 2, 3] * u.deg, [3, 4, 5] * u.deg),
+        },
+        meta={"survey": "x", "comments": ["one"]},
+    )
+    table["row"].info.description = "number: 'of' the row"
+    return table
+
+
 @pytest.mark.parametrize("kind", DIALECTS)
 @pytest.mark.parametrize("keep", [["x"], ["row", "s"], ["s"]])
 def test_slim(tmp_path: Path, kind: str, keep: list[str]) -> None:
@@ -392,6 +414,18 @@ def test_a_quotation_that_is_never_closed_is_found_at_once(tmp_path: Path) -> No
     path = written(tmp_path / "a.csv", "row,note,x\n" + rows)
     with pytest.raises(DamagedFileError, match=r"begins '1,.five arcmin,2.5' is never closed"):
         text.open(path)
+
+
+@given(
+    st.lists(
+        st.one_of(st.none(), st.floats(), st.sampled_from([2.0**53, 2.0**53 - 1, -(2.0**53), 1e300])),
+        max_size=5,
+    )
+)
+def test_numbers_that_float64_may_have_rounded_are_told(numbers: Any) -> None:
+    column = pa.chunked_array([pa.array(numbers, pa.float64())])
+    finite = [abs(x) for x in numbers if x is not None and np.isfinite(x)]
+    assert text_types.may_be_whole(column) == (max(finite, default=0) >= 2**53)
 
 
 @pytest.mark.parametrize("start", ["a,b\n1,", 'a,b\n1,"'], ids=["line", "quotation"])

@@ -158,6 +158,22 @@ def test_each_of_several_tables_has_its_rows(tmp_path: Path, chosen: str) -> Non
     assert list(tables[chosen]["p"]) == [value / 2 for value in expected[chosen]]
 
 
+def test_slim(tmp_path: Path) -> None:
+    """Only the columns to keep and the new ones; no other table."""
+    (out,) = annotate(
+        votable.open(several(tmp_path / "a.vot"), "second"),
+        tmp_path / "out",
+        (NewColumn("p", pa.float32()),),
+        lambda b: {"p": np.ones(b.num_rows, np.float32)},
+        read=["a"],
+        mode="slim",
+        keep=["b"],
+    )
+    catalog = votable.open(out)
+    assert catalog.names == ("b", "p")
+    assert next(catalog.batches(["b"])).to_pydict() == {"b": [4.0, 5.0]}
+
+
 def test_data_elsewhere_are_not_fetched(tmp_path: Path) -> None:
     """A document that points to a file or an address is refused before anything is opened."""
     path = sample(tmp_path / "a.vot", tabledata_format="binary")

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits as astropy_fits
 from astropy.io.votable import from_table
-from astropy.io.votable.tree import Info, Link, Resource, TimeSys
+from astropy.io.votable.tree import Info, Link, Param, Resource, TimeSys
 from astropy.table import Table
 
 import catalogs
@@ -109,6 +109,36 @@ def test_a_votables_complex_numbers_are_said_to_become_pairs(tmp_path: Path, for
     pairwise = pa.Table.from_batches(catalogs.open(written[0]).batches(["z"]))["z"]
     assert pairwise.to_pylist() == [[1, 2], [0, 3]]
     assert annotate(cat, tmp_path / "same", MARK, mark, read=["row"]).warnings == ()
+
+
+def test_fits_to_parquet_keeps_values_shapes_and_headers(tmp_path: Path) -> None:
+    path = write_fits(tmp_path / "a.fits")
+    written = annotate(
+        catalogs.open(path), tmp_path / "out", MARK, mark, read=["row"], form="parquet", rows=2
+    )
+    assert written.warnings == (
+        "the other HDUs (2 ('IMAGE')) are left out",
+        "'scaled': TSCAL and TZERO are applied, values become float64",
+        "'bits': bits become lists of true and false",
+        "'c': each complex number becomes a pair of its real and imaginary parts",
+    )
+    table = pq.read_table(written[0])
+    assert table["scaled"].to_pylist() == [10.0, 10.5, 11.0, 11.5, 12.0]
+    assert table["matrix"].to_pylist()[1] == [6.0, 7.0, 8.0, 9.0, 10.0, 11.0]
+    assert parquet.open(written[0]).column("matrix").shape == (2, 3)
+    assert table["names"].to_pylist()[0] == ["ab", "cd"]
+    assert table["null"].to_pylist() == [1, None, 3, None, 5]
+    assert table["u"].to_pylist() == [0, 1, 2**15, 2**16 - 1, 7]
+    assert table["c"].to_pylist()[1] == [1.0, 2.0]
+    assert b"TELESCOP= 'VISTA" in table.schema.metadata[b"fits.header"]
+    assert table.schema.field("null").metadata[b"unit"] == b"nanomaggy"
+    (again,) = annotate(parquet.open(written[0]), tmp_path / "again", MARK, mark, read=["row"], form="fits")
+    before, after = rows(catalogs.open(path)), rows(fits.open(again))
+    assert {k: after[k] for k in before} == before
+    assert fits.open(again).column("matrix").shape == (2, 3)
+    with astropy_fits.open(again) as hdus:
+        assert hdus[1].data["matrix"].shape == (5, 2, 3)
+        assert hdus[1].data["names"].tolist() == [["ab", "cd"]] * 5
 
 
 @pytest.mark.parametrize(
@@ -283,6 +313,43 @@ def test_astropy_reads_what_we_made(tmp_path: Path) -> None:
     assert table["x"].unit == "mag"
     (back,) = converted(out, tmp_path / "back", "parquet")
     assert Table.read(back)["x"].unit == "mag"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.csv", "row,x\n1,2\n", ()),
+        ("a.csv", "# of a survey\nrow,x\n1,2\n", ("comments are left out",)),
+        ("a.csv", "row,x\n1,2\n# end\n3,4\n", ("comments are left out",)),
+    ],
+)
+def test_comments_are_said_to_be_left_out_where_there_are_some(
+    tmp_path: Path, name: str, text: str, said: tuple[str, ...]
+) -> None:
+    (tmp_path / name).write_text(text)
+    cat = catalogs.open(tmp_path / name)
+    assert annotate(cat, tmp_path / "out", MARK, mark, read=["row"], form="fits").warnings == said
+
+
+@pytest.mark.parametrize("form", ["ascii.ecsv", "votable"])
+@pytest.mark.parametrize("more", [False, True])
+def test_what_is_beside_the_rows_is_said_to_be_left_out_where_there_is_some(
+    tmp_path: Path, form: str, *, more: bool
+) -> None:
+    path = tmp_path / f"a.{form.removeprefix('ascii.')}"
+    table = Table({"row": [0, 1], "x": [1.5, 2.5]})
+    if form == "votable":
+        document = from_table(table)
+        if more:
+            document.resources[0].params.append(
+                Param(document, name="epoch", datatype="double", value="2000")
+            )
+        document.to_xml(str(path))
+    else:
+        table.meta = {"survey": "deep"} if more else {}
+        table.write(path, format=form)
+    written = annotate(catalogs.open(path), tmp_path / "out", MARK, mark, read=["row"], form="parquet")
+    assert any("left out" in sentence for sentence in written.warnings) is more
 
 
 def test_every_kind_of_element_beside_a_votables_rows_is_said_to_be_left_out(tmp_path: Path) -> None:
