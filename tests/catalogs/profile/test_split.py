@@ -47,17 +47,6 @@ def test_masked_and_several_columns() -> None:
     assert len(held_out([field, number], 0.5)) == 3
 
 
-def clumps(n_fields: int, seed: int = 0) -> np.ndarray:
-    """Return the finest pixels of rows in fields of a degree, most rows in a few of them."""
-    rng = np.random.default_rng(seed)
-    rows = rng.integers(1, 400 // n_fields, n_fields) ** 2
-    lon, lat = (
-        np.repeat(x, rows) + rng.normal(0, 0.4, rows.sum())
-        for x in (rng.uniform(0, 360, n_fields), rng.uniform(-60, 60, n_fields))
-    )
-    return healpix_pixels(lon % 360, lat, order=FINEST_ORDER)
-
-
 def test_pixels_of_order_5_are_split_as_they_always_were() -> None:
     rng = np.random.default_rng(0)
     lon, lat = rng.uniform(0, 360, 5000), np.degrees(np.arcsin(rng.uniform(-1, 1, 5000)))
