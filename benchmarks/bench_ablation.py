@@ -140,11 +140,6 @@ MECHANISMS = (
     ),
     Mechanism("a second scale served", constants={"blr.candidates.fits:MOST_PARTS": 1}),
     Mechanism("arcsinh", no_key("candidate", "transform")),
-    Mechanism(
-        "checks of the posterior",
-        constants={"blr.candidates.fits:CHECK_WORK": 0.0},
-        code="blr/posterior/repair.py",
-    ),
 )
 
 

@@ -4,9 +4,9 @@
         [--minutes 10] [--small 200] [--table]
 
 A run is what `blr init` writes, trained, as `bench_labels.py` does it.  The truth are long Markov chains of every part
-of the model with 4 % or more of it, from other seeds and far longer than the checks: their mixture is the exact
-posterior's probability at test rows.  Each run is a line of `results-verdicts/runs.jsonl`, with that reference.  With
-`--posterior laplace` the model serves the textbook's approximation, which a verdict has to find out.
+of the model with 4 % or more of it: their mixture is the exact posterior's probability at test rows.  Each run is a
+line of `results-verdicts/runs.jsonl`, with that reference.  With `--posterior laplace` the model serves the textbook's
+approximation, which a verdict has to find out.
 
 `--small` compares fits of two weights with the trapezoid rule over both, which uses nothing of ours.
 """
@@ -39,8 +39,6 @@ import blr
 import catalogs
 from blr.candidates.fits import FinalMember
 from blr.candidates.rows import TrainingSet
-from blr.posterior.repair import by_chains
-from blr.threads import single_threaded_blas
 from flows.draft.specification import starting_specification
 from flows.requests import TrainRequest
 from flows.training import steps as training
@@ -52,9 +50,8 @@ RESULTS = HERE / "results-verdicts" / "runs.jsonl"
 ROWS = 128
 """Test rows at which probabilities are compared."""
 LEAST_SHARE = 0.04
-ERROR = 1e-3
-"""Standard error of a reference, in the mean over rows; parts of small shares may have more."""
-WORK = 6e9
+DRAWS = 16_384
+"""Draws kept of a reference's chains."""
 LIMITS = 0.01, 0.03
 COLOURS = ("green", "amber", "red")
 Floats = NDArray[np.float64]
@@ -200,28 +197,18 @@ def _truth(parts: Sequence[tuple[float, FinalMember]], X: Floats) -> tuple[Float
         Phi = final.member.design(X)
         p = true = q.prediction(Phi).probability
         if share >= LEAST_SHARE:
-            laplace = q.laplace
-            start = laplace if q.kind == "laplace" else q
-            n = int(laplace.n_effective)
-            with single_threaded_blas():
-                wanted = float(np.clip(ERROR / share / 3, ERROR, 4 * ERROR))
-                known = by_chains(
-                    laplace.problem, start.gaussian, Phi, n, rng, error=wanted, work=WORK, enough=1000.0
-                )
-            if known is None:
-                raise TypeError
-            true = known.probability
+            known = blr.sample_posterior(q, n_draws=DRAWS, rng=rng)
+            true = known.prediction(Phi).probability
             typical = q.typical_error(Phi) if q.kind == "refined" else np.zeros(1)
             found.append(
                 {
                     "share": round(share, 3),
                     "kind": final.member.basis.kind,
                     "weights": len(q.gaussian.mean),
-                    "way": None if final.check is None else final.check.way,
                     "typical": round(float(typical.mean()), 5),
                     "error": round(float(np.abs(p - true).max(axis=1).mean()), 5),
-                    "r_hat": round(known.r_hat, 4),
-                    "effective": round(known.effective),
+                    "r_hat": round(known.trust.numbers["r_hat"], 4),
+                    "effective": round(known.trust.numbers["ess_bulk"]),
                 }
             )
         served, exact = served + share * p, exact + share * true
@@ -328,7 +315,7 @@ def _peer_words(lines: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _typical(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the true errors of refined posteriors that no check compared, over their typical errors."""
+    """Return the true errors of refined posteriors over their typical errors."""
     out = [
         "| typical error of a part | parts | true over typical: median | 10 % | 90 % |",
         "|---|---|---|---|---|",

@@ -22,7 +22,6 @@ if (
     from blr.gaussian import GaussianPrior
     from blr.posterior.kinds import Posterior
     from blr.posterior.laplace import fit, fit_sgd, laplace_approximation
-    from blr.posterior.repair import served
     from blr.posterior.sampling import bridge_evidence, sample_posterior
     from blr.posterior.variational import refine
     from blr.selection.compare import average, compare, leave_one_out
@@ -60,7 +59,6 @@ _HOME = {
     "leave_one_out": "selection.compare",
     "refine": "posterior.variational",
     "sample_posterior": "posterior.sampling",
-    "served": "posterior.repair",
 }
 """The module of each public name."""
 
@@ -92,7 +90,6 @@ __all__ = [
     "leave_one_out",
     "refine",
     "sample_posterior",
-    "served",
 ]
 
 if not TYPE_CHECKING:  # a type checker that saw it would accept any name

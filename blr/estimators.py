@@ -31,7 +31,6 @@ from blr.gaussian import GaussianPrior
 from blr.missing.moments import FeatureMoments, excess_spread
 from blr.posterior.kinds import LaplacePosterior, Posterior
 from blr.posterior.laplace import fit
-from blr.posterior.repair import served
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
 from blr.predictive.mixture import Prediction, Scores, mix_nodes, with_rows
@@ -39,7 +38,7 @@ from blr.selection.evidence import fit_evidence
 from blr.threads import default_threads
 from blr.trust.verdict import Trust
 
-_POSTERIORS = ("laplace", "refined", "sampled", "served")
+_POSTERIORS = ("laplace", "refined", "sampled")
 _MISSING = ("integrate", "error")
 _BLOCK = 8192  # nodes predicted at a time
 
@@ -130,8 +129,7 @@ class LaplaceClassifier(_SurveyClassifier):
         "auto" (logistic for two classes, else softmax), or a link of two classes.
     posterior
         "laplace"; "refined" (Gaussian variational), nearer to the truth for a few more passes; "sampled" (Markov
-        chains), the truth where no Gaussian is; "served": the refined one where it holds, else what chains put in its
-        place.  The default is the one that rounding in the data cannot move.
+        chains), the truth where no Gaussian is.  The default is the one that rounding in the data cannot move.
     missing
         "integrate": NaN, null and masked features are missing at random, and are integrated out; "error": they are
         refused.
@@ -248,8 +246,8 @@ class LaplaceClassifier(_SurveyClassifier):
 
     def _warn(self) -> None:
         remedy = {
-            "laplace": "posterior='served' repairs it, and posterior='sampled' samples the exact posterior",
-            "refined": "posterior='served' compares it with the exact posterior and repairs it",
+            "laplace": "posterior='refined' mends most, and posterior='sampled' samples the exact posterior",
+            "refined": "posterior='sampled' samples the exact posterior",
         }.get(self.posterior, "use a stronger prior or fewer basis functions")
         warnings.warn(
             f"do not trust the posterior: {self.trust_.reasons[0]} (`trust_.reasons` lists all reasons); {remedy}",
@@ -283,8 +281,7 @@ class LaplaceClassifier(_SurveyClassifier):
             return q
         if self.posterior == "sampled":
             return sample_posterior(q, rng=rng)
-        refined = refine(q)
-        return refined if self.posterior == "refined" else served(q, refined, rng=rng).posterior
+        return refine(q)
 
     def _prediction(self, X: ArrayLike) -> Prediction:
         rows = self._rows(X)

@@ -66,7 +66,6 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let chains end early: what they say is tested with their numerics."""
     monkeypatch.setattr("blr.posterior.sampling._WORK", 1.0)
     monkeypatch.setattr("blr.posterior.sampling._ERROR", 0.05)
-    monkeypatch.setattr("blr.posterior.repair._MOST_MOVES", 64)
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,7 @@
 """The verdict on a model: whether its probabilities are computed rightly, calibrated, and better than class shares.
 
-Whether they are computed rightly is asked of the whole mixture: served probabilities less those of the exact posteriors
-of its parts, at the same rows.  Parts that matter are compared with their exact posterior (`blr.posterior.repair`).  A
-part that is not enters with its share, times the typical error of a refined posterior.
+Whether they are computed rightly is asked of the whole mixture: each part enters with its share, times the typical
+error of a refined posterior, or of draws the standard error.
 Shapes: N labelled rows, n of them, T rows of the target, P compared rows, F features, K classes.
 """
 
@@ -81,7 +80,7 @@ def computed(
 ) -> tuple[TrustAnswer, dict[str, float]]:
     """Return whether the probabilities of a mixture of `members` are computed rightly, and the numbers of it.
 
-    What chance leaves of the checks adds up as errors do; typical differences are correlated.  Without a target,
+    What chance leaves of draws adds up as errors do; typical differences are correlated.  Without a target,
     the compared rows are weighted to be as doubtful as training rows that were `left_out`, by their probabilities
     (N, K) in the mixture: between well separated classes hardly any object lies.
     """
@@ -90,8 +89,8 @@ def computed(
         for pairs in ([(m, m.probability) for m in members], [(m, m.off) for m in members])
     )
     zero = np.zeros(len(served))
-    noise = np.sqrt(sum(((m.member.weight * m.error) ** 2 for m in members if m.checked), zero))
-    typical = [m.member.weight * m.error for m in members if not m.checked]
+    noise = np.sqrt(sum(((m.member.weight * m.error) ** 2 for m in members if m.sampled), zero))
+    typical = [m.member.weight * m.error for m in members if not m.sampled]
     alone, all_together = sum((x**2 for x in typical), zero), sum(typical, zero) ** 2
     doubt = np.sqrt((1 - TOGETHER) * alone + TOGETHER * all_together)
     exact = np.clip(served - off, 1e-12, 1.0)
@@ -105,8 +104,6 @@ def computed(
     mean = float(weight @ by_row)
     high = float(by_row[order][np.searchsorted(np.cumsum(weight[order]), 0.99 * weight.sum())])
     error = float(np.hypot(weight @ noise, SPREAD_OF_TYPICAL * (weight @ doubt)))
-    checked = min(1.0, sum(m.member.weight for m in members if m.checked))
-    sampled = all(m.member.posterior.kind == "sampled" for m in members)
     colour = colour_of(mean, error)
     shown = "less than 0.001" if mean + error < 0.0005 else f"{mean:.3f} ± {error:.3f}"
     says = (
@@ -123,9 +120,9 @@ def computed(
         advice=""
         if colour == "green"
         else "use fewer features, or label more objects"
-        if sampled
+        if not typical
         else 'train with posterior = "sampled" under [select]',
-    ), {"mean_error": mean, "mean_error_error": error, "error_99": high, "checked": checked}
+    ), {"mean_error": mean, "mean_error_error": error, "error_99": high}
 
 
 def _as_doubtful(p: Matrix, left_out: Matrix | None) -> Vector:

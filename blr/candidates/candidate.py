@@ -112,18 +112,6 @@ class CandidatePart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PosteriorCheck:
-    """How a refined posterior compares with the exact one, and what is served; None where it is not known."""
-
-    largest_difference: float | None  # of probabilities
-    log_evidence: float | None  # nats
-    log_evidence_error: float | None  # one sigma, nats
-    mean_difference: float | None
-    reason: str  # why it is served in this way
-    way: str  # "unchanged", "confirmed", "matched", "nearest", "unchecked" or "failed"
-
-
-@dataclass(frozen=True, kw_only=True)
 class JudgedCandidate:
     """A candidate fitted and judged by itself.
 
@@ -167,4 +155,3 @@ class CandidateRow(JudgedCandidate):
 
     weight: float  # posterior probability of the candidate
     share: float  # of the model
-    checks: tuple[PosteriorCheck | None, ...]  # of each part that is kept; none for a candidate that is not

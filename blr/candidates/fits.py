@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -23,7 +22,7 @@ from scipy.special import logsumexp
 from blr.arrays import Matrix, Vector
 from blr.basis.base import Basis
 from blr.basis.kinds import fit_basis, known_kind
-from blr.candidates.candidate import Candidate, CandidatePart, JudgedCandidate, PosteriorCheck
+from blr.candidates.candidate import Candidate, CandidatePart, JudgedCandidate
 from blr.candidates.choice import LeftOut, Selection
 from blr.candidates.rows import TrainingSet
 from blr.classifier import Classifier, Member
@@ -33,7 +32,6 @@ from blr.missing.moments import Domain, excess_spread
 from blr.posterior.ensemble import averaged
 from blr.posterior.kinds import LaplacePosterior, Posterior, RefinedPosterior, SampledPosterior
 from blr.posterior.laplace import fit
-from blr.posterior.repair import Served, served
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
 from blr.selection.compare import leave_one_out_probability, recorded_shares
@@ -52,10 +50,6 @@ MOST_INCOMPLETE, FEWEST_INCOMPLETE, INCOMPLETE_WORK = 5000, 1000, 15_000
 
 Each takes tens of predictions.
 """
-NEGLIGIBLE = 0.004
-"""Typical error of a part times its share, below which it is not compared with its exact posterior."""
-CHECK_WORK, CHECK_ERROR = 1.5e8, 0.003
-"""Operations that all checks may take, shared out by the parts' shares: about two seconds; the error to reach."""
 COMPARED_NODES = 2048
 """Sobol points of a probability that is compared with the exact one: they err by some 0.0005."""
 MOST_NUMBERS = 2**24
@@ -278,21 +272,19 @@ class FittedCandidate:
 class FinalMember:
     """A member of the model, and its probabilities (P, K) at the rows where they are compared with exact ones.
 
-    `off` (P, K) are these less the exact ones, as far as that is known, and `error` (P,) the standard error of it where
-    a `check` or chains tell it, else the typical difference.
+    `off` (P, K) are these less the exact ones, as far as that is known, and `error` (P,) is the standard error of it
+    where chains tell it, else the typical difference.
     """
 
     member: Member
-    check: PosteriorCheck | None
     probability: Matrix
     off: Matrix
     error: Vector
 
     @property
-    def checked(self) -> bool:
-        """Whether `error` is what chance leaves, and nothing typical."""
-        ways = ("confirmed", "matched", "sampled", "nearest")
-        return self.member.posterior.kind == "sampled" or (self.check is not None and self.check.way in ways)
+    def sampled(self) -> bool:
+        """Whether `error` is what chance leaves of draws, and nothing typical."""
+        return self.member.posterior.kind == "sampled"
 
 
 def fit_candidate(
@@ -469,7 +461,6 @@ def refit_candidate(
     selection: Selection,
     *,
     same_rows: bool,
-    share: float = 1.0,
     compared: Matrix | None = None,
     seed: int = 0,
     threads: int | None = None,
@@ -480,8 +471,7 @@ def refit_candidate(
 
     With the `same_rows` as before, fits that are in memory are used, and refined posteriors are those that were judged.
     A refinement of other rows starts at the judged one.
-    Where there are rows `compared` (P, F), the parts that matter in a model in which the candidate has this `share` are
-    compared with the exact ones there.
+    At rows `compared` (P, F), where there are any, the members have probabilities and what these typically err by.
     """
     kind, step = selection.posterior, partial(progress.advance, 1)
     done = "refining" if kind == "refined" else "sampling the posterior of"
@@ -497,28 +487,14 @@ def refit_candidate(
         (rng,) = problem.generator().spawn(1)
         if q.kind != kind:
             q = _final(kind, laplace, _start(laplace, fitted.drafts[number : number + 1]), rng, step)
-        q, check = q.widened() if isinstance(q, RefinedPosterior) else q, None
-        if compared is None:
-            nothing = np.zeros((0, len(data.classes)))
-            members.append(
-                FinalMember(
-                    Member(basis, q, problem.columns, part.weight), None, nothing, nothing, nothing[:, 0]
-                )
-            )
-            continue
-        Phi, weight = basis(compared[:, problem.columns]), share * part.weight
-        off, error = _typical_difference(q, Phi)
-        # Chains read all rows thousands of times.
-        matters = weight * float(error.mean()) > NEGLIGIBLE and data.streamed is None
-        if isinstance(q, RefinedPosterior) and matters:
-            progress.start(f"checking {what} against the exact posterior", 0, "steps")
-            work = CHECK_WORK * weight
-            exact = served(laplace, q, rng=rng, rows=Phi, work=work, error=CHECK_ERROR, draws=False)
-            q, check = exact.posterior, posterior_check(exact)
-            if exact.left is not None and exact.left_error is not None:
-                off, error = exact.left, exact.left_error
-        p = q.prediction(Phi, most_nodes=COMPARED_NODES).probability
-        members.append(FinalMember(Member(basis, q, problem.columns, part.weight), check, p, off, error))
+        q = q.widened() if isinstance(q, RefinedPosterior) else q
+        p = off = np.zeros((0, len(data.classes)))
+        error = np.zeros(0)
+        if compared is not None:
+            Phi = basis(compared[:, problem.columns])
+            off, error = _typical_difference(q, Phi)
+            p = q.prediction(Phi, most_nodes=COMPARED_NODES).probability
+        members.append(FinalMember(Member(basis, q, problem.columns, part.weight), p, off, error))
     return members
 
 
@@ -560,19 +536,6 @@ def _typical_difference(q: Posterior, Phi: Matrix) -> tuple[Matrix, Vector]:
         p_refined = refined.prediction(Phi, most_nodes=COMPARED_NODES).probability
         return p - p_refined, refined.typical_error(Phi)
     return np.zeros_like(p), q.typical_error(Phi)
-
-
-def posterior_check(result: Served) -> PosteriorCheck:
-    """Return a check as a model stores it, with the log evidence in nats and its error where sampling estimated it."""
-    evidence, error = result.evidence or (math.nan, math.nan)
-    return PosteriorCheck(
-        way=result.way,
-        reason=result.reason,
-        mean_difference=_finite(result.mean_difference),
-        largest_difference=_finite(result.largest_difference),
-        log_evidence=_finite(evidence),
-        log_evidence_error=_finite(error),
-    )
 
 
 def _row(

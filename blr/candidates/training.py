@@ -38,7 +38,6 @@ from blr.candidates.candidate import (
     Candidate,
     CandidatePart,
     CandidateRow,
-    PosteriorCheck,
     default_candidates,
 )
 from blr.candidates.choice import Ranking, Selection, choose, mixed
@@ -133,11 +132,8 @@ class Training:
         """Return which candidates make the model, and each one's share and posterior probability."""
         return choose([one.row for one in fitted], [one.left_out for one in fitted], by=self.selection.by)
 
-    def refine(
-        self, index: int, fitted: Sequence[FittedCandidate], ranking: Ranking
-    ) -> dict[str, list[FinalMember]]:
+    def refine(self, index: int, fitted: Sequence[FittedCandidate]) -> dict[str, list[FinalMember]]:
         """Give a candidate the posterior that the selection asks for; return its members, by their fit."""
-        share = dict(ranking.members)[index]
         return {
             which: refit_candidate(
                 self.candidates[index],
@@ -145,7 +141,6 @@ class Training:
                 fitted[index],
                 self.selection,
                 same_rows=which == "judged",
-                share=share,
                 compared=compared_rows(data, self.target) if data is self.kept else None,
                 seed=self.seed,
                 threads=self.threads,
@@ -166,7 +161,6 @@ class Training:
                 **vars(one.row),
                 weight=weight,
                 share=shares.get(i, 0.0),
-                checks=tuple(final.check for final in finals[i][which]) if i in finals else (),
             )
             for i, (one, weight) in enumerate(zip(fitted, ranking.weights, strict=True))
         )
@@ -234,7 +228,7 @@ class Training:
         with single_threaded_blas():
             fitted = [self.fit(index) for index in range(len(self.candidates))]
             ranking = self.choose(fitted)
-            finals = {index: self.refine(index, fitted, ranking) for index, _ in ranking.members}
+            finals = {index: self.refine(index, fitted) for index, _ in ranking.members}
             return self.trained(fitted, ranking, finals)
 
     def _finals(self, finals: Finals, shares: Mapping[int, float], which: str) -> list[FinalMember]:
@@ -484,10 +478,8 @@ def _row(d: Mapping[str, Any]) -> CandidateRow:
     for part in d["parts"]:
         arrays: dict[str, Any] = {n: tuple(x) if isinstance(x, list) else x for n, x in part.items()}
         parts.append(CandidatePart(**arrays))
-    checks = tuple(None if c is None else PosteriorCheck(**c) for c in d["checks"])
     own = {
         "parts": tuple(parts),
-        "checks": checks,
         "features": tuple(d["features"]),
         "reasons": tuple(d["reasons"]),
     }

@@ -55,7 +55,7 @@ class Posterior:
     Attributes
     ----------
     kind
-        Name of the kind: "laplace", "shifted", "sandwich", "refined", "matched" or "sampled".
+        Name of the kind: "laplace", "shifted", "sandwich", "refined" or "sampled".
     problem
         Likelihood, prior, classes and, until the posterior is stored, the data.
     gaussian
@@ -586,11 +586,8 @@ class RefinedPosterior(_ImprovedPosterior):
         """Return by how much probabilities (N,) of rows Phi (N, M) typically differ from those of the exact posterior.
 
         A share of the spread that the posterior gives them.  The share follows from how far refining moved the mean
-        from the mode, over the cube root of the number of weights: `docs/accuracy.md` measures it.  Zero where a check
-        has compared them.
+        from the mode, over the cube root of the number of weights: `docs/accuracy.md` measures it.
         """
-        if self.verdict is not None and "standard_error" in self.verdict.numbers:
-            return super().typical_error(Phi)
         draws = self.gaussian.sample(_ERROR_DRAWS, np.random.default_rng(0))
         blocks = draw_probabilities(self.problem, np.asarray(Phi, dtype=np.float64), draws)
         spread = np.concatenate([p.std(axis=2).max(axis=0) for _, p in blocks])
@@ -609,24 +606,15 @@ class RefinedPosterior(_ImprovedPosterior):
 
     @cached_property
     def trust(self) -> Trust:
-        """Its check's verdict, else one by the typical error; RuntimeError without that and without data."""
+        """The stored verdict, else one by the typical error; RuntimeError without that and without data."""
         if self.verdict is not None:
             return self.verdict
         laplace = self.laplace.trust
         error = self.typical_error(some_rows(self.problem.require_data()))
         numbers = {"mean_error": float(error.mean()), "largest_error": float(error.max()) * LARGEST_OVER_MEAN}
-        remedy = "compare it with the exact posterior (blr.served), or sample that (blr.sample_posterior)"
+        remedy = "sample the exact posterior (blr.sample_posterior)"
         of_laplace = [] if self.laplace.converged else [("red", reason) for reason in laplace.reasons[:1]]
         return Trust.of([*of_laplace, of_probabilities(numbers, remedy)], {**laplace.numbers, **numbers})
-
-
-class MatchedPosterior(_ImprovedPosterior):
-    """The Gaussian with the exact posterior's mean and covariance (`repair.served`).
-
-    `verdict` is the result of the check that compared it with the exact posterior.
-    """
-
-    kind: ClassVar[str] = "matched"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -678,7 +666,6 @@ KINDS: dict[str, type[Posterior]] = {
         ShiftedPosterior,
         SandwichPosterior,
         RefinedPosterior,
-        MatchedPosterior,
         SampledPosterior,
     )
 }

@@ -195,11 +195,6 @@ def evenly(draws: Matrix, n_draws: int) -> Matrix:
     return draws[:, chosen].reshape(-1, D)
 
 
-def centred_at(kept: Matrix, mean: Vector) -> Matrix:
-    """Return the kept draws (S, D), moved to the mean of all, which these know better."""
-    return np.asarray(kept + (mean - kept.mean(axis=0)))
-
-
 def matched(kept: Matrix, mean: Vector, covariance: Matrix) -> Matrix:
     """Return the kept draws (S, D), moved to the mean and covariance of all: what these know better is not thrown away.
 
@@ -227,18 +222,6 @@ def convergence(draws: Matrix) -> tuple[Vector, Vector, Vector]:
     low, high = np.quantile(halves, [0.05, 0.95], axis=(0, 1))
     tails = [effective_size((halves <= q).astype(np.float64)) for q in (low, high)]
     return np.maximum(_r_hat(normal), _r_hat(folded)), effective_size(normal), np.minimum(*tails)
-
-
-def nested_r_hat(draws: Matrix, together: int) -> Vector:
-    """Return R-hat between groups of `together` chains, split in halves, of draws (C, n, D): (D,).
-
-    For many short chains, whose own means are too noisy to compare (Margossian et al. 2024, arXiv:2110.13017).  Of
-    quantities without long tails, such as probabilities.
-    """
-    C, n, D = draws.shape
-    groups = C // together
-    halves = _split(draws[: groups * together])
-    return _r_hat(halves.reshape(2 * groups, together * (n // 2), D))
 
 
 def _split(draws: Matrix) -> Matrix:
@@ -311,8 +294,6 @@ _JITTER = 0.4
 _SMALL = (0.1, 4.0, 2.0)
 _MOST_STEPS = 64
 _STAGES = (60, 120, 240)  # iterations of each attempt at coordinates, of which the later half is looked at
-# Iterations, and steps at most, of a warm-up in coordinates known to serve.
-_BRIEF = ((40, 8), (15, _MOST_STEPS))
 _SETTLE = 50  # iterations that find the step size for coordinates just changed
 
 
@@ -327,26 +308,24 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Hamiltonian:
-    """Coordinates z = centre + x W, a step size, and the most steps of a trajectory; W of None is the identity."""
+    """Coordinates z = centre + x W, and a step size."""
 
     evaluate: Evaluate
     centre: Vector
-    W: Matrix | None
+    W: Matrix
     step: float
-    most_steps: int = _MOST_STEPS
 
     def at(self, z: Matrix) -> State:
         """Return the state at positions z (C, D) as given."""
-        away = z - self.centre
-        return self._state(away if self.W is None else np.asarray(np.linalg.solve(self.W.T, away.T).T))
+        return self._state(np.asarray(np.linalg.solve(self.W.T, (z - self.centre).T).T))
 
     def positions(self, x: Matrix) -> Matrix:
         """Return z of x."""
-        return self.centre + (x if self.W is None else x @ self.W)
+        return np.asarray(self.centre + x @ self.W)
 
     def _state(self, x: Matrix) -> State:
         value, gradient = self.evaluate(self.positions(x))
-        return State(x, value, gradient if self.W is None else gradient @ self.W.T)
+        return State(x, value, gradient @ self.W.T)
 
     def move(self, state: State, rng: np.random.Generator) -> tuple[State, Vector]:
         """Return the next state, and the probability with which each chain's trajectory was taken, (C,)."""
@@ -356,9 +335,8 @@ class Hamiltonian:
         if rng.random() < _SMALL[0]:
             step, length = step / _SMALL[1], length / _SMALL[2]
         momentum = rng.standard_normal(state.x.shape)
-        end, final = self._leapfrog(
-            state, momentum, step, n=int(np.clip(round(length / step), 1, self.most_steps))
-        )
+        n = int(np.clip(round(length / step), 1, _MOST_STEPS))
+        end, final = self._leapfrog(state, momentum, step, n)
         change = end.log_density - state.log_density
         change = change + 0.5 * (np.sum(momentum**2, axis=1) - np.sum(final**2, axis=1))
         probability = np.exp(np.minimum(np.where(np.isfinite(change), change, -np.inf), 0.0))
@@ -405,19 +383,6 @@ class Hamiltonian:
         return replace(self, step=float(np.exp(np.clip(mean, -12.0, 1.0)))), state, np.stack(z, axis=1)
 
 
-def brief_warm_up(evaluate: Evaluate, start: Matrix, rng: np.random.Generator) -> tuple[Hamiltonian, State]:
-    """Return a sampler whose step size alone is adapted, and its state, from draws `start` (C, D).
-
-    Short trajectories find the step size, which takes a tenth of the work of whole ones.
-    """
-    D = start.shape[1]
-    sampler = Hamiltonian(evaluate, np.zeros(D), None, 0.5 * D**-0.25)
-    state = sampler.at(start)
-    for n, most in _BRIEF:
-        sampler, state, _ = replace(sampler, most_steps=most).settled(state, n, rng)
-    return sampler, state
-
-
 def warm_up(evaluate: Evaluate, start: Matrix, rng: np.random.Generator) -> tuple[Hamiltonian, State]:
     """Return a sampler adapted to the density, and its state, from positions `start` (C, D) in coordinates near white.
 
@@ -457,25 +422,19 @@ _FEWEST_DRAWS = 64  # draws
 _MOST_ITERATIONS = 500
 _SETTLED = 1e-8  # nats
 _AT_ONCE = 512  # weights whose densities are evaluated at once
-_SHRINK = 16.0  # draws a weight at which half of the covariance is the stand-in's
 _STRETCHES = 4  # of consecutive draws, by which their autocorrelation is judged
 _OVERLAP = 2.0  # factor of the stated error's square: the two halves share chains and fits
 
 
-def _warp(draws: Matrix, near: Gaussian | None) -> tuple[Vector, Matrix]:
+def _warp(draws: Matrix) -> tuple[Vector, Matrix]:
     """Return centre and L of coordinates x, θ = centre + L x, in which the Gaussian of the draws is standard normal.
 
-    The covariance of the draws is shrunk where S is small: to that of `near`, whose scale is fitted, else to its own
-    diagonal.
+    The covariance of the draws is shrunk to its own diagonal where S is small.
     """
     S, D = draws.shape
-    covariance = np.cov(draws.T).reshape(D, D)
-    if near is None:
-        share, known = S / (S + D), np.diag(np.diag(covariance))
-    else:
-        share, known = S / (S + _SHRINK * D), near.covariance
-        known = known * (np.trace(near.precision @ covariance) / D)
-    return draws.mean(axis=0), cholesky_of_precision(share * covariance + (1 - share) * known)[0]
+    covariance, share = np.cov(draws.T).reshape(D, D), S / (S + D)
+    shrunk = share * covariance + (1 - share) * np.diag(np.diag(covariance))
+    return draws.mean(axis=0), cholesky_of_precision(shrunk)[0]
 
 
 def _log_ratio(problem: Problem, centre: Vector, L: Matrix, x: Matrix) -> Vector:
@@ -491,18 +450,13 @@ def _log_ratio(problem: Problem, centre: Vector, L: Matrix, x: Matrix) -> Vector
     return np.concatenate(parts) + scale + 0.5 * np.einsum("sd,sd->s", x, x)
 
 
-def bridge_evidence(
-    q: SampledPosterior, *, near: Gaussian | None = None, rng: np.random.Generator | None = None
-) -> tuple[float, float]:
+def bridge_evidence(q: SampledPosterior, *, rng: np.random.Generator | None = None) -> tuple[float, float]:
     """Return ln p(D) of the problem that `q` is a sampled posterior of, and its standard error, both in nats.
 
     Parameters
     ----------
     q
         What `sample_posterior` gives; draws of one chain lie one behind the other.
-    near
-        A Gaussian near the posterior that is not made of its draws, such as the refined one's: it stands in for what
-        few draws of many weights do not tell of their covariance.
     rng
         Source of the Gaussian's draws; default: seed 0.
 
@@ -533,9 +487,7 @@ def bridge_evidence(
     half = n_draws // 2
     parts = q.draws[:half], q.draws[half:]
     with single_threaded_blas():
-        estimates = [
-            _estimate(q.problem, *_warp(fitted, near), used, rng) for fitted, used in (parts, parts[::-1])
-        ]
+        estimates = [_estimate(q.problem, *_warp(fitted), used, rng) for fitted, used in (parts, parts[::-1])]
     value, variance = np.mean(estimates, axis=0)
     spread = 0.25 * (estimates[0][0] - estimates[1][0]) ** 2  # of the mean, as the two halves tell it
     return float(value), float(np.sqrt(max(0.5 * _OVERLAP * variance, spread)))

@@ -31,7 +31,6 @@ from flows.reports.answers import answer_lines, training_answers
 from flows.reports.data import TrainReport, noise_words, review_words, shift_words
 from flows.reports.tables import (
     candidate_table,
-    check_tables,
     class_tables,
     comparison_tables,
     decision_table,
@@ -98,7 +97,6 @@ def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
             performance_table(result),
             review_table(result),
             candidate_table(result),
-            *check_tables(result),
         )
         for sentence in (*noise_words(result.training.label_noise), *shift_words(result.training.shift)):
             say(sentence)

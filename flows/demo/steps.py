@@ -30,7 +30,7 @@ from rich.console import RenderableType
 from rich.text import Text
 from typing_extensions import TypedDict
 
-from blr.candidates.candidate import CandidatePart, PosteriorCheck
+from blr.candidates.candidate import CandidatePart
 from blr.census.results import Census
 from catalogs.catalog.catalog import Column
 from catalogs.errors import CatalogError
@@ -335,7 +335,6 @@ class DemoCandidate(TypedDict):
     weight: float
     share: float | None
     parts: tuple[CandidatePart, ...]
-    checks: tuple[PosteriorCheck | None, ...]
     second_order: float | None
     loo: float | None
 

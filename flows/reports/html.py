@@ -430,7 +430,6 @@ def render_report(report: TrainReport) -> str:
             "For statisticians",
             (
                 tables.candidate_table(model),
-                *tables.check_tables(model),
                 tables.performance_table(model),
                 tables.term_table(model),
             ),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from blr.candidates.candidate import CandidateRow, PosteriorCheck
+from blr.candidates.candidate import CandidateRow
 from catalogs.profile.split import SplitSummary
 from flows.models.description import ModelDescription
 from flows.models.model import Model
@@ -133,64 +133,7 @@ def feature_set(model: ModelDescription, i: int) -> str:
     return f"all but {', '.join(left_out)}" if len(left_out) < len(chosen) / 2 else ", ".join(chosen)
 
 
-# Tables for statisticians: posteriors compared with the exact one, and the words that only they use.
-
-SERVED = {
-    "unchanged": "refined Gaussian; it errs too little to check",
-    "unchecked": "refined Gaussian; a check would take too long",
-    "confirmed": "refined Gaussian, confirmed",
-    "matched": "Gaussian of the exact mean and covariance, in place of the refined one",
-    "nearest": "the Gaussian that errs less; no Gaussian holds",
-    "failed": "refined Gaussian, not confirmed",
-}
-"""The posterior that is used, by the result of the check."""
-
-
-def check_tables(model: ModelDescription) -> tuple[ReportTable, ...]:
-    """Return one table of the model's parts that were compared with the exact posterior; none where none was."""
-    compared = [
-        (candidate.share, i, part, check)
-        for i, candidate in enumerate(model.candidates)
-        for part, check in zip(candidate.parts, candidate.checks, strict=False)
-        if check is not None
-    ]
-    if not compared:
-        return ()
-    rows = [
-        (
-            candidate_name(model, i),
-            "–" if part.scale is None else f"{part.scale:.2f}",
-            f"{share * part.weight:.1%}",
-            SERVED.get(check.way, check.way),
-            *_differences(check),
-            _evidence(check),
-        )
-        for share, i, part, check in sorted(compared, key=lambda row: (-row[0] * row[2].weight, row[1]))
-    ]
-    table = ReportTable(
-        title="Compared with the exact posterior",
-        columns=("candidate", "scale", "share", "served", "mean difference", "largest", "log evidence"),
-        rows=tuple(rows),
-        numeric=frozenset({1, 2, 4, 5, 6}),
-        note="Differences are those of the refined posterior's probabilities from the exact ones. The log "
-        "evidence is by bridge or importance sampling, with its standard error, in nats, of the rows of the model "
-        "that is kept: all labelled ones where it was fitted again. Shares are of the model.",
-    )
-    return (table,)
-
-
-def _differences(check: PosteriorCheck) -> tuple[str, str]:
-    mean, largest = (
-        "" if x is None else f"{x:.4f}" for x in (check.mean_difference, check.largest_difference)
-    )
-    return mean, largest
-
-
-def _evidence(check: PosteriorCheck) -> str:
-    value, error = check.log_evidence, check.log_evidence_error
-    if value is None:
-        return ""
-    return f"{value:,.2f}{'' if error is None else f' ± {error:.2f}'}".replace("-", "−")
+# The words that only statisticians use.
 
 
 def term_table(model: ModelDescription) -> ReportTable:
@@ -237,7 +180,6 @@ def report_tables(report: TrainReport) -> tuple[ReportTable, ...]:
         feature_table(model),
         performance_table(model),
         candidate_table(model),
-        *check_tables(model),
     )
 
 
@@ -522,7 +464,6 @@ def model_card(model: Model, report: TrainReport) -> str:
     described = report.model
     tables = (
         *(table(described) for table in (label_table, feature_table, candidate_table)),
-        *check_tables(described),
         *(table(described) for table in (performance_table, review_table)),
     )
     return "\n".join(

@@ -193,11 +193,11 @@ def choose(folder: str, fitted: Sequence[FittedCandidate]) -> Ranking:
 
 
 def refine(
-    folder: str, index: int, fitted: Sequence[FittedCandidate], ranking: Ranking, threads: int | None = None
+    folder: str, index: int, fitted: Sequence[FittedCandidate], threads: int | None = None
 ) -> dict[str, list[FinalMember]]:
     """Give a candidate the posterior that the specification asks for; return its members, by the rows of their fit."""
     with single_threaded_blas():
-        return _training(folder, threads).refine(index, fitted, ranking)
+        return _training(folder, threads).refine(index, fitted)
 
 
 def save(
@@ -311,9 +311,7 @@ def _fitted(
             tell().note(f"candidate {index + 1} of {n} is fitted; some {left:,.0f} s left")
         begin_piece("the model, of which all candidates are fitted")
         ranking = steps.choose(folder, fitted)
-        finals = {
-            index: steps.refine(folder, index, fitted, ranking, threads) for index, _ in ranking.members
-        }
+        finals = {index: steps.refine(folder, index, fitted, threads) for index, _ in ranking.members}
         model = steps.save(folder, fitted, ranking, finals, store)
     shutil.rmtree(folder)
     return model

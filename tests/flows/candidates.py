@@ -26,5 +26,4 @@ CANDIDATE = CandidateRow(
     prior_probability=1.0,
     weight=1.0,
     share=0.0,
-    checks=(),
 )

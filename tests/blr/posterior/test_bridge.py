@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from blr.gaussian import Gaussian, GaussianPrior
+from blr.gaussian import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior, Posterior
 from blr.posterior.laplace import fit
-from blr.posterior.repair import served
 from blr.posterior.sampling import bridge_evidence, sample_posterior
-from blr.posterior.variational import refine
 from blr.trust.importance import log_posterior
 from tests.blr.conftest import Twin
 
@@ -47,20 +45,6 @@ def test_evidence_of_separable_problems() -> None:
     assert np.abs(z).max() < 3.5
 
 
-def test_evidence_of_what_is_served() -> None:
-    """Short chains and importance draws know the evidence too, with a larger error."""
-    z = []
-    for reference in REFERENCES:
-        q = fitted(reference)
-        if q.trust.verdict != "red" or (evidence := served(q).evidence) is None:
-            continue
-        value, error = evidence
-        assert error < 0.1
-        z.append((value - reference["log_evidence"]) / np.hypot(error, reference["error"]))
-    assert len(z) >= 2
-    assert np.abs(z).max() < 3.5
-
-
 def test_the_log_posterior_is_normalised_by_its_prior(dense: Twin) -> None:
     Phi, t = dense.softmax(0, N=40, M=2, K=3)
     for likelihood, target in (("softmax", t), ("logistic", t[:, 0])):
@@ -69,19 +53,6 @@ def test_the_log_posterior_is_normalised_by_its_prior(dense: Twin) -> None:
         D = len(q.mode)
         laplace = at_mode + 0.5 * D * np.log(2 * np.pi) - 0.5 * q.gaussian.log_det_precision
         assert laplace == pytest.approx(q.log_evidence, abs=1e-9)
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("quick")
-def test_a_gaussian_nearby_helps_where_draws_are_few_for_their_weights(dense: Twin) -> None:
-    Phi, t = dense.binary(3, N=60, M=40, scale=3.0)
-    q = fit(Phi, t, GaussianPrior(0.0, 9.0))
-    refined = refine(q).gaussian
-    s = sample_posterior(q, n_draws=1024)
-    _, alone = bridge_evidence(s)
-    value, error = bridge_evidence(s, near=Gaussian(refined.mean, 3.0 * refined.precision))
-    assert error < alone
-    assert value == pytest.approx(bridge_evidence(sample_posterior(q), near=refined)[0], abs=4 * error)
 
 
 @pytest.mark.usefixtures("quick")

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from blr.arrays import Matrix, Vector
-from blr.posterior.sampling import Hamiltonian, brief_warm_up, warm_up
+from blr.posterior.sampling import Hamiltonian, warm_up
 from tests.blr.conftest import Twin
 
 
@@ -33,16 +33,6 @@ def test_energy_is_nearly_conserved_and_time_is_reversible(dense: Twin) -> None:
     back, turned = sampler._leapfrog(end, -final, 0.01, n=100)
     assert back.x == pytest.approx(state.x, abs=1e-10)
     assert turned == pytest.approx(-p, abs=1e-10)
-
-
-def test_no_coordinates_are_those_of_the_identity(dense: Twin) -> None:
-    evaluate, _ = normal(dense)
-    z = np.random.default_rng(2).standard_normal((3, 4))
-    runs = []
-    for W in (None, np.eye(4)):
-        sampler = Hamiltonian(evaluate, np.ones(4), W, 0.3)
-        runs.append(sampler.run(sampler.at(z), 5, np.random.default_rng(3))[1])
-    np.testing.assert_allclose(runs[0], runs[1], atol=1e-12)
 
 
 def test_invariance_with_a_step_far_too_large() -> None:
@@ -104,21 +94,3 @@ def test_a_density_that_overflows_is_not_accepted() -> None:
     state, probability = sampler.move(sampler.at(np.zeros((4, 1))), rng)
     assert np.all(np.isfinite(state.x))
     assert np.all(probability < 1e-6)
-
-
-def test_a_brief_warm_up_finds_the_step_size() -> None:
-    """Of a normal ten times as narrow in one direction as its start says."""
-    scale = np.array([1.0, 0.1, 1.0])
-    calls = []
-
-    def evaluate(z: Matrix) -> tuple[Vector, Matrix]:
-        calls.append(len(z))
-        return -0.5 * np.sum((z / scale) ** 2, axis=1), -z / scale**2
-
-    rng = np.random.default_rng(0)
-    sampler, state = brief_warm_up(evaluate, rng.standard_normal((16, 3)) * scale, rng)
-    assert 0.02 < sampler.step < 0.25
-    assert len(calls) < 900
-    _, z, _, accepted = sampler.run(state, 200, rng)
-    assert accepted > 0.5
-    assert z.reshape(-1, 3).std(axis=0) == pytest.approx(scale, rel=0.1)

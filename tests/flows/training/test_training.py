@@ -111,7 +111,6 @@ def test_another_candidate_does_not_change_the_others(folder: Path) -> None:
     own = {
         "weight": 0,
         "share": 0,
-        "checks": (),
         "verdict": None,
         "reasons": (),
         "numbers": {},
