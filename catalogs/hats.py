@@ -161,7 +161,15 @@ class HatsWhole:
             with atomic_path(copied) as temporary:
                 shutil.copyfile(source, temporary)
         change = Change(columns, provenance, old)
-        left_out = [sentence for table in self.tables for sentence in change.table(table, folder)]
+        left_out: list[str] = []
+        for table in self.tables:
+            own = folder / table.key
+            (own / table.dataset.name).mkdir(parents=True, exist_ok=True)
+            annotated = [own / path.relative_to(table.root) for path in table.files]
+            left_out += change.metadata(table.dataset, own / table.dataset.name, annotated)
+            if (table.root / STATISTICS).is_file():
+                change.statistics(table.root / STATISTICS, own / STATISTICS)
+            change.properties(table.root, own, PROPERTIES)
         if (self.root / COLLECTION).is_file():
             change.properties(self.root, target, (COLLECTION,))
         return left_out
@@ -186,22 +194,21 @@ class Change:
     provenance: Provenance
     old: OldColumns
 
-    def table(self, table: Table, folder: Path) -> Sequence[str]:
-        """Write what describes a table; say what is left out."""
-        target = folder / table.key
-        (target / table.dataset.name).mkdir(parents=True, exist_ok=True)
-        annotated = [target / path.relative_to(table.root) for path in table.files]
-        left_out = self.metadata(table.dataset, target / table.dataset.name, annotated)
-        if (table.root / STATISTICS).is_file():
-            self.statistics(table.root / STATISTICS, target / STATISTICS)
-        self.properties(table.root, target, PROPERTIES)
-        return left_out
-
     def metadata(self, source: Path, target: Path, files: Sequence[Path]) -> Sequence[str]:
         """Write the schema, and the footers of all files as one where the old table had such and they allow it."""
         described = [source / name for name in (COMMON, MERGED)[: 1 if files else 2]]
         if metadata_file := next((path for path in described if path.is_file()), None):
-            self.annotated(metadata_file, target / COMMON)
+            columns = open_file(metadata_file).columns
+            append_columns(
+                metadata_file,
+                target / COMMON,
+                self.columns,
+                (),
+                old=columns,
+                provenance=self.provenance,
+                kept=frozenset(c.name for c in columns if self.old.stays(c.name)),
+                slim=self.old.only is not None,
+            )
         else:
             with atomic_path(target / COMMON) as temporary:
                 pq.write_metadata(pq.read_schema(files[0]), temporary)
@@ -216,15 +223,6 @@ class Change:
         with atomic_path(target / MERGED) as temporary:
             merged.write_metadata_file(str(temporary))
         return ()
-
-    def annotated(self, source: Path, out: Path) -> None:
-        """Write a file without rows with the new columns."""
-        old = open_file(source).columns
-        kept = frozenset(c.name for c in old if self.old.stays(c.name))
-        slim = self.old.only is not None
-        append_columns(
-            source, out, self.columns, (), old=old, provenance=self.provenance, kept=kept, slim=slim
-        )
 
     def statistics(self, source: Path, out: Path) -> None:
         """Write the statistics of the columns that stay: `<column>::<what>`, nested ones `<column>.<field>::<what>`."""

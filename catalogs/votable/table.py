@@ -11,7 +11,7 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
@@ -414,22 +414,8 @@ class NewRows:
         return [np.concatenate(parts) for parts in columns]
 
 
-@dataclass(frozen=True)
-class Content:
-    """What is written of a table: its rows, of which `blocks` gives the cells of all fields, some rows at a time.
-
-    They are written as TABLEDATA where `as_text` is true, else as BINARY2.
-    """
-
-    n_rows: int
-    blocks: Iterable[list[Cells]]
-    as_text: bool = False
-
-    def pieces(self, fields: Sequence[Field]) -> Iterator[bytes]:
-        """Yield the rows as they are written."""
-        if self.as_text:
-            return (text_rows(fields, block) for block in self.blocks)
-        return encoded(row_bytes(fields, block) for block in self.blocks)
+Content = tuple[int, Iterable[list[Cells]], bool]
+"""What is written of a table: how many rows, the cells of all fields, some rows at a time; whether as TABLEDATA."""
 
 
 def prepare_bits(table: TableElement, rows: Rows) -> bool:
@@ -462,7 +448,7 @@ def write(
     """Write a document, its tables with those contents, its originals as they were."""
     if file.version < OLDEST_WITH_BINARY2:
         file.version = WRITTEN_VERSION
-    filled = [t for r in file.resources for t in as_written(r) if contents[t].n_rows]
+    filled = [t for r in file.resources for t in as_written(r) if contents[t][0]]
     for table in filled:
         table.array = one_row(table)
     originals.mark_new(file)
@@ -472,10 +458,12 @@ def write(
         file.to_xml(document, tabledata_format="binary2")
     text, at = originals.restored(document.getvalue(), file), 0
     for place, table in zip(ROWS.finditer(text), filled, strict=True):
-        content = contents[table]
-        begin, end = (b"<TABLEDATA>\n", b"</TABLEDATA>") if content.as_text else place.groups()
-        stream.write(counted(text[at : place.start()], content.n_rows) + begin)
-        for piece in content.pieces(table.fields):
+        n_rows, blocks, as_text = contents[table]
+        begin, end = (b"<TABLEDATA>\n", b"</TABLEDATA>") if as_text else place.groups()
+        stream.write(counted(text[at : place.start()], n_rows) + begin)
+        rows = text_rows if as_text else row_bytes
+        pieces = (rows(table.fields, block) for block in blocks)
+        for piece in pieces if as_text else encoded(pieces):
             stream.write(piece)
         stream.write(end)
         at = place.end()
@@ -663,8 +651,8 @@ class VOTablePartition(Partition):
         at_once = min(annotation.rows, max(1, WAITING_BYTES // sum(map(memory_bytes, source.table_fields))))
         batches = self.record_batches(arrays, annotation.read, at_once)
         computed = each_batch(batches, lambda batch: (batch, annotation.compute(batch)), annotation)
-        completed = new.completed(computed, len(stay))
-        contents[table] = replace(contents[table], blocks=completed)
+        n_rows, _, as_text = contents[table]
+        contents[table] = n_rows, new.completed(computed, len(stay)), as_text
         with (
             contextlib.closing(computed),
             atomic_path(out) as temporary,
@@ -676,11 +664,11 @@ class VOTablePartition(Partition):
 
 def prepared(read_from: Document) -> dict[TableElement, Content]:
     """Return what is written of each table, once its fields are such that they hold it."""
-    contents = {}
+    contents: dict[TableElement, Content] = {}
     for table, rows in zip(read_from.file.iter_tables(), read_from.rows, strict=True):
         if not (as_text := prepare_bits(table, rows)):
             prepare_texts(table, rows)
-        contents[table] = Content(rows.n_rows, rows.blocks(range(len(table.fields))), as_text)
+        contents[table] = rows.n_rows, rows.blocks(range(len(table.fields))), as_text
     return contents
 
 

@@ -18,7 +18,7 @@ from catalogs.votable import _document as votable_document
 from catalogs.votable import _rows as votable_stream
 from catalogs.votable import table as votable
 from catalogs.votable import table as votable_tabledata
-from catalogs.votable.table import Content, write
+from catalogs.votable.table import write
 from catalogs.writing import annotate
 from tests.catalogs.votable_samples import N, by_astropy, cells, document, lists, parsed, slow_values
 
@@ -31,7 +31,7 @@ def by_us(path: Path) -> bytes:
     read = votable.document(path, stamp(path))
     (table,) = read.file.iter_tables()
     stream = io.BytesIO()
-    contents = {table: Content(N, read.rows[0].blocks(range(len(table.fields))))}
+    contents = {table: (N, read.rows[0].blocks(range(len(table.fields))), False)}
     write(read.file, stream, contents, read.originals)
     return stream.getvalue()
 
