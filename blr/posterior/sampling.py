@@ -31,7 +31,7 @@ from blr.posterior.ensemble import draw_probabilities
 from blr.posterior.kinds import LaplacePosterior, Posterior, SampledPosterior
 from blr.sums import evenly_spread
 from blr.threads import single_threaded_blas
-from blr.trust.importance import log_posterior, single_serves, whitened_density
+from blr.trust.importance import log_posterior, whitened_density
 from blr.trust.verdict import Finding, Trust
 
 # Number of chains for N D up to: long chains where a move is dear, many where it is not.
@@ -441,10 +441,9 @@ def _log_ratio(problem: Problem, centre: Vector, L: Matrix, x: Matrix) -> Vector
     """Return ln of the folded posterior, not normalised, over the standard normal, at x (S, D): (S,)."""
     D = x.shape[1]
     parts = []
-    single = single_serves(problem, centre + x[:_AT_ONCE] @ L.T)
     for block in np.array_split(x, max(1, len(x) // _AT_ONCE)):
         step = block @ L.T
-        both = log_posterior(problem, np.concatenate([centre + step, centre - step]), single=single)
+        both = log_posterior(problem, np.concatenate([centre + step, centre - step]))
         parts.append(logsumexp(both.reshape(2, -1), axis=0) - np.log(2.0))
     scale = float(np.log(np.diag(L)).sum()) + 0.5 * D * np.log(2 * np.pi)
     return np.concatenate(parts) + scale + 0.5 * np.einsum("sd,sd->s", x, x)

@@ -21,7 +21,6 @@ from blr.likelihood.likelihoods import (
 from blr.likelihood.targets import as_confusion, even_confusion, label_likelihood, recorded_probability
 from blr.predictive.expectations import expected_derivatives
 from blr.selection.compare import against_records, leave_one_out, leave_one_out_probability
-from blr.selection.folds import assign_folds, fold_probability
 from blr.selection.prior_scale import fit_scales
 from blr.trust.importance import draw_terms
 from tests.blr.likelihood.test_likelihood import metric
@@ -271,7 +270,7 @@ def test_left_out_rows_are_judged_by_what_was_recorded() -> None:
         without = blr.fit(Phi[seen], label[seen], prior, classes=(0, 1), confusion=C)
         true = without.prediction(Phi[[i]]).probability
         assert p[i] == pytest.approx(recorded_probability(true, C)[0], abs=0.01)
-    clean = fold_probability(q, assign_folds(label))
+    clean = q.prediction(Phi).probability
     p, shares = against_records(q, clean, q.problem.data.t)
     assert (p * shares).sum(axis=1) == pytest.approx((recorded_probability(clean, C) * shares).sum(axis=1))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical
 from blr.posterior.laplace import fit
 from blr.posterior.sampling import sample_posterior
 from blr.sums import Rows, likelihood_terms
-from blr.trust.importance import draw_terms, log_posterior, single_serves, whitened_density
+from blr.trust.importance import draw_terms, whitened_density
 from tests.blr.conftest import Twin, fitted
 
 REFERENCES = json.loads(
@@ -63,38 +62,6 @@ def test_terms_of_many_weights_are_those_of_each(dense: Twin, likelihood: Bernou
             one = data.accumulate(likelihood_terms(likelihood, theta[s], hessian=False))
             assert value[s] == pytest.approx(one[0], rel=1e-12)
             assert gradient[s] == pytest.approx(one[1], rel=1e-9, abs=1e-10)
-
-
-@pytest.mark.parametrize("likelihood", [Bernoulli(), Categorical(3), Categorical(3, contrasts=False)])
-def test_terms_in_single_precision_are_those_in_double(
-    dense: Twin, likelihood: Bernoulli | Categorical
-) -> None:
-    softmax = isinstance(likelihood, Categorical)
-    Phi, t = dense.softmax(0, N=50, M=3, K=3) if softmax else dense.binary(0, N=50, M=3)
-    rng = np.random.default_rng(0)
-    theta = rng.standard_normal((4, 3 * likelihood.n_outputs))
-    for weight in (None, rng.gamma(2.0, size=50)):
-        data = Rows(Phi, t, weight)
-        quick, exact = (data.accumulate(draw_terms(likelihood, theta, single=s)) for s in (True, False))
-        for x, y in zip(quick, exact, strict=True):
-            assert x.dtype == np.float64
-            assert np.any(x != y)  # else it was double
-            np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-4)
-
-
-def test_single_precision_serves_unless_columns_cancel(dense: Twin) -> None:
-    Phi, t = dense.softmax(0, N=50, M=3, K=3)
-    q = fit(Phi, t, GaussianPrior.isotropic(3), "softmax")
-    theta = q.gaussian.sample(8, np.random.default_rng(0))
-    assert single_serves(q.problem, theta)
-    assert log_posterior(q.problem, theta, single=True) == pytest.approx(
-        log_posterior(q.problem, theta), abs=1e-3
-    )
-    shifted = replace(q.problem, data=Rows(Phi + 1e6, t))
-    away = np.tile([1.0, -0.5, -0.5], (8, 2)) * [1.0, 1.0, 1.0, -1.0, -1.0, -1.0]
-    assert not single_serves(shifted, away)
-    noisy = fit(Phi, t, GaussianPrior.isotropic(3), "softmax", confusion=0.1)
-    assert not single_serves(noisy.problem, theta)
 
 
 def test_the_density_is_the_posterior_in_white_coordinates(dense: Twin) -> None:
