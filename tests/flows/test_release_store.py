@@ -473,3 +473,22 @@ def test_a_release_is_published_in_googles_store_and_read_again(gs: str, make: S
     told = classify([url], model="morphology", store="models", out="from-gs", overwrite=True)
     assert told.status == "done"
     assert told.summary.n_rows == 70
+
+
+@pytest.mark.usefixtures("work", "s3")
+def test_a_copy_that_is_not_what_its_record_says_is_not_sent(
+    keys: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, seen = [], Output.is_in
+    monkeypatch.setattr(
+        Output,
+        "is_in",
+        lambda self, path, **named: (
+            not looked.append(path) and path.suffix != ".tmp" and seen(self, path, **named)
+        ),
+    )
+    run(steps=one_after_the_other(looked))
+    manifest, _ = published()
+    assert any(path.suffix == ".tmp" for path in looked)
+    assert not any(key.startswith(INCOMING) for key in keys)
+    assert f"{manifest['files']}/p0.parquet" in keys

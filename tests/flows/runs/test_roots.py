@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flows.demo.steps import run_demo
 from flows.errors import UsageError
 from flows.inputs.source import LocalSource, RemoteSource, resolve_sources
 from flows.models.store import Store
 from flows.runs.references import check_inside, url_roots
 from flows.specification.specification import Output
 from flows.specification.toml_file import load_specification
-from tests.flows.verbs import reprocess
+from flows.tables import classify_table
+from tests.flows.verbs import classify, promote, reprocess, review, train
 
 
 @pytest.fixture
@@ -151,6 +154,29 @@ def test_a_file_is_one_however_it_is_written(tmp_path: Path, monkeypatch: pytest
 
 
 STORE_URL = "s3://user:secret@bucket/out"
+WRITERS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "classify": ("out", lambda folder: classify(["x"], model="m", store=folder, out=STORE_URL)),
+    "classify's store": (
+        "store",
+        lambda folder: classify(["x"], model="m", store=Path(STORE_URL), out=folder),
+    ),
+    "reprocess": ("out", lambda folder: reprocess(folder / "spec.toml", store=folder, out=Path(STORE_URL))),
+    "reprocess's store": ("store", lambda folder: reprocess(folder / "spec.toml", store=STORE_URL)),
+    "train": ("store", lambda folder: train(folder / "spec.toml", STORE_URL)),
+    "review": ("out", lambda _: review(Path(STORE_URL))),
+    "promote": ("store", lambda _: promote("m@1234", store=STORE_URL)),
+    "classify_table": ("store", lambda _: classify_table(None, model="m", store=STORE_URL)),
+    "demo": ("out", lambda _: run_demo(Path(STORE_URL))),
+}
+
+
+@pytest.mark.parametrize(("key", "work"), WRITERS.values(), ids=WRITERS)
+def test_work_writes_to_no_url_with_a_password(folder: Path, key: str, work: Callable[..., Any]) -> None:
+    """It is refused before anything is read or made, and its password is not shown; a release needs no password."""
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(UsageError, match=f"^{key}: got 's3://user@bucket/out'(,| with a password,) expected"):
+        work(folder)
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_an_output_folder_of_a_specification_is_no_url(folder: Path) -> None:
