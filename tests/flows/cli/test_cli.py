@@ -433,3 +433,16 @@ def test_outputs_at_urls_are_refused_at_once(blr: Run, work: Path, command: str)
     assert "got 's3://bucket/out', expected a path on this machine" in err
     assert err.count("\n") == 1
     assert sorted(work.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["classify survey.fits --model morphology --out URL", "reprocess spec.toml --out URL", "review URL"],
+)
+def test_releases_where_none_can_be_published_are_refused_at_once(blr: Run, work: Path, command: str) -> None:
+    before = sorted(work.rglob("*"))
+    status, out, err = blr(*command.replace("URL", "sftp://host/out").split())
+    assert (status, out) == (2, "")
+    assert "got 'sftp://host/out', expected a folder on this machine, or a URL of s3://" in err
+    assert err.count("\n") == 1
+    assert sorted(work.rglob("*")) == before

@@ -99,6 +99,7 @@ def test_promotion_is_logged(store: Store) -> None:
     second = replace(store.load("morphology"), version="0123456789ab")
     store.save(second, card="")
     assert store.champion("morphology") == first.version
+    assert store.find(first.label, newest=True).version == first.version
     done = store.promote(store.find("morphology@0123456789ab"), why="a test", who="a test")
     assert (done.previous, store.champion("morphology")) == (first.version, "0123456789ab")
     assert [p.version for p in store.history("morphology")] == [first.version, "0123456789ab"]
