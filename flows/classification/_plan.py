@@ -512,7 +512,7 @@ def _still_quarantined(
     if not known:
         return {}
     files = ((file, known.get(os.path.relpath(file.path, out))) for c in catalogues for file in c.files)
-    return {file.path: q for file, q in files if q and file.looks_like(q.input)}
+    return {file.path: q for file, q in files if q and file.seen.is_like(q.input)}
 
 
 def _with_adopted(plan: Plan) -> Plan:

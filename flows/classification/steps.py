@@ -244,7 +244,7 @@ def _unknown_files(sources: Iterable[LocalSource], before: Manifest | None, out:
     """Return the files that are not as they were at the last release: those may be still in the making."""
     known = {o.input_path: o.input for o in before.outputs} if before else {}
     files = (file for source in sources for file in source.files())
-    return [f.path for f in files if not f.looks_like(known.get(os.path.relpath(f.path, out)))]
+    return [f.path for f in files if not f.seen.is_like(known.get(os.path.relpath(f.path, out)))]
 
 
 def _check_same_name(before: Manifest | None, name: str, out: Path) -> None:

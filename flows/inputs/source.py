@@ -66,28 +66,18 @@ class InputFile:
     """One file of an input, and its state when it was looked at."""
 
     path: Path
-    size: int
-    mtime_ns: int
-    inode: int
+    seen: FileState  # not hashed
     origin: Origin | None = None  # where it was fetched from
 
     @classmethod
     def at(cls, path: Path, origin: Origin | None = None) -> InputFile:
         """Return the file at a path as it is now; FileNotFoundError where it has gone."""
-        seen = path.stat()
-        return cls(path, seen.st_size, seen.st_mtime_ns, seen.st_ino, origin)
-
-    def looks_like(self, state: FileState | None) -> bool:
-        """Say whether size, time and inode are those of a state that was written down."""
-        if state is None:
-            return False
-        return (self.size, self.mtime_ns, self.inode) == (state.size, state.mtime_ns, state.inode)
+        return cls(path, FileState.of(path, origin.tag if origin else ""), origin)
 
     def state(self, known: Iterable[FileState | None] = ()) -> FileState:
         """Return the state, without reading the file: its hash is that of a `known` state that it looks like, or ''."""
-        alike = (state.sha256 for state in known if state is not None and self.looks_like(state))
-        tag = self.origin.tag if self.origin else ""
-        return FileState(next(alike, ""), self.size, self.mtime_ns, self.inode, tag)
+        alike = (state.sha256 for state in known if state is not None and self.seen.is_like(state))
+        return replace(self.seen, sha256=next(alike, ""))
 
 
 @dataclass(frozen=True)
@@ -233,7 +223,8 @@ class InputCatalogue:
     ) -> InputCatalogue:
         """Return the catalogue at a source as it is now; `origins` says where fetched files came from."""
         files = source.files(origins)
-        states = "".join(f"{f.path}\0{f.size} {f.mtime_ns} {f.inode}\n" for f in files)
+        seen = ((f.path, f.seen) for f in files)
+        states = "".join(f"{path}\0{s.size} {s.mtime_ns} {s.inode}\n" for path, s in seen)
         return cls(source, choice, form, stamp=sha256(states.encode()).hexdigest(), files=files)
 
     def leaving_out(self, why: Mapping[Path, str]) -> InputCatalogue:

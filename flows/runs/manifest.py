@@ -60,17 +60,28 @@ class FileState:
     inode: int
     tag: str = ""
 
+    @classmethod
+    def of(cls, path: Path, tag: str = "") -> FileState:
+        """Return the state of a file as it is now, without reading it; FileNotFoundError where it has gone."""
+        seen = path.stat()
+        return cls("", seen.st_size, seen.st_mtime_ns, seen.st_ino, tag)
+
     def hashed(self, path: Path) -> FileState:
         """Return the state with its hash; the file is read if the hash is not known yet."""
         return self if self.sha256 else replace(self, sha256=file_sha256(path))
 
+    def is_like(self, other: FileState | None) -> bool:
+        """Say whether size, time and inode are those of another state."""
+        return other is not None and (
+            (self.size, self.mtime_ns, self.inode) == (other.size, other.mtime_ns, other.inode)
+        )
+
     def looks_like(self, path: Path) -> bool:
         """Say whether the file still has the size, time and inode that it had when it was hashed."""
         try:
-            seen = path.stat()
+            return self.is_like(FileState.of(path))
         except FileNotFoundError:
             return False
-        return (self.size, self.mtime_ns, self.inode) == (seen.st_size, seen.st_mtime_ns, seen.st_ino)
 
 
 @dataclass(frozen=True)
