@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -55,17 +55,8 @@ def _listed(store: Store, stored: StoredModel) -> ListedModel:
     found = read_description(stored.folder, stored.label, size=size) or _described(stored)
     if found is None:
         return line
-    kept = (
-        "has_skill",
-        "skill",
-        "trust",
-        "trained",
-        "log_loss",
-        "log_loss_low",
-        "log_loss_high",
-        "judged_on",
-    )
-    return replace(line, **{name: getattr(found, name) for name in kept})
+    known = {field.name for field in fields(line)} & vars(found).keys()
+    return replace(line, **{name: getattr(found, name) for name in known})
 
 
 def _described(stored: StoredModel) -> DescriptionFile | None:

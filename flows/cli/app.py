@@ -186,22 +186,21 @@ def _annotated(field: inspect.Parameter, parameter: Parameter) -> Any:
     return Annotated[kind, typer.Option(flag, min=parameter.least, **shared)]
 
 
-def _on_this_machine(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Return the path of what is written; UsageError where it is a URL, before anything is started."""
-    if path is not None and ":/" in str(path):
-        from flows.runs.references import check_local
+def _checked(check: str) -> Callable[[typer.CallbackParam, Path | None], Path | None]:
+    """Return what gives back the path of an option; UsageError of the `check` for a URL, before anything is started."""
 
-        check_local(path, key=_key(parameter))
-    return path
+    def checked(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
+        if path is not None and ":/" in str(path):
+            _named(check)(path, key=_key(parameter))
+        return path
+
+    return checked
 
 
-def _here_or_in_a_store(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Return the folder of a release; UsageError where none can be published there, before anything is started."""
-    if path is not None and ":/" in str(path):
-        from flows.runs.release_store import check_store
-
-        check_store(path, key=_key(parameter))
-    return path
+_on_this_machine = _checked("flows.runs.references.check_local")
+"""For what is written: it cannot be at a URL."""
+_here_or_in_a_store = _checked("flows.runs.release_store.check_store")
+"""For the folder of a release: some URLs can have one."""
 
 
 def _key(parameter: typer.CallbackParam) -> str:
