@@ -68,14 +68,6 @@ def element_columns(column: Column, names: tuple[str, ...]) -> tuple[Column, ...
     return tuple(replace(column, name=e, datatype=datatype.value_type, shape=()) for e in elements)
 
 
-def element_values(
-    values: np.ndarray[Any, Any], columns: tuple[Column, ...]
-) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """Yield the name of each element with its values (n,), from those of the vector column (n, k)."""
-    for i, column in enumerate(columns):
-        yield column.name, values[:, i]
-
-
 # Checksums that files state of their bytes: verified before a catalogue is read, and what happens if one is wrong.
 
 Checksums = Literal["quarantine", "warn", "ignore"]
@@ -201,12 +193,8 @@ class ColumnMetadata:
     @classmethod
     def of(cls, column: Column) -> ColumnMetadata:
         """Return what is said of a catalogue's column."""
-        return cls(
-            unit=column.unit,
-            ucd=column.ucd,
-            description=column.description,
-            datatype=str(column.datatype),
-        )
+        kind = str(column.datatype)
+        return cls(unit=column.unit, ucd=column.ucd, description=column.description, datatype=kind)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from catalogs.arrays import (
     unique_texts,
     words_of,
 )
-from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, element_columns, element_values
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, element_columns
 from catalogs.column_names import column_names
 from catalogs.errors import brief
 from catalogs.sky.positions import is_position
@@ -417,7 +417,7 @@ def profile(
         batch = whole.slice(0, left)
         values = batch_values(batch, wanted)
         for name in wanted[len(single) :]:
-            values |= element_values(values.pop(name), vectors[name])
+            values |= zip((c.name for c in vectors[name]), values.pop(name).T, strict=True)
         whole_rows.add_hashes(row_hashes([counts.add(values[name]) for name, counts in columns.items()]))
         values = {n: shortened(v) if v.dtype.kind == "O" else v for n, v in values.items()}
         keys = rng.random(batch.num_rows)

@@ -223,17 +223,8 @@ class ObjectStore:
         """
         if why := why_not(url):
             raise CatalogError(why)
-        from fsspec.core import url_to_fs  # noqa: PLC0415 -- slow to import, and most outputs are local
-
-        try:
-            with speaking_of(url):
-                filesystem, root = url_to_fs(url.rstrip("/"), use_listings_cache=False)
-        except CatalogError as error:
-            if not isinstance(error.__cause__, ImportError):
-                raise
-            raise CatalogError(
-                f"{shown(url)} cannot be reached: {error.__cause__}; install the driver that this message names"
-            ) from error
+        with speaking_of(url):
+            filesystem, root = reached(url.rstrip("/"), use_listings_cache=False)
         return cls(url.rstrip("/"), filesystem, root)
 
     def path(self, key: str) -> str:
@@ -335,7 +326,7 @@ def _put_s3(filesystem: Any, path: str, content: bytes, tag: str | None) -> None
 
 
 def _put_az(filesystem: Any, path: str, content: bytes, tag: str | None) -> None:
-    from fsspec.asyn import sync  # noqa: PLC0415 -- see `ObjectStore.at`
+    from fsspec.asyn import sync  # noqa: PLC0415 -- see `local_path`
 
     container, blob, _ = filesystem.split_path(path)
     headers = {"If-None-Match": "*"} if tag is None else {"If-Match": tag}
@@ -537,7 +528,8 @@ def remote_listing(
     here = local_path(url)
     if here is not None:
         return here
-    filesystem, path = reached(url, tuple(within))
+    options = {"get_client": web_client(tuple(within))} if is_web(url) else {}
+    filesystem, path = reached(url, **options)
     with speaking_of(url):
         filesystem.invalidate_cache()
         return listed(filesystem, path, suffixes, hats=hats)
@@ -566,9 +558,7 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...], *, hats: bool)
     )  # Spark calls folders x.parquet
     if wild is None and plain.lower().endswith(suffixes) and not folder:
         root = plain.rpartition("/")[0]
-        only = Place(filesystem, path, key_below(plain, root))
-        require_inside(only)
-        return Listing(root, (only,), "file")
+        return inside(root, [Place(filesystem, path, key_below(plain, root))], "file")
     if query:
         raise FormatError(
             f"{shown(url)} has a query, which only the URL of a single file may have; name the files one by one"
@@ -607,9 +597,16 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...], *, hats: bool)
 
 
 def inside(root: str, places: Sequence[Place], kind: str) -> Listing:
-    """Return the listing of places that do not lead out of their root."""
+    """Return the listing of places; FormatError where one leads out of the root, for a listing may name anything."""
     for place in places:
-        require_inside(place)
+        path = PurePosixPath(place.key)
+        if path.is_absolute() or any(
+            part == ".." or re.search(r"[\\\x00-\x1f]", part) for part in path.parts
+        ):
+            raise FormatError(
+                f"{shown(place.url)} has a name that is not allowed here, expected one without '..', backslashes "
+                "and percent-encoded slashes; fetch it under another name"
+            )
     return Listing(root, tuple(sorted(places, key=lambda place: place.key)), kind)
 
 
@@ -629,16 +626,6 @@ def below(filesystem: Any, folder: str, depth: int) -> Iterator[str]:
             yield from below(filesystem, name if is_web(folder) else name.rstrip("/"), depth - 1)
 
 
-def require_inside(place: Place) -> None:
-    """Raise where a file's path below the root is not a path on this machine: a listing may name anything."""
-    path = PurePosixPath(place.key)
-    if path.is_absolute() or any(part == ".." or re.search(r"[\\\x00-\x1f]", part) for part in path.parts):
-        raise FormatError(
-            f"{shown(place.url)} has a name that is not allowed here, expected one without '..', backslashes "
-            "and percent-encoded slashes; fetch it under another name"
-        )
-
-
 def refuse_other_than_page(filesystem: Any, url: str, path: str, suffixes: tuple[str, ...]) -> None:
     """Raise where something else than a page of links is at a folder's URL of the web: all of it would be read."""
     info = filesystem.info(path) if is_web(url) else {}
@@ -650,12 +637,11 @@ def refuse_other_than_page(filesystem: Any, url: str, path: str, suffixes: tuple
         )
 
 
-def reached(url: str, within: tuple[str, ...]) -> tuple[Any, str]:
+def reached(url: str, **options: Any) -> tuple[Any, str]:
     """Return the file system of a URL and the path there; CatalogError where there is no driver for it."""
     import fsspec  # noqa: PLC0415 -- see `local_path`
     from fsspec.core import url_to_fs  # noqa: PLC0415
 
-    options = {"get_client": web_client(within)} if is_web(url) else {}
     try:
         filesystem, path = url_to_fs(url, **options)
     except ImportError as error:

@@ -101,17 +101,16 @@ class TextPartition(Partition):
         wanted = list(dict.fromkeys(columns)) or [self.dialect.names[0]]
         known = {c.name: c for c in self.columns}
         types = {n: pa.string() if known[n].shape else known[n].datatype for n in wanted}
-        convert_block = partial(
-            convert,
-            names=self.dialect.names,
-            delimiter=self.dialect.delimiter,
-            types=types,
-            wanted=wanted,
-            missing=self.missing,
-            encoding=self.encoding,
-        )
         for data in data_blocks(self.path, self.dialect):
-            table = convert_block(data)
+            table = convert(
+                data,
+                names=self.dialect.names,
+                delimiter=self.dialect.delimiter,
+                types=types,
+                wanted=wanted,
+                missing=self.missing,
+                encoding=self.encoding,
+            )
             for i, name in enumerate(wanted):
                 if known[name].shape:
                     table = table.set_column(i, name, vectors(table.column(i), known[name].datatype))
