@@ -15,7 +15,6 @@ from blr.member import Designs
 from blr.missing.patterns import interpolation, kept_nodes, missing_patterns, normal_nodes
 from blr.posterior.ensemble import PairedDraws, averaged
 from blr.posterior.kinds import SampledPosterior
-from blr.posterior.sampling import centred_at
 from blr.predictive.mixture import Prediction, Scores, mix, mix_nodes
 from blr.predictive.softmax import MixtureSums, cholesky_factors
 from blr.trust.verdict import Trust
@@ -40,7 +39,8 @@ def stack(*, beyond: bool = False, sampled: bool = False) -> tuple[Classifier, n
         q = blr.fit(basis(X), y, blr.GaussianPrior.isotropic(M, scale**-2.0), "softmax", classes=range(K))
         q = blr.refine(q)
         if sampled and kind == "rbf":
-            draws = centred_at(q.gaussian.sample(1500, rng), q.gaussian.mean)
+            draws = q.gaussian.sample(1500, rng)
+            draws += q.gaussian.mean - draws.mean(axis=0)
             q = SampledPosterior(
                 problem=q.problem,
                 gaussian=q.gaussian,
