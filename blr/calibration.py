@@ -14,22 +14,25 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri, stdtrit
+from scipy.special import betaincinv, ndtri, stdtrit
 
 from blr.arrays import Matrix, Vector, require_finite
 
 __all__ = [
+    "BrierParts",
     "CalibrationLine",
     "ReliabilityCurve",
+    "brier_parts",
     "brier_score",
     "calibration_error",
+    "calibration_error_interval",
     "calibration_line",
     "log_loss",
     "log_losses",
     "reliability_curve",
+    "reliability_curves",
     "share_interval",
 ]
-
 Bins = NDArray[np.intp]
 _ROUNDING = 1e-9
 """How far beyond 0 and 1 the rounding of a quadrature's sum may bring a probability: 4e-16 were seen."""
@@ -64,17 +67,85 @@ def brier_score(p: ArrayLike, t: ArrayLike, *, weight: ArrayLike | None = None) 
     return float(w @ ((P - T) ** 2).sum(axis=1)) / both
 
 
+@dataclass(frozen=True)
+class BrierParts:
+    """The Brier score in parts, on bins; summed over the classes.
+
+    score = reliability - resolution + uncertainty + within_variance - within_covariance (Murphy 1973,
+    doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2; the terms within bins, which are left out where forecasts
+    take few values, after Stephenson et al. 2008, doi:10.1175/2007WAF2006116.1).
+
+    `reliability`: mean square of a bin's mean p less its share seen, 0 is best; `resolution`: variance of the bins'
+    shares, large is best; `uncertainty`: variance of the outcome.
+    """
+
+    score: float
+    reliability: float
+    resolution: float
+    uncertainty: float
+    within_variance: float
+    within_covariance: float
+
+
+def brier_parts(p: ArrayLike, t: ArrayLike, *, bins: int = 15, weight: ArrayLike | None = None) -> BrierParts:
+    """Return the parts of `brier_score` on at most `bins` bins of equal weight a class."""
+    P, T, w = _checked(p, t, weight)
+    columns = [1] if np.ndim(p) == 1 else range(P.shape[1])
+    total = np.zeros(5)
+    for k in columns:
+        q, o = P[:, k], T[:, k]
+        place = _equal_mass(q, w, bins)
+        mass, said, seen = _bin_means(place, w, q, o)
+        within = w * (q - said[place])
+        share = float(w @ o)
+        total += [
+            mass @ (said - seen) ** 2,
+            mass @ (seen - share) ** 2,
+            w @ (o - share) ** 2,
+            within @ q,
+            2 * (within @ o),
+        ]
+    return BrierParts(brier_score(p, t, weight=weight), *(float(x) for x in total))
+
+
 def calibration_error(
     p: ArrayLike, t: ArrayLike, *, bins: int = 15, weight: ArrayLike | None = None
 ) -> float:
     """Return the expected calibration error, Σ_b mass_b `|mean p - share seen|`, on bins of equal weight.
 
     With p (N, K), the mean over the classes, each against the rest (of two classes both are the same).  Even perfect
-    probabilities score above 0, by about sqrt(bins / N) / 3.
+    probabilities score above 0, by about sqrt(bins / N) / 3: see the interval.
     """
     P, T, w = _checked(p, t, weight)
-    gaps = (np.bincount(_equal_mass(q, w, bins), weights=w * (q - o)) for q, o in zip(P.T, T.T, strict=True))
-    return float(np.mean([np.abs(gap).sum() for gap in gaps]))
+    return _calibration_error(P, T, w, [_equal_mass(q, w, bins) for q in P.T])
+
+
+def calibration_error_interval(
+    p: ArrayLike,
+    t: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    bins: int = 15,
+    weight: ArrayLike | None = None,
+    level: float = 0.9,
+    n_bootstrap: int = 200,
+) -> tuple[float, float]:
+    """Return a bootstrap interval of `calibration_error` over the rows.
+
+    Absolute values grow under resampling, so the interval is reflected about the estimate, which takes most of that
+    bias out, and ends at 0 at the least.
+    """
+    P, T, w = _checked(p, t, weight)
+    _require_level(level)
+    places = [_equal_mass(q, w, bins) for q in P.T]
+    estimate = _calibration_error(P, T, w, places)
+    N = len(w)
+    replicas = np.empty(n_bootstrap)
+    for b in range(n_bootstrap):
+        drawn = w * np.bincount(rng.integers(N, size=N), minlength=N)
+        replicas[b] = _calibration_error(P, T, drawn / drawn.sum(), places)
+    low, high = 2 * estimate - np.quantile(replicas, [(1 + level) / 2, (1 - level) / 2])
+    return max(float(low), 0.0), max(float(high), 0.0)
 
 
 @dataclass(frozen=True)
@@ -175,30 +246,62 @@ def reliability_curve(
     bins: int = 15,
     weight: ArrayLike | None = None,
     level: float = 0.9,
+    interval: str = "wilson",
 ) -> ReliabilityCurve:
     """Return the reliability curve of one probability p (N,) of an outcome t (N,) on bins of equal weight.
 
-    Intervals are Wilson's score intervals; Brown, Cai and DasGupta (2001), doi:10.1214/ss/1009213286.  With weights
-    the number of rows of a bin is the effective one, (Σw)² / Σw².
+    Parameters
+    ----------
+    interval
+        "wilson" (score interval) or "jeffreys" (quantiles of Beta(s + 1/2, f + 1/2)); Brown, Cai and DasGupta (2001),
+        doi:10.1214/ss/1009213286.  With weights the number of rows of a bin is the effective one, (Σw)² / Σw².
     """
     if np.ndim(p) != 1:
-        raise ValueError(f"p has shape {np.shape(p)}; expected (N,), the probability of one class")
+        raise ValueError(
+            f"p has shape {np.shape(p)}; expected (N,), or use reliability_curves for all classes"
+        )
     P, T, w = _checked(p, t, weight)
     _require_level(level)
+    if interval not in _INTERVALS:
+        raise ValueError(f"unknown interval '{interval}'; expected one of {', '.join(_INTERVALS)}")
     place = _equal_mass(P[:, 1], w, bins)
     mass, said, seen = _bin_means(place, w, P[:, 1], T[:, 1])
-    low, high = _wilson(seen, mass**2 / np.bincount(place, weights=w**2), level)
+    low, high = _INTERVALS[interval](seen, mass**2 / np.bincount(place, weights=w**2), level)
     return ReliabilityCurve(said, seen, low, high, mass, np.bincount(place))
 
 
-def share_interval(count: ArrayLike, n: ArrayLike, *, level: float = 0.95) -> tuple[Vector, Vector]:
-    """Return Wilson's interval of a share, `count` of `n` objects, of any equal shapes; 0 to 1 where n is 0."""
+def reliability_curves(
+    p: ArrayLike,
+    t: ArrayLike,
+    *,
+    bins: int = 15,
+    weight: ArrayLike | None = None,
+    level: float = 0.9,
+    interval: str = "wilson",
+) -> tuple[ReliabilityCurve, ...]:
+    """Return the reliability curve of each class against the rest, K of them, for p (N, K)."""
+    P, T, _ = _checked(p, t, weight)
+    return tuple(
+        reliability_curve(q, o, bins=bins, weight=weight, level=level, interval=interval)
+        for q, o in zip(P.T, T.T, strict=True)
+    )
+
+
+def share_interval(
+    count: ArrayLike, n: ArrayLike, *, level: float = 0.95, interval: str = "wilson"
+) -> tuple[Vector, Vector]:
+    """Return the ends of the interval of a share, `count` of `n` objects, of any equal shapes; 0 to 1 where n is 0.
+
+    `interval` as of `reliability_curve`.
+    """
     _require_level(level)
+    if interval not in _INTERVALS:
+        raise ValueError(f"unknown interval '{interval}'; expected one of {', '.join(_INTERVALS)}")
     count, n = np.broadcast_arrays(np.asarray(count, np.float64), np.asarray(n, np.float64))
     if not np.all((count >= 0) & (count <= n)):
         raise ValueError(f"got counts {count} of {n}; each count must lie between 0 and n")
     some = np.maximum(n, np.finfo(np.float64).tiny)
-    low, high = _wilson(count / some, np.where(n > 0, n, 1.0), level)
+    low, high = _INTERVALS[interval](count / some, np.where(n > 0, n, 1.0), level)
     return np.where(n > 0, low, 0.0), np.where(n > 0, high, 1.0)
 
 
@@ -207,6 +310,24 @@ def _wilson(share: Vector, n: Vector, level: float) -> tuple[Vector, Vector]:
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n**2))) / (1 + z2 / n)
     return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
+
+
+def _jeffreys(share: Vector, n: Vector, level: float) -> tuple[Vector, Vector]:
+    a, b = share * n + 0.5, (1 - share) * n + 0.5
+    # At the ends the interval is made one-sided, as its authors advise.
+    low = np.where(share > 0, betaincinv(a, b, (1 - level) / 2), 0.0)
+    return low, np.where(share < 1, betaincinv(a, b, (1 + level) / 2), 1.0)
+
+
+_INTERVALS = {"wilson": _wilson, "jeffreys": _jeffreys}
+
+
+def _calibration_error(P: Matrix, T: Matrix, w: Vector, places: list[Bins]) -> float:
+    errors = []
+    for q, o, place in zip(P.T, T.T, places, strict=True):
+        gap = np.bincount(place, weights=w * (q - o))
+        errors.append(np.abs(gap).sum())
+    return float(np.mean(errors))
 
 
 def _equal_mass(q: Vector, w: Vector, bins: int) -> Bins:
@@ -372,16 +493,7 @@ def paired_gain(
 def _paired(loss: Vector, base: Vector, w: Vector, group: ArrayLike | None, level: float) -> Skill:
     gain = base - loss
     mean = float(w @ gain)
-    labels = np.arange(len(gain)) if group is None else np.asarray(group)
-    if labels.shape != gain.shape:
-        raise ValueError(
-            f"got group of shape {labels.shape}, expected ({len(gain)},); give each row its group's label"
-        )
-    # Groups of no weight are left out.
-    inverse = np.unique(labels[w > 0], return_inverse=True)[1].ravel()
-    mass, scatter = (
-        np.bincount(inverse, weights=x[w > 0]).astype(np.float64) for x in (w, w * (gain - mean))
-    )
+    mass, scatter = _by_group(_labels(group, len(gain)), w, gain - mean)
     half = _half_width(mass, scatter, level)
     return Skill(
         gain=mean,
@@ -392,6 +504,22 @@ def _paired(loss: Vector, base: Vector, w: Vector, group: ArrayLike | None, leve
         n=int(np.count_nonzero(w)),
         n_groups=len(mass),
     )
+
+
+def _labels(group: ArrayLike | None, n: int) -> NDArray[np.generic]:
+    labels = np.arange(n) if group is None else np.asarray(group)
+    if labels.shape != (n,):
+        raise ValueError(
+            f"got group of shape {labels.shape}, expected ({n},); give each row its group's label"
+        )
+    return labels
+
+
+def _by_group(labels: NDArray[np.generic], w: Vector, deviation: Vector) -> tuple[Vector, Vector]:
+    """Return the groups' weight and their weighted sum of deviations, (G,) each; groups of no weight are left out."""
+    inverse = np.unique(labels[w > 0], return_inverse=True)[1].ravel()
+    mass, scatter = (np.bincount(inverse, weights=x[w > 0]) for x in (w, w * deviation))
+    return np.asarray(mass, dtype=np.float64), np.asarray(scatter, dtype=np.float64)
 
 
 def _half_width(mass: Vector, scatter: Vector, level: float) -> float:

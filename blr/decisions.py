@@ -8,6 +8,7 @@ probabilities, are never flagged and always rejected.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntFlag
 from types import MappingProxyType
 
@@ -91,7 +92,7 @@ def flag_confidence(
     Parameters
     ----------
     low_confidence
-        Flag a pairwise confidence below this.
+        Flag a pairwise confidence below this; for a review budget, `budget_threshold` of a reference sample.
     close_call
         Flag the two largest probabilities at most this far apart.
     """
@@ -112,6 +113,23 @@ def flag_flipped(moderated: ArrayLike, plugin: ArrayLike) -> NDArray[np.int32]:
         )
     flipped = (p.argmax(axis=1) != p0.argmax(axis=1)) & ~np.isnan(p).any(axis=1)
     return np.where(flipped, np.int32(Flag.FLIPPED), np.int32(0))
+
+
+def budget_threshold(confidence: ArrayLike, budget: float) -> float:
+    """Return the confidence below which lies at most the fraction `budget` of the sample `confidence` (N,).
+
+    It is the `low_confidence` that spends a review budget; NaN, rows without probabilities, are left out.
+    """
+    if not 0 <= budget <= 1:
+        raise ValueError(f"budget is {budget}; give the fraction of rows to review, between 0 and 1")
+    c = np.sort(np.asarray(confidence, dtype=np.float64))
+    c = c[: np.count_nonzero(~np.isnan(c))]
+    if c.size == 0:
+        raise ValueError(
+            "no row has probabilities, so the review threshold cannot be set; give at least one row with probabilities"
+        )
+    spent = int(budget * c.size)
+    return float(c[spent]) if spent < c.size else float(np.nextafter(c[-1], np.inf))
 
 
 def decide(p: ArrayLike, cost: ArrayLike, *, reject: float | None = None) -> NDArray[np.intp]:
@@ -157,6 +175,37 @@ def decide(p: ArrayLike, cost: ArrayLike, *, reject: float | None = None) -> NDA
     if reject is not None:
         lost |= expected.min(axis=1) > reject
     return np.where(lost, REJECTED, decision)
+
+
+@dataclass(frozen=True, eq=False)
+class RiskCoverage:
+    """Error rate among the rows kept, as ever less certain ones are kept.
+
+    At each distinct confidence c of the sample, falling: `threshold` c, `coverage` the fraction of rows with
+    confidence >= c, `risk` the fraction of those that are wrong; all (T,).
+    """
+
+    coverage: Vector
+    risk: Vector
+    threshold: Vector
+
+    @property
+    def area(self) -> float:
+        """Mean risk over coverage; within ties, errors come at their mean rate."""
+        errors = np.concatenate([[0.0], self.coverage * self.risk])
+        kept = np.concatenate([[0.0], self.coverage])
+        slope = np.diff(errors) / np.diff(kept)
+        # Within a tie errors are e0 + slope (c - c0), so risk is slope + (e0 - slope c0) / c.
+        intercept = errors[:-1] - slope * kept[:-1]
+        log_ratio = np.log(kept[1:] / np.where(kept[:-1] > 0, kept[:-1], kept[1:]))
+        return float(np.sum(slope * np.diff(kept) + intercept * log_ratio))
+
+
+def risk_coverage(confidence: ArrayLike, wrong: ArrayLike) -> RiskCoverage:
+    """Return the risk-coverage curve of rows with `confidence` (N,) that are `wrong` (N,), 0 or 1 or in between."""
+    c, count, errors = _by_confidence(confidence, wrong)
+    kept, lost = np.cumsum(count[::-1]), np.cumsum(errors[::-1])
+    return RiskCoverage(coverage=kept / kept[-1], risk=lost / kept, threshold=c[::-1])
 
 
 def errors_caught(confidence: ArrayLike, wrong: ArrayLike, fractions: ArrayLike) -> Vector:

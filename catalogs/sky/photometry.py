@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from catalogs.arrays import NO_VALUES, holds_text, is_mark, numbers_of, with_missing, words_of
-from catalogs.errors import CatalogError
+from catalogs.errors import CatalogError, nearest
 
 Floats = NDArray[np.float64]
 
@@ -30,6 +30,11 @@ ZERO_POINT: Mapping[str, float] = MappingProxyType(
     {"nanomaggy": 22.5, "nJy": 31.4, "uJy": 23.9, "mJy": 16.4, "Jy": 8.90}
 )
 """AB magnitude of one unit of flux: 8.90 of 1 Jy, by the definition of -48.6 (Oke & Gunn 1983, doi:10.1086/160817)."""
+
+SDSS_SOFTENING: Mapping[str, float] = MappingProxyType(
+    {"u": 1.4e-10, "g": 0.9e-10, "r": 1.2e-10, "i": 1.8e-10, "z": 7.4e-10}
+)
+"""Softening b of SDSS's asinh magnitudes, in maggies: about one sigma of the sky."""
 
 EXTINCTION: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
@@ -127,6 +132,16 @@ def checked(softening: float) -> float:
             f"got the softening {softening}; expected a positive number, such as SDSS's 1.2e-10 in r"
         )
     return softening
+
+
+def extinction(
+    e_bv: ArrayLike, band: str, *, coefficients: Mapping[str, float] = EXTINCTION["decam"]
+) -> Floats:
+    """Return A in magnitudes from E(B-V) on the scale of Schlegel, Finkbeiner & Davis."""
+    if band not in coefficients:
+        known = nearest(band, coefficients)
+        raise CatalogError(f"got the band '{band}', whose extinction coefficient is not known; {known}")
+    return coefficients[band] * floats(e_bv)
 
 
 def dereddened_flux(flux: ArrayLike, transmission: ArrayLike) -> Floats:

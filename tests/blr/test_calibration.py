@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import beta, binomtest
 from sklearn import metrics
 
 from blr.arrays import Matrix, Vector
 from blr.calibration import (
+    brier_parts,
     brier_score,
     calibration_error,
+    calibration_error_interval,
     log_loss,
     reliability_curve,
+    reliability_curves,
     share_interval,
 )
 
@@ -69,6 +72,39 @@ def test_shares_are_averages_over_labels() -> None:
         assert score(p, votes / 7) == pytest.approx(split, rel=1e-12)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("bins", [1, 10])
+def test_brier_parts_add_up(K: int, *, weighted: bool, bins: int) -> None:
+    p, t, w = example(K)
+    parts = brier_parts(p, t, bins=bins, weight=w if weighted else None)
+    total = (
+        parts.reliability
+        - parts.resolution
+        + parts.uncertainty
+        + parts.within_variance
+        - parts.within_covariance
+    )
+    assert parts.score == pytest.approx(total, rel=1e-12)
+    assert parts.score == brier_score(p, t, weight=w if weighted else None)
+    if bins == 1:
+        assert parts.resolution == pytest.approx(0, abs=1e-15)
+
+
+def test_brier_parts_of_few_forecast_values_have_no_terms_within_bins() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.choice([0.1, 0.4, 0.8], 600)
+    t = rng.random(600) < p
+    parts = brier_parts(p, t)
+    assert parts.within_variance == pytest.approx(0, abs=1e-15)
+    assert parts.within_covariance == pytest.approx(0, abs=1e-15)
+    share = np.array([t[p == v].mean() for v in (0.1, 0.4, 0.8)])
+    mass = np.array([(p == v).mean() for v in (0.1, 0.4, 0.8)])
+    assert parts.reliability == pytest.approx(mass @ (share - [0.1, 0.4, 0.8]) ** 2, rel=1e-12)
+    assert parts.resolution == pytest.approx(mass @ (share - t.mean()) ** 2, rel=1e-12)
+    assert parts.uncertainty == pytest.approx(t.mean() * (1 - t.mean()), rel=1e-12)
+
+
 def test_calibration_error_of_an_example() -> None:
     p = np.repeat([0.2, 0.6], 50)
     t = np.r_[np.arange(50) < 20, np.arange(50) < 30]  # shares 0.4 and 0.6
@@ -98,6 +134,7 @@ def test_a_weight_of_two_is_a_row_twice() -> None:
     again = np.repeat(np.arange(60), w)
     for score in (log_loss, brier_score, calibration_error):
         assert score(p, t, weight=w) == pytest.approx(score(p[again], t[again]), rel=1e-12)
+    assert brier_parts(p, t, weight=w).resolution == pytest.approx(brier_parts(p[again], t[again]).resolution)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9])
@@ -108,6 +145,31 @@ def test_intervals_against_scipy(level: float) -> None:
     for i, k in enumerate((0, 7, 20)):
         theirs = binomtest(k, 20).proportion_ci(level, method="wilson")
         assert (wilson.low[i], wilson.high[i]) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+    jeffreys = reliability_curve(p, t, level=level, interval="jeffreys")
+    theirs = beta(7.5, 13.5).interval(level)
+    assert (jeffreys.low[1], jeffreys.high[1]) == pytest.approx(theirs, rel=1e-10)
+    assert jeffreys.low[0] == 0
+    assert jeffreys.high[2] == 1
+
+
+def test_curves_of_all_classes() -> None:
+    p, t, w = example(3)
+    curves = reliability_curves(p, t, bins=5, weight=w)
+    assert len(curves) == 3
+    one = reliability_curve(p[:, 2], t == 2, bins=5, weight=w)
+    np.testing.assert_allclose(curves[2].observed, one.observed, rtol=1e-14)
+    np.testing.assert_allclose(curves[2].low, one.low, rtol=1e-14)
+
+
+def test_the_interval_covers_and_is_seeded() -> None:
+    p, t, _ = example(2, 2000, temperature=2.0)
+    low, high = calibration_error_interval(p, t, rng=np.random.default_rng(3))
+    assert low < calibration_error(p, t) < high
+    assert (low, high) == calibration_error_interval(p, t, rng=np.random.default_rng(3))
+    truth = calibration_error(*example(2, 200_000, seed=9, temperature=2.0)[:2])
+    assert low < truth < high
+    calm = example(2, 500, temperature=1.0)
+    assert calibration_error_interval(*calm[:2], rng=np.random.default_rng(0))[0] < 0.02
 
 
 def test_errors_say_what_to_do() -> None:
@@ -122,7 +184,9 @@ def test_errors_say_what_to_do() -> None:
         log_loss(np.array([[np.nan, 1.0]]), [0])
     with pytest.raises(ValueError, match=r"weight must be \(400,\)"):
         log_loss(p, t, weight=-np.ones(400))
-    with pytest.raises(ValueError, match="the probability of one class"):
+    with pytest.raises(ValueError, match="unknown interval 'wald'; expected one of wilson, jeffreys"):
+        reliability_curve(p[:, 0], t == 0, interval="wald")
+    with pytest.raises(ValueError, match="use reliability_curves"):
         reliability_curve(p, t)
     with pytest.raises(ValueError, match="level is 90"):
         reliability_curve(p[:, 0], t == 0, level=90)

@@ -13,6 +13,7 @@ from blr.decisions import (
     FLAG_MEANINGS,
     REJECTED,
     Flag,
+    budget_threshold,
     decide,
     entropy,
     errors_caught,
@@ -20,6 +21,7 @@ from blr.decisions import (
     flag_flipped,
     mutual_information,
     pairwise_confidence,
+    risk_coverage,
 )
 
 NAN = np.full(3, np.nan)
@@ -86,6 +88,26 @@ def test_flipped() -> None:
     assert flag_flipped(moderated, plugin).tolist() == [int(Flag.FLIPPED), 0, 0]
     with pytest.raises(ValueError, match="give equal shapes"):
         flag_flipped(moderated, plugin[:2])
+
+
+@given(st.floats(0, 1), st.integers(1, 40), st.integers(0, 99))
+def test_a_budget_is_spent_and_never_overspent(budget: float, n: int, seed: int) -> None:
+    confidence = np.random.default_rng(seed).choice(np.linspace(0.5, 1, 15), n)
+    threshold = budget_threshold(confidence, budget)
+    flagged = np.count_nonzero(confidence < threshold)
+    assert flagged <= budget * n
+    ties = np.count_nonzero(confidence == threshold)
+    assert flagged + max(ties, 1) > int(budget * n)
+
+
+def test_budget_of_distinct_confidences_is_exact() -> None:
+    confidence = np.append(np.random.default_rng(0).permutation(1000) / 2000 + 0.5, np.nan)
+    assert np.count_nonzero(confidence < budget_threshold(confidence, 0.1)) == 100
+    assert np.count_nonzero(confidence < budget_threshold(confidence, 1.0)) == 1000
+    with pytest.raises(ValueError, match=r"budget is 10; give the fraction"):
+        budget_threshold(confidence, 10)
+    with pytest.raises(ValueError, match="no row has probabilities, so the review threshold cannot be set"):
+        budget_threshold(NAN, 0.1)
 
 
 def test_decisions_under_equal_costs_are_the_largest_probability() -> None:
@@ -157,6 +179,29 @@ def slow_errors_caught(
     return total / n
 
 
+@given(st.integers(1, 60), st.integers(0, 50))
+def test_risk_coverage_against_a_loop(n: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    confidence, wrong = rng.choice(np.linspace(0.5, 1, 9), n), rng.random(n) < 0.3
+    curve = risk_coverage(confidence, wrong)
+    coverage, risk, threshold = slow_curve(confidence.tolist(), wrong.tolist())
+    np.testing.assert_allclose(curve.coverage, coverage, rtol=1e-14)
+    np.testing.assert_allclose(curve.risk, risk, rtol=1e-14)
+    np.testing.assert_array_equal(curve.threshold, threshold)
+
+
+def test_area_under_the_risk_coverage_curve() -> None:
+    rng = np.random.default_rng(0)
+    confidence = rng.choice(np.linspace(0.5, 1, 7), 300)
+    wrong = rng.random(300) < 1 - confidence
+    curve = risk_coverage(confidence, wrong)
+    fine = (np.arange(200_000) + 0.5) / 200_000
+    errors = np.interp(fine, [0, *curve.coverage], [0, *curve.coverage * curve.risk])
+    assert curve.area == pytest.approx((errors / fine).mean(), rel=1e-6)
+    # One tie: the error rate, whatever is kept.
+    assert risk_coverage(np.ones(10), np.arange(10) < 3).area == pytest.approx(0.3)
+
+
 def test_errors_caught_against_random_orders_of_ties() -> None:
     rng = np.random.default_rng(1)
     confidence, wrong = rng.choice([0.5, 0.7, 0.9], 15), (rng.random(15) < 0.4).astype(float)
@@ -176,14 +221,15 @@ def test_errors_caught_when_confidence_is_perfect_or_useless() -> None:
 
 def test_review_curves_say_what_is_wrong() -> None:
     with pytest.raises(ValueError, match="expected the same"):
-        errors_caught(np.ones(3), np.ones(2), [0.5])
+        risk_coverage(np.ones(3), np.ones(2))
     with pytest.raises(ValueError, match="holds NaN"):
-        errors_caught(NAN, np.ones(3), [0.5])
+        risk_coverage(NAN, np.ones(3))
     with pytest.raises(ValueError, match="each between 0 and 1"):
         errors_caught(np.ones(3), np.ones(3), [10])
 
 
 @pytest.mark.parametrize("wrong", [[2, 0], [-1, 0]])
 def test_more_errors_than_rows_are_refused(wrong: list[int]) -> None:
-    with pytest.raises(ValueError, match="expected 0, 1, or the share"):
-        errors_caught([0.6, 0.9], wrong, [0.5])
+    for curve in (lambda: risk_coverage([0.6, 0.9], wrong), lambda: errors_caught([0.6, 0.9], wrong, [0.5])):
+        with pytest.raises(ValueError, match="expected 0, 1, or the share"):
+            curve()

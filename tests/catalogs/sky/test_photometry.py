@@ -37,13 +37,12 @@ def test_magnitude_errors() -> None:
 )
 def test_sdss_magnitudes_of_no_flux(band: str, mag: float) -> None:
     """SDSS's table of asinh magnitudes at zero flux, https://www.sdss4.org/dr17/algorithms/magnitudes/."""
-    softening = {"u": 1.4e-10, "g": 0.9e-10, "r": 1.2e-10, "i": 1.8e-10, "z": 7.4e-10}
-    assert round(float(p.asinh_magnitude(0.0, softening[band])), 2) == mag
+    assert round(float(p.asinh_magnitude(0.0, p.SDSS_SOFTENING[band])), 2) == mag
 
 
 def test_asinh_magnitudes_of_bright_sources_are_magnitudes() -> None:
     """At flux over f0 = 10 b they differ by 1 % of the flux, as SDSS says; of bright sources not at all."""
-    b = 1.2e-10
+    b = p.SDSS_SOFTENING["r"]
     faint = 10 * b * 1e9
     assert 0 < float(p.magnitude(faint) - p.asinh_magnitude(faint, b)) < 0.0109
     np.testing.assert_allclose(p.asinh_magnitude(1e5, b), p.magnitude(1e5), atol=1e-9)
@@ -74,8 +73,18 @@ def test_softening() -> None:
         p.asinh_magnitude(1.0, 0.0)
 
 
-def test_a_flux_is_dereddened_by_what_gets_through() -> None:
+def test_extinction() -> None:
+    """Coefficients of DECam, of SDSS, or one's own; from E(B-V), or from what gets through."""
+    np.testing.assert_allclose(p.extinction([0.1, NAN], "r"), [0.2165, NAN])
+    np.testing.assert_allclose(p.extinction(0.1, "r", coefficients=p.EXTINCTION["sdss"]), 0.2285)
+    np.testing.assert_allclose(p.extinction(0.5, "K", coefficients={"K": 0.3}), 0.15)
     np.testing.assert_allclose(p.dereddened_flux([8.0, 1.0, 1.0], [0.8, 0.0, NAN]), [10.0, NAN, NAN])
+    through = 10 ** (-0.4 * p.extinction(0.1, "g"))
+    np.testing.assert_allclose(
+        p.magnitude(p.dereddened_flux(5.0, through)), p.magnitude(5.0) - p.extinction(0.1, "g")
+    )
+    with pytest.raises(CatalogError, match=r"band 'R'.*did you mean 'r'"):
+        p.extinction(0.1, "R")
 
 
 def test_sentinels() -> None:
