@@ -43,7 +43,7 @@ from blr.candidates.choice import choose
 from blr.classifier import Classifier
 from flows.draft.specification import starting_specification
 from flows.models.store import Store
-from flows.requests import TrainRequest
+from flows.request import TrainRequest
 from flows.tables import classify_table
 from flows.training import steps as training
 

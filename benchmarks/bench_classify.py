@@ -27,7 +27,7 @@ from turns import Cost, cost_of, in_turns, tell
 from two_types import MODEL, model_of, types_of
 
 from flows.classification.steps import classify
-from flows.requests import ClassifyRequest
+from flows.request import ClassifyRequest
 
 ROWS, ROUNDS = 10_000_000, 3
 COLUMNS = 20

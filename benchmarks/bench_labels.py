@@ -44,7 +44,7 @@ from threadpoolctl import threadpool_limits
 import catalogs
 from blr.calibration import brier_score, calibration_error, log_loss
 from flows.draft.specification import starting_specification
-from flows.requests import TrainRequest
+from flows.request import TrainRequest
 from flows.tables import classify_table
 from flows.training import steps as training
 from flows.version import code_version

@@ -140,7 +140,7 @@ def train_in_stages(specification: str) -> None:
 
     hide_pandas_from_arrow()
     import_scipy()
-    from flows.requests import TrainRequest  # noqa: PLC0415
+    from flows.request import TrainRequest  # noqa: PLC0415
     from flows.runs.progress import listening  # noqa: PLC0415
     from flows.training import steps  # noqa: PLC0415
 

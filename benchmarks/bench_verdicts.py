@@ -40,7 +40,7 @@ import catalogs
 from blr.candidates.fits import FinalMember
 from blr.candidates.rows import TrainingSet
 from flows.draft.specification import starting_specification
-from flows.requests import TrainRequest
+from flows.request import TrainRequest
 from flows.training import steps as training
 from flows.training._staging import StagedDescription, read_described, staged_training
 from flows.training._target import read_target

@@ -23,7 +23,7 @@ from benchmarks.scale_plan import SPECIFICATION, catalogue, scheduler_here
 from flows.classification import _plan
 from flows.classification.steps import classify
 from flows.engines import _dask
-from flows.requests import ClassifyRequest, TrainRequest
+from flows.request import ClassifyRequest, TrainRequest
 from flows.training.steps import train
 
 __all__ = ["driven"]

@@ -29,7 +29,7 @@ from flows.classification import _plan
 from flows.classification.steps import classify
 from flows.engines._dask import DaskEngine
 from flows.engines.engine import EngineChoice
-from flows.requests import ClassifyRequest, TrainRequest
+from flows.request import ClassifyRequest, TrainRequest
 from flows.runs.manifest import MANIFEST, Manifest
 from flows.training.steps import train
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.scale_plan import SPECIFICATION, catalogue
-from flows.requests import TrainRequest
+from flows.request import TrainRequest
 from flows.training.steps import train
 
 __all__ = ["worked"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from flows.requests import TrainRequest
+from flows.request import TrainRequest
 from flows.training.steps import train
 
 __all__ = ["MODEL", "model_of", "types_of"]

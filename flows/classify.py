@@ -22,7 +22,7 @@ from flows.orchestration.run_page import (
     started_name,
     task_name,
 )
-from flows.requests import ClassifyRequest
+from flows.request import ClassifyRequest
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import folder_here
 from flows.runs.results import ClassificationResult

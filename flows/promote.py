@@ -32,7 +32,7 @@ from flows.orchestration.run_page import (
 )
 from flows.reports.report_table import ReportTable
 from flows.reports.tables import comparison_tables, literal, to_markdown
-from flows.requests import PromoteRequest
+from flows.request import PromoteRequest
 
 NOBODY = "not named (a run of Prefect)"
 """Who decided, where a run was started without a name: the user of the worker's process did not."""

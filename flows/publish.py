@@ -26,7 +26,7 @@ from flows.release.check import Checked, check_table
 from flows.release.draft import draft
 from flows.release.record import ReleaseState
 from flows.reports.tables import literal, to_markdown
-from flows.requests import (
+from flows.request import (
     DraftRequest,
     ProposeRequest,
     PublishRequest,

@@ -11,7 +11,7 @@ from flows.classification import steps as reprocessing
 from flows.classify import STEPS
 from flows.models.store import Store
 from flows.orchestration.run_page import flow_of, keep_run, run_logged, started_name
-from flows.requests import ReprocessRequest
+from flows.request import ReprocessRequest
 from flows.runs.manifest import Manifest
 from flows.runs.release_store import folder_here
 from flows.runs.results import ReleaseResult

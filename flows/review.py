@@ -9,7 +9,7 @@ from prefect.context import FlowRunContext
 
 from flows.classification.explanation import feature_space
 from flows.orchestration.run_page import completed, flow_of, run_logged
-from flows.requests import ReviewRequest
+from flows.request import ReviewRequest
 from flows.reviews import selection as reviewing
 from flows.reviews.selection import ReviewResult
 

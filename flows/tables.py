@@ -35,7 +35,7 @@ from flows.inputs.source import LocalSource
 from flows.models.description import ModelDescription
 from flows.models.model import Model, read_model, read_tree, write_tree
 from flows.models.store import REPORT_FILE, Store, StoredModel
-from flows.requests import ClassifyRequest, TrainRequest
+from flows.request import ClassifyRequest, TrainRequest
 from flows.runs.results import ClassificationResult
 from flows.specification.specification import Candidate, Specification
 from flows.specification.toml_file import parse_specification, read_specification, specification_toml

@@ -29,7 +29,7 @@ from flows.orchestration.run_page import (
 )
 from flows.reports.data import TrainReport
 from flows.reports.tables import candidate_table, choice_words, markdown_report
-from flows.requests import TrainRequest
+from flows.request import TrainRequest
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training import steps as training

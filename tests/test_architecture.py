@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from graphlib import CycleError, TopologicalSorter
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ DEFERRED = {
     "catalogs": "the lazy façade: a list of models waits for no format",
     "flows": "the lazy façade: a command waits for no model",
     "flows.cli.*": "the command line's dispatch: `blr --help` imports no Prefect",
-    "flows.requests": "the command line's options: `blr --help` reads no specification",
+    "flows.request": "the command line's options: `blr --help` reads no specification",
     "flows.release.record": "plots: a signature draws none",
     "flows.deployed": "a run is of one flow, and does not wait for the others",
     "flows.engines.engine": "distributed: an extra, and most runs use threads",
@@ -438,6 +439,13 @@ def test_the_comment_of_a_constant_has_a_line_of_its_own(module: Module) -> None
         r"^ *[\w.]+(?:: [^=\n]+)? = \(\n *[^\s()]+  #|^ *\w+: .* = field\(\n.*\n *\)  #", text, re.MULTILINE
     )
     assert split == []
+
+
+def test_no_module_hides_an_installed_package() -> None:
+    """Prefect puts the folder of an entry point, `flows`, on the module path."""
+    here = {path.stem for path in (ROOT / "flows").iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert not here & set(packages_distributions())
+    assert not here & set(sys.stdlib_module_names)
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)

@@ -17,7 +17,7 @@ MODULES = {
     "catalogs.profile.split": "Rows that are held out, and pixels of the sky.",
     "flows.demo.steps": "The galaxies of OpenNGC, as a table and as files.",
     "flows.tables": "Tables in memory: trained from, and classified.",
-    "flows.requests": "What each command is asked for.",
+    "flows.request": "What each command is asked for.",
     "flows.classification.census_taking": "A census of an annotated catalogue.",
     "flows.plots.axes": "",
     "flows.plots.pictures": "",

@@ -56,7 +56,7 @@ from flows.models.model import Model
 from flows.models.row_files import UnseenRows
 from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
-from flows.requests import CensusRequest
+from flows.request import CensusRequest
 from flows.runs.lock import exclusive
 from flows.runs.manifest import SUMMARY, Manifest, Output, SelectedColumn, annotated_manifest, without_margins
 from flows.runs.release_store import output_folder

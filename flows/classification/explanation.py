@@ -48,7 +48,7 @@ from flows.reports.catalogue_page import (
     LikeObject,
     RaisedFlag,
 )
-from flows.requests import ExplainRequest
+from flows.request import ExplainRequest
 from flows.runs.manifest import Manifest, annotated_manifest, identifier_column
 from flows.runs.release_store import output_folder
 from flows.runs.results import DoubtfulObject

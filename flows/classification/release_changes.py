@@ -28,7 +28,7 @@ from flows.classification.scoring import Scorer, settled
 from flows.documents import write_document
 from flows.inputs.opening import first_rows
 from flows.models.model import Model
-from flows.requests import PromoteRequest
+from flows.request import PromoteRequest
 from flows.runs.manifest import Manifest, Output, Problem, annotated_manifest
 from flows.runs.references import check_inside
 from flows.runs.results import (

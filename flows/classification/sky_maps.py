@@ -52,7 +52,7 @@ from catalogs.hats import write_hats
 from catalogs.sky.positions import PositionUnit, positions
 from flows.documents import write_document
 from flows.errors import UsageError
-from flows.requests import MapRequest
+from flows.request import MapRequest
 from flows.runs.manifest import Manifest, ObjectColumns, annotated_manifest
 from flows.runs.references import check_inside, check_output
 from flows.runs.release_store import output_folder

@@ -38,7 +38,7 @@ from flows.inputs.source import (
 )
 from flows.models.model import Model
 from flows.models.store import Store
-from flows.requests import ClassifyRequest, ReprocessRequest
+from flows.request import ClassifyRequest, ReprocessRequest
 from flows.runs.manifest import Manifest
 from flows.runs.references import OutputFolder, check_scheduler
 from flows.runs.release_store import Staging, output_folder, published_at

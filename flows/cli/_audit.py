@@ -13,7 +13,7 @@ from flows.cli._printing import files_words, plain_table, print_tables, say, sho
 from flows.reports.report_table import ReportTable
 
 if TYPE_CHECKING:
-    from flows.requests import AuditEstimateRequest
+    from flows.request import AuditEstimateRequest
     from flows.reviews.audit_draw import (
         Audit,
         AuditDraw,

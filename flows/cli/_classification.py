@@ -27,7 +27,7 @@ from flows.cli._printing import (
     show,
     shown_progress,
 )
-from flows.requests import ClassifyRequest, ExplainRequest, ReprocessRequest, ReviewRequest
+from flows.request import ClassifyRequest, ExplainRequest, ReprocessRequest, ReviewRequest
 from flows.runs.results import ClassificationResult, ReleaseResult
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from flows.draft.inspection import (
 from flows.errors import OutputFolderError
 from flows.inputs.opening import opened_together
 from flows.inputs.source import RemoteSource, check_no_secret, resolve_one
-from flows.requests import InitRequest, InspectRequest
+from flows.request import InitRequest, InspectRequest
 
 MOST_CLASSES = 12
 """Classes that a line names."""

@@ -40,7 +40,7 @@ from flows.reports.tables import (
     review_table,
     split_words,
 )
-from flows.requests import PromoteRequest, TrainRequest
+from flows.request import PromoteRequest, TrainRequest
 
 if TYPE_CHECKING:
     from flows.demo.steps import Classify, Train

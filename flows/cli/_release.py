@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flows.release.check import Checked
     from flows.release.record import ReleaseState, Verified
     from flows.release.replay import ReplayResult
-    from flows.requests import ReleaseRequest, ReplayRequest, VerifyRequest
+    from flows.request import ReleaseRequest, ReplayRequest, VerifyRequest
 
 STOPPED = 1
 

@@ -126,7 +126,7 @@ def verb(app: typer.Typer, name: str, run: str, kind: str, options: str = "") ->
     `flows.cli`, such as "_models.run_train"; or work of `flows` on the request, then what shows people its result.
     Their modules are imported when the command runs.
     """
-    request = None if " " in kind else _named(f"flows.requests.{kind}")
+    request = None if " " in kind else _named(f"flows.request.{kind}")
     typed, own = [] if request is None else list(_typed_fields(request)), options.split()
 
     def command(**values: Any) -> None:

@@ -45,7 +45,7 @@ from flows.reports.answers import training_answers
 from flows.reports.counts import census_words
 from flows.reports.data import TrainReport
 from flows.reports.html import write_report
-from flows.requests import ClassifyRequest, DraftRequest, ReleaseRequest, TrainRequest
+from flows.request import ClassifyRequest, DraftRequest, ReleaseRequest, TrainRequest
 from flows.runs.progress import tell
 from flows.runs.references import OutputFolder, check_output
 from flows.runs.results import ClassificationResult, Counts

@@ -32,7 +32,7 @@ from flows.models.store import (
     standing_vetoes,
     veto_words,
 )
-from flows.requests import PromoteRequest
+from flows.request import PromoteRequest
 from flows.runs.lock import exclusive
 from flows.runs.references import ModelReference
 from flows.runs.results import SampledChange

@@ -47,7 +47,7 @@ from flows.release.record import (
     write_checks,
 )
 from flows.release.replay import mismatches, settings_of
-from flows.requests import DraftRequest, PatchRequest, ReprocessRequest
+from flows.request import DraftRequest, PatchRequest, ReprocessRequest
 from flows.runs.manifest import Manifest, file_sha256
 from flows.runs.references import check_inside
 from flows.runs.results import Transition

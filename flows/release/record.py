@@ -30,7 +30,6 @@ from catalogs.errors import CatalogError
 from catalogs.files import atomic_path, atomic_write_text, check_links, flush_to_disk, sweep
 from catalogs.remote.remote_file import ObjectStore
 from catalogs.remote.urls import shown, url_of
-from flows import requests
 from flows.documents import from_document, read_document, to_document, utc_now, write_document
 from flows.errors import DocumentError, OutputFolderError, UsageError
 from flows.models.row_files import ROWS_FILE
@@ -46,6 +45,7 @@ from flows.release._contract import (
 )
 from flows.release._differences import Truth
 from flows.release.check import Checked, check_release
+from flows.request import PublishRequest, ReleaseRequest, RollbackRequest, SignRequest, VerifyRequest
 from flows.runs.lock import LOCK, exclusive
 from flows.runs.manifest import SUMS, file_sha256, read_sums, sums_text
 from flows.runs.references import check_inside, check_output
@@ -377,7 +377,7 @@ def opened_draft(series: Series, version: str) -> tuple[Path, ReleaseRecord]:
         ) from None
 
 
-def check(request: requests.ReleaseRequest) -> Checked:
+def check(request: ReleaseRequest) -> Checked:
     """Check a draft; write what was found, the report, and the list of hashes, which is what is signed."""
     series = Series.of(request.releases, request.name)
     with series.alone():
@@ -427,7 +427,7 @@ def write_checks(
     return checked
 
 
-def sign(request: requests.SignRequest) -> ReleaseState:
+def sign(request: SignRequest) -> ReleaseState:
     """Sign the digest of a checked draft, or refuse it; the record has who, why, and which stops were overridden."""
     series, version = Series.of(request.releases, request.name), request.version
     who, why = signer(request.by), request.why or ""
@@ -488,7 +488,7 @@ def checked_draft(folder: Path, name: str, version: str) -> Checked:
     return checked
 
 
-def publish(request: requests.PublishRequest) -> ReleaseState:
+def publish(request: PublishRequest) -> ReleaseState:
     """Make a signed draft visible, in one step, and the latest; refuse other bytes under a published version."""
     series, version = Series.of(request.releases, request.name), request.version
     with series.alone():
@@ -556,7 +556,7 @@ def signed(folder: Path, name: str, version: str) -> Signature:
     return signature
 
 
-def rollback(request: requests.RollbackRequest) -> ReleaseState:
+def rollback(request: RollbackRequest) -> ReleaseState:
     """Make an earlier version the latest again; every version stays where it is."""
     series = Series.of(request.releases, request.name)
     if not request.why:
@@ -595,7 +595,7 @@ class Verified:
     faults: tuple[str, ...]
 
 
-def verify(request: requests.VerifyRequest) -> Verified:
+def verify(request: VerifyRequest) -> Verified:
     """Verify the folder of a release by itself: every byte is as it was checked, and was signed."""
     folder = published_folder(request.folder)
     digest, faults = digest_of(folder), changed_files(folder)

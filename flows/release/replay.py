@@ -26,7 +26,7 @@ from flows.errors import ModelError, UsageError
 from flows.models.model import Model, read_model
 from flows.models.store import Store
 from flows.release._contract import Findings
-from flows.requests import ReplayRequest
+from flows.request import ReplayRequest
 from flows.runs.manifest import Manifest
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.toml_file import read_specification

@@ -34,7 +34,7 @@ from flows.labels.reader import (
     plain_number,
     require_exact,
 )
-from flows.requests import AuditDrawRequest
+from flows.request import AuditDrawRequest
 from flows.reviews._lists import (
     AUDIT_LIST,
     Bins,

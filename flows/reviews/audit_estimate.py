@@ -21,7 +21,7 @@ from blr.census.results import Census, ClassCensus, SelectionQuality
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError, UsageError
 from flows.labels.reader import list_hash
-from flows.requests import AuditEstimateRequest
+from flows.request import AuditEstimateRequest
 from flows.reviews._lists import audit_title
 from flows.reviews.audit_draw import (
     AUDIT,

@@ -18,7 +18,7 @@ from blr.decisions import WORTH_A_LOOK
 from blr.explanation import MOST_COMPARED, relative
 from catalogs.errors import ColumnNotFoundError
 from catalogs.expressions.expression import Expression, parse
-from flows.requests import ReviewRequest
+from flows.request import ReviewRequest
 from flows.reviews._lists import (
     OUTLIERS,
     REVIEW,

@@ -75,7 +75,7 @@ from flows.reports.data import (
 from flows.reports.html import write_report
 from flows.reports.report_table import class_words
 from flows.reports.tables import model_card
-from flows.requests import TrainRequest
+from flows.request import TrainRequest
 from flows.runs.lock import exclusive
 from flows.runs.progress import begin_piece, stop_points, tell
 from flows.runs.references import ModelReference, check_scheduler

@@ -24,7 +24,7 @@ from flows.classification.census_taking import take_census
 from flows.classification.execution import DIRECT, Steps, annotate_file
 from flows.cli.app import run as command_line
 from flows.errors import OutputFolderError, UsageError
-from flows.requests import CensusRequest
+from flows.request import CensusRequest
 from flows.runs.manifest import MANIFEST, Output, file_sha256
 from flows.runs.release_store import INCOMING, STAGING, folder_here
 from tests.e2e.running import wait_for

@@ -15,7 +15,7 @@ from flows.classify import classify
 from flows.cli.app import application
 from flows.promote import promote
 from flows.reprocess import reprocess
-from flows.requests import (
+from flows.request import (
     ClassifyRequest,
     ExplainRequest,
     InitRequest,

@@ -9,7 +9,7 @@ from typing import Any
 from flows.classification import steps as classification
 from flows.classification import steps as reprocessing
 from flows.models import promotion
-from flows.requests import ClassifyRequest, PromoteRequest, ReprocessRequest, ReviewRequest, TrainRequest
+from flows.request import ClassifyRequest, PromoteRequest, ReprocessRequest, ReviewRequest, TrainRequest
 from flows.reviews import selection
 from flows.reviews._lists import COLUMNS
 from flows.training import steps as training

@@ -23,7 +23,7 @@ from flows.documents import read_document
 from flows.errors import OutputFolderError, SpecificationError
 from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
-from flows.requests import CensusRequest
+from flows.request import CensusRequest
 from flows.runs.manifest import Manifest
 from flows.runs.results import Summary
 from tests.flows.verbs import classify, reprocess

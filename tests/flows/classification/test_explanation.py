@@ -23,7 +23,7 @@ from flows.inputs.opening import find_object, read_object
 from flows.models.row_files import ROWS_FILE, LabelledObjects, write_rows
 from flows.models.store import Store
 from flows.reports.catalogue_page import explanation_page, explanation_sentences, logit_sentence
-from flows.requests import ExplainRequest
+from flows.request import ExplainRequest
 from flows.runs.manifest import Manifest
 from flows.tables import classify_table
 from tests.flows.verbs import classify

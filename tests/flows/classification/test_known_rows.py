@@ -12,7 +12,7 @@ import pytest
 
 from flows.classification._tally import CensusRows, joined, read_census_rows, write_census_rows
 from flows.classification.census_taking import table_census, take_census
-from flows.requests import CensusRequest
+from flows.request import CensusRequest
 from tests.flows.verbs import classify
 
 EARLY, LATE = ["E", "S0"], ["Sb", "Sc"]

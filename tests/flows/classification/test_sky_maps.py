@@ -22,7 +22,7 @@ from flows.classification.sky_maps import make_map
 from flows.cli._schemas import schema_of
 from flows.cli.app import run as cli
 from flows.errors import UsageError
-from flows.requests import MapRequest
+from flows.request import MapRequest
 from flows.runs.manifest import ObjectColumns
 from flows.runs.results import MapResult
 from tests.flows.conftest import survey

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from flows.draft._columns import _gain, telling
-from flows.requests import TrainRequest
+from flows.request import TrainRequest
 from flows.tables import classify_table
 from flows.training import steps
 from tests.flows.starting import started

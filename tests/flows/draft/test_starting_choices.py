@@ -17,7 +17,7 @@ from flows.cli._inspect import run_inspect
 from flows.draft._bands import band_and_kind, colours, kinds
 from flows.draft.inspection import StartedSpecification, inspect_catalog, starting_classes
 from flows.errors import TrainingError
-from flows.requests import InspectRequest
+from flows.request import InspectRequest
 from tests.flows.starting import gathered, start_of
 from tests.flows.verbs import train
 

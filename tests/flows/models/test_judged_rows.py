@@ -14,7 +14,7 @@ from flows.models.promotion import compare
 from flows.models.row_files import JudgedRows, compare_classes, compare_losses, write_rows
 from flows.models.store import Store
 from flows.reports.tables import comparison_tables
-from flows.requests import PromoteRequest
+from flows.request import PromoteRequest
 from tests.flows.models.test_promotion import challenger, store
 from tests.flows.verbs import promote
 

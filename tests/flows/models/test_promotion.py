@@ -17,7 +17,7 @@ from flows.errors import ModelError, UsageError
 from flows.models.promotion import compare, reject, undo
 from flows.models.store import Store
 from flows.reports.tables import comparison_tables
-from flows.requests import PromoteRequest
+from flows.request import PromoteRequest
 from tests.flows.verbs import classify, promote
 
 VERSION = "0123456789ab"

@@ -22,7 +22,7 @@ from flows.reports import tables
 from flows.reports.data import TrainReport
 from flows.reports.html import render_report
 from flows.reports.tables import comparison_tables, model_card
-from flows.requests import PromoteRequest
+from flows.request import PromoteRequest
 from tests.flows.verbs import train
 
 

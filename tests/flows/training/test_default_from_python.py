@@ -14,7 +14,7 @@ import flows
 from blr.candidates.candidate import default_candidates
 from flows.errors import ModelError
 from flows.models.store import Store
-from flows.requests import TrainRequest
+from flows.request import TrainRequest
 from flows.specification.specification import Candidate
 from flows.specification.toml_file import parse_specification
 from flows.training.steps import train

@@ -9,7 +9,7 @@ import pytest
 
 from flows.models.row_files import UnseenRows
 from flows.models.store import Store
-from flows.requests import TrainRequest
+from flows.request import TrainRequest
 from flows.training.steps import train
 
 SPECIFICATION = """

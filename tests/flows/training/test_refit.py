@@ -12,7 +12,7 @@ from blr.classifier import Classifier
 from catalogs.profile.split import held_out_keys, name_keys
 from flows.models.model import read_tree
 from flows.models.store import Store
-from flows.requests import TrainRequest
+from flows.request import TrainRequest
 from flows.training import steps
 
 SPECIFICATION = """

@@ -1,6 +1,7 @@
 """The parameters of every command that takes a request: one type a command, one field a parameter.
 
-This module evaluates its annotations: `flows.runs.parameters` says why.
+This module evaluates its annotations: `flows.runs.parameters` says why.  It is not called `requests`: Prefect puts this
+folder on the module path, where it would hide the package of that name.
 """
 
 from dataclasses import dataclass
