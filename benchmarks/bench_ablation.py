@@ -122,7 +122,7 @@ MECHANISMS = (
     Mechanism(
         "temperature",
         changed=lambda c: replace(c, temperature=None),
-        code="blr/predictive/mixture.py: Temperature estimate_temperature _log_likelihood _entropy",
+        code="blr/predictive/mixture.py: Temperature estimate_temperature _log_likelihood",
     ),
     Mechanism(
         "averaging beyond the support",
