@@ -53,7 +53,8 @@ _CHOSEN_OF_WIDE = (8, 5, 64), (28, 20, 64), (36, 28, 96)
 # Inner points of all members and nodes together, shared out by share, and the most of a member.  More nodes than the
 # third number are there for wide activations, and have as many inner points each.
 _INNER, _MOST_INNER, _WIDE = 1024.0, 512.0, 16
-# Inner points of complete rows, for members of at least this share; of two outputs half of them, on a lattice.
+# Inner points of complete rows, for members of at least this share; of two outputs half of them, on a lattice, where
+# the logits are narrow: wide ones beat with its steps.
 _AT_POINTS = (0.3, 512), (0.1, 256), (0.0, 128)
 # Inner points at each node for members of one output, with a large and with a small share.
 _OF_ONE_OUTPUT = 16, 8
@@ -440,18 +441,18 @@ class NodeMixture:
 
     def _inner(self, S: int, fine: float) -> list[InnerPoints]:
         """Return each member's inner points."""
-        C, J = list[int](), list[int]()
-        for m, more in zip(self.members, self._widenings, strict=True):
+        C, J, narrow = list[int](), list[int](), [more < _WIDENINGS[-1][1] for more in self._widenings]
+        for m, more, near in zip(self.members, self._widenings, narrow, strict=True):
             C.append(m.posterior.problem.likelihood.n_outputs)
             if C[-1] == 1:
                 J.append(more * _OF_ONE_OUTPUT[m.weight < _LARGE_SHARE])
             elif S == 1 and fine == 1:
                 points = next(points for least, points in _AT_POINTS if m.weight >= least)
-                J.append(points // 2 if C[-1] == 2 else points)
+                J.append(points // 2 if C[-1] == 2 and near else points)
             else:
                 total = fine * more * min(_INNER * m.weight, _MOST_INNER)
                 J.append(max(1, round(total / min(S, _WIDE))))
-        return inner_points(S, tuple(C), tuple(J))
+        return inner_points(S, tuple(C), tuple(J), tuple(narrow))
 
     @cached_property
     def _widenings(self) -> tuple[int, ...]:

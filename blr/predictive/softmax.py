@@ -418,21 +418,24 @@ InnerPoints = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
 @lru_cache(maxsize=64)
-def inner_points(S: int, outputs: Sequence[int], sizes: Sequence[int]) -> list[InnerPoints]:
-    """Return the inner points of members with so many outputs C and about so many points J a node; both are tuples.
+def inner_points(
+    S: int, outputs: Sequence[int], sizes: Sequence[int], narrow: Sequence[bool]
+) -> list[InnerPoints]:
+    """Return the inner points of members with so many outputs C and about so many points J a node; all are tuples.
 
-    Of one output they are those of the trapezoid rule.  Of more they are stretches of one Sobol sequence, each point
-    with its mirror image.
+    Of one output they are those of the trapezoid rule.  Of two they are those of a lattice, where they are enough and
+    lie at many nodes or the logits are `narrow`.  Else they are stretches of one Sobol sequence, each point with its
+    mirror image.
     """
     sizes = [-(-J // _LANES) * _LANES for J in sizes]
     total = max(2, sum(sizes) // 2 * S)
     points = sobol_nodes(1 << (total - 1).bit_length(), max(outputs))
     order = np.random.default_rng(7).permutation(S)
     start, inner = 0, []
-    for C, J in zip(outputs, sizes, strict=True):
+    for C, J, near in zip(outputs, sizes, narrow, strict=True):
         half = points[start : start + S * J // 2, :C].reshape(S, J // 2, C)[order]
         start += S * J // 2
-        if C == 1 or (C == 2 and J >= _RESOLVED):
+        if C == 1 or (C == 2 and J >= _RESOLVED and (near or S > 1)):
             nodes, weight = normal_nodes(C, J)
             z = np.repeat(nodes.T[None], S, axis=0)
         else:

@@ -121,8 +121,8 @@ GROUPS = {
 def verb(app: typer.Typer, name: str, run: str, kind: str, options: str = "") -> None:
     """Register a command, which makes a request of what is typed, and calls a function with it and with the options.
 
-    `kind` names a request of a folder of `flows`, such as "TrainRequest", whose docstring is the command's
-    help; of a command without a request it is the help.  `options` are names of `Options`.  `run` names a function of
+    `kind` names a request of `flows.request`, such as "TrainRequest", whose docstring is the command's help;
+    of a command without a request it is the help.  `options` are names of `Options`.  `run` names a function of
     `flows.cli`, such as "_models.run_train"; or work of `flows` on the request, then what shows people its result.
     Their modules are imported when the command runs.
     """

@@ -219,7 +219,7 @@ def write_classification(report: ClassificationReport, folder: Path) -> None:
 
 
 REPORT_KEPT = (
-    "report.html shows the previous census: the version that wrote it kept no data to write it again"
+    "report.html shows the previous census: another version wrote it, whose data this one does not read"
 )
 
 

@@ -154,7 +154,7 @@ def test_mixtures_of_softmaxes_at_nodes(K: int, C: int, spread: float, both: Cal
     S, n, T = 6, 11, 3
     m, few = 3 * rng.normal(size=(S, n, K)), spread * rng.normal(size=(T, n, K, C)) / K
     to_all, share = rng.dirichlet(np.ones(T), S), rng.dirichlet(np.ones(S), n).T
-    for inner in inner_points(S, (C, C), (16, 40)):
+    for inner in inner_points(S, (C, C), (16, 40), (False, True)):
 
         def added(inner: InnerPoints = inner) -> tuple[Matrix, ...]:
             sums = MixtureSums.zeros(n, K)
