@@ -241,7 +241,8 @@ class Classifier:
         joint = self._joint if len(self.members) > _MANY_MEMBERS and len(self.classes) > 2 else None
         plugin = np.zeros((len(X), len(self.classes)))
         beyond, inside = rows_beyond(self.support, X)
-        designs = list(self._designs.by_basis(X))
+        # Held for the joint integral alone: one after the other they take the memory of the largest.
+        designs = self._designs.by_basis(X) if joint is None else list(self._designs.by_basis(X))
         for member, Phi in ((member, Phi) for members, Phi in designs for member in members):
             deviations = self._deviations[self.members.index(member)]
             if joint is None:
@@ -250,7 +251,7 @@ class Classifier:
             if len(some) and len(deviations):
                 under = member.posterior.counts_under(Phi[some], deviations, shift=self.log_prior_shift)
                 counts.append(under * (len(rows) / len(some)))
-        prediction = mixed(predictions) if joint is None else joint.at_points(X, designs, rough)
+        prediction = mixed(predictions) if joint is None else joint.at_points(X, list(designs), rough)
         if len(beyond):
             if joint is None:
                 prediction = continued(prediction, beyond, self._as_they_extrapolate(inside))
