@@ -11,8 +11,6 @@ import pyarrow.parquet as pq
 
 OF_THE_RUN = frozenset({"created", "made", "since", "mtime_ns", "inode", "input_mtime_ns", "input_inode"})
 """The keys under which manifests and summaries say when a run was, or where a disk has put a file."""
-SKETCHES = ".blr-identifiers"
-"""The folder of hashes of identifiers, which a later run makes again."""
 MINUTE = re.compile(rb"\b20\d\d-\d\d-\d\d \d\d:\d\d\b")
 """Since when a file is quarantined, in a table that people read."""
 TABLES = "_files"
@@ -37,8 +35,8 @@ def lasting_bytes(path: Path) -> bytes:
 
 
 def lasting_contents(folder: Path) -> dict[str, bytes]:
-    """Return what lasts of each file of a folder, by its path in the folder; sketches of identifiers do not count."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.parent.name != SKETCHES)
+    """Return what lasts of each file of a folder, by its path in the folder."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {lasting_name(path.relative_to(folder)): lasting_bytes(path) for path in files}
 
 
@@ -47,7 +45,7 @@ def output_bytes(folder: Path) -> dict[str, bytes]:
     files = (
         path
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix not in {".json", ".npy"} and path.parent.name != TABLES
+        if path.is_file() and path.suffix != ".json" and path.parent.name != TABLES
     )
     return {str(path.relative_to(folder)): lasting_bytes(path) for path in files}
 

@@ -34,11 +34,9 @@ from flows.classification._plan import (
 )
 from flows.classification._publishing import (
     MOST_SHOWN,
-    keep_sketch,
     publish,
     repeats,
     summary_of,
-    sweep_sketches,
 )
 from flows.classification._tally import ObjectSurvey, object_columns, rows_a_file, with_few_digits
 from flows.classification.release_changes import Annotation, compare
@@ -109,8 +107,6 @@ def annotate_file(work: Work, job: Job) -> Output:
         tell().note(f"{job.name}: {what}")
     counted = all(partition.counted for partition in catalog.partitions)
     output = _output(work, job, scorer, counted=counted, left_behind=tuple(written.warnings))
-    if counted and specification.catalog.id is not None:
-        keep_sketch(work.staging.file(job.name), output, specification, work.staging.out)
     work.staging.record(output)
     return output
 
@@ -460,8 +456,6 @@ def _sweep(plan: Plan, steps: Steps) -> None:
         if killed:
             steps.mark_crashed(killed)
         if Manifest.read(plan.out) == plan.before:
-            if plan.before is not None:
-                sweep_sketches(plan.out, {o.name: o for o in plan.before.outputs})
             plan.work.staging.open()
             plan.work.staging.close()
             Manifest.sweep(plan.out)
@@ -484,7 +478,7 @@ def carry_out(plan: Plan, model: Model, steps: Steps, engine: Engine) -> Release
     if not listed:
         plan.work.staging.close()
         return replace(_result(model, plan), status="waiting", deferred=deferred)
-    repeated = repeats(listed, plan.work.staging, plan.work.specification)
+    repeated = repeats(listed)
     for sentence in repeated:
         tell().note(f"before publication: {sentence}")
     away = {*plan.retired, *(j.name for j in plan.jobs if j.in_the_way)}

@@ -2,7 +2,7 @@
 
 `OUT/.blr-staging/<hash of model and specification>/` has the annotated files and a record beside each of them.  The
 record is written after the file, so that a file with a record is whole.  One run at a time works in an output folder
-(`flows.runs.lock`).  With an object store, files are sent while others are made, and become visible in one step.
+(`flows.runs.lock`).  With an object store, files become visible in one step.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ import json
 import os
 import re
 import shutil
-import threading
-import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -181,24 +178,6 @@ class Staging:
         return self.folder / f"{name}.json"
 
 
-def staged_copies(out: Path, seen: set[Path]) -> Iterator[tuple[Path, Output]]:
-    """Yield the finished files in the staging of an output folder, each with its record, and add it to `seen`.
-
-    Files that are in `seen` are left out.  A run may rename or remove a file at the same time.
-    """
-    try:
-        records = sorted((out / STAGING_FOLDER).glob("*/**/*.json"))
-    except FileNotFoundError:
-        return
-    for path in records:
-        if path in seen or path.name.startswith("."):
-            continue
-        output = _record(path)
-        if output is not None:
-            seen.add(path)
-            yield path.with_suffix(""), output
-
-
 def _remove(folder: Path) -> None:
     """Remove a folder if it exists; without working file locks, another run may remove it at the same time."""
     while folder.is_dir():
@@ -212,64 +191,6 @@ def _record(path: Path) -> Output | None:
         return read_document(Output, path)
     except (OSError, DocumentError):
         return None
-
-
-# Sending annotated copies to an object store while other files are being annotated.
-#
-# The name of a release's folder depends on its content, which is known only at the end.  So each finished copy in the
-# staging folder is first sent to `files-incoming/SHA256`.  At the end, the store copies it from there to its folder.
-
-INCOMING = "files-incoming"
-"""Folder for copies that belong to no release yet."""
-PAUSE = 2.0
-"""Shortest pause between two searches of the staging folder, in seconds."""
-SEARCHING = 0.05
-"""Largest share of the time that the searches may take."""
-SENT_AT_ONCE = 4
-"""Files that are sent at the same time: few, since the processors annotate other files."""
-
-
-@contextmanager
-def sending(store: ObjectStore, folder: Path) -> Iterator[None]:
-    """Send the annotated files of a folder while the block works.
-
-    Files that could not be sent are left to the publication, which raises an error if the store does not answer.
-    """
-    ended, seen = threading.Event(), set[Path]()
-
-    def send(copy: tuple[Path, Output]) -> None:
-        path, output = copy
-        if ended.is_set():
-            return
-        # By a hard link, since the run may rename or replace the staged file meanwhile.
-        link = folder / f".blr-{uuid.uuid4().hex[:16]}.tmp"
-        with suppress(FileNotFoundError):
-            os.link(path, link)
-            try:
-                if output.is_in(link):
-                    store.upload(link, f"{INCOMING}/{output.sha256}")
-            finally:
-                link.unlink()
-
-    def send_all() -> None:
-        """Send each copy once, until the run has ended or the store does not answer."""
-        pause, there = PAUSE, None
-        with suppress(CatalogError, OSError), ThreadPoolExecutor(SENT_AT_ONCE) as pool:
-            while not ended.wait(pause):
-                began = time.monotonic()
-                found = list(staged_copies(folder, seen))
-                pause = max(PAUSE, (time.monotonic() - began) / SEARCHING)
-                if found and there is None:
-                    there = store.sizes(INCOMING)
-                list(pool.map(send, [(p, o) for p, o in found if (there or {}).get(o.sha256) != o.size]))
-
-    thread = threading.Thread(target=send_all, name="blr-sending", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-    thread.join()  # only after success: an interrupted run does not wait for the file that is being sent
 
 
 # A release in an object store: made in a local folder, then published as a whole.
@@ -334,8 +255,7 @@ def output_folder(
     if not publish:
         yield release.folder
         return
-    with sending(release.store, release.folder):
-        yield release.folder
+    yield release.folder
     release.publish(before)
 
 
@@ -385,8 +305,9 @@ class ReleaseStore:
             others = {key.partition("/")[0] for key in self.store.sizes("")} - {files}
             if before is None or self._manifest(files) != before.content:
                 self._commit(files, sums, before)
-            # Those of earlier releases, of unpublished ones, and of early copies.
-            for name in sorted(name for name in others if FILES.fullmatch(name) or name == INCOMING):
+            for name in sorted(
+                filter(FILES.fullmatch, others)
+            ):  # of earlier releases, and of unpublished ones
                 self.store.remove(f"{name}/{key}" for key in self.store.sizes(name))
 
     def _commit(self, files: str, sums: Mapping[str, str], before: Stored | None) -> None:
@@ -412,18 +333,17 @@ class ReleaseStore:
     def _fill(self, files: str, sums: Mapping[str, str], old: str | None) -> bool:
         """Send the missing files, or copy them within the store; say whether the folder has all files then.
 
-        `old` is the folder of the release before; its files, and those that were sent early, are copied.
+        `old` is the folder of the release before, whose files are copied.
         """
         there = self.store.sizes(files)
         sizes = {key: (self.folder / key).stat().st_size for key in sums}
         missing = [key for key in sums if there.get(key) != sizes[key]]
         known = self._sums(old) if old and missing else {}
-        early = self.store.sizes(INCOMING) if missing else {}
 
         def send(key: str) -> int:
             if known.get(key) == sums[key]:
                 self.store.copy(f"{old}/{key}", f"{files}/{key}")
-            elif early.get(sums[key]) != sizes[key] or not self._copied_early(sums[key], f"{files}/{key}"):
+            else:
                 self.store.upload(self.folder / key, f"{files}/{key}")
             return sizes[key]
 
@@ -436,14 +356,6 @@ class ReleaseStore:
         self.store.put(f"{files}/{MANIFEST}", self._manifest(files))
         there = self.store.sizes(files)
         return all(there.get(key) == sizes[key] for key in sums)
-
-    def _copied_early(self, sha256: str, key: str) -> bool:
-        """Copy a file that was sent early; return False if it is gone, since another run may have published."""
-        try:
-            self.store.copy(f"{INCOMING}/{sha256}", key)
-        except CatalogError:
-            return False
-        return True
 
     def _fetch_files(self, files: str, sizes: Mapping[str, int]) -> None:
         """Fetch the files of a release that the local folder lacks, and remove files that are not in the release."""

@@ -258,7 +258,6 @@ BESIDE = {
     "_census",
     "_report",
     "_labelled",
-    ".blr-identifiers",
     "_files",
 }
 """What a good run leaves beside the copy."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,15 +17,13 @@ import pytest
 
 from catalogs.errors import CatalogError
 from catalogs.remote.remote_file import ObjectStore
-from flows.classification._plan import Job, Plan, Work
+from flows.classification._plan import Plan
 from flows.classification.census_taking import take_census
-from flows.classification.execution import DIRECT, Steps, annotate_file
 from flows.cli.app import run as command_line
 from flows.errors import OutputFolderError, UsageError
 from flows.request import CensusRequest
-from flows.runs.manifest import MANIFEST, Output, file_sha256
-from flows.runs.release_store import INCOMING, STAGING, folder_here
-from tests.e2e.running import wait_for
+from flows.runs.manifest import MANIFEST, file_sha256
+from flows.runs.release_store import STAGING, folder_here
 from tests.flows.conftest import S3_SECRET
 from tests.flows.verbs import classify, reprocess, review
 
@@ -188,96 +184,6 @@ def test_a_run_that_is_killed_while_it_sends_is_gone_on_with(monkeypatch: pytest
     manifest, files = published()
     assert set(outputs(manifest, files)) == set(PARTS)
     assert set(PARTS) <= files.keys()
-
-
-@pytest.fixture
-def keys(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Look for finished copies all the time; return the keys that are sent."""
-    sent: list[str] = []
-    upload = ObjectStore.upload
-    monkeypatch.setattr(ObjectStore, "upload", lambda *a: (upload(*a), sent.append(a[2])))
-    monkeypatch.setattr("flows.runs.release_store.PAUSE", 0.01)
-    return sent
-
-
-def one_after_the_other(keys: list[str], then: Callable[[], None] = lambda: None) -> Steps:
-    """Return steps that annotate a file once the one before is in the store, and `then` do something."""
-    done: list[str] = []
-
-    def annotate(work: Work, job: Job) -> Output:
-        if done:
-            wait_for(lambda: keys, "a file to be sent", patience=30, between=0.01)
-            then()
-        done.append(job.name)
-        return annotate_file(work, job)
-
-    return replace(DIRECT, annotate=annotate)
-
-
-@pytest.mark.usefixtures("work", "s3")
-def test_copies_are_sent_while_others_are_annotated(keys: list[str]) -> None:
-    """They are copied within the store at the end, and nothing of it is left."""
-    run(steps=one_after_the_other(keys))
-    manifest, files = published()
-    assert keys[0] == f"{INCOMING}/{outputs(manifest, files)['p0.parquet']}"
-    assert f"{manifest['files']}/p0.parquet" not in keys, "it was copied within the store"
-    assert {name: hashlib.sha256(files[name]).hexdigest() for name in PARTS} == outputs(manifest, files)
-    assert folders() == {manifest["files"]}
-    assert not list(folder_here(OUT).glob(".blr-*.tmp"))
-
-
-@pytest.mark.usefixtures("work", "s3")
-def test_what_a_killed_run_has_sent_early_is_used_by_the_next(keys: list[str]) -> None:
-    def killed() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(steps=one_after_the_other(keys, killed))
-    assert folders() == {INCOMING}
-    (early,) = set(keys)
-    keys.clear()
-    run()
-    manifest, files = published()
-    assert early == f"{INCOMING}/{outputs(manifest, files)['p0.parquet']}"
-    assert not {early, f"{manifest['files']}/p0.parquet"} & {*keys}, "what was sent is not sent again"
-    assert {name: hashlib.sha256(files[name]).hexdigest() for name in PARTS} == outputs(manifest, files)
-    assert folders() == {manifest["files"]}
-
-
-@pytest.mark.usefixtures("work", "s3")
-def test_what_was_sent_early_and_is_gone_is_sent_at_the_end(
-    keys: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another run has published meanwhile and swept, just before the copy within the store."""
-    copy = ObjectStore.copy
-
-    def swept(store: ObjectStore, key: str, other: str) -> None:
-        store.remove([key])
-        copy(store, key, other)
-
-    monkeypatch.setattr(ObjectStore, "copy", swept)
-    run(steps=one_after_the_other(keys))
-    manifest, files = published()
-    assert f"{manifest['files']}/p0.parquet" in keys
-    assert {name: hashlib.sha256(files[name]).hexdigest() for name in PARTS} == outputs(manifest, files)
-
-
-@pytest.mark.usefixtures("work", "s3")
-def test_a_store_that_does_not_answer_meanwhile_delays_nothing(
-    keys: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    upload = ObjectStore.upload
-
-    def refused(store: ObjectStore, local: Path, key: str) -> None:
-        if key.startswith(INCOMING):
-            keys.append("refused")
-            raise CatalogError("no answer")
-        upload(store, local, key)
-
-    monkeypatch.setattr(ObjectStore, "upload", refused)
-    assert run(steps=one_after_the_other(keys)).status == "done"
-    assert keys.count("refused") == 1
-    assert set(PARTS) <= published()[1].keys()
 
 
 @pytest.mark.usefixtures("work", "s3")
@@ -473,22 +379,3 @@ def test_a_release_is_published_in_googles_store_and_read_again(gs: str, make: S
     told = classify([url], model="morphology", store="models", out="from-gs", overwrite=True)
     assert told.status == "done"
     assert told.summary.n_rows == 70
-
-
-@pytest.mark.usefixtures("work", "s3")
-def test_a_copy_that_is_not_what_its_record_says_is_not_sent(
-    keys: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked, seen = [], Output.is_in
-    monkeypatch.setattr(
-        Output,
-        "is_in",
-        lambda self, path, **named: (
-            not looked.append(path) and path.suffix != ".tmp" and seen(self, path, **named)
-        ),
-    )
-    run(steps=one_after_the_other(looked))
-    manifest, _ = published()
-    assert any(path.suffix == ".tmp" for path in looked)
-    assert not any(key.startswith(INCOMING) for key in keys)
-    assert f"{manifest['files']}/p0.parquet" in keys

@@ -113,7 +113,6 @@ def test_the_first_release(release: Release) -> None:
     assert told.summary.n_rows == 240
     assert {p.name for p in release.out.iterdir()} == {
         *PARTS,
-        ".blr-identifiers",
         "manifest.json",
         "report.html",
         "summary.json",
