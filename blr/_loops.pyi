@@ -47,16 +47,6 @@ def logistic_sums(
     hessian: _Doubles | None,
     /,
 ) -> float: ...
-def softmax_draws(
-    m: _Doubles,
-    B: _Doubles,
-    a: _Reals,
-    w: _Reals,
-    share: _Doubles,
-    p: _Doubles,
-    entropy: _Doubles,
-    /,
-) -> None: ...
 def softmax_mixture(
     m: _Doubles,
     B: _Doubles,

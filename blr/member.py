@@ -11,9 +11,7 @@ and a hundred Sobol points.  Made cheap by:
   instead of adding up.  Two classes, which have one output, have the trapezoid rule at every node.
 - Members with the same basis share the design matrix, those with the same features what standardises them.
 
-A member with draws is averaged over all of them at complete rows, in single precision.  Each node of an incomplete row
-takes a few draws, which the next node does not take, moved to the mean and the covariance that all draws have there.
-This changes a probability by 0.0005 in the mean and 0.004 at worst; 1,024 draws have a standard error of 0.004.
+Models with a member that has draws have no such mixture: each member is integrated by itself.
 
 The probabilities' mean error, of the interpolation and the inner points alone, is 1e-4 to 3e-4 where contrasts have sds
 up to some 3, and 1e-3 where they have 7 and more.
@@ -36,7 +34,6 @@ from blr.basis.base import Basis
 from blr.basis.kinds import basis_from_dict
 from blr.covariances import OutputMoments
 from blr.missing.patterns import NodeInterpolation, Nodes, interpolation, kept_nodes, normal_nodes
-from blr.posterior.ensemble import PairedDraws
 from blr.posterior.kinds import Posterior, SampledPosterior
 from blr.predictive.mixture import CONSTANT, Prediction, of_moments, stacked
 from blr.predictive.softmax import InnerPoints, MixtureSums, cholesky_factors, inner_points
@@ -63,10 +60,6 @@ _POINTS = 64  # of the standardised features, at which the sd is taken
 _ROUGH = 0.25  # share of the inner points at points that count little
 # Weight of a row's nodes beyond the training set's range, below which they are left as they are.
 _LITTLE = 5e-4
-# Pairs of a node and a draw of a sampled member: so many times its share, and the fewest and the most of a row.  At the
-# points of complete rows all draws count, at those that count little fewer.
-_PAIRS, _FEWEST_PAIRS, _MOST_PAIRS, _ROUGH_DRAWS = 16384, 2048, 8192, 256
-_NUMBERS = 2**20  # activations under draws held at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,9 +250,11 @@ class NodeMixture:
     def of(
         cls, members: tuple[Member, ...], shift: Vector | None, support: Matrix | None
     ) -> NodeMixture | None:
-        """Return the mixture of these members; None where activations of some are no logits, as with other links."""
-        logits = all(m.posterior.link in ("logistic", "softmax") for m in members)
-        return cls(members, shift, support) if logits else None
+        """Return the mixture of these members; None where one has draws, or its activations are no logits."""
+        posteriors = [m.posterior for m in members]
+        logits = all(q.link in ("logistic", "softmax") for q in posteriors)
+        drawn = any(isinstance(q, SampledPosterior) for q in posteriors)
+        return cls(members, shift, support) if logits and not drawn else None
 
     def __call__(
         self,
@@ -363,57 +358,17 @@ class NodeMixture:
                     at_taken = a.reshape(len(taken), -1)
                     m = at_taken if len(taken) == S else which.means.to_all @ at_taken
                     m = m.reshape(S, n, -1)
-                    if isinstance(member.posterior, SampledPosterior):
-                        self._add_draws(sums, member, m, at_nodes, which, fine, share)
-                        continue
                     few = self._loads(member, which.among(at_nodes))
                     points = inner[self.members.index(member)]
                     sums.add(m, few, which.covariances.to_all, points, member.weight * share)
         return sums
 
     @staticmethod
-    def _loads(
-        member: Member, Phi: NDArray[np.float64], draws: PairedDraws | None = None
-    ) -> NDArray[np.float64]:
-        """Return what a member's loads are at nodes Phi (T, n, M), or those of its draws: (T, n, K, C)."""
-        rows = Phi.reshape(-1, Phi.shape[2])
-        V = member.moments(rows, single=True)[1] if draws is None else draws.covariances(rows)
+    def _loads(member: Member, Phi: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what a member's loads are at nodes Phi (T, n, M): (T, n, K, C)."""
+        V = member.moments(Phi.reshape(-1, Phi.shape[2]), single=True)[1]
         loads = np.einsum("kc,cdn->nkd", member.loads, cholesky_factors(V))
         return loads.reshape(*Phi.shape[:2], *loads.shape[1:])
-
-    def _add_draws(
-        self,
-        sums: MixtureSums,
-        member: Member,
-        m: NDArray[np.float64],
-        Phi: NDArray[np.float64],
-        which: Chosen,
-        fine: float,
-        share: Matrix,
-    ) -> None:
-        """Add what a sampled member has at mean activations m (S, n, K): p and H over its draws, moments over all."""
-        share, to_all, taken = member.weight * share, which.covariances.to_all, which.means.chosen
-        sums.add_moments(m, np.einsum("st,tnkc->snkc", to_all, self._loads(member, which.among(Phi))), share)
-        if len(taken) < len(m):
-            m, to_all, share = m[taken], to_all[taken], which.means.to_all.T @ share
-        draws = self._draws[self.members.index(member)]
-        if member.weight >= _LARGE_SHARE:
-            B = self._loads(member, Phi, draws)
-        else:
-            B = np.einsum("st,tnkc->snkc", to_all, self._loads(member, which.among(Phi), draws))
-        J = self._draws_a_node(member, len(Phi), fine)
-        size = max(1, _NUMBERS // (len(Phi) * J * B.shape[3]))
-        for start in range(0, len(share[0]), size):
-            rows = slice(start, start + size)
-            a = draws.activations(Phi[:, rows], J)
-            sums.rows(rows).add_draws(m[:, rows], B[:, rows], a, share[:, rows])
-
-    def _draws_a_node(self, member: Member, T: int, fine: float) -> int:
-        """Return how many draws of a sampled member each of T nodes takes."""
-        if T == 1 and fine == 1:
-            return self._draws[self.members.index(member)].n_draws
-        pairs = min(max(_PAIRS * member.weight, _FEWEST_PAIRS), _MOST_PAIRS)
-        return round(_ROUGH_DRAWS if T == 1 else pairs / T)
 
     def _means(self, alike: tuple[Member, ...], Phi: Matrix) -> Iterator[Matrix]:
         """Yield the mean activations (N, K), less their common shift, of members of one basis, in their order."""
@@ -422,16 +377,6 @@ class NodeMixture:
         for j in range(len(alike)):
             own = np.ascontiguousarray(a[:, j])
             yield own if self.shift is None else own + (self.shift - self.shift.mean())
-
-    @cached_property
-    def _draws(self) -> dict[int, PairedDraws]:
-        """Of each sampled member, by its place, its draws."""
-        posteriors = enumerate(m.posterior for m in self.members)
-        return {
-            i: PairedDraws.of(q.draws, q.problem.likelihood.n_outputs)
-            for i, q in posteriors
-            if isinstance(q, SampledPosterior)
-        }
 
     @cached_property
     def _designs(self) -> tuple[Designs, Designs]:

@@ -280,20 +280,6 @@ static PyObject *softmax_mixture(PyObject *self, PyObject *args)
     return none(&got);
 }
 
-static PyObject *softmax_draws(PyObject *self, PyObject *args)
-{
-    TAKE({"m", "NnK", 'd', READ}, {"B", "NnKd", 'd', READ}, {"a", "NndS", 'r', READ}, {"w", "S", 'r', READ},
-         {"share", "Nn", 'd', READ}, {"p", "nK", 'd', WRITTEN}, {"entropy", "n", 'd', WRITTEN});
-    if (!fit_nodes(&got))
-        return refused(&got, NODES);
-    Py_BEGIN_ALLOW_THREADS
-    CALL_REAL(got, softmax_draws, got.array[0], got.array[1], got.array[2], got.array[3], got.array[4],
-              got.size['N'], got.size['n'], got.size['K'], got.size['d'], got.size['S'], got.array[5],
-              got.array[6]);
-    Py_END_ALLOW_THREADS
-    return none(&got);
-}
-
 static PyObject *softmax_series(PyObject *self, PyObject *args)
 {
     TAKE({"mean", "nK", 'd', READ}, {"covariance", "nKK", 'd', READ}, {"probability", "nK", 'd', WRITTEN},
@@ -497,7 +483,6 @@ static PyMethodDef methods[] = {
     {"logistic_integral", logistic_integral, METH_VARARGS, NULL},
     {"logistic_rows", logistic_rows, METH_VARARGS, NULL},
     {"logistic_sums", logistic_sums, METH_VARARGS, NULL},
-    {"softmax_draws", softmax_draws, METH_VARARGS, NULL},
     {"softmax_mixture", softmax_mixture, METH_VARARGS, NULL},
     {"softmax_nodes", softmax_nodes, METH_VARARGS, NULL},
     {"softmax_responses", softmax_responses, METH_VARARGS, NULL},

@@ -272,63 +272,6 @@ static void TN(softmax_mixture)(const double *m, const double *B, const T *z, co
     FEW_CLASSES(TN(mixture_of), K, d, m, B, z, w, share, S, n, J, p, entropy, mean, second);
 }
 
-/* G (K, d) = B L⁻¹, L the Cholesky factor of the covariance of a row's draws a (d, S), and m less what their mean has. */
-static inline void TN(matching)(const double *m, const double *B, const T *a, long K, long d, long S, double *moved,
-                                double *G)
-{
-    double mean[MOST_OUTPUTS], L[MOST_OUTPUTS * MOST_OUTPUTS];
-    for (long j = 0; j < d; j++) {
-        VECTOR sum = (VECTOR){0};
-        for (long s = 0; s < S; s += LANES)
-            sum += TN(load)(a + j * S + s);
-        mean[j] = TN(total)(sum) / S;
-    }
-    for (long j = 0; j < d; j++)
-        for (long l = 0; l <= j; l++) {
-            T about_j = (T)mean[j], about_l = (T)mean[l];
-            VECTOR sum = (VECTOR){0};
-            for (long s = 0; s < S; s += LANES)
-                sum += (TN(load)(a + j * S + s) - about_j) * (TN(load)(a + l * S + s) - about_l);
-            double left = TN(total)(sum) / S, size = left;
-            for (long k = 0; k < l; k++)
-                left -= L[j * d + k] * L[l * d + k];
-            if (l < j)
-                L[j * d + l] = L[l * d + l] > 0 ? left / L[l * d + l] : 0;
-            else
-                L[j * d + j] = left > 1e-6 * size ? sqrt(left) : 0;
-        }
-    for (long k = 0; k < K; k++) {
-        moved[k] = m[k];
-        for (long j = d - 1; j >= 0; j--) {
-            double left = B[k * d + j];
-            for (long l = j + 1; l < d; l++)
-                left -= G[k * d + l] * L[l * d + j];
-            G[k * d + j] = L[j * d + j] > 0 ? left / L[j * d + j] : 0;
-            moved[k] -= G[k * d + j] * mean[j];
-        }
-    }
-}
-
-/* As `mixture_of`, with draws a (S, n, d, J) of every row and node for inner points, given the mean m and loads B. */
-static ALWAYS_INLINE void TN(draws_of)(long K, long d, const double *m, const double *B, const T *a, const T *w,
-                                       const double *share, long S, long n, long J, double *p, double *entropy)
-{
-    double response[MOST_OUTPUTS], moved[MOST_OUTPUTS], G[MOST_OUTPUTS * MOST_OUTPUTS];
-    for (long s = 0; s < S; s++)
-        for (long i = 0; i < n; i++, m += K, B += K * d, a += d * J, share++) {
-            TN(matching)(m, B, a, K, d, J, moved, G);
-            entropy[i] += *share * TN(response_of)(K, d, moved, G, a, w, J, response);
-            for (long k = 0; k < K; k++)
-                p[i * K + k] += *share * response[k];
-        }
-}
-
-static void TN(softmax_draws)(const double *m, const double *B, const T *a, const T *w, const double *share, long S,
-                              long n, long K, long d, long J, double *p, double *entropy)
-{
-    FEW_CLASSES(TN(draws_of), K, d, m, B, a, w, share, S, n, J, p, entropy);
-}
-
 /* LANES numbers, or as many as are left of them and zeros. */
 static inline VECTOR TN(load_rest)(const T *p, long lanes)
 {

@@ -6,18 +6,14 @@ Shapes: N rows, M columns, K classes, C outputs, S draws of the solver's C M wei
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
-from blr.covariances import output_covariances
 from blr.fitting.problem import Problem
 from blr.predictive.mixture import Prediction, require_logit
 
-_LANES = 8  # draws come in whole vectors
 _NUMBERS = 2**16  # activations a block: what stays in a core's cache
 
 
@@ -61,51 +57,6 @@ def averaged(
         # Two classes, however parameterised, are told by their difference, as `predicted` does.
         mean, covariance = mean[:, 1] - mean[:, 0], 4.0 * covariance[:, 1, 1]
     return Prediction(probability, expected, mean, covariance), error
-
-
-@dataclass(frozen=True, eq=False)
-class PairedDraws:
-    """Draws of weights, of which each node of an integral over features takes others.
-
-    `twice` (C, 2 S, M) are draws about their mean, by output, in a random order, the same again behind them; `root` U
-    (C M, C M), lower triangular, has their covariance U'U.
-    """
-
-    twice: NDArray[np.float32]
-    root: NDArray[np.float32]
-
-    @classmethod
-    def of(cls, draws: Matrix, n_outputs: int) -> PairedDraws:
-        """Return the draws (S, C M) in the order in which nodes take them; some twice, so that S is a multiple of 8."""
-        S, D = draws.shape
-        away = draws - draws.mean(axis=0)
-        R = np.linalg.qr(away[:, ::-1], mode="r") / np.sqrt(S)
-        U = np.concatenate([R, np.zeros((D - len(R), D))])[::-1, ::-1]
-        # Those of a chain are neighbours: each node takes some of all chains.
-        order = np.random.default_rng(7).permutation(S)
-        whole = away[np.resize(order, -(-S // _LANES) * _LANES)].reshape(-1, n_outputs, D // n_outputs)
-        by_output = np.ascontiguousarray(whole.transpose(1, 0, 2), np.float32)
-        return cls(np.concatenate([by_output, by_output], axis=1), np.ascontiguousarray(U, np.float32))
-
-    @property
-    def n_draws(self) -> int:
-        """S, a multiple of 8."""
-        return self.twice.shape[1] // 2
-
-    def covariances(self, Phi: Matrix) -> NDArray[np.float64]:
-        """Return the outputs' covariances (N, C, C) over all draws, of rows Phi (N, M)."""
-        return output_covariances(Phi.astype(np.float32), self.root, len(self.twice))
-
-    def activations(self, Phi: NDArray[np.float64], n: int) -> NDArray[np.float32]:
-        """Return the outputs (T, N, C, J) about their mean, of about n draws at each node of Phi (T, N, M)."""
-        C, S = len(self.twice), self.n_draws
-        J = min(S, max(2 * _LANES, -(-n // _LANES) * _LANES))
-        out = np.empty((*Phi.shape[:2], C, J), np.float32)
-        for t, (at_node, of_node) in enumerate(zip(Phi.astype(np.float32), out, strict=True)):
-            start = t * J % S
-            W = self.twice[:, start : start + J].transpose(0, 2, 1)
-            np.matmul(at_node, W, out=of_node.transpose(1, 0, 2))
-        return out
 
 
 def counts_of_draws(problem: Problem, Phi: Matrix, draws: Matrix, shift: Vector | None = None) -> Matrix:

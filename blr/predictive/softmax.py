@@ -458,10 +458,6 @@ class MixtureSums:
         """Return the sums of nothing, of n rows and K classes."""
         return cls(np.zeros((n, K)), np.zeros(n), np.zeros((n, K)), np.zeros((n, K, K)))
 
-    def rows(self, chosen: slice) -> MixtureSums:
-        """Return a view of some rows."""
-        return MixtureSums(*(x[chosen] for x in vars(self).values()))
-
     def add(
         self,
         m: NDArray[np.float64],
@@ -500,33 +496,6 @@ class MixtureSums:
             self.p[rows] += p
             self.entropy[rows] += entropy
         self.add_moments(m, B, share)
-
-    def add_draws(
-        self, m: NDArray[np.float64], B: NDArray[np.float64], a: NDArray[np.float32], share: Matrix
-    ) -> None:
-        """Add p and H alone of activations at nodes (S, n), whose outputs have the draws a (S, n, C, J).
-
-        Few draws know the mean and the covariance badly: each row's are moved to the mean m (S, n, K) and the
-        covariance of the loads B (S, n, K, C).  J is a multiple of 8.
-        """
-        J = a.shape[3]
-        if compiled.loops is not None and m.shape[2] <= compiled.MOST_OUTPUTS:
-            arrays = np.ascontiguousarray(m), np.ascontiguousarray(B), a, np.full(J, 1 / J, np.float32)
-            compiled.loops.softmax_draws(*arrays, np.ascontiguousarray(share), self.p, self.entropy)
-            return
-        away = a - a.mean(axis=3, keepdims=True)
-        V = np.einsum("sncj,sndj->sncd", away, away).astype(np.float64) / J
-        L = cholesky_factors(V.reshape(-1, *V.shape[2:])).transpose(2, 0, 1).reshape(V.shape)
-        flat = np.einsum("sncc->snc", L) == 0
-        away[flat] = 0.0
-        np.einsum("sncc->snc", L)[flat] = 1.0
-        y = m[..., None] + B @ np.linalg.solve(L, away)
-        y -= y.max(axis=2, keepdims=True)
-        total = np.log(np.exp(y).sum(axis=2, keepdims=True))
-        p = np.exp(y - total)
-        np.add(self.p, np.einsum("snkj,sn->nk", p, share) / J, out=self.p)
-        entropy = total[:, :, 0] - (p * y).sum(axis=2)
-        np.add(self.entropy, np.einsum("snj,sn->n", entropy, share) / J, out=self.entropy)
 
     def _add_wide(
         self, m: NDArray[np.float64], B: NDArray[np.float64], share: Matrix, rows: NDArray[np.intp]

@@ -13,18 +13,15 @@ import blr.compiled
 from blr.classifier import Classifier, Member
 from blr.member import Designs
 from blr.missing.patterns import interpolation, kept_nodes, missing_patterns, normal_nodes
-from blr.posterior.ensemble import PairedDraws, averaged
-from blr.posterior.kinds import SampledPosterior
 from blr.predictive.mixture import Prediction, Scores, mix, mix_nodes
-from blr.predictive.softmax import MixtureSums, cholesky_factors
-from blr.trust.verdict import Trust
+from blr.predictive.softmax import cholesky_factors
 
 N, F, K = 260, 4, 5
 SHARES = (0.4, 0.3, 0.2, 0.1)
 
 
 @cache
-def stack(*, beyond: bool = False, sampled: bool = False) -> tuple[Classifier, np.ndarray]:
+def stack(*, beyond: bool = False) -> tuple[Classifier, np.ndarray]:
     """Return a classifier of four members, two of them with one basis, and its training rows."""
     rng = np.random.default_rng(1)
     X = rng.standard_normal((N, F)) @ rng.standard_normal((F, F))
@@ -38,19 +35,6 @@ def stack(*, beyond: bool = False, sampled: bool = False) -> tuple[Classifier, n
         M = basis(X).shape[1]
         q = blr.fit(basis(X), y, blr.GaussianPrior.isotropic(M, scale**-2.0), "softmax", classes=range(K))
         q = blr.refine(q)
-        if sampled and kind == "rbf":
-            draws = q.gaussian.sample(1500, rng)
-            draws += q.gaussian.mean - draws.mean(axis=0)
-            q = SampledPosterior(
-                problem=q.problem,
-                gaussian=q.gaussian,
-                converged=True,
-                n_iter=1500,
-                status="converged",
-                laplace=q.laplace,
-                draws=draws,
-                verdict=Trust.of([], {}),
-            )
         members.append(Member(basis, q, tuple(range(F)), share))
     whole = np.zeros(X.shape, dtype=bool)
     names = [f"x{j}" for j in range(F)]
@@ -58,11 +42,9 @@ def stack(*, beyond: bool = False, sampled: bool = False) -> tuple[Classifier, n
     return built, X
 
 
-@pytest.fixture(
-    scope="module", params=["gaussian", pytest.param("sampled", marks=pytest.mark.long), "beyond"]
-)
+@pytest.fixture(scope="module", params=["gaussian", "beyond"])
 def stacked(request: pytest.FixtureRequest) -> tuple[Classifier, np.ndarray]:
-    return stack(beyond=request.param == "beyond", sampled=request.param == "sampled")
+    return stack(beyond=request.param == "beyond")
 
 
 def one_by_one(c: Classifier, X: np.ndarray) -> Prediction:
@@ -192,77 +174,3 @@ def test_factors_are_those_of_each_covariance_by_itself() -> None:
     L = cholesky_factors(V).transpose(2, 0, 1)
     np.testing.assert_allclose(L[1:], np.linalg.cholesky(V[1:]), atol=1e-9)
     assert not L[0].any()
-
-
-def sampled_member(n: int) -> tuple[Member, SampledPosterior, np.ndarray, np.ndarray]:
-    """Return a member with n draws, of skewed weights, its class shift, and design rows at 24 nodes of 5 rows."""
-    c, X = stack(sampled=True)
-    q = c.members[0].posterior
-    assert isinstance(q, SampledPosterior)
-    draws = q.draws[:n] + 0.3 * q.draws[:n].std(axis=0) * (
-        np.random.default_rng(4).exponential(size=(n, 1)) - 1
-    )
-    q = replace(q, draws=draws)
-    return replace(c.members[0], posterior=q), q, np.log([0.2, 2.0, 1.0, 0.5, 1.3]), X[:120]
-
-
-def paired(m: Member, q: SampledPosterior, shift: np.ndarray, X: np.ndarray, T: int, n: int) -> MixtureSums:
-    """Return the sums over T nodes of alike weight, one behind the other in X, of n draws each."""
-    Phi = m.design(X).reshape(T, len(X) // T, -1)
-    draws = PairedDraws.of(q.draws, q.problem.likelihood.n_outputs)
-    L = cholesky_factors(draws.covariances(Phi.reshape(len(X), -1)))
-    B = np.einsum("kc,cdn->nkd", m.loads, L).reshape(*Phi.shape[:2], K, -1)
-    centre = q.draws.mean(axis=0).reshape(B.shape[3], -1)
-    a = Phi @ (m.loads @ centre).T + (shift - shift.mean())
-    sums = MixtureSums.zeros(Phi.shape[1], K)
-    sums.add_draws(a, B, draws.activations(Phi, n), np.full(Phi.shape[:2], 1 / T))
-    return sums
-
-
-@pytest.mark.parametrize("compiled", [True, False])
-def test_all_draws_at_a_row_are_their_mean(*, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not compiled:
-        monkeypatch.setattr(blr.compiled, "loops", None)
-    m, q, shift, X = sampled_member(1024)
-    slow, _ = averaged(q.problem, m.design(X), q.draws, shift)
-    sums = paired(m, q, shift, X, 1, 1024)
-    np.testing.assert_allclose(sums.p, slow.probability, atol=2e-5)
-    np.testing.assert_allclose(sums.entropy, slow.expected_entropy, atol=1e-4)
-
-
-def test_few_draws_at_each_of_many_nodes_are_nearly_all_draws_there() -> None:
-    m, q, shift, X = sampled_member(1024)
-    slow, error = averaged(q.problem, m.design(X), q.draws, shift)
-    whole = mix_nodes(np.full(24, 1 / 24), slow)
-    off = np.abs(paired(m, q, shift, X, 24, 88).p - whole.probability)
-    assert off.mean() < 0.6 * error.mean()  # the Monte Carlo error of all draws
-    assert off.max() < error.max()
-
-
-def test_loops_and_numpy_agree_on_few_draws_and_on_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    m, q, shift, X = sampled_member(20)  # fewer draws than weights
-    still = replace(q, draws=np.repeat(q.draws[:1], 16, axis=0))
-    for some in (q, still):
-        fast = paired(m, some, shift, X, 24, 16)
-        with monkeypatch.context() as patch:
-            patch.setattr(blr.compiled, "loops", None)
-            slow = paired(m, some, shift, X, 24, 16)
-        np.testing.assert_allclose(fast.p, slow.p, atol=2e-5)
-        np.testing.assert_allclose(fast.entropy, slow.entropy, atol=1e-4)
-    known = averaged(q.problem, m.design(X), still.draws[:1], shift)[0].probability
-    np.testing.assert_allclose(fast.p, known.reshape(24, 5, K).mean(axis=0), atol=2e-5)
-
-
-def test_nodes_take_every_draw_as_often_and_have_the_covariance_of_all() -> None:
-    m, q, _, X = sampled_member(64)
-    draws = PairedDraws.of(q.draws, q.problem.likelihood.n_outputs)
-    Phi = m.design(X)
-    away = (q.draws - q.draws.mean(axis=0)).reshape(64, K - 1, -1)
-    outputs = np.einsum("nm,scm->ncs", Phi, away)
-    same = np.repeat(Phi[None], 8, axis=0)
-    taken = np.concatenate(list(draws.activations(same, 16)), axis=2)
-    np.testing.assert_allclose(
-        np.sort(taken, axis=2), np.sort(np.tile(outputs, 2), axis=2), atol=1e-4 * np.abs(outputs).max()
-    )
-    V = np.einsum("ncs,nds->ncd", outputs, outputs) / 64
-    np.testing.assert_allclose(draws.covariances(Phi), V, rtol=1e-4, atol=1e-4 * V.max())
