@@ -44,7 +44,6 @@ _BLOCK = 8192  # rows scored at a time: the design matrix and its whitened copy 
 _LIMIT_ROWS = 16_384  # of the training set, whose 99.9th percentile is the limit of the domain
 _LEAST_ROWS = 4_096  # of them, where classes are many
 _LIMIT_WORK = 131_072  # rows times classes
-_MANY_MEMBERS = 3  # from which each member's softmax has fewer Sobol points
 _FEW_NODES, _FEWEST_NODES = 512, 128  # of a member; at each of the nodes over what is missing
 _MOST = 0.5  # share of the integral, from which the point at the conditional mean counts little
 _ERROR_EFFECT = 0.1  # in probability, from which errors are flagged
@@ -237,8 +236,8 @@ class Classifier:
         predictions, counts = list[tuple[float, Prediction]](), list[Matrix]()
         rows = np.flatnonzero(counted) if counted is not None else np.empty(0, np.intp)
         some = rows[:: max(1, len(rows) // _COUNTED_ROWS)]
-        # Of two classes and of few members each is exact by itself.
-        joint = self._joint if len(self.members) > _MANY_MEMBERS and len(self.classes) > 2 else None
+        # Two classes, and one member, are exact by themselves.
+        joint = self._joint if len(self.members) > 1 and len(self.classes) > 2 else None
         plugin = np.zeros((len(X), len(self.classes)))
         beyond, inside = rows_beyond(self.support, X)
         # Held for the joint integral alone: one after the other they take the memory of the largest.
@@ -268,7 +267,7 @@ class Classifier:
         return mixed([(m.weight, self._prediction(m, Phi, most_nodes)) for m, Phi in self._designs(X)])
 
     def _prediction(self, member: Member, Phi: Matrix, most_nodes: int | None = None) -> Prediction:
-        most = most_nodes or (_FEW_NODES if len(self.members) > _MANY_MEMBERS else None)
+        most = most_nodes or (_FEW_NODES if len(self.members) > 1 else None)
         # What becomes of it are columns of float32.
         return member.posterior.prediction(Phi, shift=self.log_prior_shift, single=True, most_nodes=most)
 

@@ -127,14 +127,19 @@ def test_rows_thirty_sd_away_are_out_of_domain(kind: str, direction: int) -> Non
     assert near.mean() < 0.01
 
 
-def test_an_average_is_the_mixture_of_its_members() -> None:
-    c, X, missing = build(("polynomial", "rbf"), 3)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_an_average_is_the_mixture_of_its_members(n_classes: int) -> None:
+    """Of two classes exactly; more are integrated together, at points."""
+    c, X, missing = build(("polynomial", "rbf"), n_classes)
     scores = c.score(X, np.zeros_like(missing))
     parts = [m.posterior.prediction(m.design(X)) for m in c.members]
     p = sum(0.5 * part.probability for part in parts)
-    np.testing.assert_allclose(scores.probability, p, atol=1e-9)
     expected = entropy(p) - sum(0.5 * part.expected_entropy for part in parts)
-    np.testing.assert_allclose(scores.mutual_information, np.maximum(expected, 0), atol=1e-7)
+    exact = n_classes == 2
+    np.testing.assert_allclose(scores.probability, p, atol=1e-9 if exact else 2e-3)
+    np.testing.assert_allclose(
+        scores.mutual_information, np.maximum(expected, 0), atol=1e-7 if exact else 2e-3
+    )
 
 
 def test_unclassifiable_rows_say_nothing(trained: tuple) -> None:
