@@ -146,6 +146,12 @@ class Classifier:
         filled = moments.impute(X[some], missing[some])
         return replace(model, logit_std_limit=float(np.quantile(model._logit_std(filled), _DOMAIN_QUANTILE)))
 
+    def with_low_confidence(self, threshold: float) -> Classifier:
+        """Return the classifier with another threshold, and what it has found of its members by now."""
+        other = replace(self, low_confidence=threshold)
+        vars(other).update({k: v for k, v in vars(self).items() if k not in self.__dataclass_fields__})
+        return other
+
     def score(
         self,
         X: Matrix,
@@ -303,6 +309,8 @@ class Classifier:
         chosen: Rows,
         errors: Matrix | None,
     ) -> Prediction:
+        if not len(chosen):
+            return base  # without the slopes, which take seconds where features are hundreds
         if errors is None:
             found = self._subspace.nodes(X, missing, chosen, most=_BLOCK)
         else:

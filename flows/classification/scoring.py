@@ -302,7 +302,7 @@ class Scorer:
 
     def with_low_confidence(self, threshold: float) -> Scorer:
         """Return a scorer with another threshold."""
-        return replace(self, classifier=replace(self.classifier, low_confidence=threshold))
+        return replace(self, classifier=self.classifier.with_low_confidence(threshold))
 
     def tally(self) -> Tally:
         """Return the counts so far."""

@@ -207,7 +207,8 @@ def show_reviewed(result: ReviewResult) -> None:
     say(f"{said}{outliers}: {files_words(result.files)}")
     for remark in result.remarks:
         say(remark)
-    for page in [path for path in result.files if path.suffix == ".html"][:1]:
+    pages = [path for path in result.files if path.suffix == ".html"]
+    for page in pages[:1] if result.top or result.drawn else []:
         say(
             f"Next: open {page} in a browser, label, and name the answers in the specification: [label] extra"
         )

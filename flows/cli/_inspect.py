@@ -14,6 +14,7 @@ from catalogs.formats import TableChoice
 from catalogs.profile.leaks import Leak
 from flows.cli._printing import plain_table, print_tables, say, say_next, show, shown_progress
 from flows.draft.inspection import (
+    MOST_LABELS,
     CatalogueSummary,
     ColumnSummary,
     ElementSummary,
@@ -140,7 +141,8 @@ def _show_position(place: PositionSummary | None) -> None:
 def _show_label(label: LabelSummary) -> None:
     """Show the labels and the columns that give them away."""
     rows = [(text, f"{n:,}") for text, n in label.counts.items()]
-    print_tables(plain_table(f"Labels in {label.column}", ("label", "rows"), rows))
+    which = f"The {len(rows)} most frequent labels" if len(rows) == MOST_LABELS else "Labels"
+    print_tables(plain_table(f"{which} in {label.column}", ("label", "rows"), rows))
     shown = [f"{name} ({c['rows']:,} rows)" for name, c in [*label.drafted.items()][:MOST_CLASSES]]
     if shown:
         more = ", ..." if len(label.drafted) > len(shown) else ""

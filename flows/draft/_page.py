@@ -52,23 +52,36 @@ def comment_text(text: str) -> str:
 
 MOST_NAMED = 6
 """Labels that a line names, and suspects."""
+LEAST_OF_TARGET = 0.5
+"""Rows without a label for each labelled row, from which a file is the target too."""
 
 
 def _labels(classes: StartingClasses) -> Iterator[str]:
     kept = sum(c.rows for c in classes.kept)
-    for doubt, some in (("", classes.dropped), (" of doubt", classes.doubtful)):
+    total = kept + sum(classes.dropped.values()) + sum(classes.doubtful.values())
+    bare = {text: n for text, n in classes.dropped.items() if text in classes.bare}
+    other = {text: n for text, n in classes.dropped.items() if text not in classes.bare}
+    for doubt, some, why in (
+        ("", other, ""),
+        ("", bare, ": hardly any of these rows has a feature"),
+        (" of doubt", classes.doubtful, ""),
+    ):
         if some:
             what = f"label{'s' if len(some) > 1 else ''}{doubt}"
-            total = kept + sum(classes.dropped.values()) + sum(classes.doubtful.values())
             yield (
                 f"Left out: {len(some)} {what} with {sum(some.values()):,} of {total:,} labelled rows "
-                f"({_named(some)})"
+                f"({_named(some)}){why}"
             )
     if classes.possible_counts is not None:
         least, most = classes.possible_counts
         yield (
             f"The labels are whole numbers from {least} to {most}. If they count votes, they are no classes: "
             "[label.votes] takes a column of counts for each class"
+        )
+    if classes.cut is not None:
+        yield (
+            f"The labels are many numbers, and were cut in two at {classes.cut:g}: a guess. If each number is a class, "
+            "remove [label.classes]; else move the cut there"
         )
     if not classes.dropped and not classes.doubtful:
         yield f"{len(classes.kept)} classes of all {kept:,} labelled rows: every label is in one"
@@ -168,8 +181,9 @@ class Page:
                 "remove them, or they count twice"
             )
         if self.is_target:
+            share = "Most" if self.unlabelled > self._rows() else "Some"
             lines.append(
-                f"Most rows have no label ({self.unlabelled:,}; {self._rows():,} train): this file is also the "
+                f"{share} rows have no label ({self.unlabelled:,}; {self._rows():,} train): this file is also the "
                 "[target] that training compares with the labelled rows"
             )
         return lines
@@ -186,8 +200,8 @@ class Page:
 
     @property
     def is_target(self) -> bool:
-        """Whether the labelled rows are the smaller part of a file that is to be classified."""
-        return self.unlabelled > self._rows()
+        """Whether so many rows of the file have no label that it is to be classified."""
+        return self.unlabelled > LEAST_OF_TARGET * self._rows()
 
     def lines(self) -> Iterator[str]:
         """Yield them, what is left out first."""
@@ -293,6 +307,9 @@ class Page:
     def _label(self) -> Iterator[str]:
         yield "[label]"
         yield f"column = {toml_text(self.label)}"
+        if self.classes.doubtful:
+            doubtful = toml_texts(tuple(self.classes.doubtful))
+            yield f"exclude = {doubtful}  # such rows count as rows without a label"
         yield ""
         yield "[label.classes]  # class = its spellings in the column; group them as your question needs"
         for c in self.classes.kept:

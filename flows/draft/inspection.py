@@ -473,6 +473,9 @@ class StartingClasses:
     dropped: Mapping[str, int]
     doubtful: Mapping[str, int]
     cut: float | None = None  # of numbers in order, which ranges below and from here on are made of
+    bare: frozenset[str] = (
+        frozenset()
+    )  # labels that were dropped since hardly any of their rows has a feature
 
     def named(self, texts: NDArray[np.object_]) -> NDArray[np.object_]:
         """Return the class (n,) of each label, '' where it is in none."""
@@ -494,7 +497,12 @@ class StartingClasses:
         """Return these without some classes, which are dropped labels then."""
         gone = {c.spellings[0]: c.rows for c in self.kept if c.name in names}
         kept = tuple(c for c in self.kept if c.name not in names)
-        return StartingClasses(kept, gone | dict(self.dropped), self.doubtful, self.cut)
+        return replace(self, kept=kept, dropped=gone | dict(self.dropped))
+
+    def without_bare(self, names: set[str]) -> StartingClasses:
+        """Return these without classes of which hardly any row has a feature."""
+        other = self.without(names)
+        return replace(other, bare=self.bare | (other.dropped.keys() - self.dropped.keys()))
 
 
 def starting_classes(counts: Mapping[str, int]) -> StartingClasses:

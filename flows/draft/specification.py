@@ -202,21 +202,21 @@ def starting_specification(
     chosen, bare = _chosen(catalog, seen, label, labels)
     if bare:
         # What has no feature cannot be classified: the classes of such objects are left out.
-        classes = _enough(classes.without(bare), counts, label)
+        classes = _enough(classes.without_bare(bare), counts, label)
         chosen, _ = _chosen(catalog, seen, label, classes.named(texts))
-    left_out = {name: reason.text for name, reason in chosen.left_out.items()}
-    if not chosen.features:
-        raise TrainingError(
-            f"got no column of {catalog.path} that could be a feature ({_some_reasons(left_out)}), "
-            "expected columns of numbers that carry information but do not give the class away; "
-            + _remedy_of_texts([*left_out.values()])
-        )
     notes = {}
     for c in catalog.columns:
         if c.name not in seen.columns and f"{c.name}[0]" not in seen.columns:
             vector = pt.is_fixed_size_list(c.datatype) or pt.is_list(c.datatype)
             remedy = f"an element is written {quoted(c.name)}[0]" if vector else "no number of the object"
             notes[c.name] = f"holds {c.datatype}: {remedy}"
+    left_out = {name: reason.text for name, reason in chosen.left_out.items()}
+    if not chosen.features:
+        raise TrainingError(
+            f"got no column of {catalog.path} that could be a feature ({_some_reasons(left_out | notes)}), "
+            "expected columns of numbers that carry information but do not give the class away; "
+            + _remedy_of_texts([*left_out.values(), *notes.values()])
+        )
     unlabelled = counts[""] + sum(classes.doubtful.values())
     page = Page(catalog, seen, label, folder, chosen, classes, by, place, notes, table, url, unlabelled)
     text = "\n".join(page.lines()) + "\n"
@@ -247,7 +247,19 @@ def _remedy_of_texts(reasons: Sequence[str]) -> str:
             "this is a table of labels only: name the catalogue with the measurements, and join these labels "
             "to it by table = { ... } under [label]"
         )
-    odd = any(ANOTHER_NOTATION in reason for reason in reasons)
+    elements = [
+        found[1] for reason in reasons for found in [re.search("an element is written (.+)", reason)] if found
+    ]
+    if elements:
+        return (
+            f"write features of elements, such as {elements[0]}, under [features] of your own specification"
+        )
+    odd = [reason for reason in reasons if ANOTHER_NOTATION in reason]
+    if any(re.search(r"\d,\d", reason) for reason in odd):
+        return (
+            "write those numbers with a decimal point: "
+            "`pandas.read_csv(..., sep=';', decimal=',').to_csv('points.csv', index=False)` does"
+        )
     return "convert those numbers" if odd else "write the specification by hand"
 
 

@@ -140,6 +140,11 @@ def is_doubtful(text: str) -> bool:
     return DOUBTFUL.fullmatch(text) is not None
 
 
+def is_no_label(label: Label, text: str) -> bool:
+    """Say whether a label that is excluded says 'not known', as -1 does among codes, and names no other class."""
+    return text in label.exclude and (is_doubtful(text) or text == "-1")
+
+
 def plain_number(name: str) -> str:
     """Return a whole number without the zeros in front, by which texts are made as long as each other."""
     return name.lstrip("0") or "0" if name.isdecimal() else name

@@ -387,7 +387,7 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
             + ", ".join(f"{name} ({count:,})" for name, count in shown)
             + more,
             level="care" if n > MUCH_FLAGGED * max(1, left.n_selected) else "plain",
-            advice="Give them a class under [label] classes, or list them under exclude.",
+            advice="Give them a class under [label] classes; where they say 'not known', list them under exclude.",
             short=f"labels of no class ({n:,} objects)",
         )
     unlabelled = left.unlabelled + left.unknown_labels.get(UNDECIDED, 0)

@@ -110,7 +110,7 @@ def _drawn(
             yield Segment(f" {'  '.join(padded)}  \n", style)
 
     if table.title:
-        yield from console.render(_title(table), inside)
+        yield from console.render(_title(table), options.update(justify="left"))
     yield Segment(" " * whole + "\n")
     yield from lines(table.columns, BOLD, low=True)
     yield Segment(f" {'─' * (whole - 2)} \n")

@@ -50,6 +50,7 @@ from flows.labels.reader import (
     Reviews,
     annotator_groups,
     check_classes,
+    is_no_label,
     most_voted,
     vote_counts,
 )
@@ -454,6 +455,8 @@ def gather(
     _check_rows(specification, counts, labels, seen, refusal)
     for text in [text for text in seen if labels.knows(text)]:
         del seen[text]
+    for text in [text for text in seen if is_no_label(specification.label, text)]:
+        seen[""] += seen.pop(text)
     repeated = _repeated(specification, catalogs, named_pieces(stored, parts), labels, workers)
     training, unlabelled = rows.training, seen.pop("", 0)
     sample = LabelledSample(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import blr
+from blr.basis.base import Basis
 from blr.classifier import Classifier, Member
 from blr.decisions import Flag, entropy
 from blr.missing.moments import FeatureMoments
@@ -59,6 +60,23 @@ def test_complete_rows_are_the_posteriors_own_prediction(trained: tuple) -> None
     np.testing.assert_allclose(scores.probability, expected.probability, atol=1e-9)
     np.testing.assert_allclose(scores.mutual_information, expected.mutual_information, atol=1e-7)
     np.testing.assert_allclose(scores.probability.sum(axis=1), 1, atol=1e-9)
+
+
+def test_slopes_are_taken_once_and_not_for_complete_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    jacobian = Basis.jacobian
+    monkeypatch.setattr(Basis, "jacobian", lambda self, X: taken.append(len(X)) or jacobian(self, X))
+    model, X, _ = build(("linear", "polynomial"), 2)
+    missing = np.zeros(X.shape, dtype=bool)
+    model.score(X, missing, np.zeros(X.shape))
+    assert not taken
+    missing[:, 0] = True
+    model.score(X, missing)
+    once = len(taken)
+    assert once
+    other = model.with_low_confidence(0.9)
+    other.score(X, missing)
+    assert (len(taken), other.low_confidence) == (once, 0.9)
 
 
 def test_missing_features_and_errors_are_integrated_as_by_many_nodes_and_the_members_own_predictions(

@@ -426,6 +426,50 @@ def test_many_whole_numbers_may_be_votes(
     assert (hint in start.text) == (counts is not None)
 
 
+def test_numbers_that_are_cut_in_two_are_told_of_and_all_labels_are_not_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, label = tmp_path / "codes.csv", np.arange(600) % 60
+    Table(
+        {"oid": np.arange(600), "x": label + np.random.default_rng(1).normal(size=600), "cat": label}
+    ).write(path)
+    start = start_of(path, "cat")
+    assert list(start.classes) == ["below_30", "from_30"]
+    assert (
+        "were cut in two at 30: a guess. If each number is a class, remove [label.classes]"
+        in start.summary[0]
+    )
+    run_inspect(InspectRequest(path, label="cat"), json=False)
+    assert "The 40 most frequent labels in cat" in map(str.rstrip, capsys.readouterr().out.split("\n"))
+
+
+def test_a_long_vector_is_told_of_where_nothing_else_is_left(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(1).normal(size=(60, 64))
+    Table({"oid": np.arange(60), "PIX": pixels, "kind": ["a", "b"] * 30}).write(tmp_path / "digits.fits")
+    with pytest.raises(TrainingError, match=r"'PIX': .* write features of elements, such as PIX\[0\]"):
+        start_of(tmp_path / "digits.fits", "kind")
+
+
+def test_decimal_commas_are_named(tmp_path: Path) -> None:
+    rows = "".join(f"{k};{k / 7:.4f};{'ab'[k % 2]}\n".replace(".", ",") for k in range(60))
+    (tmp_path / "comma.csv").write_text(f"oid;mag;kind\n{rows}")
+    with pytest.raises(
+        TrainingError, match=r"with a decimal point: `pandas.read_csv\(\.\.\., sep=';', decimal=','\)"
+    ):
+        start_of(tmp_path / "comma.csv", "kind")
+
+
+def test_classes_without_features_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    rng, kind = np.random.default_rng(1), np.repeat(["E", "S", "Dup"], 60)
+    x = np.where(kind == "Dup", np.nan, rng.normal(size=180))
+    Table({"oid": np.arange(180), "x": x, "kind": kind}).write(tmp_path / "bare.fits")
+    summary = start_of(tmp_path / "bare.fits", "kind").summary
+    assert (
+        "Left out: 1 label with 60 of 180 labelled rows ('Dup' 60): hardly any of these rows has a feature"
+        in summary
+    )
+
+
 def test_signs_of_doubt_make_no_class() -> None:
     counts = {"dE2": 40, "dE2:": 30, "Sc": 50, "Sc?": 20, "WR::": 9}
     found = starting_classes(counts)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from astropy.table import Table
 
+import catalogs
 from catalogs.sky.positions import survey_links
 from flows.cli._classification import show_reviewed
 from flows.documents import from_document, to_document
@@ -23,6 +24,7 @@ from flows.models.row_files import LabelledObjects
 from flows.models.store import Store
 from flows.reviews._lists import REVIEW, write_list
 from flows.reviews.selection import ReviewResult
+from flows.runs.manifest import identifier_column
 from flows.specification.catalog import Label
 from tests.flows.verbs import classify, listed, review
 
@@ -211,6 +213,8 @@ def test_what_is_no_annotated_folder(tmp_path: Path, annotated: Path) -> None:
         review(tmp_path)
     with pytest.raises(UsageError, match="name it with --id"):
         review(annotated, identifier="nam")
+    with pytest.raises(UsageError, match="or, if there is none, add one of row numbers and classify again"):
+        identifier_column(catalogs.open(Table({"x": [1.0]})), asked=None, stated=None, option="--id")
 
 
 @pytest.mark.parametrize(
@@ -239,7 +243,9 @@ def test_who_was_chosen_is_said(
         drawn=drawn,
         outliers=0,
         remarks=(),
-        files=(),
+        files=(Path("review.html"),),
     )
     show_reviewed(result)
-    assert capsys.readouterr().out.startswith(says)
+    said = capsys.readouterr().out
+    assert said.startswith(says)
+    assert ("Next: open review.html" in said) == (top + drawn > 0)
