@@ -110,6 +110,8 @@ VERBS = {
     ),
 }
 """What runs each command, its request, or its help without one, and its further options, as of `verb`."""
+WITHOUT_SCIPY = "_inspect.", "_list.", "_serve."
+"""Modules of the commands that compute nothing with SciPy."""
 GROUPS = {
     "models": "The models of a store.",
     "audit": "Counts, purity and completeness from objects that people look at.",
@@ -130,6 +132,8 @@ def verb(app: typer.Typer, name: str, run: str, kind: str, options: str = "") ->
     typed, own = [] if request is None else list(_typed_fields(request)), options.split()
 
     def command(**values: Any) -> None:
+        if not run.startswith(WITHOUT_SCIPY):
+            import_scipy()
         made = [] if request is None else [request(**{p.name: parse(values[p.name]) for p, parse in typed})]
         given = {option: values[option] for option in own}
         work, _, shown = run.partition(" then ")
@@ -213,8 +217,6 @@ def _say_start(context: typer.Context, quiet: bool) -> bool:
     if not quiet and not context.resilient_parsing:
         sys.stderr.write(f"blr {context.info_name}: loading the numerical libraries\n")
         sys.stderr.flush()
-    if not context.resilient_parsing:
-        import_scipy()
     return quiet
 
 
