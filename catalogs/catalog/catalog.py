@@ -261,11 +261,6 @@ class Partition(ABC):
         """
         return self, None, False
 
-    def divided(self, rows: int) -> Sequence[Self]:
-        """Return parts for processes to read, of about so many rows each, in order; itself where that saves nothing."""
-        del rows
-        return [self]
-
     def keeping(self, columns: Sequence[str], *, slim: bool = False) -> Self:
         """Return the partition with copies of only those old columns and, if `slim`, nothing else of the file."""
         return replace(self, kept=frozenset(columns), slim=slim)
