@@ -98,7 +98,7 @@ def test_frames_keep_index_and_types() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_labels_by_position_are_those_of_lsdbs_crossmatch(tmp_path: Path) -> None:
+def test_labels_by_position_are_those_of_lsdbs_crossmatch() -> None:
     """Our join, and LSDB's crossmatch with margins, over all edges of pixels."""
     lsdb = pytest.importorskip("lsdb", reason="lsdb is not installed: pip install galaxyblr[hats]")
     rng, radius, n = np.random.default_rng(5), 30.0, 4000
@@ -108,7 +108,7 @@ def test_labels_by_position_are_those_of_lsdbs_crossmatch(tmp_path: Path) -> Non
     texts = np.array([f"class {i}" for i in range(n)], dtype=object)
     at_ra = (ra + rng.normal(0, radius / 3600, n) / np.cos(np.radians(dec))) % 360
     at_dec = np.clip(dec + rng.normal(0, radius / 3600, n), -90, 90)
-    stored = LabelPlaces.of([(ra, dec, texts)], tmp_path / "places.sqlite", radius, n_rows=n)
+    stored = LabelPlaces.of(ra, dec, texts, radius)
     pixels = {"lowest_order": 2, "partition_rows": 50, "margin_threshold": 2 * radius}
     index = np.arange(n)
     objects = lsdb.from_dataframe(pd.DataFrame({"ra": at_ra, "dec": at_dec, "object": index}), **pixels)

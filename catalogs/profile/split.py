@@ -26,7 +26,6 @@ __all__ = [
     "held_out_keys",
     "name_keys",
     "split_by_pixels",
-    "with_neighbouring_pixels",
 ]
 
 HEALPIX_ORDER = 5
@@ -125,16 +124,6 @@ def _nested_pixels(ra: NDArray[np.float64], dec: NDArray[np.float64], order: int
     for bit in range(order):
         pixels |= ((x >> bit & 1) << (2 * bit)) | ((y >> bit & 1) << (2 * bit + 1))
     return pixels
-
-
-def with_neighbouring_pixels(pixels: NDArray[np.int64], order: int) -> NDArray[np.int64]:
-    """Return nested HEALPix pixels of an order with all that touch one of them, each once, in order."""
-    from astropy_healpix import HEALPix  # noqa: PLC0415  slow, and most splits are by id
-
-    with np.errstate(invalid="ignore"):  # where a pixel has seven neighbours, the eighth is -1
-        around = HEALPix(nside=2**order, order="nested").neighbours(pixels)
-    both = np.unique(np.concatenate([pixels, np.asarray(around, dtype=np.int64).ravel()]))
-    return both[both >= 0]
 
 
 def healpix_keys(pixels: NDArray[np.int64], order: int) -> NDArray[np.uint64]:

@@ -300,34 +300,35 @@ def sexagesimal(column: Array, *, per_unit: float) -> tuple[Floats, NDArray[np.b
     return values, bad
 
 
-def match_positions(
-    ra: Floats, dec: Floats, other_ra: Floats, other_dec: Floats, *, radius: float
-) -> NDArray[np.intp]:
-    """Return for each position (n,) the index of the nearest other one within `radius` arcseconds, else -1."""
-    here = np.flatnonzero(np.isfinite(ra) & np.isfinite(dec))
-    there = np.flatnonzero(np.isfinite(other_ra) & np.isfinite(other_dec))
-    nearest = np.full(len(ra), -1, dtype=np.intp)
-    if not here.size or not there.size:
-        return nearest
-    index, separation, _ = sky(ra[here], dec[here]).match_to_catalog_sky(
-        sky(other_ra[there], other_dec[there])
-    )
-    near = separation.arcsec <= radius
-    nearest[here[near]] = there[np.asarray(index)[near]]
-    return nearest
+class PositionTree:
+    """Positions (n,) in degrees, among which those within `radius` arcseconds of a place are found."""
+
+    def __init__(self, ra: Floats, dec: Floats, *, radius: float) -> None:
+        self._places = _directions(ra, dec)
+        self._tree = scipy.spatial.KDTree(self._places) if len(ra) else None
+        self._chord = 2 * np.sin(np.radians(radius / 3600) / 2) * (1 + 1e-12)
+
+    def nearest(self, ra: Floats, dec: Floats) -> NDArray[np.intp]:
+        """Return for each place (m,) the number of the nearest position within the radius, else -1."""
+        found = np.full(len(ra), -1, dtype=np.intp)
+        known = np.flatnonzero(np.isfinite(ra) & np.isfinite(dec))
+        if self._tree is not None and len(known):
+            places = _directions(ra[known], dec[known])
+            _, number = self._tree.query(places, distance_upper_bound=self._chord)
+            found[known] = np.where(number < len(self._places), number, -1)
+        return found
+
+    def pairs(self) -> NDArray[np.intp]:
+        """Return the numbers (m, 2) of positions that lie within the radius of each other."""
+        if self._tree is None:
+            return np.empty((0, 2), dtype=np.intp)
+        return np.asarray(self._tree.query_pairs(self._chord, output_type="ndarray"), dtype=np.intp)
 
 
-def near_others(ra: Floats, dec: Floats, *, radius: float, most: int = 8) -> list[NDArray[np.intp]]:
-    """Return for each position (n,) the indices of the others within `radius` arcseconds, the `most` nearest."""
-    if len(ra) < 2:
-        return [np.empty(0, dtype=np.intp) for _ in ra]
-    places = sky(ra, dec).cartesian.xyz.value.T
-    chord = 2 * np.sin(np.radians(radius / 3600) / 2)
-    _, index = scipy.spatial.KDTree(places).query(
-        places, k=min(most + 1, len(ra)), distance_upper_bound=chord * (1 + 1e-12)
-    )
-    rows = np.asarray(index, dtype=np.intp)
-    return [row[(row < len(ra)) & (row != i)] for i, row in enumerate(rows)]
+def _directions(ra: Floats, dec: Floats) -> Floats:
+    """Return unit vectors (n, 3) towards positions (n,) in degrees."""
+    a, d = np.radians(ra), np.radians(dec)
+    return np.stack([np.cos(d) * np.cos(a), np.cos(d) * np.sin(a), np.sin(d)], axis=1)
 
 
 def sky(ra: Floats, dec: Floats) -> Any:

@@ -1,8 +1,7 @@
 """Where a row's label comes from: a column, a separate table joined by identifier or position, or a review's answers.
 
-A label table becomes a file of SQLite, which is made once and then read by any number of processes without locks.
-Rows are joined batch by batch: a join reads the identifiers that it is asked for, or the pixels of its rows with their
-neighbours.  An object that a table labels twice, differently, has a conflict: it is reported, and has no label.  What
+A label table is held in memory, and rows are joined to it batch by batch: by hashes of identifiers, or in a tree of
+positions.  An object that a table labels twice, differently, has a conflict: it is reported, and has no label.  What
 came back from review (`flows.labels.reader`) replaces what the catalogue says.  Before any row is kept, labels are
 counted as they are found, and rows of one name with several classes are looked for.
 Shapes: n rows of a batch, L labels.
@@ -10,32 +9,24 @@ Shapes: n rows of a batch, L labels.
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from heapq import merge
 from pathlib import Path
-from shutil import rmtree
-from tempfile import mkdtemp
 from typing import Any
-from urllib.parse import quote
-from weakref import finalize
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 import catalogs
-from catalogs.arrays import batch_values, hashed, plain_texts
+from catalogs.arrays import batch_values, hashed, hashed_strings, plain_texts
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog
 from catalogs.catalog.new_columns import standard_columns
 from catalogs.errors import NameClashError, brief, nearest
-from catalogs.files import StorageError
-from catalogs.profile.split import healpix_pixels, with_neighbouring_pixels
-from catalogs.sky.positions import PositionUnit, match_positions, near_others, positions, unit_of_position
+from catalogs.sky.positions import PositionTree, PositionUnit, positions, unit_of_position
 from flows.errors import SpecificationError, TrainingError
 from flows.features.reader import FeatureReader, in_units_of_the_first, label_columns_reader
 from flows.features.split import position_unit
@@ -71,11 +62,8 @@ class LabelSource:
     numbered: bool = False  # whether identifiers are numbers, in the table or in the catalogue
 
     @classmethod
-    def of(cls, specification: Specification, folder: Callable[[], Path] | None = None) -> LabelSource:
-        """Return the source that a specification names; its tables are read.
-
-        `folder` makes the folder for the table's file; without it, the file is temporary, and goes with the source.
-        """
+    def of(cls, specification: Specification) -> LabelSource:
+        """Return the source that a specification names; its tables are read."""
         label, catalog, base = specification.label, specification.catalog, Path(specification.base_folder)
         source = cls(
             label.column or "",
@@ -87,16 +75,10 @@ class LabelSource:
             named = (label.table.id, label.table.ra, label.table.dec, label.column)
             with fetched_sources(places[:1]) as (here, *_):
                 table = catalogs.open(here.path, columns=[name for name in named if name])
-                if folder is None:
-                    below = Path(mkdtemp(prefix="blr-labels-"))
-                    finalize(source, rmtree, below, ignore_errors=True)
-                else:
-                    below = folder().absolute()
-                file = below / "labels.sqlite"
                 if label.table.id is not None:
-                    source._join_by_id(table, label.table.id, file)
+                    source._join_by_id(table, label.table.id)
                 else:
-                    source._join_by_place(specification, table, file)
+                    source._join_by_place(specification, table)
         if label.extra:
             with fetched_sources(resolve_sources(label.extra, base, key="label.extra")) as lists:
                 source.reviews = read_reviews([one.path for one in lists], catalog.id, label)
@@ -122,7 +104,7 @@ class LabelSource:
                 self._number_the_names()
             names = plain_texts(identifiers).tolist()
             self.first_met = self.first_met or next((name for name in names if name), "")
-            labels = self.by_id.texts(names)
+            labels = self.by_id.texts([*map(plain_number, names)] if self.numbered else names)
             self.n_joined += int(np.count_nonzero(labels != ""))
         elif self.by_place is not None and self.place:
             ra, dec = (values[name] for name in self.place)
@@ -168,24 +150,27 @@ class LabelSource:
 
     def _take(self, table: LabelPlaces, numbers: Array, rows: Array) -> None:
         """Count that so many rows have the labels of these numbers; counts end at 2, and copies keep theirs."""
-        taken = np.zeros(table.n_numbers, np.uint8) if self.taken is None else self.taken.copy()
+        taken = np.zeros(len(table), np.uint8) if self.taken is None else self.taken.copy()
         taken[numbers] += np.minimum(rows, 2).astype(np.uint8)
         self.taken = np.minimum(taken, 2)
 
-    def _join_by_id(self, table: Catalog, key: str, file: Path) -> None:
+    def _join_by_id(self, table: Catalog, key: str) -> None:
         if self.identifier is None:
             raise SpecificationError(
                 "label.table: got labels to join by identifier without a catalog.id, expected the column that names "
                 'an object; add id = "..." under [catalog]'
             )
-
-        def batches() -> Iterator[Iterator[tuple[str, str]]]:
-            for keys, texts in _columns(table, [key, self.column]):
-                require_exact(keys, "label.table", key)
-                self.numbered |= keys.dtype.kind in "iuf"
-                yield zip(plain_texts(keys).tolist(), texts.tolist(), strict=True)
-
-        self.by_id = LabelNames.of(batches(), file)
+        kinds: dict[str, int] = {}
+        names, codes = [pa.array([], pa.large_string())], [np.empty(0, np.int32)]
+        for keys, texts in _columns(table, [key, self.column]):
+            require_exact(keys, "label.table", key)
+            self.numbered |= keys.dtype.kind in "iuf"
+            found = plain_texts(keys)
+            known = (found != "") & (texts != "")
+            names.append(pa.array(found[known].tolist(), pa.large_string()))
+            of_batch = (kinds.setdefault(text, len(kinds)) for text in texts[known].tolist())
+            codes.append(np.fromiter(of_batch, np.int32, int(known.sum())))
+        self.by_id = LabelNames.of(pa.concat_arrays(names), np.concatenate(codes), list(kinds))
         if self.numbered:
             self.by_id = self.by_id.numbered()
 
@@ -195,7 +180,7 @@ class LabelSource:
             return
         self.by_id, self.numbered = self.by_id.numbered(), True
 
-    def _join_by_place(self, specification: Specification, table: Catalog, file: Path) -> None:
+    def _join_by_place(self, specification: Specification, table: Catalog) -> None:
         columns = specification.label.table
         if columns is None or columns.ra is None or columns.dec is None:
             return
@@ -207,15 +192,13 @@ class LabelSource:
         unit = unit_of_position(
             table, columns.ra, columns.dec, stated=columns.position_unit, table="[label.table]"
         )
-        names = [columns.ra, columns.dec, self.column]
-
-        def batches() -> Iterator[tuple[Array, Array, Array]]:
-            for ra, dec, texts in _columns(table, names):
-                place = positions(ra, dec, unit)
-                self.n_unplaced += int(np.count_nonzero(np.isnan(place.ra) & (texts != "")))
-                yield place.ra, place.dec, texts
-
-        self.by_place = LabelPlaces.of(batches(), file, columns.radius, n_rows=table.n_rows)
+        parts: list[tuple[Array, ...]] = [(np.empty(0), np.empty(0), np.empty(0, dtype=object))]
+        for ra, dec, texts in _columns(table, [columns.ra, columns.dec, self.column]):
+            place = positions(ra, dec, unit)
+            self.n_unplaced += int(np.count_nonzero(np.isnan(place.ra) & (texts != "")))
+            parts.append((place.ra, place.dec, texts))
+        ra, dec, texts = map(np.concatenate, zip(*parts, strict=True))
+        self.by_place = LabelPlaces.of(ra, dec, texts, columns.radius)
 
     @property
     def n_shared(self) -> int:
@@ -249,309 +232,118 @@ SHOWN = 20
 
 def place_conflicts(ra: Array, dec: Array, texts: Array, radius: float) -> dict[int, tuple[str, ...]]:
     """Return the labels within the radius of those places where they differ, by the place's index."""
-    found = {}
-    for i, others in enumerate(near_others(ra, dec, radius=radius)):
-        differing = dict.fromkeys([texts[i], *texts[others]])
-        if len(differing) > 1:
-            found[i] = tuple(sorted(differing))
-    return found
+    pairs = PositionTree(ra, dec, radius=radius).pairs()
+    differing = pairs[texts[pairs[:, 0]] != texts[pairs[:, 1]]]
+    found: dict[int, set[str]] = {}
+    for i, j in np.concatenate([differing, differing[:, ::-1]]).tolist():
+        found.setdefault(i, {texts[i]}).add(texts[j])
+    return {i: tuple(sorted(found[i])) for i in sorted(found)}
 
 
-CACHE_KILOBYTES = 65_536
-
-
-@contextmanager
-def new_label_file(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a new file, quickly: if the process ends before the file is complete, nobody reads it.
-
-    StorageError if there is no room on the disk, or the file cannot be made.
-    """
-    try:
-        with closing(sqlite3.connect(_address(path, "nolock=1"), uri=True, isolation_level=None)) as con:
-            con.execute("PRAGMA journal_mode = OFF")
-            con.execute("PRAGMA synchronous = OFF")
-            con.execute(f"PRAGMA cache_size = -{CACHE_KILOBYTES}")
-            con.create_function("plain_number", 1, plain_number, deterministic=True)
-            con.execute("BEGIN")
-            yield con
-            con.execute("COMMIT")
-    except sqlite3.OperationalError as error:
-        raise StorageError(
-            f"{path.parent}: got '{error}' while the labels of a table were sorted, expected enough space there "
-            "and among temporary files; free some space, or choose a model store on another disk with --store"
-        ) from error
-
-
-def _address(path: Path, how: str) -> str:
-    """Return the address of a file; SQLite takes no locks on it, which shared disks may lack."""
-    return f"file:{quote(str(path.absolute()))}?{how}"
-
-
-@contextmanager
-def label_file(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a file that nobody writes."""
-    with closing(
-        sqlite3.connect(_address(path, "mode=ro&immutable=1"), uri=True, isolation_level=None)
-    ) as con:
-        con.execute("PRAGMA temp_store = MEMORY")
-        yield con
-
-
-def count(con: sqlite3.Connection, table: str) -> int:
-    """Return the number of rows of a table."""
-    return int(con.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608  our own names
-
-
-def conflicts_in(con: sqlite3.Connection, suffix: str = "") -> Conflicts:
-    """Return the conflicts that the tables `conflicts` and `shown` have, or those of another suffix."""
-    names = [n for (n,) in con.execute(f"SELECT name FROM conflicts{suffix} ORDER BY name LIMIT {SHOWN}")]  # noqa: S608
-    texts = f"SELECT text FROM shown{suffix} WHERE name = ? ORDER BY row"  # noqa: S608
-    shown = {name: tuple(dict.fromkeys(t for (t,) in con.execute(texts, (name,)))) for name in names}
-    return Conflicts(count(con, f"conflicts{suffix}"), shown)
-
-
-PIXEL_ORDERS = (3, 8)
-"""Coarsest and finest order of the pixels, whose widths are 7.3 degrees and 14 arcminutes."""
-WIDTHS = 4
-"""Least width of a pixel, in radii: what is within a radius of a row is then in its pixel or in a neighbour."""
-A_PIXEL = 4
-"""Least mean number of labels in a pixel, if the table covers the sky: finer pixels take longer than they spare."""
-MOST_AT_ONCE = 50_000
-"""Approximate number of labels by position that are held at once, without those of neighbouring pixels."""
-MOST_PIXELS = 16_384
-"""Most pixels that are gone through together for conflicts."""
-
-NAMES = """
-CREATE TABLE labels (name TEXT PRIMARY KEY, text TEXT, row INTEGER) WITHOUT ROWID;
-INSERT INTO labels SELECT name, min(text), min(row) FROM said GROUP BY name HAVING min(text) = max(text) ORDER BY name;
-CREATE TABLE conflicts AS SELECT name FROM said GROUP BY name HAVING min(text) <> max(text) ORDER BY name;
-CREATE TABLE shown AS SELECT name, text, min(row) AS row FROM said
-    WHERE name IN (SELECT name FROM conflicts ORDER BY name LIMIT {shown}) GROUP BY name, text;
-DROP TABLE said;
-"""
-BY_NUMBER = """
-CREATE TABLE numbers AS SELECT plain_number(name) AS name, text, row FROM labels;
-CREATE INDEX by_number ON numbers (name, text, row);
-CREATE TABLE conflicts_n AS SELECT name FROM conflicts
-    UNION SELECT name FROM numbers GROUP BY name HAVING min(text) <> max(text);
-CREATE TABLE labels_n (name TEXT PRIMARY KEY, text TEXT, row INTEGER) WITHOUT ROWID;
-INSERT INTO labels_n SELECT name, min(text), min(row) FROM numbers
-    WHERE name NOT IN (SELECT name FROM conflicts_n) GROUP BY name ORDER BY name;
-CREATE TABLE shown_n AS SELECT name, text, row FROM shown
-    UNION SELECT name, text, min(row) AS row FROM numbers
-    WHERE name IN (SELECT name FROM conflicts_n ORDER BY name LIMIT {shown})
-    AND name IN (SELECT name FROM numbers GROUP BY name HAVING min(text) <> max(text)) GROUP BY name, text;
-DROP TABLE numbers;
-"""
-SAME_BY_NUMBER = """
-CREATE VIEW labels_n AS SELECT * FROM labels;
-CREATE VIEW conflicts_n AS SELECT * FROM conflicts;
-CREATE VIEW shown_n AS SELECT * FROM shown;
-"""
-
-
-def _carry_out(con: sqlite3.Connection, statements: str) -> None:
-    for statement in statements.format(shown=SHOWN).split(";\n"):
-        con.execute(statement)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LabelNames:
-    """Labels by identifier; where they are `is_numbered`, zeros in front of a number do not count."""
+    """Labels by identifier: the `names` of a table's rows, by `codes` the place of each one's label in `kinds`.
 
-    path: Path
+    `keys` (L,) are hashes, in order, of the names that have one label; `rows` (L,) is the first row of each.
+    """
+
+    names: pa.Array
+    codes: NDArray[np.int32]
+    kinds: tuple[str, ...]
+    keys: NDArray[np.uint64]
+    rows: NDArray[np.intp]
     conflicts: Conflicts
-    n: int
-    is_numbered: bool = False
 
     @classmethod
-    def of(cls, batches: Iterable[Iterable[tuple[str, str]]], path: Path) -> LabelNames:
-        """Write the labels of a table's rows, identifiers with labels, into a file."""
-        with new_label_file(path) as con:
-            con.execute("CREATE TABLE said (row INTEGER PRIMARY KEY, name TEXT, text TEXT)")
-            for pairs in batches:
-                con.executemany("INSERT INTO said (name, text) VALUES (?, ?)", (p for p in pairs if all(p)))
-            con.execute("CREATE INDEX by_name ON said (name, text)")
-            _carry_out(con, NAMES)
-            zeros = con.execute("SELECT 1 FROM labels WHERE name GLOB '0?*' LIMIT 1").fetchone()
-            _carry_out(con, BY_NUMBER if zeros else SAME_BY_NUMBER)
-        return cls._opened(path, is_numbered=False)
-
-    @classmethod
-    def _opened(cls, path: Path, *, is_numbered: bool) -> LabelNames:
-        suffix = "_n" if is_numbered else ""
-        with label_file(path) as con:
-            return cls(path, conflicts_in(con, suffix), count(con, f"labels{suffix}"), is_numbered)
+    def of(cls, names: pa.Array, codes: NDArray[np.int32], kinds: Sequence[str]) -> LabelNames:
+        """Return the labels of a table's rows, each with a name and a label."""
+        hashes = hashed_strings(names) if len(names) else np.empty(0, np.uint64)
+        keys, first, group = np.unique(hashes, return_index=True, return_inverse=True)
+        bad = np.zeros(len(keys), dtype=bool)
+        bad[group[codes != codes[first[group]]]] = True
+        differing = dict(
+            zip(names.take(pa.array(first[bad])).to_pylist(), np.flatnonzero(bad).tolist(), strict=True)
+        )
+        shown = {
+            name: tuple(dict.fromkeys(kinds[code] for code in codes[group == differing[name]].tolist()))
+            for name in sorted(differing)[:SHOWN]
+        }
+        return cls(names, codes, tuple(kinds), keys[~bad], first[~bad], Conflicts(len(differing), shown))
 
     def __len__(self) -> int:
         """L, the number of objects with a label."""
-        return self.n
-
-    @property
-    def _table(self) -> str:
-        return "labels_n" if self.is_numbered else "labels"
+        return len(self.keys)
 
     @property
     def first(self) -> str:
         """The first identifier of the table that has a label."""
-        with label_file(self.path) as con:
-            found = con.execute(f"SELECT name, min(row) FROM {self._table}").fetchone()  # noqa: S608
-        return str(found[0] or "")
+        return str(self.names[int(self.rows.min())]) if len(self) else ""
 
     def numbered(self) -> LabelNames:
         """Return the labels by whole numbers: '0001234' is 1234, and two names of one number may be in conflict."""
-        return self if self.is_numbered else self._opened(self.path, is_numbered=True)
+        numbers = [plain_number(name) for name in self.names.to_pylist()]
+        return LabelNames.of(pa.array(numbers, pa.large_string()), self.codes, self.kinds)
 
     def texts(self, names: Sequence[str]) -> Array:
         """Return the labels (n,) of objects by identifier, '' of an object without one."""
-        wanted = [*map(plain_number, names)] if self.is_numbered else names
-        listed = "SELECT value FROM json_each(?)"
-        with label_file(self.path) as con:
-            joined = f"SELECT name, text FROM {self._table} WHERE name IN ({listed})"  # noqa: S608
-            found = dict(con.execute(joined, (json.dumps(wanted),)))
-        return np.array([found.get(name, "") for name in wanted], dtype=object)
+        texts = np.full(len(names), "", dtype=object)
+        if len(self) and len(names):
+            wanted = hashed(np.array(names, dtype=object))
+            place = np.minimum(np.searchsorted(self.keys, wanted), len(self) - 1)
+            known = self.keys[place] == wanted
+            texts[known] = np.array(self.kinds, dtype=object)[self.codes[self.rows[place[known]]]]
+        return texts
 
     def content(self) -> Iterator[tuple[str, str]]:
         """Yield the identifiers with their labels, in order."""
-        with label_file(self.path) as con:
-            yield from con.execute(f"SELECT name, text FROM {self._table} ORDER BY name")  # noqa: S608
+        order = self.rows[pc.sort_indices(self.names.take(self.rows)).to_numpy()]
+        for start in range(0, len(order), BATCH_ROWS):
+            rows = order[start : start + BATCH_ROWS]
+            labels = (self.kinds[code] for code in self.codes[rows].tolist())
+            yield from zip(self.names.take(pa.array(rows)).to_pylist(), labels, strict=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LabelPlaces:
-    """Labels by position; `radius` is that within which positions match, in arcseconds."""
+    """Labels (L,) by position, in degrees; `radius` is that within which positions match, in arcseconds."""
 
-    path: Path
+    ra: Array
+    dec: Array
+    labels: Array
     radius: float
-    order: int
     conflicts: Conflicts
-    n: int
-    n_numbers: int
+    tree: PositionTree
 
     @classmethod
-    def of(
-        cls,
-        batches: Iterable[tuple[Array, Array, Array]],
-        path: Path,
-        radius: float,
-        *,
-        n_rows: int,
-    ) -> LabelPlaces:
-        """Write the labels of a table's rows, right ascension, declination and label, into a file."""
-        order = _order(radius, n_rows)
-        with new_label_file(path) as con:
-            con.execute(
-                "CREATE TABLE labels "
-                "(number INTEGER PRIMARY KEY, pixel INTEGER, ra REAL, dec REAL, text TEXT, key TEXT)"
-            )
-            for ra, dec, texts in batches:
-                known = np.isfinite(ra) & np.isfinite(dec) & (texts != "")
-                columns = (ra[known].tolist(), dec[known].tolist(), texts[known].tolist())
-                pixels = healpix_pixels(ra[known], dec[known], order).tolist()
-                con.executemany(
-                    "INSERT INTO labels (pixel, ra, dec, text, key) VALUES (?, ?, ?, ?, ?)",
-                    ((p, r, d, t, f"{r!r} {d!r}") for p, r, d, t in zip(pixels, *columns, strict=True)),
-                )
-            con.execute("CREATE INDEX by_pixel ON labels (pixel)")
-            con.execute("CREATE TABLE pixels (pixel INTEGER PRIMARY KEY, n INTEGER)")
-            con.execute("INSERT INTO pixels SELECT pixel, count(*) FROM labels GROUP BY pixel")
-            con.execute("CREATE TABLE conflicts (name TEXT PRIMARY KEY, number INTEGER)")
-            con.execute("CREATE TABLE shown (name TEXT, text TEXT, row INTEGER)")
-            con.execute("CREATE TABLE bad (number INTEGER PRIMARY KEY)")
-            _note_conflicts(con, radius, order)
-            con.execute("DELETE FROM labels WHERE number IN (SELECT number FROM bad)")
-            con.execute("DROP TABLE bad")
-            con.execute("CREATE INDEX by_key ON labels (key, text)")
-        with label_file(path) as con:
-            (largest,) = con.execute("SELECT coalesce(max(number), 0) FROM labels").fetchone()
-            return cls(path, radius, order, conflicts_in(con), count(con, "labels"), int(largest) + 1)
+    def of(cls, ra: Array, dec: Array, texts: Array, radius: float) -> LabelPlaces:
+        """Return the labels of a table's rows; those that differ from another one within the radius are left out."""
+        known = np.isfinite(ra) & np.isfinite(dec) & (texts != "")
+        ra, dec, texts = ra[known], dec[known], texts[known]
+        differing = place_conflicts(ra, dec, texts, radius)
+        names: dict[str, tuple[str, ...]] = {}
+        for i, labels in differing.items():
+            name = f"{ra[i]:.6f} {dec[i]:+.6f}"
+            names[name] = tuple(dict.fromkeys([*names.get(name, ()), *labels]))
+        ra, dec, texts = (np.delete(x, list(differing)) for x in (ra, dec, texts))
+        conflicts = Conflicts(len(names), {name: names[name] for name in sorted(names)[:SHOWN]})
+        return cls(ra, dec, texts, radius, conflicts, PositionTree(ra, dec, radius=radius))
 
     def __len__(self) -> int:
         """L, the number of places with a label."""
-        return self.n
+        return len(self.labels)
 
     def nearest(self, ra: Array, dec: Array) -> tuple[Array, NDArray[np.intp]]:
         """Return the labels (n,) of the nearest places within the radius, '' where none is, and their numbers or -1."""
-        texts, numbers = np.full(len(ra), "", dtype=object), np.full(len(ra), -1, dtype=np.intp)
-        pixels = healpix_pixels(ra, dec, self.order)
-        with label_file(self.path) as con:
-            for group in _groups(con, np.unique(pixels[pixels >= 0])):
-                own, place_ra, place_dec, labels = _labels_in(con, group, self.order)
-                rows = np.flatnonzero(np.isin(pixels, group))
-                index = match_positions(ra[rows], dec[rows], place_ra, place_dec, radius=self.radius)
-                rows, index = rows[index >= 0], index[index >= 0]
-                texts[rows], numbers[rows] = labels[index], own[index]
-        return texts, numbers
+        number = self.tree.nearest(ra, dec)
+        texts = np.full(len(ra), "", dtype=object)
+        texts[number >= 0] = self.labels[number[number >= 0]]
+        return texts, number
 
     def content(self) -> Iterator[tuple[str, str]]:
         """Yield the places with their labels, in order."""
-        with label_file(self.path) as con:
-            # Of one place that the table has twice, the later label counts; they do not differ.
-            yield from con.execute("SELECT key, max(text) FROM labels GROUP BY key ORDER BY key")
-
-
-def _order(radius: float, n_rows: int) -> int:
-    """Return the finest order whose pixels are wide enough for a radius in arcseconds, and hold labels enough."""
-    width, (low, high) = 3600 * np.degrees(np.sqrt(4 * np.pi / 12)), PIXEL_ORDERS
-    wide = int(np.floor(np.log2(width / (WIDTHS * radius))))
-    filled = int(np.floor(np.log2(max(n_rows, 1) / (12 * A_PIXEL)) / 2))
-    return max(low, min(high, wide, filled))
-
-
-def _groups(con: sqlite3.Connection, pixels: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Yield groups of pixels, in order and so near each other, with about as many labels as are held at once."""
-    _choose(con, pixels)
-    counts = con.execute("SELECT pixel, n FROM pixels JOIN chosen USING (pixel) ORDER BY pixel").fetchall()
-    if counts:
-        present, n = np.array(counts, dtype=np.int64).T
-        cuts = np.flatnonzero(np.diff(np.cumsum(n) // MOST_AT_ONCE)) + 1
-        starts = np.searchsorted(pixels, present[cuts])
-        yield from np.split(pixels, starts)
-    else:
-        yield pixels  # labels may lie in the neighbours
-
-
-def _choose(con: sqlite3.Connection, pixels: NDArray[np.int64]) -> None:
-    """Fill a table of this connection with pixels, so that others can be joined with it."""
-    con.execute("CREATE TEMP TABLE IF NOT EXISTS chosen (pixel INTEGER PRIMARY KEY)")
-    con.execute("DELETE FROM chosen")
-    con.executemany("INSERT INTO chosen VALUES (?)", ((p,) for p in pixels.tolist()))
-
-
-def _labels_in(
-    con: sqlite3.Connection, pixels: NDArray[np.int64], order: int
-) -> tuple[NDArray[np.intp], Array, Array, Array]:
-    """Return numbers, right ascensions, declinations and texts (L,) of the labels in pixels and their neighbours."""
-    _choose(con, with_neighbouring_pixels(pixels, order))
-    rows = con.execute(
-        "SELECT number, ra, dec, text FROM chosen JOIN labels USING (pixel) ORDER BY number"
-    ).fetchall()
-    number, ra, dec, text = zip(*rows, strict=True) if rows else ((), (), (), ())
-    return (
-        np.array(number, dtype=np.intp),
-        np.array(ra, dtype=np.float64),
-        np.array(dec, dtype=np.float64),
-        np.array(text, dtype=object),
-    )
-
-
-def _note_conflicts(con: sqlite3.Connection, radius: float, order: int) -> None:
-    """Write which labels differ from others within the radius, and some of the differing labels."""
-    cursor = con.execute("SELECT pixel FROM pixels ORDER BY pixel")
-    present = np.fromiter((pixel for (pixel,) in cursor), np.int64)
-    some = [present[i : i + MOST_PIXELS] for i in range(0, len(present), MOST_PIXELS)]
-    for group in (group for pixels in some for group in _groups(con, pixels)):
-        number, ra, dec, texts = _labels_in(con, group, order)
-        mine = np.isin(healpix_pixels(ra, dec, order), group)
-        for i, differing in place_conflicts(ra, dec, texts, radius).items():
-            if not mine[i]:
-                continue
-            name = f"{ra[i]:.6f} {dec[i]:+.6f}"
-            con.execute("INSERT INTO bad VALUES (?)", (int(number[i]),))
-            con.execute("INSERT OR IGNORE INTO conflicts VALUES (?, ?)", (name, int(number[i])))
-            con.executemany(
-                "INSERT INTO shown VALUES (?, ?, ?)", ((name, t, j) for j, t in enumerate(differing))
-            )
+        pairs = zip(self.ra.tolist(), self.dec.tolist(), self.labels.tolist(), strict=True)
+        # Of one place that the table has twice, the labels do not differ.
+        yield from sorted({f"{ra!r} {dec!r}": text for ra, dec, text in pairs}.items())
 
 
 MOST_KNOWN = 10_000

@@ -337,7 +337,7 @@ def gather(
     place = None if folder is None else cache(folder)
     seen: Counter[str] = Counter()
     states: Counter[tuple[str, State]] = Counter()
-    source = LabelSource.of(specification, place)
+    source = LabelSource.of(specification)
     collected = Collected(MOST_IN_MEMORY, place, held_out_function(specification))
     n_read, n_selected = 0, 0
     readings = _readings(specification, catalogs)

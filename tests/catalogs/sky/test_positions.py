@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.errors import CatalogError
 from catalogs.sky.positions import (
+    PositionTree,
     find_position_columns,
     galactic_latitude,
-    match_positions,
-    near_others,
     position_unit,
     positions,
     unit_of_position,
@@ -116,13 +115,8 @@ def test_raised_letters_as_astropy_prints_them() -> None:
 
 
 def test_matches_cross_the_meridian() -> None:
-    index = match_positions(
-        np.array([359.9999, 10.0, np.nan]),
-        np.array([0.0, 0.0, 0.0]),
-        np.array([50.0, 0.0001]),
-        np.array([0.0, 0.0]),
-        radius=1.0,
-    )
+    tree = PositionTree(np.array([50.0, 0.0001]), np.array([0.0, 0.0]), radius=1.0)
+    index = tree.nearest(np.array([359.9999, 10.0, np.nan]), np.array([0.0, 0.0, 0.0]))
     assert index.tolist() == [1, -1, -1]
 
 
@@ -132,10 +126,11 @@ def test_others_within_a_radius_are_those_of_astropy() -> None:
     dec = np.concatenate([rng.uniform(89.999, 90, 40), rng.normal(0, 0.002, 60)])
     sky = SkyCoord(ra, dec, unit="deg")
     expected = [set(np.flatnonzero(sky[i].separation(sky).arcsec <= 3).tolist()) - {i} for i in range(100)]
-    found = near_others(ra, dec, radius=3.0, most=99)
+    pairs = PositionTree(ra, dec, radius=3.0).pairs().tolist()
+    found = [{j for pair in pairs if i in pair for j in pair} - {i} for i in range(100)]
     assert any(expected)
-    assert [set(row.tolist()) for row in found] == expected
-    assert [len(row) for row in near_others(ra[:1], dec[:1], radius=3.0)] == [0]
+    assert found == expected
+    assert not len(PositionTree(ra[:1], dec[:1], radius=3.0).pairs())
 
 
 def test_galactic_latitude_is_astropys() -> None:
