@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from blr.census.prediction_sets import NO_SET, SetRule, learn_sets, set_bits
 from blr.class_shares import class_priors
 from blr.classifier import Classifier
-from blr.decisions import FLAG_MEANINGS, Flag, entropy, pairwise_confidence
+from blr.decisions import FLAG_MEANINGS, Flag, entropy, flag_confidence, pairwise_confidence
 from blr.missing.patterns import excess
 from blr.predictive.mixture import Scores
 from blr.threads import single_threaded_blas
@@ -235,6 +236,8 @@ def _labels(folder: Path, classes: int) -> KnownLabels | None:
 
 MOST_BUDGET_ROWS = 262_144
 """Most rows that the threshold of a review budget is found from: more would take too long."""
+MOST_KEPT_ROWS = 131_072
+"""Most rows of a catalogue whose scores are kept from that search, and not computed again."""
 CONFIDENCE_BINS = 1 << 20
 """Bins of [0.5, 1] for the threshold of a review budget: steps of 5e-7, for catalogues of any size."""
 
@@ -260,6 +263,8 @@ class Scorer:
     census: list[CensusRows] = field(default_factory=list)
     # Labels of the training, by which the census counts rows of the same objects, and the column of identifiers.
     known: tuple[KnownLabels, str] | None = None
+    # Scores that the threshold of a review budget was found from, by the digest of the batch's features.
+    scored: dict[bytes, Scores] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: Model, specification: Specification) -> Scorer:
@@ -360,7 +365,12 @@ class Scorer:
     def score(self, batch: pa.RecordBatch, *, credible: float | None = None) -> tuple[Scores, FeatureBatch]:
         """Return the scores of the rows inside `where`, and the features of all."""
         features = self.reader.evaluate(batch)
-        return self._scores(self.classifier, features, credible=credible), features
+        kept = self.scored.pop(_digest(features), None) if self.scored and credible is None else None
+        if kept is None:
+            return self._scores(self.classifier, features, credible=credible), features
+        low = flag_confidence(kept.probability, low_confidence=self.classifier.low_confidence)
+        bit = np.int32(Flag.LOW_CONFIDENCE)
+        return replace(kept, flags=(kept.flags & ~bit) | (low & bit)), features
 
     def _scores(
         self, classifier: Classifier, features: FeatureBatch, *, credible: float | None = None
@@ -437,6 +447,14 @@ def scorer_for(model: Model, specification: Specification, catalog: Catalog) -> 
         return scorer.with_low_confidence(budget_threshold(scorer, catalog, specification.flags.budget))
 
 
+def _digest(features: FeatureBatch) -> bytes:
+    """Return what is equal for equal features of equally many rows."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (features.X, features.missing, features.errors, features.inside, features.not_detected):
+        digest.update(b"none" if part is None else np.ascontiguousarray(part).data)
+    return digest.digest()
+
+
 def _spread(values: Array, inside: NDArray[np.bool_], fill: float) -> Array:
     """Return values of the rows inside as values of all rows, `fill` elsewhere."""
     if inside.all():
@@ -454,9 +472,14 @@ def budget_threshold(scorer: Scorer, catalog: Catalog, budget: float) -> float:
     edges = np.linspace(0.5, 1.0, CONFIDENCE_BINS + 1)
     counts = np.zeros(CONFIDENCE_BINS, dtype=np.int64)
     step = -(-catalog.n_rows // MOST_BUDGET_ROWS) or 1
+    scored = {}
     for batch in thinned(catalog.batches(scorer.reader.read), step):
-        p = scorer.score(batch)[0].probability
+        scores, features = scorer.score(batch)
+        if catalog.n_rows <= MOST_KEPT_ROWS:
+            scored[_digest(features)] = scores
+        p = scores.probability
         counts += np.histogram(pairwise_confidence(p[~np.isnan(p[:, 0])]), edges)[0]
+    scorer.scored.update(scored)
     allowed = int(budget * counts.sum())
     return float(edges[np.searchsorted(np.cumsum(counts), allowed, side="right")])
 

@@ -110,7 +110,7 @@ def _drawn(
             yield Segment(f" {'  '.join(padded)}  \n", style)
 
     if table.title:
-        yield from console.render(_title(table), options.update(justify="left"))
+        yield from console.render(_title(table), inside.update(width=max(whole, cell_len(table.title))))
     yield Segment(" " * whole + "\n")
     yield from lines(table.columns, BOLD, low=True)
     yield Segment(f" {'─' * (whole - 2)} \n")

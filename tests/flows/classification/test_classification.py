@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits
 
+from blr.classifier import Classifier
 from catalogs.errors import OutputExistsError
 from flows.classification.execution import DIRECT
 from flows.documents import from_document, to_document
@@ -301,11 +302,19 @@ def test_the_target_has_other_names_and_a_where(work: Path) -> None:
     assert (found.blr_class[~inside] == "").all()
 
 
-def test_a_review_budget(work: Path) -> None:
+def test_a_review_budget_scores_each_row_once(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = run(work, "survey.parquet").summary
+    scored, score = [], Classifier.score
+    monkeypatch.setattr(
+        Classifier,
+        "score",
+        lambda self, X, *rest, **how: scored.append(len(X)) or score(self, X, *rest, **how),
+    )
     (work / "spec.toml").write_text((work / "spec.toml").read_text() + "\n[flags]\nbudget = 0.1\n")
-    told = run(work, "survey.parquet", specification=work / "spec.toml")
-    share = told.summary.flags["LOW_CONFIDENCE"]["count"] / told.summary.n_classified
-    assert 0.08 < share <= 0.1
+    told = run(work, "survey.parquet", specification=work / "spec.toml", out=work / "budget").summary
+    assert 0.08 < told.flags["LOW_CONFIDENCE"]["count"] / told.n_classified <= 0.1
+    assert sum(scored) == told.n_rows
+    assert {**told.flags, "LOW_CONFIDENCE": 0} == {**plain.flags, "LOW_CONFIDENCE": 0}
 
 
 def test_two_inputs_of_one_name(work: Path) -> None:
