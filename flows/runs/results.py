@@ -96,10 +96,7 @@ class SkyCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class DoubtfulObject:
-    """An object whose label would teach the model much: its position in degrees, two most probable classes, flags.
-
-    `features` are the values that the model reads, None where one is missing; they are empty for most objects.
-    """
+    """An object whose label would teach the model much: its position in degrees, two most probable classes, flags."""
 
     id: str
     ra: float | None
@@ -108,7 +105,6 @@ class DoubtfulObject:
     probabilities: tuple[float, float]
     mutual_information: float  # nats
     flags: int
-    features: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
