@@ -31,24 +31,22 @@ from rich.text import Text
 from typing_extensions import TypedDict
 
 from blr.candidates.candidate import CandidatePart
-from blr.census.results import Census
 from catalogs.catalog.catalog import Column
 from catalogs.errors import CatalogError
 from catalogs.files import atomic_path, atomic_write_text
 from flows.classification import steps as classification
 from flows.documents import write_document
 from flows.models.description import ModelDescription, Review
-from flows.models.store import SkillSummary
+from flows.models.store import REPORT_FILE, SkillSummary
 from flows.release.draft import draft
 from flows.release.record import check
 from flows.reports.answers import training_answers
 from flows.reports.counts import census_words
 from flows.reports.data import TrainReport
-from flows.reports.html import write_report
 from flows.request import ClassifyRequest, DraftRequest, ReleaseRequest, TrainRequest
 from flows.runs.progress import tell
 from flows.runs.references import OutputFolder, check_output
-from flows.runs.results import ClassificationResult, Counts
+from flows.runs.results import ClassificationResult, Counts, Summary
 from flows.training import steps as training
 
 __all__ = [
@@ -445,16 +443,11 @@ def _run_task(
     ]
     summaries = [None if result.status == "trial" else result.summary for result in results]
     files = {name: counts for one in summaries if one is not None for name, counts in one.files.items()}
-    report = TrainReport.read(
-        trained,
-        classified=_classified(files),
-        remarks=REMARKS,
-        attribution=(ATTRIBUTION,),
-    )
-    write_report(report, folder / "report.html")
+    report = TrainReport.read(trained)
+    atomic_write_text(folder / "report.html", (Path(str(trained.path)) / REPORT_FILE).read_text("utf-8"))
     summary = _summary(report, trained, files)
     write_document(folder / "summary.json", summary)
-    _show_task(task, report, summaries[0].census if summaries[0] else None, show)
+    _show_task(task, report, summaries[0], show)
     return summary
 
 
@@ -470,14 +463,6 @@ def _specification(task: str, folder: Path) -> Path:
     return path
 
 
-def _classified(files: Mapping[str, Counts]) -> dict[str, Counts]:
-    """Return what the report shows of the catalogues; once where both formats gave the same."""
-    first, *others = files.values()
-    if all((c.n_rows, c.classes, c.flags) == (first.n_rows, first.classes, first.flags) for c in others):
-        return {" and ".join(files): first}
-    return dict(files)
-
-
 def _summary(report: TrainReport, trained: ModelDescription, files: Mapping[str, Counts]) -> DemoTask:
     """Return the numbers of a task; those of the catalogues file by file, as both hold the same."""
     metrics = trained.metrics
@@ -489,8 +474,8 @@ def _summary(report: TrainReport, trained: ModelDescription, files: Mapping[str,
         candidates=tuple(_kept(DemoCandidate, vars(row)) for row in trained.candidates),
         held_out=_kept(HeldOutPerformance, vars(metrics) | gain),
         classified=files,
-        remarks=report.remarks,
-        attribution=report.attribution,
+        remarks=(*REMARKS, *report.remarks),
+        attribution=(ATTRIBUTION,),
     )
 
 
@@ -499,17 +484,16 @@ def _kept(kind: Any, values: Mapping[str, Any]) -> Any:
     return {key: values[key] for key in kind.__annotations__}
 
 
-def _show_task(task: str, report: TrainReport, census: Census | None, show: Show) -> None:
+def _show_task(task: str, report: TrainReport, summary: Summary | None, show: Show) -> None:
     """Say in four lines what a task found: whether to trust the model, how good it is, and what is in the catalogue."""
     use, *four, odd, _ = training_answers(report)
-    found = next(iter(report.classified.values()), None)
     show(Text(f"{report.model.model}: {TASKS[task]}", style="bold"))
     show(Text(f"  {use.question} {use.short}"))
     show(Text(f"  {four[2].question} {four[2].short}"))
-    if found is not None:
-        counts = "" if census is None else census_words(census)
+    if summary is not None:
+        counts = "" if summary.census is None else census_words(summary.census)
         said = counts or "how many of each class cannot be said"
-        show(Text(f"  Of {found.n_rows:,} galaxies: {said}. {odd.short}"))
+        show(Text(f"  Of {summary.n_rows:,} galaxies: {said}. {odd.short}"))
 
 
 def _checked(out: OutputFolder) -> Text:
@@ -532,7 +516,7 @@ def _closing(out: OutputFolder) -> Text:
                 f"Reports:  {out / 'binary' / 'report.html'} and {out / 'five-class' / 'report.html'}",
                 f"Annotated copies: {' and '.join(COPIES.values())} beside them; catalogues: {out / 'catalogues'}",
                 f"Models:   blr models list --store {out / 'models'}",
-                "Left out of the features: redshift, radvel and sbrightn, which give types away (see the reports).",
+                "Left out of the features: redshift, radvel and sbrightn, which give types away (see summary.json).",
                 ATTRIBUTION,
             ]
         )

@@ -362,11 +362,7 @@ def _suspects(report: TrainReport) -> str:
 
 
 def _odd(report: TrainReport) -> Answer:
-    findings = (
-        *_left_out(report),
-        *_never_assigned(report),
-        *(f for found in report.classified.values() for f in strange_findings(found)),
-    )
+    findings = (*_left_out(report), *_never_assigned(report))
     return Answer(
         question="What is new or odd?",
         short=odd_headline(findings, "Nothing was left out, and every class is assigned."),
@@ -462,7 +458,7 @@ def _why_none(report: TrainReport) -> str:
     if report.model.metrics.accuracy == 1:
         judged = report.model.metrics.judged_objects
         return f"each of the {judged} is assigned to the class of its label, so that none is a surprise"
-    if report.pictures is None:
+    if report.notes.made is None:
         return "a trial keeps none" if report.model.status == "trial" else "its folder keeps none"
     return "the specification names no catalog.id that the catalogue has"
 

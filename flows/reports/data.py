@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from blr.classifier import Classifier
-from catalogs.files import atomic_path
-from flows.documents import read_document, write_document
+from flows.documents import read_document
 from flows.models.description import (
     TOLD_APART,
     CatalogueQuality,
@@ -28,7 +27,6 @@ from flows.models.description import (
     WrongLabels,
     WrongLabelShare,
 )
-from flows.runs.results import Counts
 
 Array = np.ndarray[Any, Any]
 
@@ -83,7 +81,7 @@ class BoundaryPicture(TypedDict):
     point_class: Array
 
 
-class StoredPictures(TypedDict):
+class TrainingPictures(TypedDict):
     """Arrays that pictures of a training are drawn from; without those of a picture that cannot be drawn.
 
     For the rows that judge: `threshold` (T,) of the class's probability, with `completeness` and `purity` (K, T) of
@@ -101,16 +99,7 @@ class StoredPictures(TypedDict):
     latitude_counts: NotRequired[Array | None]
 
 
-BOUNDARY, PICTURES, NOTES = "boundary.npz", "pictures.npz", "report-notes.json"
-
-
-def _arrays(path: Path) -> Any:
-    """Return the arrays in a file; None where there is no file."""
-    if not path.is_file():
-        return None
-    with np.load(path, allow_pickle=False) as stored:
-        arrays: dict[str, Any] = {name: stored[name] for name in stored.files}
-    return {name: str(value) if name.endswith("_name") else value for name, value in arrays.items()}
+NOTES = "report-notes.json"
 
 
 class FeatureComparison(TypedDict):
@@ -129,44 +118,26 @@ class FeatureComparison(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainReport:
-    """A model, what lies beside it for its report, catalogues that it classified by name, and sentences on it."""
+    """A model, what pictures are drawn from, notes, and sentences on it: what was left out and why."""
 
     model: ModelDescription
     boundary: BoundaryPicture | None = None
-    pictures: StoredPictures | None = None
+    pictures: TrainingPictures | None = None
     notes: ReportNotes = field(default_factory=ReportNotes)
-    classified: Mapping[str, Counts] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()  # what a reader should know: what was left out and why
-    attribution: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, model: ModelDescription, *, remarks: Sequence[str] = (), **parts: Any) -> TrainReport:
-        """Return the report of a model, with what was noted of its training behind the `remarks`."""
-        return cls(model=model, remarks=(*remarks, *training_remarks(model.training)), **parts)
+    def of(cls, model: ModelDescription, **parts: Any) -> TrainReport:
+        """Return the report of a model, with remarks on its training."""
+        return cls(model=model, remarks=tuple(training_remarks(model.training)), **parts)
 
     @classmethod
-    def read(cls, model: ModelDescription, **parts: Any) -> TrainReport:
-        """Return the report of a model with what lies beside it; a trial has no folder."""
-        if model.path is None:
-            return cls.of(model, **parts)
-        folder = Path(model.path)
-        notes = folder / NOTES
-        return cls.of(
-            model,
-            boundary=_arrays(folder / BOUNDARY),
-            pictures=_arrays(folder / PICTURES),
-            notes=read_document(ReportNotes, notes) if notes.is_file() else ReportNotes(),
-            **parts,
-        )
-
-    def write_parts(self, folder: Path) -> None:
-        """Write what `read` reads into a model's folder."""
-        for picture, name in ((self.boundary, BOUNDARY), (self.pictures, PICTURES)):
-            if picture is not None:
-                arrays: dict[str, Any] = {k: value for k, value in picture.items() if value is not None}
-                with atomic_path(folder / name) as temporary, temporary.open("wb") as stream:
-                    np.savez_compressed(stream, allow_pickle=False, **arrays)
-        write_document(folder / NOTES, self.notes)
+    def read(cls, model: ModelDescription) -> TrainReport:
+        """Return the report of a model with the notes beside it, without pictures; a trial has no folder."""
+        notes = None if model.path is None else Path(model.path) / NOTES
+        if notes is None or not notes.is_file():
+            return cls.of(model)
+        return cls.of(model, notes=read_document(ReportNotes, notes))
 
     @property
     def leaks(self) -> dict[str, str]:

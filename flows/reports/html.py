@@ -45,7 +45,7 @@ from flows.reports.data import (
     FeatureComparison,
     Made,
     NotableObject,
-    StoredPictures,
+    TrainingPictures,
     TrainReport,
 )
 from flows.runs.results import Counts, SkyCounts
@@ -191,7 +191,7 @@ def _most_frequent(model: ModelDescription) -> tuple[list[int], list[str], str]:
     )
 
 
-def _thresholds(model: ModelDescription, stored: StoredPictures) -> Picture:
+def _thresholds(model: ModelDescription, stored: TrainingPictures) -> Picture:
     shown, names, which = _most_frequent(model)
     panels = new_panels(2, columns=2, **WIDE)
     for axes, share, what in zip(
@@ -212,7 +212,7 @@ def _thresholds(model: ModelDescription, stored: StoredPictures) -> Picture:
     return drawn(panels[0], "Completeness and purity against threshold", caption, alt, wide=True)
 
 
-def _by_quantity(model: ModelDescription, stored: StoredPictures) -> Iterator[Picture]:
+def _by_quantity(model: ModelDescription, stored: TrainingPictures) -> Iterator[Picture]:
     shown, names, which = _most_frequent(model)
     magnitude = stored.get("magnitude_name", "")
     kinds = (
@@ -377,14 +377,14 @@ def render_page(**content: Any) -> str:
     """Return a report as HTML.
 
     `title`, `version`, `kind` of report, `lead` and `made` are texts.  `use` is the answer on whether to use it, `four`
-    are those behind that, and `parts` further ones.  The first two of the `pictures` are on top; `lacking` says why
-    some are missing.  `groups` are titles with tables, and `last` is such a group for statisticians, whose first table
-    may be `sortable`.  `remarks` and `provenance` end the page.
+    are those behind that, and `parts` further ones.  The first two of the `pictures` are on top.  `groups` are titles
+    with tables, and `last` is such a group for statisticians, whose first table may be `sortable`.  `remarks` and
+    `provenance` end the page.
     """
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return template("report.html.j2").render(
-        {"lacking": "", "remarks": (), "last": None, "sortable": False} | content,
+        {"remarks": (), "last": None, "sortable": False} | content,
         script=Markup(script),  # noqa: S704  our own file
         script_hash=f"sha256-{digest}",
     )
@@ -399,10 +399,6 @@ def render_report(report: TrainReport) -> str:
     """Return the report of a model as HTML."""
     model, objects = report.model, report.notes.objects
     use, *four, odd, look = training_answers(report)
-    units = {f["name"]: (f["expression"], f["unit"]) for f in model.training.features}
-    drawn_of = [
-        p for name, found in report.classified.items() for p in catalogue_pictures(name, found, units)
-    ]
     return render_page(
         title=model.name,
         version=model.version,
@@ -413,19 +409,12 @@ def render_report(report: TrainReport) -> str:
         four=four,
         # All objects are in the place of the first.
         parts=(odd, replace(look, findings=(), objects=linked(objects))),
-        pictures=(*training_pictures(report), *drawn_of),
-        lacking=""
-        if report.pictures is not None
-        else "What some pictures need is not beside this model: train it again to see them.",
+        pictures=tuple(training_pictures(report)),
         groups=(
             ("How good it is", (*tables.class_tables(model), tables.review_table(model))),
-            *(
-                ("What was found in the catalogue", (tables.class_count_table(*c), tables.flag_table(*c)))
-                for c in report.classified.items()
-            ),
             ("What it was trained on", (tables.label_table(model), tables.feature_table(model))),
         ),
-        remarks=(*report.remarks, *report.attribution),
+        remarks=report.remarks,
         last=(
             "For statisticians",
             (

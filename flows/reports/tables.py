@@ -174,8 +174,6 @@ def report_tables(report: TrainReport) -> tuple[ReportTable, ...]:
     return (
         *class_tables(model),
         review_table(model),
-        *(table(*c) for c in report.classified.items() for table in (class_count_table, flag_table)),
-        *(table for c in report.classified.items() for table in set_tables(*c)),
         label_table(model),
         feature_table(model),
         performance_table(model),
@@ -431,7 +429,7 @@ def markdown_report(report: TrainReport) -> str:
     head += (
         "".join(f"- **{literal(a.question)}** {literal(a.short)}\n" for a in training_answers(report)) + "\n"
     )
-    remarks = "".join(f"- {literal(text)}\n" for text in (*report.remarks, *report.attribution))
+    remarks = "".join(f"- {literal(text)}\n" for text in report.remarks)
     return head + "\n".join(to_markdown(table) for table in report_tables(report)) + "\n" + remarks
 
 

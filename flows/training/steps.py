@@ -65,9 +65,10 @@ from flows.models.model import Model, make_version, write_tree
 from flows.models.row_files import row_keys, write_rows
 from flows.models.store import REPORT_FILE, SkillSummary, Store, StoredModel
 from flows.reports.data import (
+    NOTES,
     NotableObject,
     ReportNotes,
-    StoredPictures,
+    TrainingPictures,
     TrainReport,
     boundary_picture,
     made_now,
@@ -424,7 +425,7 @@ def _written(store: Store, model: Model, training: Training, trained: TrainedCla
         notes=ReportNotes(made=made_now(), objects=notable_objects(p, objects, model.classes)),
     )
     folder = store.make_folder(model.name, model.version)
-    report.write_parts(folder)
+    write_document(folder / NOTES, report.notes)
     write_report(report, folder / REPORT_FILE)
     if trained.judged is not None:
         write_tree(trained.judged.to_dict(), folder / JUDGED_FILE)
@@ -591,7 +592,7 @@ MOST_OBJECTS: Final = 20
 """Most notable objects that the report lists."""
 
 
-def judged_pictures(probability: Floats, objects: TrainingRows) -> StoredPictures:
+def judged_pictures(probability: Floats, objects: TrainingRows) -> TrainingPictures:
     """Return the arrays of the pictures, from the probabilities (N, K) of the rows that judge."""
     truth = objects.target
     completeness, purity = threshold_curves(probability, truth)
@@ -599,7 +600,7 @@ def judged_pictures(probability: Floats, objects: TrainingRows) -> StoredPicture
     latitude = None if objects.position is None else np.abs(galactic_latitude(*objects.position.T))
     magnitude_centres, magnitude_counts = _binned(objects.magnitude, truth, assigned, K)
     latitude_centres, latitude_counts = _binned(latitude, truth, assigned, K)
-    return StoredPictures(
+    return TrainingPictures(
         threshold=THRESHOLDS,
         completeness=completeness,
         purity=purity,

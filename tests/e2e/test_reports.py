@@ -16,7 +16,7 @@ import pytest
 from matplotlib.image import imread
 
 from flows.reports.catalogue_page import render_classification
-from flows.reports.data import FeatureComparison, NotableObject, StoredPictures
+from flows.reports.data import FeatureComparison, NotableObject, TrainingPictures
 from flows.reports.html import render_report
 from flows.reviews._lists import AUDIT_LIST, OUTLIERS, REVIEW, write_list
 from flows.runs.results import SkyCounts
@@ -34,7 +34,7 @@ PAGES = ("training", "classification", "review", "outliers", "audit")
 
 def training_page() -> str:
     K, rng = 3, np.random.default_rng(0)
-    pictures = StoredPictures(
+    pictures = TrainingPictures(
         threshold=np.linspace(0, 1, 11),
         completeness=rng.random((K, 11)),
         purity=rng.random((K, 11)),

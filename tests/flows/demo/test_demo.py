@@ -149,8 +149,8 @@ def test_at_least_eight_candidates(demo: tuple[Path, dict[str, Any], str], task:
 def test_says_what_was_left_out_and_whose_the_data_are(demo: tuple[Path, dict[str, Any], str]) -> None:
     out, _, printed = demo
     for task in TASKS:
-        page = (out / task / "report.html").read_text(encoding="utf-8")
-        for text in (page, printed):
+        summary = (out / task / "summary.json").read_text(encoding="utf-8")
+        for text in (summary, printed):
             for word in ("redshift", "radvel", "sbrightn", "CC-BY-SA-4.0", "mattiaverga/OpenNGC"):
                 assert word in text
 

@@ -73,9 +73,7 @@ def test_a_saved_model_has_card_and_report(store: Store) -> None:
         "labelled_rows.parquet",
         "card.md",
         "report.html",
-        "boundary.npz",
         "description.json",
-        "pictures.npz",
         "report-notes.json",
     }
     assert "morphology@" in (folder / "card.md").read_text()

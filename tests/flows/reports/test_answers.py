@@ -25,10 +25,10 @@ from flows.reports.catalogue_page import (
     trusted_in_part,
 )
 from flows.reports.counts import census_table
-from flows.reports.data import Made, NotableObject, StoredPictures, TrainReport
+from flows.reports.data import Made, NotableObject, TrainReport
 from flows.reports.html import render_report
 from flows.reports.tables import TERMS, review_table
-from flows.runs.results import FeatureDrift, FlagCount, ShiftRecord, Summary
+from flows.runs.results import ClassEstimate, Counts, FeatureDrift, FlagCount, ShiftRecord, Summary
 from tests.flows.reports.test_report import changed, make_report, verdict
 from tests.flows.verbs import classify
 
@@ -259,15 +259,16 @@ def test_the_page_opens_with_the_answers_and_ends_with_the_candidates() -> None:
     assert places == sorted(places)
 
 
-def test_a_model_without_its_pictures_says_what_is_missing() -> None:
-    old = report(objects=(), pictures=None)
-    page = render_report(old)
-    assert "train it again to see them" in page
-
-
 def summary(*, drifted: Sequence[str] = (), **values: object) -> Summary:
     """Return the summary of a classification, in which some features have drifted, with other values."""
-    (counts,) = make_report().classified.values()
+    classes = {
+        name: ClassEstimate(
+            assigned=5000 + i, expected=4987.25, error=31.4, error_objects=None, error_weights=None
+        )
+        for i, name in enumerate(("early", "late"))
+    }
+    flags = {"LOW_CONFIDENCE": FlagCount(bit=0, meaning="near one half", count=2911, share=0.2767)}
+    counts = Counts(n_rows=10_521, n_classified=10_521, classes=classes, flags=flags, missing={})
     nothing = dict.fromkeys((f.name for f in fields(FeatureDrift)), 0.0)
     drift = {name: FeatureDrift(**nothing | {"index": 1.0}) for name in drifted}
     whole = Summary(**vars(counts) | {"model": "m@1"}, shift=ShiftRecord(), drift=drift)
@@ -411,13 +412,10 @@ def test_a_model_without_errors_is_described_without_any() -> None:
     assert "Most often" not in page
 
 
-CURVES = StoredPictures(threshold=np.zeros(1), completeness=np.zeros((3, 1)), purity=np.zeros((3, 1)))
-
-
 def test_why_no_object_is_named_is_said() -> None:
     for changes, why in (
-        ({"pictures": None}, "its folder keeps none"),
-        ({"pictures": CURVES}, "catalog.id"),
+        ({"made": None}, "its folder keeps none"),
+        ({}, "catalog.id"),
     ):
         assert why in training_answers(report(objects=(), **changes))[6].short
 
