@@ -89,6 +89,8 @@ ROWS_A_COMPONENT = 10
 FARTHEST_SPREAD = 2.0
 """Factor by which a column's variance may differ from the target's.  A value that one object in a hundred has may be
 absent among the labelled rows: their spread then says that it never occurs."""
+LEAST_SPREAD = 0.25
+"""Share of the target's variance in a direction, below which the labelled rows do not say how far means scatter."""
 _SAME_COLUMN = 1e-6
 """Eigenvalue, of the largest, below which a component says nothing that others do not say."""
 
@@ -532,6 +534,10 @@ def means_test(labelled: LabelledRows, target: TargetRows, shares: Matrix) -> tu
     V = _as_spread_as(V, pi, target.mean((theirs - m) ** 2) - pi @ (mean - pi @ mean) ** 2)
     spread = pi**2 / labelled.class_rows + pi / target.n_effective
     C = rotation.T @ (np.einsum("k,kij->ij", spread, V) + mean.T @ cov_pi @ mean) @ rotation
+    between = ((mean - pi @ mean) * pi[:, None]).T @ (mean - pi @ mean)
+    theirs_within = ((theirs - m) * target.weight[:, None]).T @ (theirs - m) / target.weight.sum() - between
+    ours_within = np.einsum("k,kij->ij", pi, V)
+    C += spread.sum() * _lacking(*(rotation.T @ W @ rotation for W in (ours_within, theirs_within)))
     C += _SAME_COLUMN * np.trace(C) / P * np.eye(P)
     miss = rotation.T @ (m - pi @ mean)
     statistic = float(miss @ np.linalg.solve(C, miss)) * (freedom - P + 1) / (freedom * P)
@@ -554,6 +560,20 @@ def _class_moments(columns: Matrix, labelled: LabelledRows) -> tuple[Matrix, Mat
     pooled = W.sum(axis=0) / (labelled.class_rows.sum() - K)
     rows = labelled.class_rows[:, None, None]
     return mean, (W + (D + 1) * pooled) / (rows - 1 + D + 1)
+
+
+def _lacking(ours: Matrix, theirs: Matrix) -> Matrix:
+    """Return what covariances (P, P) lack of the target's in directions in which they are much smaller.
+
+    Two colours that share a band are missing together, and with a third band in the rows that lack both bands: where no
+    labelled row does, their flags differ in nothing.
+    """
+    value, axes = np.linalg.eigh(theirs)
+    axes = axes * np.sqrt(np.maximum(value, _SAME_COLUMN * value[-1]))  # theirs = axes axes'
+    inverse = np.linalg.inv(axes)
+    share, directions = np.linalg.eigh(inverse @ ours @ inverse.T)
+    directions = axes @ directions
+    return directions * np.where(share < LEAST_SPREAD, 1.0 - share, 0.0) @ directions.T
 
 
 def _as_spread_as(V: Matrix, pi: Vector, variance: Vector) -> Matrix:

@@ -86,7 +86,7 @@ def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
         _show_plan(result)
         return
     report = TrainReport.read(result)
-    if not result.metrics.skill.is_shown:
+    if result.trust.answer("known").colour != "green":
         say(result.skill_words)
     if result.training.labels.answered:
         say(review_words(result.training.labels))

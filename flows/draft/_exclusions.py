@@ -308,7 +308,8 @@ def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
         ("without any value", "empty"): not c.is_number and not is_text(c.column.datatype),
         (ON_THE_SKY, "places on the sky"): name in evidence.on_the_sky,
         (TEXT if odd is None else f"{TEXT}: {odd}", "texts"): known is None and is_text(c.column.datatype),
-        ("its name cannot be written in an expression", "unnamed"): not name or "`" in name,
+        ("its name cannot be written in an expression", "unnamed"): not name
+        or bool(set("`\r\n") & set(name)),
         ("the same in every row", "constant"): c.constant,
         (f"the same as {evidence.duplicates.get(name)}", "copies"): name in evidence.duplicates,
     }

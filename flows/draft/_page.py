@@ -321,7 +321,7 @@ class Page:
                 others = ", ".join(map(toml_text, c.but_for_case))
                 comment += f"; differs from {others} in case only: merge them if case means nothing here"
             if c.name != c.spellings[0] and self.classes.cut is None:
-                comment += "; renamed, since its columns would have the names of another class's columns"
+                comment += "; renamed, since its columns would have the names of other columns"
             yield f"{toml_text(c.name)} = {toml_texts(c.spellings)}  # {comment}"
         yield from self._other_labels()
         yield from self._votes()

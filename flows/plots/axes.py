@@ -573,7 +573,7 @@ class SvgAxes:
         seen = np.concatenate([values.ravel() for values in self._seen[axis]] or [np.zeros(0)])
         seen = seen[np.isfinite(seen)]
         low, high = (float(seen.min()), float(seen.max())) if seen.size else (0.0, 1.0)
-        room = 0.04 * (high - low) or 0.5
+        room = 0.04 * (high - low) or 0.5 * max(1.0, abs(low))
         return (low - room, high + room)
 
 

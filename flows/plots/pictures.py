@@ -310,10 +310,10 @@ def plot_feature(
     the feature is computed from, for the ticks.
     """
     inner = np.asarray(edges, float)
-    span = np.ptp(inner) if inner.size > 1 else 1.0
+    span = np.ptp(inner) if inner.size > 1 else max([1.0, *np.abs(inner)])
     low = max(ends[0], float(inner[0]) - span) if inner.size else ends[0]
     high = min(ends[1], float(inner[-1]) + span) if inner.size else ends[1]
-    cuts = np.array([min(low, *inner[:1]), *inner, max(high, *inner[-1:])])
+    cuts = np.array([min([low, *inner[:1]]), *inner, max([high, *inner[-1:]])])
     width = np.maximum(np.diff(cuts), 1e-9 * max(1.0, float(np.ptp(cuts))))
     x = np.repeat(cuts, 2)
     for counts, colour in ((training, MUTED), (target, CLASSES[0])):
@@ -322,7 +322,8 @@ def plot_feature(
         if colour == MUTED:
             axes.fill(x, y, color=colour, alpha=0.2)
         axes.plot(x, y, color=colour)
-    axes.set(xlim=(cuts[0], cuts[-1]))
+    if cuts[0] < cuts[-1]:
+        axes.set(xlim=(cuts[0], cuts[-1]))
     axes.set_yticks([], [])
     label_axes(axes, name, "")
     if inverse is not None:

@@ -149,7 +149,16 @@ def known_finding(metrics: Metrics, trust: TrustSummary, objects: str, most: flo
     """Return whether the model knows more than the class shares; `most` is the share of the most frequent class."""
     right = Share.of(round(metrics.accuracy * metrics.n), metrics.n)
     skilled = trust.answer("known").colour == "green"
-    head = "Yes" if skilled else "No" if metrics.skill.verdict == "worse" else "Not shown"
+    sure = skilled and metrics.skill.is_shown
+    head = (
+        "Yes"
+        if sure
+        else "Probably"
+        if skilled
+        else "No"
+        if metrics.skill.verdict == "worse"
+        else "Not shown"
+    )
     short = (
         f"{head}: it is right for {metrics.accuracy:.1%} of {metrics.n:,} {objects} ({right.range} at 95 %); always "
         f"naming the most frequent class would be right for {most:.1%}."
@@ -157,9 +166,11 @@ def known_finding(metrics: Metrics, trust: TrustSummary, objects: str, most: flo
     return Answer(
         question="Does it know more than the class shares?",
         short=short,
-        level="good" if skilled else "bad",
+        level="good" if sure else "care" if skilled else "bad",
         findings=tuple(_doubt_findings(metrics, skilled=skilled)),
-        reason="" if skilled else "it is not known to predict better than the class shares alone",
+        reason=""
+        if sure
+        else f"it is not {'sure' if skilled else 'known'} to predict better than the class shares alone",
     )
 
 

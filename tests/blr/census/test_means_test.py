@@ -91,6 +91,21 @@ def test_false_alarms_are_as_many_as_stated(K: int, n: int, draws: int) -> None:
     assert (p < 0.005).mean() < 0.015
 
 
+def test_colours_that_are_missing_together_raise_no_alarm() -> None:
+    """Of three bands: a flag of two colours is a sum of the bands' where no labelled row lacks two bands."""
+    alarms = 0
+    for seed in range(40):
+        rng, n, N = np.random.default_rng(seed), 600, 1500
+        bands = rng.normal(size=(n + N, 6))
+        bands[rng.random(bands.shape) < 0.02] = np.nan
+        X, y = np.hstack([np.diff(bands, axis=1), bands]), np.arange(n) % 2
+        labelled = LabelledRows(np.full((n, 2), 0.5), y, np.ones(n), X[:n])
+        target = TargetRows(np.full((N, 2), 0.5), np.ones(N), X[n:], N)
+        found = means_test(labelled, target, rng.dirichlet([500, 500], 50))
+        alarms += found is not None and found[2] < 0.005
+    assert alarms <= 2
+
+
 def test_a_mild_tilt_is_seen_with_enough_labels() -> None:
     for n, least, most in ((1000, 0.95, 1.0), (200, 0.1, 0.9)):
         seen = [means_test(*sets(2, seed, n=n, tilt=0.3))[2] < 0.005 for seed in range(40)]  # type: ignore[index]

@@ -157,9 +157,12 @@ def test_columns_called_as_ours_make_another_prefix(tmp_path: Path) -> None:
         "g": g["mags"][:, 1],
         "": g["mags"][:, 2],
     }
-    start, written = started(tmp_path / "foreign.parquet", columns | {"BLR_Class": g["type"], "a`b": g["ra"]})
+    start, written = started(
+        tmp_path / "foreign.parquet", columns | {"BLR_Class": g["type"], "a`b": g["ra"], "c\nd": g["ra"]}
+    )
     assert written["output"] == {"prefix": "blr2_"}
-    assert start.left_out[""] == start.left_out["a`b"] == "its name cannot be written in an expression"
+    for name in ("", "a`b", "c\nd"):
+        assert start.left_out[name] == "its name cannot be written in an expression"
 
 
 def test_sixty_labels_are_enough_and_none_are_not(tmp_path: Path) -> None:

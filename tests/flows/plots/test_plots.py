@@ -65,6 +65,8 @@ DRAWN = {
     "feature": lambda a: plot_feature(
         a, [1, 2], [5, 5, 5], [1, 2, 9], ends=(0, 4), name="B − J (mag)", inverse=np.sinh
     ),
+    "huge values": lambda a: plot_feature(a, [3e38], [5, 5], [1, 9], ends=(1e-38, 3e38), name="x"),
+    "one value": lambda a: plot_feature(a, [], [5], [9], ends=(7e20, 7e20), name="x"),
 }
 
 

@@ -193,6 +193,13 @@ def test_no_sentence_of_the_page_is_said_twice() -> None:
     assert [s for s in set(said) if said.count(s) > 1] == []
 
 
+def test_skill_whose_interval_holds_zero_is_probable() -> None:
+    skill = replace(report().model.metrics.skill, gain=0.3, low=-0.02, high=0.7, verdict="none shown")
+    use, *_, known = training_answers(report(skill=skill))[:4]
+    assert known.short.startswith("Probably: it is right for")
+    assert use.short == "Yes, with care: it is not sure to predict better than the class shares alone."
+
+
 def test_what_was_left_out_and_what_is_never_assigned_is_said() -> None:
     odd = training_answers(report())[5]
     said = " ".join(f.what for f in odd.findings)
