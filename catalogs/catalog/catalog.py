@@ -261,6 +261,14 @@ class Partition(ABC):
         """
         return self, None, False
 
+    def same_columns(self, other: Partition) -> frozenset[str]:
+        """Return columns that another file has in the same bytes, row by row; these need not be decoded to be compared.
+
+        Others may be the same too: of formats whose bytes are not compared, all.
+        """
+        del other
+        return frozenset()
+
     def keeping(self, columns: Sequence[str], *, slim: bool = False) -> Self:
         """Return the partition with copies of only those old columns and, if `slim`, nothing else of the file."""
         return replace(self, kept=frozenset(columns), slim=slim)
@@ -381,6 +389,15 @@ class Catalog:
         for partition in self.partitions:
             if partition.counted:
                 yield from partition.batches(columns, rows)
+
+    def same_columns(self, other: Catalog) -> frozenset[str]:
+        """Return columns of which another catalogue's partitions have the same bytes, found without decoding them."""
+        alike = {c.name for c in self.columns if other._by_name.get(c.name, c).datatype == c.datatype}
+        if len(self.partitions) != len(other.partitions):
+            return frozenset()
+        for ours, theirs in zip(self.partitions, other.partitions, strict=True):
+            alike &= ours.same_columns(theirs)
+        return frozenset(alike)
 
     def content_hash(self) -> str:
         """Return the SHA-256 over the partitions' names and bytes."""

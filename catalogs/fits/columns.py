@@ -332,7 +332,8 @@ def trimmed(raw: pa.Array) -> pa.Array:
                 words.append(value.decode("latin-1"))
         text = pa.array(words, pa.string())
     text = pc.ascii_rtrim(text, " \0")
-    if pc.any(pc.match_substring(text, "\0")).as_py():
+    data = text.buffers()[-1]
+    if data is not None and not np.frombuffer(data, np.uint8).all():  # a NUL, also beyond what is used of it
         text = pc.ascii_rtrim(pc.replace_substring_regex(text, "(?s)\\x00.*", ""), " ")
     return text
 

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -124,6 +124,25 @@ class FitsPartition(Partition):
             for start in range(0, self.n_rows, rows):
                 yield _batch(source, self.table, chosen, start, min(rows, self.n_rows - start))
 
+    def same_columns(self, other: Partition) -> frozenset[str]:
+        """Return the columns of fixed length that another table has in the same place and bytes of each row."""
+        if not isinstance(other, FitsPartition) or other.n_rows != self.n_rows:
+            return frozenset()
+        theirs = {bare(c) for c in other.table.columns}
+        alike = [c for c in self.table.columns if bare(c) in theirs and not c.heap]
+        width = max((c.offset + c.n_bytes for c in alike), default=0)
+        differs = np.zeros(width, np.bool_)
+        with ExitStack() as stack:
+            sources = [
+                (p, stack.enter_context(open_tables(p.path, p.stamp, p.restored))) for p in (self, other)
+            ]
+            at_once = max(1, READ_BYTES // max(1, self.table.row_bytes))
+            for start in range(0, self.n_rows if width else 0, at_once):
+                n = min(at_once, self.n_rows - start)
+                ours, their = (stored_rows(source, p.table, start, n)[:, :width] for p, source in sources)
+                differs |= (ours != their).any(axis=0)
+        return frozenset(c.name for c in alike if not differs[c.offset : c.offset + c.n_bytes].any())
+
     def verified(self) -> tuple[FitsPartition, str | None, bool]:
         """Verify DATASUM and CHECKSUM of all HDUs; return the partition, and which does not match, None if all do."""
         return self, *(wrong_sum(self.path, self.stamp) or (None, False))
@@ -159,6 +178,17 @@ class FitsPartition(Partition):
                 f"{self.path} has {len(named)} columns named '{name}'; rename them, or read another column"
             )
         return named[0]
+
+
+def bare(column: FitsColumn) -> FitsColumn:
+    """Return a column without what is said of it beside the place and the meaning of its bytes."""
+    return replace(column, unit=None, ucd=None, description=None)
+
+
+def stored_rows(source: Source, table: Table, start: int, n_rows: int) -> Bytes:
+    """Return rows as they are stored, (n_rows, bytes of a row)."""
+    width = table.row_bytes
+    return source.read(table.hdu.data_offset + start * width, n_rows * width).reshape(n_rows, width)
 
 
 def _batch(

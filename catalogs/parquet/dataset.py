@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from io import BufferedIOBase
+from io import BufferedIOBase, BufferedReader
 from itertools import groupby, islice
 from pathlib import Path, PurePosixPath
 
@@ -90,8 +90,7 @@ class ParquetPartition(Partition):
             schema = file.schema_arrow  # made anew each time it is asked for
             known = dict(zip(schema.names, schema.types, strict=True))
             require_columns(self.remote or self.path, stored, known)
-            text = (file.metadata.metadata or {}).get(ASTROPY.encode(), b"").decode("utf-8", "replace")
-            masks = {name: mask for name, mask in masks_of(text).items() if name in stored and mask in known}
+            masks = {n: mask for n, mask in masks_of_file(file).items() if n in stored and mask in known}
             # Without any stored column there is nothing to count rows by.
             wanted = dict.fromkeys([*stored, *masks.values()]) or list(known)[:1]
             for batch in exactly(self.pieces(file, {name: known[name] for name in wanted}, rows), rows):
@@ -158,6 +157,21 @@ class ParquetPartition(Partition):
         wrong = None if self.remote else wrong_page(self.path, stamp(self.path))
         return (replace(self, checked=False) if wrong else self), wrong, bool(wrong)
 
+    def same_columns(self, other: Partition) -> frozenset[str]:
+        """Return the flat columns whose pages another file has in the same bytes, those with masks left out."""
+        if not isinstance(other, ParquetPartition) or self.remote or other.remote:
+            return frozenset()
+        with opened(self.path) as here, opened(other.path) as there:
+            theirs, masks = flat_columns(there), masks_of_file(here) | masks_of_file(there)
+            with open_bytes(self.path) as a, open_bytes(other.path) as b:
+                return frozenset(
+                    name
+                    for name, (column, chunks) in flat_columns(here).items()
+                    if name in theirs and name not in masks and column.equals(theirs[name][0])
+                    if len(chunks) == len(theirs[name][1])
+                    and all(same_pages(a, x, b, y) for x, y in zip(chunks, theirs[name][1], strict=True))
+                )
+
     def selected(
         self, batch: pa.RecordBatch, columns: Sequence[str], masks: Mapping[str, str]
     ) -> pa.RecordBatch:
@@ -218,6 +232,39 @@ class ParquetPartition(Partition):
                     slim=self.slim,
                     threads=annotation.threads,
                 )
+
+
+def masks_of_file(file: pq.ParquetFile) -> dict[str, str]:
+    """Return the columns that have masks in astropy's words, and the columns that these are."""
+    text = (file.metadata.metadata or {}).get(ASTROPY.encode(), b"")
+    return dict(masks_of(text.decode("utf-8", "replace")))
+
+
+def flat_columns(
+    file: pq.ParquetFile,
+) -> dict[str, tuple[pq.ColumnSchema, list[pq.ColumnChunkMetaData]]]:
+    """Return the columns that are not nested, each with its chunks."""
+    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+    columns = [(i, file.schema.column(i)) for i in range(len(file.schema))]
+    # What is a part of another column has a path beyond its name.
+    return {c.name: (c, [group.column(i) for group in groups]) for i, c in columns if c.path == c.name}
+
+
+def same_pages(
+    a: BufferedReader, one: pq.ColumnChunkMetaData, b: BufferedReader, other: pq.ColumnChunkMetaData
+) -> bool:
+    """Say whether two column chunks of two files hold the same bytes, and mean the same by them."""
+    known = [(c.compression, c.num_values, c.total_compressed_size) for c in (one, other)]
+    if known[0] != known[1]:
+        return False
+    for stream, chunk in ((a, one), (b, other)):
+        stream.seek(min(chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset))
+    left = one.total_compressed_size
+    while left and (piece := a.read(min(left, READ_BUFFER))):
+        if piece != b.read(len(piece)):
+            return False
+        left -= len(piece)
+    return not left
 
 
 def open_file(path: Path, *, key: str | None = None, counted: bool = True) -> Catalog:

@@ -23,6 +23,7 @@ from blr.decisions import FLAG_MEANINGS
 from catalogs.arrays import column_values, hashed, hashed_strings
 from catalogs.catalog.catalog import Catalog
 from catalogs.formats import TableChoice
+from catalogs.profile.split import healpix_pixels
 from flows.errors import UsageError
 from flows.models.model import Model
 from flows.release._contract import Findings, Profile
@@ -168,6 +169,8 @@ ALARMS = 0.01
 MOST_CHANGED = 2_000
 """Changed objects of the sample that are attributed to what changed them."""
 MOST_EXAMPLES = 20
+CELL_ORDER = 3
+"""Order of the HEALPix cells in which values are compared: 7.3 degrees."""
 
 
 class Ledger:
@@ -178,6 +181,7 @@ class Ledger:
         self.held: list[Array] = []
         self.n = self.held_rows = 0
         self.on_disk = False
+        self.order = np.zeros(0, np.intp)  # of the hashes of rows in memory, once they are sorted
 
     def add(self, file: int, start: int, columns: Mapping[str, Array]) -> None:
         """Add rows of a file from row `start` on; columns that are not given are 0."""
@@ -209,20 +213,25 @@ class Ledger:
     def _bucket(self, b: int) -> Path:
         return self.path.with_name(f"{self.path.name}-{b}")
 
-    def buckets(self) -> Iterator[Array]:
-        """Yield the rows, bucket by bucket, each in the order of the hashes."""
+    def buckets(self, like: Ledger | None = None) -> Iterator[Array]:
+        """Yield the rows, bucket by bucket, each in the order of the hashes: of `like`'s, if these have the same."""
         if self.on_disk:
             self._flush()
             for b in range(BUCKETS):
                 rows = np.fromfile(self._bucket(b), ROW) if self._bucket(b).exists() else np.zeros(0, ROW)
-                yield rows[np.argsort(rows["hash"], kind="stable")]
+                yield rows.take(np.argsort(rows["hash"], kind="stable"))
             return
-        whole = np.concatenate([np.zeros(0, ROW), *self.held])
-        hashes = whole["hash"].copy()  # beside each other, which is faster to sort
-        order = np.argsort(hashes, kind="stable")
-        self.held = [whole[order]]
+        if len(self.order) < self.n:
+            whole = np.concatenate(self.held)
+            hashes = whole["hash"].copy()  # beside each other, which is faster to sort
+            self.order = self.order if like is None or len(like.order) != self.n else like.order
+            ordered = hashes.take(self.order)
+            if len(ordered) < self.n or (ordered[1:] < ordered[:-1]).any():
+                self.order = np.argsort(hashes, kind="stable")
+            self.held = [whole.take(self.order)]  # a tenth of the time of whole[order]
+        whole = self.held[0] if self.held else np.zeros(0, ROW)
         ends = np.arange(1, BUCKETS, dtype=np.uint64) << np.uint64(59)
-        yield from np.split(self.held[0], np.searchsorted(hashes[order], ends))
+        yield from np.split(whole, np.searchsorted(whole["hash"], ends))
 
 
 class Sample:
@@ -254,7 +263,8 @@ class Sample:
         part = {name: np.full(n, np.nan) for name in self.names}
         part |= {name: floats(column) for name, column in zip(known.schema.names, known.columns, strict=True)}
         part |= {name: np.where(np.isfinite(values), values, np.nan) for name, values in part.items()}
-        part |= {name: rows[name][chosen] for name in ("hash", "cell", "class")}
+        part |= {name: rows[name][chosen] for name in ("hash", "class")}
+        part["cell"] = cells_of(rows["ra"][chosen], rows["dec"][chosen])
         part |= {"file": np.full(n, file), "part": np.full(n, len(self.parts)), "at": np.arange(n)}
         self.parts.append(part)
         self.read.append(read.take(index))
@@ -340,7 +350,7 @@ class Differences:
     def match(self, new: Ledger, old: Ledger) -> None:
         """Match two releases by identifier; report positions that moved, and count what changed."""
         self.findings.ran("positions", "every object of the last release is where it was")
-        for here, there in zip(new.buckets(), old.buckets(), strict=True):
+        for here, there in zip(new.buckets(), old.buckets(like=new), strict=True):
             ours, theirs = here["hash"].copy(), there["hash"].copy()  # beside each other, which is faster
             place, both = places_of(ours, theirs)
             both[1:] &= ours[1:] != ours[:-1]  # of repeated identifiers, the first
@@ -348,8 +358,9 @@ class Differences:
             self.vanished += int(gone.sum())
             self.old_rows += np.bincount(there["file"], minlength=len(self.old_files))
             self.old_gone += np.bincount(there["file"][gone], minlength=len(self.old_files))
-            self._count(here[both], there[place[both]])
-            self._report_moved(here[both], there[place[both]])
+            a, b = here.take(np.flatnonzero(both)), there.take(place[both])
+            self._count(a, b)
+            self._report_moved(a, b)
 
     def _count(self, a: Array, b: Array) -> None:
         """Count rows of the new release, `a` (n,), beside the same objects of the old one, `b` (n,)."""
@@ -583,6 +594,12 @@ def _group_medians(values: Floats, codes: Array) -> tuple[Floats, Floats, Floats
     mean = np.bincount(group, weights=values, minlength=len(n)) / n
     squares = np.bincount(group, weights=(values - mean[group]) ** 2, minlength=len(n))
     return middle, spread, np.sqrt(squares) / n, n.astype(float), labels.tolist()
+
+
+def cells_of(ra: Floats, dec: Floats) -> NDArray[np.int64]:
+    """Return the HEALPix cells (n,) in which values are compared; -1 where there is no position."""
+    with np.errstate(invalid="ignore"):  # of infinite ones
+        return healpix_pixels(ra % 360, dec, CELL_ORDER)
 
 
 def floats(column: pa.Array) -> Floats:

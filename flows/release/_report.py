@@ -14,7 +14,8 @@ from catalogs.files import atomic_write_text
 from flows.plots.axes import CLASSES, new_axes
 from flows.plots.pictures import plot_sky
 from flows.release._contract import Contract, Opened, Profile
-from flows.release.check import CELL_ORDER, Checked, check_table
+from flows.release._differences import CELL_ORDER
+from flows.release.check import Checked, check_table
 from flows.reports.answers import Answer, Finding, Level
 from flows.reports.data import made_now
 from flows.reports.html import Picture, drawn, made_words, render_page

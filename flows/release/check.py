@@ -28,7 +28,6 @@ from catalogs.catalog.catalog import BATCH_ROWS, USER_BITS, Catalog, verified
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import CatalogError
 from catalogs.formats import TableChoice, annotated_table
-from catalogs.profile.split import healpix_pixels
 from flows.classification.scoring import Scorer
 from flows.release import _differences as differences
 from flows.release._contract import (
@@ -58,8 +57,6 @@ REPLAY_ROWS = 20_000
 """Rows that are scored again; of smaller releases all are."""
 LEAST_A_FILE = 256
 """Least rows of a file that are scored again."""
-CELL_ORDER = 3
-"""Order of the HEALPix cells in which values are compared: 7.3 degrees."""
 TIGHT = 1e-5
 """Difference of sums of probabilities in single precision that counts as rounding."""
 NOT_SCORED = -2
@@ -206,7 +203,8 @@ class _Pass:
         self.read = tuple(dict.fromkeys(name for one in scorers for name in one.reader.read))
         self.columns: dict[str, ColumnProfile] = {}
         self.by_file: dict[str, Counter[str]] = {}
-        self.cells: dict[int, Counter[str]] = {}
+        # Rows by HEALPix cell, those without one first: all, those with flags, and those of each class.
+        self.cells = np.zeros((2 + len(contract.classes), 1 + 12 * 4**differences.CELL_ORDER), np.int64)
         self.control_rows: list[pa.RecordBatch] = []
         self.control_scorer: Scorer | None = None
         left = {contract.id, contract.ra, contract.dec, *contract.made}
@@ -257,7 +255,7 @@ class _Pass:
             said = f"the input {output.input_path} is not here to be compared"
             self.findings.look("input columns", said, output.name)
             return None
-        if file_sha256(path) != output.input.sha256:
+        if not output.input.looks_like(path) and file_sha256(path) != output.input.sha256:
             said = f"the input {path.name} has changed since it was classified"
             self.findings.stop("input columns", said, output.name)
         try:
@@ -280,7 +278,7 @@ class _Pass:
         if scorer is not None:
             other = self._other_on(catalog, scorer)
             rows.replayed = Replayed(scorer, (self.seed, number), self.quota, other=other)
-        for batch, original in self._beside(catalog, source, rows):
+        for batch, original in self._beside(catalog, source, of, rows):
             held = batch if of is catalog else original
             read = None
             if scorer is not None and held is not None:
@@ -294,29 +292,36 @@ class _Pass:
             rows.replayed.report(name, self.findings, self.opened.model.label, self.contract.last)
 
     def _beside(
-        self, catalog: Catalog, source: Catalog | None, rows: _RowChecks
+        self, catalog: Catalog, source: Catalog | None, of: Catalog, rows: _RowChecks
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch | None]]:
-        """Yield the batches of a file, each with its input's, whose columns are compared on the way."""
+        """Yield the batches of a file, each with its input's where something of it is read.
+
+        Columns in other bytes than the input's are compared by value; the model reads the columns `of` one of the two.
+        """
         id_, new = self.contract.id, set(self.opened.manifest.columns)
         if source is None or id_ is None or id_ not in source.names:
             self.inputs_known = False
         beside: Iterator[pa.RecordBatch | None] = repeat(None)
         shared: list[str] = []
+        unproven: list[str] = []
         if source is not None and source.n_rows == catalog.n_rows:
             shared = [column for column in catalog.names if column in source.names and column not in new]
-            further = [c for c in self.read if c in source.names and c not in catalog.names]
-            beside = chain(source.batches([*shared, *further], BATCH_ROWS), repeat(None))
+            same = catalog.same_columns(source)
+            unproven = [column for column in shared if column not in same]
+            read = [column for column in self.read if of is source and column in source.names]
+            if wanted := dict.fromkeys([*unproven, *read]):
+                beside = chain(source.batches([*wanted], BATCH_ROWS), repeat(None))
         if source is not None and self.inputs_known and id_ is not None and id_ not in shared:
             self.inputs.add_identifiers(source, id_, rows.number)
         for batch, original in zip(catalog.batches(catalog.names, BATCH_ROWS), beside, strict=False):
             if original is not None:
-                for column in shared:
+                for column in unproven:
                     wrong = differing(batch.column(column), original.column(column))
                     rows.fault("input columns", column, "values are not those of the input", wrong)
                     if column == id_ and wrong.any():
                         self.inputs.add(rows.number, rows.start, {"hash": identifiers(original.column(id_))})
                         self.other.add(rows.number, rows.start, {"hash": identifiers(batch.column(id_))})
-            if id_ in batch.schema.names and (original is None or id_ not in shared):
+            if id_ in batch.schema.names and id_ not in shared:
                 self.other.add(rows.number, rows.start, {"hash": identifiers(batch.column(id_))})
             yield batch, original
 
@@ -360,7 +365,11 @@ class _Pass:
             files={name: dict(counts) for name, counts in self.by_file.items()},
             classes={name: total[f"class {name}"] for name in self.contract.classes},
             flags={flag["name"]: total[f"flag {flag['name']}"] for flag in self.contract.flags.values()},
-            cells={str(cell): dict(counts) for cell, counts in sorted(self.cells.items())},
+            cells={
+                str(cell): dict(zip(("rows", "flagged", *self.contract.classes), counts, strict=True))
+                for cell, counts in enumerate(self.cells[:, 1:].T.tolist())
+                if counts[0]
+            },
         )
 
     def compare_identifiers(self) -> None:
@@ -525,13 +534,18 @@ class _RowChecks:
         p_names = [f"{prefix}p_{safe_name(name)}" for name in contract.classes]
         if not {*p_names} <= {*batch.schema.names}:
             return
-        p = np.stack([floats(batch.column(name)) for name in p_names], axis=1)
-        gone, one = np.isnan(p).all(axis=1), p_names[0]
-        some = np.isnan(p).any(axis=1) & ~gone
+        p, one = np.stack([floats(batch.column(name)) for name in p_names]), p_names[0]  # (K, n)
+        missing, total = np.isnan(p), p.sum(axis=0)
+        gone = missing.all(axis=0)
+        some = missing.any(axis=0) & ~gone
         fault("probabilities", one, "rows have probabilities of some classes only", some)
-        fault("probabilities", one, "they lie outside of 0 to 1", ((p < 0) | (p > 1 + TIGHT)).any(axis=1))
-        fault("probabilities", one, "they do not sum to one", np.abs(p.sum(axis=1) - 1) > TIGHT * p.shape[1])
-        best, most = np.nan_to_num(p, nan=-1).max(axis=1), floats(batch.column(f"{prefix}p_max"))
+        fault("probabilities", one, "they lie outside of 0 to 1", ((p < 0) | (p > 1 + TIGHT)).any(axis=0))
+        fault("probabilities", one, "they do not sum to one", np.abs(total - 1) > TIGHT * len(p))
+        best = np.nan_to_num(p[0], nan=-1)
+        second = np.full_like(best, -1)
+        for of_class in np.nan_to_num(p[1:], nan=-1):
+            second, best = np.maximum(second, np.minimum(best, of_class)), np.maximum(best, of_class)
+        most = floats(batch.column(f"{prefix}p_max"))
         wrong = ((np.abs(most - best) > TIGHT) & ~gone) | (np.isnan(most) != gone)
         fault("probabilities", f"{prefix}p_max", "it is not the largest probability", wrong)
         codes, name = rows["class"].astype(np.int64), f"{prefix}class"
@@ -540,7 +554,7 @@ class _RowChecks:
             texts = batch.column(name).take(pa.array(np.flatnonzero(strange)[:1000]))
             self.unknown |= {str(text) for text in texts.cast(pa.string()).to_pylist()}
             fault("class names", name, "classes are not among the model's", strange)
-        of_class = p[np.arange(len(p)), np.maximum(codes - 1, 0)]
+        of_class = p[np.maximum(codes - 1, 0), np.arange(len(codes))]
         lower = ~gone & (codes > 0) & (of_class < best - TIGHT)
         fault("classes", name, "the class is not that of the largest probability", lower)
         fault("classes", name, "rows without probabilities have a class", gone & (codes > 0))
@@ -552,16 +566,15 @@ class _RowChecks:
         fault("flags", name, "UNCLASSIFIABLE is not that of the probabilities", none != gone)
         stated = self.work.opened.settings.flags
         low = self.scorer.classifier.low_confidence if self.scorer else stated.low_confidence
-        two = np.sort(np.nan_to_num(p), axis=1)[:, -2:]
         for flag, margin in (
-            (Flag.LOW_CONFIDENCE, low * two.sum(axis=1) - two[:, 1]),
-            (Flag.CLOSE_CALL, stated.close_call - (two[:, 1] - two[:, 0])),
+            (Flag.LOW_CONFIDENCE, low * (best + second) - best),
+            (Flag.CLOSE_CALL, stated.close_call - (best - second)),
         ):
             wrong = (((flags & int(flag)) > 0) != (margin > 0)) & (np.abs(margin) > TIGHT) & ~gone
             fault("flags", name, f"{flag.name} is not that of the probabilities", wrong)
         other = np.asarray(column_values(batch.column(f"{prefix}model")) != contract.model_id)
         fault("model", f"{prefix}model", f"rows are of another model than {contract.model}", other)
-        self.expected += np.nan_to_num(p).sum(axis=0)
+        self.expected += np.nansum(p, axis=1)
 
     def _flags_of_features(self, rows: Mapping[str, Array], missing: Array, inside: Array) -> None:
         """Check the flags that say which features are missing, on every row."""
@@ -580,14 +593,9 @@ class _RowChecks:
             self.counts[f"class {name}"] += int(np.count_nonzero(codes == k))
         for bit, details in contract.flags.items():
             self.counts[f"flag {details['name']}"] += int(np.count_nonzero(flags & (1 << int(bit))))
-        order = np.argsort(rows["cell"], kind="stable")
-        cells, first = np.unique(rows["cell"][order], return_index=True)
-        for cell, here in zip(cells.tolist(), np.split(order, first[1:]), strict=True):
-            total = self.work.cells.setdefault(cell, Counter()) if cell >= 0 else Counter()
-            total["rows"] += len(here)
-            total["flagged"] += int(np.count_nonzero(flags[here]))
-            numbers = np.bincount(np.maximum(codes[here], 0), minlength=len(contract.classes) + 1)
-            total.update(dict(zip(contract.classes, numbers[1:].tolist(), strict=True)))
+        cells, size = differences.cells_of(rows["ra"], rows["dec"]) + 1, self.work.cells.shape[1]
+        groups = (cells, cells[flags != 0], *(cells[codes == k + 1] for k in range(len(contract.classes))))
+        self.work.cells += [np.bincount(group, minlength=size) for group in groups]
 
     def report(self) -> None:
         """Report the faults of the file."""
@@ -679,17 +687,13 @@ def ledger_rows(
     rows: dict[str, Array] = {"hash": hashes}
     for key, name in zip(("ra", "dec"), position, strict=True):
         number = name in names and (pt.is_floating(t := batch.column(name).type) or pt.is_integer(t))
-        values = floats(batch.column(name)) if number else np.zeros(n)
+        values = floats(batch.column(name)) if number else np.full(n, np.nan)
         rows[key] = np.degrees(values) if contract.position_unit == "rad" else values
     text = pc.ascii_rtrim(batch.column(f"{prefix}class").cast(pa.string()).fill_null(""), characters=" ")
     codes = pc.index_in(text, pa.array(["", *contract.classes], pa.string())).fill_null(-1)
     rows["class"] = np.asarray(codes, np.int16)
     rows["flags"] = np.nan_to_num(floats(batch.column(f"{prefix}flags"))).astype(np.int32)
     rows["p"] = floats(batch.column(f"{prefix}p_max")).astype(np.float32)
-    known = np.isfinite(rows["ra"]) & (np.abs(rows["dec"]) <= 90)
-    rows["cell"] = np.full(n, -1, np.int64)
-    if set(position) <= set(names) and known.any():
-        rows["cell"][known] = healpix_pixels(rows["ra"][known] % 360, rows["dec"][known], CELL_ORDER)
     return rows
 
 
