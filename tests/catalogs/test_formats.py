@@ -285,20 +285,6 @@ def test_what_is_of_no_known_format_can_be_converted(tmp_path: Path) -> None:
         catalogs.open(tmp_path / "x.h5")
 
 
-SEXTRACTOR = """#   1 NUMBER                 Running object number
-#   2 MAG_AUTO               Kron-like elliptical aperture magnitude                    [mag]
-         1  20.5000
-         2  21.5000
-"""
-
-
-BLANKS = """# NUMBER MAG_AUTO ra
-# 3D-HST, zero point 25
-  1  20.5000  150.1
-  2  21.5000  150.2
-"""
-
-
 @pytest.mark.parametrize("kind", WRITERS)
 def test_a_catalogue_is_a_line_and_in_a_notebook_its_columns(kind: str, tmp_path: Path) -> None:
     """Rows that are not in a header are not counted for a line."""

@@ -65,10 +65,10 @@ def write_parquet(path: Path, columns: dict[str, np.ndarray]) -> Path:
     return path
 
 
-def write_fits(path: Path, columns: dict[str, np.ndarray]) -> Path:
+def write_fits(path: Path, columns: dict[str, np.ndarray], **options: Any) -> Path:
     codes = {"U": lambda a: f"{a.dtype.itemsize // 4}A", "f": lambda a: "E" if a.dtype.itemsize == 4 else "D"}
     made = [fits.Column(name, codes[a.dtype.kind](a), array=a) for name, a in columns.items()]
-    fits.BinTableHDU.from_columns(made).writeto(path)
+    fits.BinTableHDU.from_columns(made).writeto(path, **options)
     return path
 
 

@@ -24,6 +24,7 @@ import catalogs
 from flows.cli.app import run
 from flows.runs.manifest import Manifest
 from tests.catalogs.hats_samples import PIXELS, write_table
+from tests.flows.conftest import write_fits
 from tests.flows.verbs import classify
 
 DAMAGED = "b.parquet"
@@ -207,13 +208,7 @@ def changed_bytes(path: Path, text: bytes) -> None:
 
 
 def summed_fits(path: Path, columns: dict[str, np.ndarray]) -> None:
-    table = fits.BinTableHDU.from_columns(fits.FITS_rec.from_columns(as_fits(columns)))
-    table.writeto(path, checksum=True)
-
-
-def as_fits(columns: dict[str, np.ndarray]) -> fits.ColDefs:
-    codes = {"U": lambda a: f"{a.dtype.itemsize // 4}A", "f": lambda a: "E" if a.dtype.itemsize == 4 else "D"}
-    return fits.ColDefs([fits.Column(n, codes[a.dtype.kind](a), array=a) for n, a in columns.items()])
+    write_fits(path, columns, checksum=True)
 
 
 def summed_parquet(path: Path, columns: dict[str, np.ndarray]) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import blr
 from blr.missing.moments import FeatureMoments, excess_spread
 
 N, F = 4000, 3
@@ -70,10 +69,3 @@ def test_moments_are_stored_with_their_spread() -> None:
     assert FeatureMoments.from_dict(moments.to_dict()).spread is None
     narrow = replace(moments, spread=np.full(F, 0.5))
     assert np.array_equal(FeatureMoments.from_dict(narrow.to_dict()).spread, np.full(F, 0.5))
-
-
-def slope(p: np.ndarray, t: np.ndarray) -> float:
-    """Return the weight of the logits in a logistic regression of the classes on them: 1 of calibrated ones."""
-    logit = np.log(p / (1 - p))
-    Phi = np.column_stack([np.ones(len(p)), logit])
-    return float(blr.fit(Phi, t, blr.GaussianPrior.isotropic(2, 1e-6), threads=1).mean[1])

@@ -13,9 +13,9 @@ from astropy.io import fits as astropy_fits
 from astropy.table import QTable
 
 import catalogs
-from catalogs.catalog.catalog import check_columns, levels
+from catalogs.catalog.catalog import levels
 from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
-from catalogs.errors import ColumnNotFoundError, NameClashError
+from catalogs.errors import ColumnNotFoundError
 from catalogs.writing import annotate
 from tests.catalogs.parquet_samples import write_rich
 
@@ -142,17 +142,6 @@ def test_other_prefixes_stay(tmp_path: Path, name: str) -> None:
     assert same_table(
         table(again).select(["gz_flags", "gz_class"]), table(both).select(["gz_flags", "gz_class"])
     )
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_foreign_column_of_our_name_is_a_clash(tmp_path: Path, name: str) -> None:
-    source = write(tmp_path / "in", name)
-    columns = [NewColumn("ROW", pa.int64())]
-    with pytest.raises(NameClashError, match="'row' already, so 'ROW' cannot be added"):
-        annotated(source, tmp_path / "out", columns)
-    first = annotated(source, tmp_path / "one")
-    with pytest.raises(NameClashError, match="'row' already"):
-        check_columns(catalogs.open(first), [*TWO, NewColumn("row", pa.int64())])
 
 
 @pytest.mark.parametrize("index", [False, True])

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import fitsio
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -118,15 +117,6 @@ def test_arrays_of_texts(tmp_path: Path, form: str) -> None:
     assert fits.open(path).column("x").shape == (3,)
 
 
-VARIABLE = {
-    "J": [[1, 2, 3], [], [4], [-5, 6], [], [], [7]],
-    "E": [[1.5], [], [2.5, 3.5], [], [4.5], [5.5], [6.5]],
-    "K": [[2**62 + 1], [1, 2], [], [], [3], [4], []],
-    "D": [[], [], [], [], [], [], [0.1, 0.2]],
-    "L": [[True, False], [], [True], [False], [], [True], [True]],
-}
-
-
 def test_texts_and_bits_of_variable_length(tmp_path: Path) -> None:
     words = ["one", "", "three   ", "4", "", "six", "seven"]
     path = write(tmp_path / "t.fits", column("x", "PA()", np.array(words, object)))
@@ -166,18 +156,3 @@ def test_rows_in_batches_of_any_size(tmp_path: Path) -> None:
     assert [b.num_rows for b in fits.open(path).batches([], 5)] == [5, 2]
     with pytest.raises(ValueError, match="batches of 0 rows"):
         read(path, rows=0)
-
-
-def test_fitsio_files_read_the_same(tmp_path: Path) -> None:
-    rng = np.random.default_rng(2)
-    rows = np.zeros(50, [("i", "i8"), ("u", "u2"), ("f", "f4", 3), ("s", "S5"), ("d", "f8"), ("b", "?")])
-    rows["i"], rows["u"] = rng.integers(-(2**62), 2**62, 50), rng.integers(0, 2**16, 50)
-    rows["f"], rows["s"], rows["b"] = rng.normal(size=(50, 3)), [f"s{i}" for i in range(50)], rows["i"] > 0
-    fitsio.write(tmp_path / "t.fits", rows, units=["", "", "mag", "", "", ""])
-    table = read(tmp_path / "t.fits")
-    for name in "iud":
-        assert table[name].to_numpy().tobytes() == rows[name].tobytes()
-    assert table["f"].to_pylist() == rows["f"].tolist()
-    assert table["s"].to_pylist() == [s.decode() for s in rows["s"]]
-    assert table["b"].to_pylist() == rows["b"].tolist()
-    assert fits.open(tmp_path / "t.fits").column("f").unit == "mag"

@@ -157,14 +157,6 @@ def test_checksums_are_valid_for_astropy_and_fitsio(tmp_path: Path) -> None:
             hdu.verify_checksum()
 
 
-def test_checksums_are_added_where_there_were_none(tmp_path: Path) -> None:
-    astropy_fits.BinTableHDU.from_columns([astropy_fits.Column("row", "J", array=np.arange(N))]).writeto(
-        tmp_path / "in.fits"
-    )
-    with astropy_fits.open(annotated(tmp_path / "in.fits"), checksum=True) as hdus:
-        assert hdus[1]._checksum_valid == hdus[1]._datasum_valid == 1
-
-
 def test_a_file_of_fitsio_is_copied_bit_for_bit(tmp_path: Path) -> None:
     rows = np.zeros(N, [("row", "i4"), ("u", "u4"), ("f", "f4", (2, 3)), ("s", "S5", 2)])
     rows["row"], rows["u"], rows["s"] = np.arange(N), 2**32 - 1, b"word"

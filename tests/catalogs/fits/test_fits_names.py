@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from astropy.io import fits as astropy_fits
 from astropy.table import Table
 
 import catalogs
@@ -15,12 +14,6 @@ from catalogs.fits.create import fits_names
 from catalogs.writing import Written
 
 SHORT = (NewColumn("blr_mark", pa.int32()),)
-LONG = (
-    NewColumn(
-        "blr_long", pa.int32(), description="a long-winded description " * 9 + "of https://example.org"
-    ),
-)
-LONGER = (NewColumn("blr_longer", pa.int32(), description="another " * 30),)
 
 
 def copied(path: Path, out: Path, columns: tuple[NewColumn, ...], **options: Any) -> Written:
@@ -48,7 +41,3 @@ def test_a_column_without_a_name_gets_one(tmp_path: Path) -> None:
 def test_no_two_columns_get_one_name() -> None:
     assert fits_names(["", " ", "col2", "x"], ["col1", "blr"]) == ["col1_", "col2_", "col2", "x"]
     assert fits_names(["é", "\\xe9", "a\tb", "ok "], []) == ["\\xe9_", "\\xe9", "a b", "ok"]
-
-
-def long_string_cards(path: Path) -> list[str]:
-    return [str(card).strip() for card in astropy_fits.getheader(path, 1).cards["LONGSTRN*"]]

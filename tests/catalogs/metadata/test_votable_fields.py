@@ -18,27 +18,6 @@ from catalogs.metadata.votable_fields import (
     read_fields,
 )
 
-PLAIN = '<VOTABLE><RESOURCE><TABLE name="t"><FIELD name="a" datatype="int"/>\n<DATA/></TABLE></RESOURCE></VOTABLE>'
-LAYOUTS = {
-    "self-closing": PLAIN,
-    "with content": PLAIN.replace('"int"/>', '"int"><DESCRIPTION>x</DESCRIPTION></FIELD>'),
-    "prefixed": PLAIN.replace("</", "</v:")
-    .replace("<V", "<v:V")
-    .replace("<R", "<v:R")
-    .replace("<T", "<v:T")
-    .replace("<F", "<v:F")
-    .replace("<D", "<v:D"),
-    "comment behind": PLAIN.replace("\n<DATA/>", "<!-- > --><DATA/>"),
-    "nothing behind": PLAIN.replace("\n<DATA/>", ""),
-    "a sign in an attribute": PLAIN.replace('name="a"', 'name="a" ID="x>y"'),
-    "non-ASCII before": PLAIN.replace('name="t"', 'name="é×"'),
-    "a second table": PLAIN.replace(
-        "</RESOURCE>", '<TABLE><FIELD name="other" datatype="int"/></TABLE></RESOURCE>'
-    ),
-    "a group": PLAIN.replace("<DATA/>", '<GROUP><PARAM name="p" datatype="int" value="1"/></GROUP><DATA/>'),
-}
-
-
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn"]), max_size=8)
 
 

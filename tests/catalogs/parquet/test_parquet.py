@@ -27,12 +27,6 @@ DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.exists(), reason="the shared catalogues are not here")
 
 
-def decoded(table: pa.Table) -> pa.Table:
-    """Return a table without dictionaries, as batches have it."""
-    columns = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns]
-    return pa.table(columns, names=table.column_names)
-
-
 def test_only_the_columns_asked_for_in_the_order_asked(tmp_path: Path) -> None:
     partition = parquet.open(write_rich(tmp_path / "a.parquet")).partitions[0]
     batch = next(partition.batches(["vector", "row"]))
@@ -183,16 +177,6 @@ def test_metadata_that_cannot_be_read_is_passed_over(tmp_path: Path, text: str) 
     assert parquet.open(tmp_path / "a.parquet").column("x").unit is None
 
 
-def test_truncated_at_any_place(tmp_path: Path) -> None:
-    """A file cut anywhere is reported as damaged, with its path and size."""
-    whole = write_rich(tmp_path / "whole.parquet", 30).read_bytes()
-    cut = tmp_path / "cut.parquet"
-    for size in [0, 1, 4, 8, 11, 12, *np.linspace(13, len(whole) - 1, 40, dtype=int)]:
-        cut.write_bytes(whole[:size])
-        with pytest.raises(DamagedFileError, match=rf"cut\.parquet \({size} bytes\) is damaged"):
-            parquet.open(cut)
-
-
 def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
     """Arrow decodes the names of columns, and says nothing of the file."""
     path = tmp_path / "a.parquet"
@@ -222,13 +206,6 @@ def test_a_number_of_rows_that_is_not_that_of_the_row_groups_is_refused(tmp_path
             break
     with pytest.raises(DamagedFileError, match="footer counts -61 rows, and 60 in its row groups"):
         parquet.open(path)
-
-
-def test_encrypted_files_are_refused(tmp_path: Path) -> None:
-    """Encrypted Parquet ends (and begins) with another magic."""
-    (tmp_path / "a.parquet").write_bytes(b"PARE" + bytes(20) + b"PARE")
-    with pytest.raises(FormatError, match="encrypted"):
-        parquet.open(tmp_path / "a.parquet")
 
 
 @needs_data

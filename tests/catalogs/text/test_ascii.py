@@ -159,12 +159,6 @@ def test_one_or_two_of_many_names_may_look_like_numbers(tmp_path: Path) -> None:
         catalogs.open(tmp_path / "t.csv")
 
 
-def test_the_line_that_a_refusal_asks_for_mends_it(tmp_path: Path) -> None:
-    path = tmp_path / "t.dat"
-    path.write_text("# id x type\n1 3.4 hello\n2 6.4 world\n")
-    assert catalogs.open(path).names == ("id", "x", "type")
-
-
 @pytest.mark.parametrize("content", ["id x\n" + "1 2\n" * 60 + "1 2 3\n", "id x\n" + "1 2\n" * 60 + "1\n"])
 def test_a_row_of_another_number_of_words_is_damage(tmp_path: Path, content: str) -> None:
     (tmp_path / "t.dat").write_text(content)

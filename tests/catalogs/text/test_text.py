@@ -13,9 +13,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from astropy import units as u
-from astropy.coordinates import SkyCoord
-from astropy.table import MaskedColumn, QTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -313,24 +310,6 @@ def test_a_table_without_rows_may_have_comments(tmp_path: Path) -> None:
 def test_what_is_no_table_is_not_sniffed(tmp_path: Path, content: bytes) -> None:
     assert not is_delimited_text(written(tmp_path / "a", content), content)
     assert not is_delimited_text(tmp_path, b"")
-
-
-def ecsv_table() -> Any:
-    table = QTable(
-        {
-            "row": [0, 1, 2],
-            "masked": MaskedColumn([1, 2, 2**60 + 1], mask=[0, 1, 0]),
-            "x": [1.5, np.nan, -1e300] * u.Jy,
-            "s": MaskedColumn(["a b", "", 'c"d'], mask=[0, 1, 0]),
-            "v": np.arange(6).reshape(3, 2),
-            "b": [True, False, True],
-            "f": np.array([1.5, 2.5, 3.5], np.float32),
-            "c": SkyCoord([1, 2, 3] * u.deg, [3, 4, 5] * u.deg),
-        },
-        meta={"survey": "x", "comments": ["one"]},
-    )
-    table["row"].info.description = "number: 'of' the row"
-    return table
 
 
 @pytest.mark.parametrize("kind", DIALECTS)

@@ -39,8 +39,6 @@ def test_stilts_reads_the_copy_of_a_document_with_single_bits(tmp_path: Path, se
     """STILTS 3.4.7 reads single bits from TABLEDATA alone; what was TABLEDATA stays that, with its bits."""
     path = tmp_path / "t.vot"
     table = astropy_table()
-    if serialisation == "binary":
-        table["n"] = np.arange(6)  # it has no nulls
     file = astropy_votable.from_table(table)
     file.to_xml(str(path), tabledata_format=serialisation)
     old = catalogs.open(path)
@@ -70,5 +68,5 @@ def test_stilts_reads_the_copy_of_a_document_with_single_bits(tmp_path: Path, se
         "0,true,0,σ",
         "1,false,1,σ",
         "2,true,2,a < b",
-        f"3,false,{'3' if serialisation == 'binary' else ''},a < b",
+        "3,false,,a < b",
     ], done.stderr

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -87,11 +86,6 @@ def cut(name: str, share: float = 0.6) -> None:
 def all_early(make: Any) -> None:
     columns = make.survey()
     make.parquet(Path("survey.parquet"), columns | {"hubble": np.full(400, "E")})
-
-
-def another_model() -> None:
-    store = Store(Path("models"))
-    store.save(replace(store.load("morphology"), version="0123456789ab"), card="")
 
 
 def newer_model() -> None:
@@ -171,12 +165,6 @@ BAD = {
         TRAIN,
         1,
         r"features.j_k: got no value of \"jmag - kmag\" in any of the \d+ training rows, expected values in some",
-    ),
-    "output of another model": (
-        lambda _: (run(["classify", "survey.fits", *CLASSIFY]), another_model()),
-        ("classify", "survey.fits", "--model", "morphology@0123456789ab", "--out", "out", "--direct"),
-        1,
-        r"out: got a folder with outputs of the model morphology@.*, expected .*0123456789ab.*--out.*--overwrite",
     ),
     "output folder below a file": (
         lambda _: Path("file").write_text(""),

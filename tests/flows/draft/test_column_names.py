@@ -124,7 +124,6 @@ def test_names_of_new_bands_are_words_of_columns(tmp_path: Path) -> None:
             "[[conditions]]\nwords = ['x']\nlow = 0",
             "conditions.high, entry 1: this key is missing",
         ),
-        ("[[conditions]]\nword = ['x']", "expected one of words, low, high"),
         ("[error_parts]\ntemplates = ['err']", "expected one {}"),
         ("[sentinels]\nnumbers = [nan]", "sentinels.numbers, entry 1: got nan, expected a finite number"),
     ],
@@ -173,10 +172,3 @@ def test_no_module_that_recognises_columns_holds_a_table_of_names() -> None:
         for code in [re.sub(r'""".*?"""|#[^\n]*', "", path.read_text(encoding="utf-8"), flags=re.DOTALL)]
     }
     assert {name: words for name, words in held.items() if words} == {}
-
-
-def test_help_names_the_file(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["init", "--help"]) == 0
-    said = capsys.readouterr().out
-    assert "--columns" in said
-    assert "blr-columns.toml" in "".join(said.split())

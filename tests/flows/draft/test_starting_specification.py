@@ -207,12 +207,6 @@ def test_candidates_are_the_default_ones_stacked_and_few_labels_all_train(
 
 
 @pytest.mark.long
-def test_few_labels_train_and_folds_judge(tmp_path: Path) -> None:
-    trained = train(parsed(200, tmp_path), tmp_path / "models")
-    assert trained.metrics.log_loss < trained.metrics.log_loss_baseline
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("name", REAL)
 def test_init_trains_on_real_catalogues(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, (_, label, left_out) = real(name), REAL[name]

@@ -15,10 +15,9 @@ from astropy.table import Table
 
 import catalogs
 from catalogs.catalog.catalog import Element, element_columns
-from flows.draft._bands import kinds
 from flows.draft.inspection import StartedSpecification, inspect_catalog
 from flows.draft.specification import starting_specification
-from flows.errors import TrainingError, UsageError
+from flows.errors import UsageError
 from tests.flows.starting import gathered, start_of
 
 N = 600
@@ -111,18 +110,6 @@ def test_bands_in_camel_case_make_colours_of_one_kind(tmp_path: Path) -> None:
     assert start.left_out["gMeanPSFMagErr"].startswith("an error")
 
 
-def test_magnitudes_beside_their_fluxes_are_no_leaks(tmp_path: Path) -> None:
-    g = galaxies()
-    columns = {"id": g["id"], "type": g["type"]}
-    for i, band in enumerate(("CFHT_u", "HSC_g", "HSC_r", "HSC_i", "UVISTA_J")):
-        columns[f"{band}_FLUX_AUTO"] = 10 ** (0.4 * (23.9 - g["mags"][:, i]))
-        columns[f"{band}_MAG_AUTO"] = g["mags"][:, i]
-    start, _ = started(tmp_path / "cosmos.parquet", columns)
-    assert not [why for why in start.left_out.values() if why.startswith("leak")]
-    names = [n for n in columns if n.endswith("MAG_AUTO")]
-    assert kinds(names) == [names], "bands of several instruments make colours"
-
-
 @pytest.mark.parametrize("unit", [None, "erg / (s cm2 Hz)", "count"])
 def test_fluxes_without_a_zero_point_make_colours(tmp_path: Path, unit: str | None) -> None:
     g = galaxies()
@@ -165,26 +152,11 @@ def test_columns_called_as_ours_make_another_prefix(tmp_path: Path) -> None:
         assert start.left_out[name] == "its name cannot be written in an expression"
 
 
-def test_sixty_labels_are_enough_and_none_are_not(tmp_path: Path) -> None:
+def test_sixty_labels_are_enough(tmp_path: Path) -> None:
     g = galaxies(60)
     columns = {"id": g["id"], "type": g["type"], "u_g": g["mags"][:, 0] - g["mags"][:, 1]}
     start, _ = started(tmp_path / "sixty.parquet", columns)
     assert set(start.classes) == {"E", "S"}
-    pq.write_table(pa.table(columns).slice(0, 0), tmp_path / "none.parquet")
-    with pytest.raises(TrainingError, match="has no rows"):
-        start_of(tmp_path / "none.parquet", "type")
-
-
-def test_repeated_names_of_objects_are_names(tmp_path: Path) -> None:
-    g = galaxies()
-    twice = np.concatenate([np.arange(N), np.arange(20)])
-    columns = {
-        "dr7objid": g["id"][twice],
-        "type": g["type"][twice],
-        "u_g": (g["mags"][:, 0] - g["mags"][:, 1])[twice],
-    }
-    _, written = started(tmp_path / "twice.parquet", columns)
-    assert (written["catalog"]["id"], written["split"]["by"]) == ("dr7objid", "id")
 
 
 def test_a_vector_is_no_label(tmp_path: Path) -> None:
