@@ -257,7 +257,7 @@ def _remedy_of_texts(reasons: Sequence[str]) -> str:
     odd = [reason for reason in reasons if ANOTHER_NOTATION in reason]
     if any(re.search(r"\d,\d", reason) for reason in odd):
         return (
-            "write those numbers with a decimal point: "
+            "convert those numbers to have a decimal point: "
             "`pandas.read_csv(..., sep=';', decimal=',').to_csv('points.csv', index=False)` does"
         )
     return "convert those numbers" if odd else "write the specification by hand"

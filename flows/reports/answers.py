@@ -180,7 +180,9 @@ def _doubt_findings(metrics: Metrics, *, skilled: bool) -> Iterator[Finding]:
     ends = (
         ""
         if skill.low is None or skill.high is None
-        else f" ({skill.low / base:.0%} to {skill.high / base:.0%} at {skill.level:.0%})".replace("-", "−")
+        else f" ({skill.low / base:.0%} to {min(1.0, skill.high / base):.0%} at {skill.level:.0%})".replace(
+            "-", "−"
+        )
     )
     gain, simple = 1 - metrics.log_loss / base, metrics.log_loss_logistic
     beside = ""
@@ -395,7 +397,7 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
             + more,
             level="care" if n > MUCH_FLAGGED * max(1, left.n_selected) else "plain",
             advice="Give them a class under [label] classes; where they say 'not known', list them under exclude.",
-            short=f"labels of no class ({n:,} objects)",
+            short=f"labels of no class ({_objects(n)})",
         )
     unlabelled = left.unlabelled + left.unknown_labels.get(UNDECIDED, 0)
     if unlabelled:
@@ -432,8 +434,12 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
         )
 
 
+def _objects(n: int) -> str:
+    return f"{n:,} object{'' if n == 1 else 's'}"
+
+
 def _have(n: int) -> str:
-    return "1 object has" if n == 1 else f"{n:,} objects have"
+    return f"{_objects(n)} {'has' if n == 1 else 'have'}"
 
 
 def _train(n: int) -> str:

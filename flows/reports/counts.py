@@ -83,10 +83,9 @@ def _other_label_words(census: Census) -> Iterator[str]:
     order = sorted(census.other_labels.items(), key=lambda label: (-label[1], label[0]))
     shown = ", ".join(f"{brief(name)} {count:,}" for name, count in order[:MOST_LABELS])
     more = ", …" if len(order) > MOST_LABELS else ""
-    yield (
-        f"{n:,} objects of the labelled catalogue have labels of no class ({shown}{more}); the counts take objects "
-        "like them for one of the classes"
-    )
+    of_n = f"{n:,} objects of the labelled catalogue have labels"
+    have = "1 object of the labelled catalogue has a label" if n == 1 else of_n
+    yield f"{have} of no class ({shown}{more}); the counts take objects like them for one of the classes"
 
 
 def _reasons(census: Census) -> list[tuple[Source, str, str, list[str]]]:

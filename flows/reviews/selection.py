@@ -368,7 +368,9 @@ def _short_of_budget(n: int, n_rows: int, request: ReviewRequest, n_all: int) ->
     why = f"{n_all - n_rows:,} of {n_all:,} objects are left out, since the model was trained on them"
     if n_rows > n:
         why += "; of repeats and near-duplicates one is listed"
-    return [f"the list has {n:,} objects, fewer than the budget of {request.budget:,}: {why}"]
+    return [
+        f"the list has {n:,} object{'' if n == 1 else 's'}, fewer than the budget of {request.budget:,}: {why}"
+    ]
 
 
 def _chosen(tables: Sequence[ObjectTable], labelled: pa.Array | None, request: ReviewRequest) -> Drawn:

@@ -440,11 +440,15 @@ def test_a_long_vector_is_told_of_where_nothing_else_is_left(tmp_path: Path) -> 
         start_of(tmp_path / "digits.fits", "kind")
 
 
+def test_sixty_named_classes_are_all_kept() -> None:
+    assert len(starting_classes({f"T{k:02d}": 50 for k in range(60)}).kept) == 60
+
+
 def test_decimal_commas_are_named(tmp_path: Path) -> None:
     rows = "".join(f"{k};{k / 7:.4f};{'ab'[k % 2]}\n".replace(".", ",") for k in range(60))
     (tmp_path / "comma.csv").write_text(f"oid;mag;kind\n{rows}")
     with pytest.raises(
-        TrainingError, match=r"with a decimal point: `pandas.read_csv\(\.\.\., sep=';', decimal=','\)"
+        TrainingError, match=r"to have a decimal point: `pandas.read_csv\(\.\.\., sep=';', decimal=','\)"
     ):
         start_of(tmp_path / "comma.csv", "kind")
 

@@ -200,6 +200,13 @@ def test_skill_whose_interval_holds_zero_is_probable() -> None:
     assert use.short == "Yes, with care: it is not sure to predict better than the class shares alone."
 
 
+def test_no_more_than_all_doubt_is_removed_and_one_object_is_one() -> None:
+    skill = replace(report().model.metrics.skill, high=2.0)
+    answers = training_answers(report(skill=skill, unknown_labels={"E": 1}))
+    assert "to 100% at 95%)" in " ".join(f.what for answer in answers for f in answer.findings)
+    assert "labels of no class (1 object)" in [f.short for f in answers[5].findings]
+
+
 def test_what_was_left_out_and_what_is_never_assigned_is_said() -> None:
     odd = training_answers(report())[5]
     said = " ".join(f.what for f in odd.findings)
