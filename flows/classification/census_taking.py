@@ -5,7 +5,7 @@ Shapes: n rows, K classes, F features.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,7 +53,7 @@ from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
 from flows.request import CensusRequest
 from flows.runs.lock import exclusive
-from flows.runs.manifest import SUMMARY, Manifest, Output, SelectedColumn, annotated_manifest, without_margins
+from flows.runs.manifest import SUMMARY, Manifest, Output, annotated_manifest, without_margins
 from flows.runs.release_store import output_folder
 from flows.runs.results import CensusAsked, CensusResult, Summary
 from flows.specification.specification import Specification
@@ -64,7 +64,6 @@ __all__ = ["table_census", "take_census"]
 # The questions of a specification to the census.
 
 
-Selected = Mapping[str, SelectedColumn]
 """The columns of selections, by name."""
 
 
@@ -164,9 +163,9 @@ def _bin_selections(shares: BinShares, b: int, k: int) -> Iterator[SelectionCens
             yield said_selection(found, threshold)
 
 
-def said_selection(found: Selection, threshold: float, stated: str = "", column: str = "") -> SelectionCensus:
+def said_selection(found: Selection, threshold: float, stated: str = "") -> SelectionCensus:
     """Return what is said of a selection."""
-    return SelectionCensus(threshold=threshold, stated=stated, column=column, **vars(_quality(found)))
+    return SelectionCensus(threshold=threshold, stated=stated, **vars(_quality(found)))
 
 
 def _quality(found: Selection) -> SelectionQuality:
@@ -194,7 +193,6 @@ def folder_census(
     outputs: Sequence[Output],
     *,
     asked: CensusAsked,
-    selected: Selected,
     keep: bool = False,
 ) -> Census:
     """Return the census of the outputs in a folder; `stored` is the model's folder.
@@ -213,7 +211,7 @@ def folder_census(
     if keep and known:
         write_census_rows(out, known)
     n_objects = sum(o.summary.tally.n_classified for o in counted)
-    return census_of(model, stored, list(rows.values()), n_objects=n_objects, asked=asked, selected=selected)
+    return census_of(model, stored, list(rows.values()), n_objects=n_objects, asked=asked)
 
 
 def census_of(
@@ -223,7 +221,6 @@ def census_of(
     *,
     n_objects: int,
     asked: CensusAsked,
-    selected: Selected,
 ) -> Census:
     """Return the census of `n_objects` classified objects; `rows` are a sample of them, a part for each file.
 
@@ -251,7 +248,7 @@ def census_of(
     if counted.shares is None:
         said = unsaid(model, n_objects, counted.assumes, counted.reason)
         return replace(said, contradicted=counted.contradicted)
-    return _census(model, counted, labelled, target, asked, selected)
+    return _census(model, counted, labelled, target, asked)
 
 
 def unsaid(model: Model, n_objects: int, assumes: Assumption | None, reason: str) -> Census:
@@ -296,7 +293,6 @@ def _census(
     labelled: LabelledRows,
     target: TargetRows,
     asked: CensusAsked,
-    selected: Selected,
 ) -> Census:
     shares = counted.shares
     assert shares is not None  # noqa: S101
@@ -318,7 +314,7 @@ def _census(
                 selections=()
                 if counted.assumes
                 == "features"  # The completeness among biased labels is not that of the target.
-                else tuple(_selections(k, model, counted.parts(labelled), target, asked, selected)),
+                else tuple(_selections(k, model, counted.parts(labelled), target, asked)),
                 labelled=0 if counted.counted is None else int(counted.counted[k]),
             )
             for k, name in enumerate(model.classes)
@@ -333,9 +329,8 @@ def _selections(
     parts: Sequence[Alternative],
     target: TargetRows,
     asked: CensusAsked,
-    selected: Selected,
 ) -> Iterator[SelectionCensus]:
-    """Yield purity and completeness of class k: at each threshold, in its column, and for stated values."""
+    """Yield purity and completeness of class k: at each threshold, and for stated values."""
     name = model.classes[k]
     labelled, draws, others = parts[0].labelled, parts[0].shares.draws, parts[1:]
 
@@ -355,12 +350,6 @@ def _selections(
         n = n_selected(target, k, threshold)
         if n:
             yield said_selection(found(labelled.probability[:, k] >= threshold, n), threshold)
-    for key, column in selected.items():
-        if column.class_name == name:
-            n = n_selected(target, k, column.threshold)
-            chosen = labelled.probability[:, k] >= column.threshold
-            if n:
-                yield said_selection(found(chosen, n), column.threshold, column.stated, key)
     for what, stated in (("purity", asked.purity), ("completeness", asked.completeness)):
         if name in stated:
             pure, complete = (stated[name] if what == of else None for of in ("purity", "completeness"))
@@ -396,9 +385,7 @@ def _taken(request: CensusRequest, out: Path, *, dry_run: bool) -> CensusResult:
     stored = Store.named(request.store).find(manifest.model)
     model = Store.named(request.store).read(stored)
     asked = _asked(manifest, model, request)
-    census = folder_census(
-        model, stored.path.parent, out, manifest.outputs, asked=asked, selected=manifest.selected
-    )
+    census = folder_census(model, stored.path.parent, out, manifest.outputs, asked=asked)
     report = None
     if not dry_run:
         _check_no_audit(out)
@@ -453,7 +440,6 @@ def table_census(
         [scorer.census_rows()],
         n_objects=scorer.tally().n_classified,
         asked=asked,
-        selected={},
     )
 
 
