@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,8 +60,18 @@ def survey(n: int = 400, *, seed: int = 1) -> dict[str, np.ndarray]:
     }
 
 
-def write_parquet(path: Path, columns: dict[str, np.ndarray]) -> Path:
-    pq.write_table(pa.table(columns), path, row_group_size=100)
+def write_parquet(path: Path, columns: Mapping[str, Any], **units: str | None) -> Path:
+    """Write columns, vectors too, some of them with units."""
+    arrays = {
+        name: pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), x.shape[1])
+        if isinstance(x, np.ndarray) and x.ndim > 1
+        else x
+        for name, x in columns.items()
+    }
+    table = pa.table(arrays)
+    said = {name: {"unit": unit} for name, unit in units.items() if unit is not None}
+    fields = [f.with_metadata(said[f.name]) if f.name in said else f for f in table.schema]
+    pq.write_table(table.cast(pa.schema(fields)), path, row_group_size=100)
     return path
 
 

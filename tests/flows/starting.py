@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 import catalogs
 from blr.candidates.candidate import HELD_OUT_FROM
@@ -18,6 +16,7 @@ from flows.specification.specification import Specification
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather, with_learned_photometry
 from flows.training._rows import TrainingRows
+from tests.flows.conftest import write_parquet
 
 __all__ = ["gathered", "start_of", "started"]
 
@@ -31,11 +30,7 @@ def started(
     folder: Path, columns: Mapping[str, Any], label: str = "kind", **units: str | None
 ) -> StartedSpecification:
     """Return the first specification of the catalogue `x.parquet` with these columns, some with units."""
-    table = pa.table(dict(columns))
-    said = {name: {"unit": unit} for name, unit in units.items() if unit is not None}
-    fields = [f.with_metadata(said[f.name]) if f.name in said else f for f in table.schema]
-    pq.write_table(table.cast(pa.schema(fields)), folder / "x.parquet")
-    return start_of(folder / "x.parquet", label)
+    return start_of(write_parquet(folder / "x.parquet", columns, **units), label)
 
 
 def gathered(text: str, path: Path) -> TrainingRows:

@@ -18,6 +18,7 @@ import catalogs
 from flows.errors import SpecificationError
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather
+from tests.flows.conftest import write_parquet
 from tests.flows.verbs import classify, review, train
 
 TEXT = """
@@ -60,10 +61,8 @@ def in_unit(columns: dict[str, np.ndarray], unit: str) -> dict[str, np.ndarray]:
 
 
 def write(path: Path, columns: dict[str, np.ndarray], unit: str | tuple[str, str] | None) -> None:
-    table = pa.table(columns)
-    said = dict(zip(("ra", "dec"), (unit, unit) if isinstance(unit, str) else unit or (), strict=False))
-    fields = [f.with_metadata({"unit": said[f.name]}) if f.name in said else f for f in table.schema]
-    pq.write_table(table.cast(pa.schema(fields)), path)
+    said = (unit, unit) if isinstance(unit, str) else unit or ()
+    write_parquet(path, columns, **dict(zip(("ra", "dec"), said, strict=False)))
 
 
 def gathered(folder: Path, label: str = LABEL, more: str = "") -> Any:

@@ -96,6 +96,7 @@ def test_sentinels() -> None:
     whole = np.array([1, -9999])
     np.testing.assert_array_equal(p.apply_sentinels(whole, [-9999.0]), [1, NAN])
     assert p.apply_sentinels(whole, [7.5, "-"]) is whole
+    assert p.apply_sentinels(np.array([1, 2], dtype=np.uint8), [-9999, 300, 0.5]).tolist() == [1, 2]
     identifiers = np.array([2**60 + 1, -1])
     kept = p.apply_sentinels(identifiers, [-1])
     assert kept[0] == 2**60 + 1

@@ -76,15 +76,6 @@ def test_an_element_that_was_not_detected_is_said_of_features_that_use_it() -> N
     assert found.X[:, 0].tolist() == [0.0, 1.0, 0.0]
 
 
-def test_identifiers_do_not_pass_through_float() -> None:
-    ids = np.array([2**62 + 1, 2**62, -1])
-    hidden = apply_sentinels(ids, [-1])
-    assert hidden.dtype == np.int64
-    assert hidden.mask.tolist() == [False, False, True]
-    assert apply_sentinels(ids, [-2]) is ids
-    assert apply_sentinels(np.array([1, 2], dtype=np.uint8), [-9999, 300, 0.5]).tolist() == [1, 2]
-
-
 def test_texts_among_numbers_are_sentinels() -> None:
     column = np.array(["1.5", " - ", "", "-2"], dtype=object)
     assert np.array_equal(apply_sentinels(column, ["-"]), [1.5, np.nan, np.nan, -2.0], equal_nan=True)

@@ -14,6 +14,7 @@ from blr.missing.patterns import excess, training_noise
 from flows.features.reader import training_reader
 from flows.models.store import Store
 from flows.specification.toml_file import parse_specification
+from tests.flows.conftest import write_parquet
 from tests.flows.verbs import classify, train
 
 SPECIFICATION = """
@@ -134,10 +135,7 @@ def test_a_value_without_any_weight_is_missing(tmp_path: Path, kind: str, errors
         "ivar": ivar,
         "sigma": sigma,
     }
-    table = pa.table(columns)
-    fields = [f.with_metadata({"unit": "nanomaggy"}) if f.name == "flux" else f for f in table.schema]
-    pq.write_table(table.cast(pa.schema(fields)), tmp_path / "train.parquet")
-    catalog = catalogs.open(tmp_path / "train.parquet")
+    catalog = catalogs.open(write_parquet(tmp_path / "train.parquet", columns, flux="nanomaggy"))
     reader = training_reader(parse_specification(text, source="x")).of(catalog)
     found = reader.evaluate(next(catalog.batches(reader.read)))
     told = bool(STATED[kind] or errors)

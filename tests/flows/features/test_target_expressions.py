@@ -6,9 +6,9 @@ The slow twin is the same catalogue with the columns written into it before.
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -16,6 +16,7 @@ from catalogs.errors import CatalogError, ColumnNotFoundError
 from flows.errors import SpecificationError
 from flows.runs.progress import listening
 from flows.specification.toml_file import parse_specification, read_specification
+from tests.flows.conftest import write_parquet as write
 from tests.flows.verbs import classify, train
 
 SPECIFICATION = """
@@ -94,19 +95,6 @@ e_r = '2.5 / log(10) * `err r` / `PSF-FLUX`[1]'
 i = 'I0'
 i_err = 'EI'
 """
-
-
-def write(path: Path, columns: dict[str, np.ndarray], **units: str) -> Path:
-    arrays = {
-        name: pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), x.shape[1])
-        if x.ndim > 1
-        else pa.array(x)
-        for name, x in columns.items()
-    }
-    table = pa.table(arrays)
-    fields = [f.with_metadata({"unit": units[f.name]}) if f.name in units else f for f in table.schema]
-    pq.write_table(table.cast(pa.schema(fields)), path)
-    return path
 
 
 @pytest.fixture
@@ -236,32 +224,17 @@ def test_an_element_of_what_is_made_is_refused() -> None:
         parse_specification(text, source="x")
 
 
-class Listening:
-    """Keeps the notes."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def start(self, what: str, total: int, unit: str) -> None:
-        """Do nothing."""
-
-    def advance(self, n: int) -> None:
-        """Do nothing."""
-
-    def note(self, line: str) -> None:
-        """Keep it."""
-        self.notes.append(line)
-
-
 def test_units_that_one_side_alone_states_are_told_of(folder: Path) -> None:
     write(folder / "survey.parquet", survey(), g="mag")
     (folder / "spec.toml").write_text(SPECIFICATION.format(catalog="", target=""))
     model = train(folder / "spec.toml", folder / "models").model
     there = write(folder / "there.parquet", survey(), r="nanomaggy")
-    heard = Listening()
+    notes: list[str] = []
+    heard = SimpleNamespace(start=lambda *_: None, advance=lambda _: None, note=notes.append)
     with listening(heard):
         probabilities(folder, there, model)
-    told = "\n".join(heard.notes)
+    told = "\n".join(notes)
+    notes.clear()
     assert "column 'r' is in 'nanomaggy', but had no unit in training" in told
     assert "column 'g' has no unit, but was in 'mag' in training" in told
     assert (
@@ -271,7 +244,6 @@ def test_units_that_one_side_alone_states_are_told_of(folder: Path) -> None:
     (folder / "spec.toml").write_text(
         SPECIFICATION.format(catalog="", target="units = { r = 'mag', g = 'mag' }")
     )
-    heard = Listening()
     with listening(heard):
         probabilities(folder, there, model)
-    assert "the values are used unchanged" not in "\n".join(heard.notes)
+    assert "the values are used unchanged" not in "\n".join(notes)

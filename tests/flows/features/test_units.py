@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from flows.errors import SpecificationError
 from flows.features.reader import converted, target_reader, training_reader
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather, with_learned_photometry
+from tests.flows.conftest import write_parquet as write
 from tests.flows.verbs import classify, train
 
 HEAD = """
@@ -48,13 +48,6 @@ def survey(factor: float = 1.0) -> dict[str, np.ndarray]:
         "ivar": sigma**-2,
         "mag": 22.5 - 2.5 * np.log10(flux / factor),
     }
-
-
-def write(path: Path, columns: Mapping[str, Any], **units: str) -> Path:
-    table = pa.table(dict(columns))
-    fields = [f.with_metadata({"unit": units[f.name]}) if f.name in units else f for f in table.schema]
-    pq.write_table(table.cast(pa.schema(fields)), path)
-    return path
 
 
 def metadata(unit: str) -> ColumnMetadata:

@@ -20,6 +20,7 @@ from flows.reports.data import label_words, missing_words, quality_remarks
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather, with_learned_photometry
 from flows.training._staging import catalog_quality
+from tests.flows.conftest import write_parquet as write
 from tests.flows.verbs import classify, train
 
 HEAD = """
@@ -56,12 +57,6 @@ def survey(n: int = 300, *, seed: int = 5) -> dict[str, np.ndarray]:
         "flux_ivar": np.full(n, 1 / 0.3**2),
         "ebv": rng.uniform(0, 0.1, n),
     }
-
-
-def write(path: Path, columns: dict, **units: str) -> None:
-    table = pa.table(columns)
-    fields = [f.with_metadata({"unit": units[f.name]}) if f.name in units else f for f in table.schema]
-    pq.write_table(table.cast(pa.schema(fields)), path)
 
 
 @pytest.fixture

@@ -21,19 +21,13 @@ from flows.features.reader import conversions, training_reader
 from flows.specification.toml_file import parse_specification
 from flows.training._gather import gather, with_learned_photometry
 from flows.training.steps import evaluate
+from tests.flows.conftest import write_parquet as write
 from tests.flows.verbs import classify, train
 
 QUESTION = "t01_smooth_or_features"
 SMOOTH, FEATURES, STAR = (
     f"{QUESTION}_{answer}" for answer in ("a01_smooth", "a02_features_or_disk", "a03_star_or_artifact")
 )
-
-
-def write(path: Path, columns: dict, **units: str) -> Path:
-    table = pa.table(columns)
-    fields = [f.with_metadata({"unit": units[f.name]}) if f.name in units else f for f in table.schema]
-    pq.write_table(table.cast(pa.schema(fields)), path)
-    return path
 
 
 def zoo(n: int = 1200, *, seed: int = 4) -> dict[str, np.ndarray]:
