@@ -24,8 +24,6 @@ from astropy.table import MaskedColumn, NdarrayMixin, QTable, Table
 from astropy.time import Time, TimeDelta
 from astropy.utils.masked import Masked
 
-__all__ = ["ASTROPY", "BIG", "PANDAS", "N", "astropy_tables", "pandas_frames"]
-
 N = 6
 BIG = 2**60
 

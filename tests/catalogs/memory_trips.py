@@ -19,8 +19,6 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import NewColumn
 from tests.catalogs.memory_samples import ASTROPY, PANDAS
 
-__all__ = ["NEW", "Verdicts", "compute", "first_name", "memory_page", "memory_trips", "same_column"]
-
 Verdicts = Mapping[str, Mapping[str, str]]
 """Of each sample, by what was done with it."""
 

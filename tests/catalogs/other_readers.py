@@ -10,19 +10,6 @@ from typing import Any
 import catalogs
 from catalogs.catalog.catalog import Catalog
 
-__all__ = [
-    "FITSVERIFY",
-    "NO_FITSVERIFY",
-    "NO_STILTS",
-    "STILTS",
-    "STILTS_FORMATS",
-    "as_stilts_reads",
-    "comparable",
-    "problems_by_fitsverify",
-    "run",
-    "without_comments",
-]
-
 STILTS, FITSVERIFY = shutil.which("stilts"), shutil.which("fitsverify")
 NO_STILTS = "there is no stilts; apt-get install stilts"
 NO_FITSVERIFY = "there is no fitsverify; apt-get install fitsverify"

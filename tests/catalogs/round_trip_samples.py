@@ -18,8 +18,6 @@ from astropy.table import MaskedColumn, Table
 
 from tests.catalogs.hats_samples import write_table
 
-__all__ = ["LABELS", "NAMES", "WRITERS"]
-
 N = 12
 BIG = 2**60
 

@@ -23,8 +23,6 @@ import pytest
 from tests.e2e.running import running, wait_for
 from tests.flows.children import free_port
 
-__all__ = ["Slurm", "slurm"]
-
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel")
 PATIENCE = 60.0
 """Seconds in which the node has to be ready."""

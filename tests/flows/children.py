@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["Child"]
-
 
 class Child:
     """A process that runs a script on a folder, until the script has read to the end of its input.

@@ -18,8 +18,6 @@ from flows.training._gather import gather, with_learned_photometry
 from flows.training._rows import TrainingRows
 from tests.flows.conftest import write_parquet
 
-__all__ = ["gathered", "start_of", "started"]
-
 
 def start_of(path: Path, label: str = "kind") -> StartedSpecification:
     """Return the first specification of a catalogue, which is to lie beside it."""

@@ -14,8 +14,6 @@ from flows.reviews import selection
 from flows.reviews._lists import COLUMNS
 from flows.training import steps as training
 
-__all__ = ["classify", "listed", "promote", "reprocess", "review", "train"]
-
 
 def listed(name: str, *values: Any) -> dict[str, Any]:
     """Return a row of a list of objects, of its name and of the list's columns."""

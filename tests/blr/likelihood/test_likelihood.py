@@ -189,25 +189,6 @@ def test_logistic_value_keeps_its_digits() -> None:
     assert value[1] == pytest.approx(-40.0, rel=1e-15)
 
 
-def test_two_class_softmax_is_the_logistic() -> None:
-    """One Helmert contrast v is a logit of -√2 v."""
-    a = np.linspace(-5, 5, 11)[:, None]
-    t = np.random.default_rng(0).random(11)
-    softmax, logistic = Categorical(2), Bernoulli()
-    ours = softmax.derivatives(a, np.column_stack([1 - t, t]))
-    theirs = logistic.derivatives(-np.sqrt(2) * a, t)
-    for x, y, factor in zip(ours, theirs, (1.0, -np.sqrt(2), 2.0), strict=True):
-        assert x == pytest.approx(factor * y, rel=1e-13)
-
-
-def test_softmax_is_blind_to_a_common_shift() -> None:
-    likelihood = Categorical(4, contrasts=False)
-    a, t = example(likelihood)
-    assert likelihood.log_likelihood(a + 123.0, t) == pytest.approx(
-        likelihood.log_likelihood(a, t), rel=1e-12
-    )
-
-
 @pytest.mark.parametrize("K", [2, 3, 7])
 def test_helmert_contrasts_are_orthonormal_and_sum_to_zero(K: int) -> None:
     T = helmert(K)

@@ -155,14 +155,6 @@ def test_rows_classes_weights_and_threads_do_not_matter(dense: Twin, likelihood:
     assert refine(fit(chunks, None, prior, likelihood)).elbo == pytest.approx(r.elbo, abs=1e-8)
 
 
-def test_two_class_softmax_is_the_logistic(dense: Twin) -> None:
-    Phi, t = dense.binary(0, N=60)
-    one = refine(fit(Phi, t, GaussianPrior(0.0, 2.0)))
-    other = refine(fit(Phi, np.column_stack([1 - t, t]), GaussianPrior(0.0, 1.0), "softmax"))
-    assert other.elbo == pytest.approx(one.elbo, abs=1e-6)
-    assert other.predict_proba(Phi)[:, 1] == pytest.approx(one.predict_proba(Phi), abs=1e-5)
-
-
 def test_the_shift_is_cheap_and_good_where_laplace_is(dense: Twin) -> None:
     Phi, t = dense.binary(3, N=150, M=4)
     q = fit_evidence(Phi, t)

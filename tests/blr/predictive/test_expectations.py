@@ -15,7 +15,7 @@ from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical, unpack
 from blr.predictive import expectations
 from blr.predictive._cubature import normal_nodes
 from blr.predictive.expectations import expected_derivatives, expected_terms
-from blr.sums import Rows, likelihood_terms
+from blr.sums import Rows
 from tests.blr.conftest import Twin
 
 
@@ -129,17 +129,6 @@ def test_all_activations_agree_with_contrasts(dense: Twin, K: int) -> None:
     assert unpack(ours[2], K) == pytest.approx(T @ unpack(theirs[2], K - 1) @ T.T, abs=1e-9)
 
 
-def test_class_order_matters_to_the_rules_tolerance_only(dense: Twin) -> None:
-    K, rng = 6, np.random.default_rng(0)
-    m, S = rng.standard_normal((1, K)), 0.2 * dense.covariance(rng, K)[None]
-    t = np.full((1, K), 1 / K)
-    order = rng.permutation(K)
-    likelihood = Categorical(K, contrasts=False)
-    one = expected_derivatives(likelihood, m, S, t)[1][0]
-    other = expected_derivatives(likelihood, m[:, order], S[:, order][:, :, order], t)[1][0]
-    assert other == pytest.approx(one[order], abs=5e-4)
-
-
 def test_sums_are_over_rows(dense: Twin) -> None:
     Phi, t = dense.softmax(0, N=50, M=3, K=3)
     likelihood, rng = Categorical(3), np.random.default_rng(0)
@@ -187,22 +176,6 @@ def test_sums_of_many_classes_are_those_of_nodes(dense: Twin, spread: float, tol
     assert abs(value - expected[0]) < tolerance * total
     assert np.abs(gradient - expected[1].ravel()).max() < tolerance * total
     assert np.abs(H - expected[2].reshape(H.shape)).max() < tolerance * total
-
-
-@pytest.mark.parametrize(
-    "likelihood",
-    [Bernoulli(), Bernoulli(LINKS["probit"]), Categorical(4)],
-    ids=["logistic", "probit", "softmax"],
-)
-def test_without_variance_they_are_the_values(dense: Twin, likelihood: Bernoulli | Categorical) -> None:
-    softmax = isinstance(likelihood, Categorical)
-    Phi, t = dense.softmax(0, N=50, M=3, K=4) if softmax else dense.binary(0, N=50, M=3)
-    theta = np.random.default_rng(0).standard_normal(3 * likelihood.n_outputs)
-    U = 1e-9 * np.eye(len(theta))
-    ours = Rows(Phi, t).accumulate(expected_terms(likelihood, theta, U))
-    theirs = Rows(Phi, t).accumulate(likelihood_terms(likelihood, theta))
-    for x, y in zip(ours, theirs, strict=True):
-        assert x == pytest.approx(y, rel=1e-6, abs=1e-6)
 
 
 def test_blocks_change_nothing(dense: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
