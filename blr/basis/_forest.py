@@ -34,8 +34,9 @@ _IN_BAG = 0.632  # share of the groups that a bootstrap draw of them contains
 _STEP = 0.25  # standard deviations on each side, over which slopes are taken: trees have none at a point
 _MANY_ROWS = 400  # from which leaves may be smaller
 _FOLDS = 5  # of the groups, for boosted trees
-# Of boosted trees: most leaves, share of a step, added curvature.
-_LEAVES, _RATE, _RIDGE = 128, 0.2, 1.0
+# Of boosted trees: share of a step, added curvature, and the least and the most of their leaves, √N between.
+_RATE, _RIDGE = 0.2, 1.0
+_LEAVES = 16, 128
 _SPLITS = ("random", "best")
 _WORD = (1 << 64) - 1
 _ROUNDING = 1e-9  # share of a score by which another one is above it: of equal ones the first counts
@@ -113,11 +114,12 @@ class Forest(Basis):
 
         `labels` are classes (N,) from 0 on, or shares or votes (N, K).  `group` (N,) has equal numbers where rows
         belong together; by default each row is its own.  The thresholds are drawn at "random", or the "best" of √F
-        features.  `leaf` is the smallest number of rows of a leaf: 3, or 2 from 400 rows on.
+        features.  `leaf` is the smallest number of rows of a leaf: 1 of boosted trees, else 3, or 2 from 400 rows on.
         """
         if split not in _SPLITS:
             raise ValueError(f"split must be one of {', '.join(_SPLITS)}, got {split!r}")
-        number, smallest = whole(trees, "trees"), whole(leaf or (2 if len(X) >= _MANY_ROWS else 3), "leaf")
+        number, own = whole(trees, "trees"), 1 if boosted else 2 if len(X) >= _MANY_ROWS else 3
+        smallest = whole(leaf or own, "leaf")
         standardisation = Standardisation.learn(X, weight=weight)
         Z, shares = standardisation(X).astype(np.float32), _shares(labels, len(X))
         of_row = np.arange(len(Z)) if group is None else np.unique(np.asarray(group), return_inverse=True)[1]
@@ -294,13 +296,13 @@ class _Growth:
         two = len(start) == 2
         t, start = (shares.T[1:], start[1:] - start[:1]) if two else (shares.T, start)
         fold, rounds = (rng.permutation(self._n_groups) % _FOLDS)[self.of_row], -(-number // _FOLDS)
-        unseen, grown = np.zeros(t.shape), []
+        unseen, grown, leaves = np.zeros(t.shape), [], int(np.clip(np.sqrt(len(shares)), *_LEAVES))
         for k in range(min(_FOLDS, self._n_groups)):
             own = w * (fold != k)
             a = np.zeros(t.shape)
             for seed in rng.integers(2**31 - 1, size=rounds).tolist():
                 p = scipy.special.expit(a + start) if two else scipy.special.softmax(a + start, axis=0)
-                tree = self._tree(seed, (t - p).T, own, _LEAVES)
+                tree = self._tree(seed, (t - p).T, own, leaves)
                 curvature = own * p * (1 - p)
                 h = np.stack([np.bincount(tree.at, row, len(tree.total)) for row in curvature], axis=1)
                 value = _RATE * tree.sums / (h + _RIDGE)

@@ -26,8 +26,7 @@ FEWEST_CENTRES = 20
 """A Gaussian process is not tried with fewer centres, unless rows are as few."""
 KERNEL_WORK = 2.5e9
 """Rows times squared weights of a Gaussian process, at most: a Hessian takes some tenths of a second."""
-BOOSTED_FROM, BOOSTED_TREES = 2000, 320
-"""Rows from which there are boosted trees too, and their number."""
+BOOSTED_TREES = 320
 MOST_IN_MEMORY = 200_000
 """Rows above which forests are not tried: fits then read the rows from the disk."""
 
@@ -73,7 +72,7 @@ class Candidate:
 def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Candidate, ...]:
     """Return the default candidates for that many labelled rows, features and classes.
 
-    Linear, quadratic, a Gaussian process, steps along each feature, a forest, and boosted trees where rows are many.
+    Linear, quadratic, a Gaussian process, steps along each feature, a forest, and boosted trees.
     """
     outputs = max(n_classes - 1, 1)
     candidates = [Candidate()]
@@ -90,8 +89,7 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
         candidates.append(Candidate("sigmoid", {"centres": STEPS}))
     if n_rows <= MOST_IN_MEMORY and (n_classes + 1) * outputs <= MOST_TREE_WEIGHTS:
         candidates.append(Candidate("forest"))
-        if n_rows >= BOOSTED_FROM:
-            candidates.append(Candidate("forest", {"boosted": True, "trees": BOOSTED_TREES}))
+        candidates.append(Candidate("forest", {"boosted": True, "trees": BOOSTED_TREES}))
     return tuple(candidates)
 
 

@@ -17,12 +17,13 @@ def of(kind: str, n: int, F: int, K: int) -> Any:
     return next((c.options for c in default_candidates(n, F, K) if c.kind == kind), None)
 
 
-def test_five_candidates() -> None:
+def test_six_candidates() -> None:
     assert kinds(1000, 4, 2) == [
         ("linear", False),
         ("polynomial", True),
         ("nystroem", True),
         ("sigmoid", False),
+        ("forest", False),
         ("forest", False),
     ]
 
@@ -48,10 +49,10 @@ def test_weights_are_at_most_a_thousand() -> None:
     assert of("forest", 5000, 4, 45) is None
 
 
-@pytest.mark.parametrize(("n", "boosted"), [(1999, [False]), (2000, [False, True])])
-def test_boosted_trees_where_rows_are_many(n: int, boosted: list[bool]) -> None:
+@pytest.mark.parametrize("n", [50, 2000])
+def test_a_forest_and_boosted_trees(n: int) -> None:
     trees = [c.options for c in default_candidates(n, 4, 2) if c.kind == "forest"]
-    assert [bool(options.get("boosted")) for options in trees] == boosted
+    assert [bool(options.get("boosted")) for options in trees] == [False, True]
 
 
 def test_rows_on_the_disk_have_no_forests() -> None:
