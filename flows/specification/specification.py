@@ -154,7 +154,9 @@ class ForestBasis(SpecificationTable):
         description="Thresholds at random, or the best of those of a few features",
     )
     leaf: int | None = Field(
-        default=None, ge=1, description="Fewest rows of a leaf; default: 1 of boosted trees, else 3, or 2 from 400 rows on"
+        default=None,
+        ge=1,
+        description="Fewest rows of a leaf; default: 1 of boosted trees, else 3, or 2 from 400 rows on",
     )
     linear: bool = Field(default=False, description="The features themselves too")
     boosted: bool = Field(
