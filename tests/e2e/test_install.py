@@ -9,23 +9,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from email.parser import Parser
-from http import HTTPStatus
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from blr import compiled
-from tests.flows.children import free_port
+from tests.e2e.running import Prefect
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBE = ROOT / "tests" / "working_prefect.py"
@@ -169,53 +164,8 @@ def test_a_plain_install_runs_flows_on_a_server_of_its_own(
 
 
 @pytest.mark.long
-def test_a_plain_install_schedules_cron_deployments(
-    plain_install: Path, clean_environment: dict[str, str], tmp_path: Path
-) -> None:
-    environment = clean_environment | {"PREFECT_HOME": str(tmp_path / "prefect")}
-    with server(plain_install, environment, tmp_path) as url:
-        command = [plain_install / "python", PROBE, "schedule", "nightly"]
-        answer = run(command, env=environment | {"PREFECT_API_URL": url}, cwd=tmp_path)
+def test_a_plain_install_schedules_cron_deployments(plain_install: Path, tmp_path: Path) -> None:
+    prefect = Prefect(tmp_path, {"PYTHONPATH": "", "HOME": str(tmp_path)}, programs=plain_install)
+    with prefect.server():
+        answer = prefect.cli(PROBE, "schedule", "nightly", cwd=tmp_path, program="python")
     assert json.loads(answer) == {"states": ["SCHEDULED"], "times": ["03:15"]}
-
-
-@contextmanager
-def server(programs: Path, environment: dict[str, str], folder: Path) -> Iterator[str]:
-    """Run a Prefect server with its services in a process group of its own, and end that."""
-    port = free_port()
-    command = [programs / "python", "-m", "prefect", "server", "start", "--no-ui", "--host", "127.0.0.1"]
-    process = subprocess.Popen(
-        [*command, "--port", str(port)],
-        env=environment | {"PREFECT_SERVER_API_PORT": str(port)},
-        cwd=folder,
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        wait_until_healthy(port, process)
-        yield f"http://127.0.0.1:{port}/api"
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.communicate(timeout=20)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-
-
-def wait_until_healthy(port: int, process: subprocess.Popen[str]) -> None:
-    end = time.monotonic() + 120
-    while time.monotonic() < end:
-        assert process.poll() is None, f"the server stopped: {process.communicate()[0][-4000:]}"
-        connection = HTTPConnection("127.0.0.1", port, timeout=5)
-        try:
-            connection.request("GET", "/api/health")
-            if connection.getresponse().status == HTTPStatus.OK:
-                return
-        except OSError:
-            time.sleep(0.2)
-        finally:
-            connection.close()
-    pytest.fail("the server was not healthy within 120 s")

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,6 +34,7 @@ from flows.engines.engine import EngineChoice, LostError, ThreadEngine
 from flows.errors import EngineError, Interrupted
 from flows.runs.manifest import MANIFEST
 from flows.runs.progress import listening
+from tests.e2e.running import running
 from tests.flows.verbs import classify, reprocess, train
 from tests.lasting import lasting_contents
 
@@ -42,9 +43,9 @@ distributed = pytest.importorskip("distributed")
 N_FILES = 6
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[distributed.LocalCluster]:
-    """Run a scheduler for all tests; each says how many workers it wants."""
+@contextmanager
+def local_cluster(**options: object) -> Iterator[distributed.LocalCluster]:
+    """Run a scheduler and a worker that is tried twice."""
     import dask
 
     with (
@@ -55,8 +56,16 @@ def cluster() -> Iterator[distributed.LocalCluster]:
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
+            **options,
         ) as started,
     ):
+        yield started
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[distributed.LocalCluster]:
+    """Run a scheduler for all tests; each says how many workers it wants."""
+    with local_cluster() as started:
         yield started
 
 
@@ -314,43 +323,20 @@ versions.version = lambda name: "0.1" if name == "numpy" else version(name)
 def another_worker(address: str, folder: Path) -> Iterator[Callable[[], None]]:
     """Yield what starts a worker of another version, whose process ends with the block."""
     (folder / "other.py").write_text(OTHER)
-    options = [
-        "--preload",
-        "other.py",
-        "--no-dashboard",
-        "--no-nanny",
-        "--nthreads",
-        "4",
-        "--host",
-        "127.0.0.1",
-    ]
-    root = str(Path(__file__).parents[2])
-    started: list[subprocess.Popen[bytes]] = []
+    options = (
+        "--preload other.py --no-dashboard --no-nanny --nthreads 4 --host 127.0.0.1 --local-directory other"
+    )
+    command = [sys.executable, "-m", "dask", "worker", address, *options.split()]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with ExitStack() as workers:
 
-    def start() -> None:
-        with distributed.Client(address, set_as_default=False) as client:
-            n = len(client.nthreads()) + 1
-            with (folder / "worker.log").open("wb") as log:
-                command = [
-                    sys.executable,
-                    "-m",
-                    "dask",
-                    "worker",
-                    address,
-                    *options,
-                    "--local-directory",
-                    "other",
-                ]
-                env = {**os.environ, "PYTHONPATH": root}
-                started.append(subprocess.Popen(command, cwd=folder, env=env, stdout=log, stderr=log))
-            client.wait_for_workers(n, timeout=60)
+        def start() -> None:
+            with distributed.Client(address, set_as_default=False) as client:
+                n = len(client.nthreads()) + 1
+                workers.enter_context(running(command, folder / "worker.log", cwd=folder, env=env))
+                client.wait_for_workers(n, timeout=60)
 
-    try:
         yield start
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
 
 
 REFUSED = r"^worker on \S+: got numpy 0.1, expected numpy [1-9]\S+, as on the machine that started the run"
@@ -429,19 +415,7 @@ def test_what_no_worker_outlives_is_lost(cluster: distributed.LocalCluster) -> N
 @pytest.fixture
 def small_worker() -> Iterator[str]:
     """Run a worker that its nanny kills at 700 MB, which long names exceed; yield the scheduler's address."""
-    import dask
-
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
-        distributed.LocalCluster(
-            n_workers=1,
-            threads_per_worker=1,
-            memory_limit="700MB",
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            silence_logs=logging.CRITICAL,
-        ) as started,
-    ):
+    with local_cluster(memory_limit="700MB") as started:
         yield str(started.scheduler_address)
 
 
