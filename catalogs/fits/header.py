@@ -21,7 +21,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from catalogs.errors import CatalogError, DamagedFileError, FormatError
+from catalogs.errors import CatalogError, DamagedFileError
 from catalogs.files import Stamp, StorageError, check_unchanged, open_bytes
 from catalogs.metadata.fits_cards import BLOCK, CARD, padding
 
@@ -230,9 +230,9 @@ class Hdu:
 def read_hdus(source: Source) -> tuple[Hdu, ...]:
     """Read all headers; `DamagedFileError` where the file is shorter than they say."""
     if not source.size:
-        raise FormatError(f"{source.path} is empty; expected a FITS file: copy it again")
+        raise DamagedFileError(f"{source.path} is empty; expected a FITS file: copy it again")
     if (start := source.read(0, 9).tobytes()) != b"SIMPLE  =":
-        raise FormatError(
+        raise DamagedFileError(
             f"{source.path} is not FITS: it begins with {start!r}, expected b'SIMPLE  ='; open it in an editor or run "
             "`file` on it: it may be a server's error message; fetch it again, or correct its name"
         )

@@ -262,7 +262,7 @@ def find_dialect(head: Iterable[bytes], path: Path, encoding: str) -> Dialect:
             "then rows; write a table of so many columns as Parquet"
         )
     if not rows:
-        raise FormatError(f"{path} holds no line of data; expected a line of column names, then rows")
+        raise DamagedFileError(f"{path} holds no line of data; expected a line of column names, then rows")
     delimiter = max(
         DELIMITERS, key=lambda d: (common_width([texts[i] for i in rows], d), -DELIMITERS.index(d))
     )

@@ -111,8 +111,8 @@ def _show_classified(result: ClassificationResult) -> None:
         say(f"Annotated by {result.model}: {result.out}; {result.manifest} lists the files")
     if result.published and result.status != "planned":
         say(f"Published at {result.published}")
-    for sentence in (*result.repeats, *filter(None, [result.advice])):
-        say(capital(sentence))
+    for sentence in (*result.repeats, *filter(None, [result.advice and capital(result.advice)])):
+        say(sentence)
 
 
 def _show_reprocessed(result: ReleaseResult) -> None:
@@ -127,7 +127,7 @@ def _show_reprocessed(result: ReleaseResult) -> None:
     else:
         print_tables(*run_tables(result).values())
         for sentence in result.repeats:
-            say(capital(sentence))
+            say(sentence)
     report = f"; {result.report}" if result.report else ""
     say(f"{result.out} {_state(result)}, by {result.model}{report}")
 

@@ -26,7 +26,7 @@ from catalogs.profile.quality import (
 )
 from flows.draft._columns import Chosen, quoted
 from flows.draft._exclusions import Reason, same_question, vector_name
-from flows.draft.inspection import PositionSummary, StartingClasses
+from flows.draft.inspection import MOST_CLASSES, PositionSummary, StartingClasses
 from flows.specification.specification import Candidate, Output
 from flows.specification.toml_file import toml_text
 
@@ -61,8 +61,14 @@ def _labels(classes: StartingClasses) -> Iterator[str]:
     total = kept + sum(classes.dropped.values()) + sum(classes.doubtful.values())
     bare = {text: n for text, n in classes.dropped.items() if text in classes.bare}
     other = {text: n for text, n in classes.dropped.items() if text not in classes.bare}
+    full = len(classes.kept) == MOST_CLASSES
+    many = (
+        f": a first training takes the {MOST_CLASSES} most frequent; [label.classes] can have 100"
+        if full
+        else ""
+    )
     for doubt, some, why in (
-        ("", other, ""),
+        ("", other, many),
         ("", bare, ": hardly any of these rows has a feature"),
         (" of doubt", classes.doubtful, ""),
     ):

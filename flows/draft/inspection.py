@@ -432,7 +432,7 @@ def leaking_column(leaks: list[Leak]) -> dict[str, Leak]:
     return gone
 
 
-MOST_CLASSES = 100
+MOST_CLASSES = 40
 """Most classes of a first training: a column with more values hardly holds classes."""
 FEWEST = 5
 """Rows of a class, where the labels have many spellings."""

@@ -413,9 +413,9 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
         )
     if labels.conflicts:
         yield Finding(
-            what=f"{_have(labels.conflicts)} labels in conflict, and were left out",
+            what=f"{_have(labels.conflicts)} labels in conflict: left out",
             level="care",
-            short=f"labels in conflict ({labels.conflicts:,} objects)",
+            short=f"labels in conflict ({_objects(labels.conflicts)})",
         )
     if labels.disputed:
         yield Finding(
@@ -463,7 +463,7 @@ def _look(report: TrainReport) -> Answer:
     if objects:
         return Answer(
             question=question,
-            short=f"{len(objects)} objects whose labels surprise the model most: a wrong label, or what the "
+            short=f"{_objects(len(objects))} whose labels surprise the model most: a wrong label, or what the "
             "features cannot tell.",
             findings=(Finding(what=f"First {objects[0]['name']}: {objects[0]['why']}"),),
         )

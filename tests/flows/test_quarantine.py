@@ -43,6 +43,20 @@ def release(trained: Path, tmp_path: Path, make: SimpleNamespace, monkeypatch: p
     return folder
 
 
+@pytest.mark.parametrize(
+    ("name", "content"), [("d.fits", b""), ("d.fits", b"<html>404</html>"), ("d.csv", b"")]
+)
+def test_files_that_hold_nothing_are_set_aside_too(
+    release: Path, name: str, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (release / DAMAGED).unlink()
+    (release / name).write_bytes(content)
+    files = [f"release/{one}" for one in ("a.parquet", "c.parquet", name)]
+    assert run(["classify", *files, "--model", "morphology", "--out", "out", "--direct", "-q", "--json"]) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert (list(told["quarantined"]), len(told["files"])) == ([name], 2)
+
+
 def cut(path: Path) -> bytes:
     """Cut a file; return what it was."""
     whole = path.read_bytes()

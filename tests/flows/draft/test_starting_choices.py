@@ -440,8 +440,14 @@ def test_a_long_vector_is_told_of_where_nothing_else_is_left(tmp_path: Path) -> 
         start_of(tmp_path / "digits.fits", "kind")
 
 
-def test_sixty_named_classes_are_all_kept() -> None:
-    assert len(starting_classes({f"T{k:02d}": 50 for k in range(60)}).kept) == 60
+def test_labels_beyond_the_forty_most_frequent_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    k = np.arange(600) % 60
+    Table({"oid": np.arange(600), "x": k**0.5, "kind": [f"T{i:02d}" for i in k]}).write(
+        tmp_path / "many.fits"
+    )
+    said = start_of(tmp_path / "many.fits").summary[0]
+    assert said.startswith("Left out: 20 labels with 200 of 600 labelled rows")
+    assert said.endswith(": a first training takes the 40 most frequent; [label.classes] can have 100")
 
 
 def test_decimal_commas_are_named(tmp_path: Path) -> None:
