@@ -206,11 +206,14 @@ class Votes(Table):
     endings: Expressions = ()
     others: Words = ()
     counts: Expressions = ()
+    alone: Expressions = ()
 
     pattern = _pattern(r"(?P<stem>.+)_(?P<kind>{endings})")
     """The groups `stem` and `kind` of a name in small letters."""
     counted = _pattern(r"_(?:{counts})$")
     """The end of a name of numbers of votes."""
+    whole = _pattern(r"(?:.+_)?(?:{alone})")
+    """The name in small letters of a column that is of votes whatever lies beside it."""
 
 
 class Parts(Table):

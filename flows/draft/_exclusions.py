@@ -437,6 +437,8 @@ def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     reasons = {
         (f"votes, as {shares}: an answer to a question about the object", 0): shares is not None,
         (f"the number of votes of which {evidence.label} is a fraction", 0): name in evidence.totals,
+        ("votes: answers of people to a question about the object", 0): bool(counts)
+        and column_names().votes.whole.fullmatch(name.lower()) is not None,
         (f"fractions that sum to one with {whole}: answers of people, or probabilities", 1): whole
         is not None,
         ("a score or a probability: the answer of another classifier", 1): scored,

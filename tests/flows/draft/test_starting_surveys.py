@@ -135,6 +135,16 @@ def test_votes_beside_their_counts_are_no_features(tmp_path: Path) -> None:
     assert "bulge_fraction" not in start.left_out
 
 
+def test_columns_that_end_in_votes_are_no_features(tmp_path: Path) -> None:
+    g = galaxies()
+    smooth = g["rng"].binomial(40, np.where(g["type"] == "E", 0.6, 0.4))
+    columns = {"dr7objid": g["id"], "type": g["type"], "petroMag_r": g["mags"][:, 2], "NVOTE": smooth + 40}
+    start, _ = started(
+        tmp_path / "zoo.parquet", columns | {"smooth_votes": smooth, "votes_mag": g["mags"][:, 1]}
+    )
+    assert {n for n, why in start.left_out.items() if why.startswith("votes: ")} == {"NVOTE", "smooth_votes"}
+
+
 def test_columns_called_as_ours_make_another_prefix(tmp_path: Path) -> None:
     g = galaxies()
     columns = {
